@@ -1,0 +1,1 @@
+"""Experiment suite for Bayesian neural networks written as PyMC models."""

@@ -1,0 +1,140 @@
+"""The arrays a network is fitted on, and the specification that loads them."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from pmbnn.specification import Specification
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Standardise = Literal["feature", "global", "none"]
+
+
+class DataError(ValueError):
+    """A data set that cannot be had: a missing, foreign or damaged file, too few rows."""
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Affine map ``(x - mean) / sd``, fitted on training rows only.
+
+    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs.
+    """
+
+    mean: "np.ndarray"
+    sd: "np.ndarray"
+
+    def __call__(self, x: "np.ndarray") -> "np.ndarray":
+        """Standardised copy of raw inputs ``(observation, feature)``."""
+        return (x - self.mean) / self.sd
+
+
+def fit_standardisation(x: "np.ndarray", how: Standardise) -> Standardisation:
+    """Standardisation of training inputs ``(observation, feature)``.
+
+    ``feature`` uses one mean and standard deviation a column, ``global`` one for all columns
+    together, ``none`` leaves the inputs as they are. A constant column keeps its scale.
+    """
+    import numpy as np
+
+    features = x.shape[1]
+    if how == "none":
+        return Standardisation(np.zeros(features), np.ones(features))
+    axis = 0 if how == "feature" else None
+    mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
+    sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
+    return Standardisation(mean, np.where(sd > 0, sd, 1.0))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Labelled rows: what a model is built on.
+
+    ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``.
+    """
+
+    x: "np.ndarray"
+    y: "np.ndarray"
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Number of observations."""
+        return len(self.y)
+
+    def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
+        """Stratified, shuffled split into ``1 - fraction`` and ``fraction`` of the rows."""
+        import numpy as np
+        from sklearn.model_selection import train_test_split
+
+        kept, held_out = train_test_split(
+            np.arange(len(self)), test_size=fraction, random_state=random_seed, stratify=self.y
+        )
+        return self._take(kept), self._take(held_out)
+
+    def _take(self, rows: "np.ndarray") -> "Rows":
+        return Rows(self.x[rows], self.y[rows], self.features, self.classes)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test rows, standardised, with what is needed to undo or repeat that.
+
+    Attributes
+    ----------
+    x_train, x_test
+        Standardised inputs, ``(observation, feature)``, float64 for small data and float32
+        for images.
+    y_train, y_test
+        Class indices, ``(observation,)``, int64.
+    features, classes
+        Names of the input features and of the classes.
+    standardisation
+        The map from raw to standardised inputs.
+    source
+        Where the rows came from, in words (``scikit-learn``, ``local``, ``embedded``, ...).
+    """
+
+    x_train: "np.ndarray"
+    y_train: "np.ndarray"
+    x_test: "np.ndarray"
+    y_test: "np.ndarray"
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    standardisation: Standardisation
+    source: str
+
+    @property
+    def training(self) -> Rows:
+        """The training rows."""
+        return Rows(self.x_train, self.y_train, self.features, self.classes)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over every array, in hexadecimal."""
+        digest = hashlib.sha256()
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+            digest.update(f"{array.shape}{array.dtype.str}".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
+
+class DatasetSpec(Specification):
+    """A data set as an experiment file names it."""
+
+    kind: str
+    seed: Seed = 0
+
+    @property
+    def is_planar(self) -> bool:
+        """Whether the inputs are points of a plane, so that maps can be drawn."""
+        return False
+
+    def load(self) -> Dataset:
+        """Load or generate the rows, split and standardise them."""
+        raise NotImplementedError

@@ -1,0 +1,191 @@
+"""Network, prior, hyperprior, likelihood and rows put together: a plain PyMC model."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pmbnn.datasets.base import Rows
+from pmbnn.likelihoods import LIKELIHOODS, Categorical, Likelihood
+from pmbnn.networks import Dense, Network, Parameter
+from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, Hierarchical, Hyperprior, Prior
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pymc as pm
+    from pytensor.tensor import TensorVariable
+
+STANDARD = "_z"
+"""Ending of the standard draws that a non-centred model scales into weights."""
+
+
+def model_data(hyperprior: Hyperprior, rows: Rows) -> dict[str, "np.ndarray"]:
+    """Values of every data variable of a model, by name.
+
+    Models that differ in nothing else share one graph, hence one compiled program.
+    """
+    import numpy as np
+
+    constants = {name: np.asarray(value) for name, value in hyperprior.constants.items()}
+    return {"x": rows.x, "target": rows.y, **constants}
+
+
+def build_model(
+    network: Network,
+    prior: Prior,
+    hyperprior: Hyperprior,
+    likelihood: Likelihood,
+    dataset: Rows,
+) -> "pm.Model":
+    """PyMC model of a Bayesian network, on the given rows.
+
+    Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
+    ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
+    the layer's outputs); the observed variable is ``y``. Inputs ``x``, labels ``target`` and
+    every constant of the priors are ``pm.Data``.
+
+    Raises
+    ------
+    ValueError
+        If a prior without a scale meets a hyperprior.
+    """
+    import pymc as pm
+    import pytensor
+
+    if not prior.has_scale and isinstance(hyperprior, Hierarchical):
+        raise ValueError(
+            f"`hyperprior` must be `fixed` with prior `{prior.kind}`, which has no scale, "
+            f"got `{hyperprior.kind}`."
+        )
+    if not prior.has_scale:
+        hyperprior = Fixed(scale=None)
+    parameters = network.parameters(len(dataset.features), len(dataset.classes))
+    # The model itself is double precision whatever the user's default: it is cast where JAX
+    # takes over, and PyMC's own samplers need it.
+    with pytensor.config.change_flags(floatX="float64"):
+        with pm.Model(coords=_coords(parameters, dataset)) as model:
+            data = _declare_data(model_data(hyperprior, dataset))
+            values = _weights(parameters, prior, hyperprior, data)
+            likelihood.observe("y", network.forward(data["x"], values), data["target"])
+    return model
+
+
+def dense_classifier(
+    x: "np.ndarray",
+    y: "np.ndarray",
+    hidden: tuple[int, ...] = (5, 5),
+    activation: str = "tanh",
+    prior: str | Prior = "normal",
+    hyperprior: str | Hyperprior = "fixed",
+) -> "pm.Model":
+    """PyMC model of a dense network that classifies, with named or specified priors.
+
+    Parameters
+    ----------
+    x
+        Inputs, ``(observation, feature)``.
+    y
+        Class indices from 0, ``(observation,)``.
+    prior, hyperprior
+        A name from the registry (its defaults apply) or a specification.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or `x` and `y` do not fit together.
+
+    Examples
+    --------
+    >>> model = dense_classifier(x, y, hidden=(5, 5), prior="laplace",
+    ...                          hyperprior="half_cauchy")  # doctest: +SKIP
+    """
+    return build_model(
+        Dense(hidden=tuple(hidden), activation=activation),
+        _named(prior, PRIORS, "prior"),
+        _named(hyperprior, HYPERPRIORS, "hyperprior"),
+        LIKELIHOODS[Categorical().kind](),
+        _labelled_rows(x, y),
+    )
+
+
+def _labelled_rows(x, y) -> Rows:
+    import numpy as np
+
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y)
+    if x.ndim != 2:
+        raise ValueError(f"`x` must have shape (observation, feature), got {x.shape}.")
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"`y` must have shape {x.shape[:1]}, one label a row, got {y.shape}.")
+    if y.dtype.kind not in "iub" or y.min() < 0:
+        raise ValueError("`y` must hold class indices 0, 1, …")
+    features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
+    classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
+    return Rows(x, y.astype(np.int64), features, classes)
+
+
+def _named(value, choices, place):
+    if not isinstance(value, str):
+        return value
+    if value not in choices:
+        raise ValueError(f"`{place}` must be one of {', '.join(sorted(choices))}, got '{value}'.")
+    return choices[value]()
+
+
+def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
+    """Labels of every axis: names of features and classes, numbers of hidden units."""
+    coords = {
+        name: list(range(length))
+        for parameter in parameters
+        for name, length in zip(parameter.dims, parameter.shape, strict=True)
+    }
+    return coords | {"feature": list(rows.features), "output": list(rows.classes)}
+
+
+def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:
+    import pymc as pm
+
+    dims = {"x": ("observation", "feature"), "target": ("observation",)}
+    return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
+
+
+def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]:
+    """Every weight and bias of the current model, by name."""
+    if isinstance(hyperprior, Fixed):
+        scales = {p.name: data.get("prior_scale", 1.0) for p in parameters}
+        centred = True
+    else:
+        scales, centred = _learned_scales(parameters, hyperprior, data), hyperprior.centred
+    return {p.name: _weight(p, prior, scales[p.name], centred) for p in parameters}
+
+
+def _weight(parameter: Parameter, prior: Prior, scale, centred: bool) -> "TensorVariable":
+    import pymc as pm
+
+    if prior.fan_in:
+        scale = scale / parameter.fan_in**0.5
+    if centred:
+        return prior.variable(parameter.name, scale, parameter.dims)
+    standard = prior.variable(parameter.name + STANDARD, 1.0, parameter.dims)
+    return pm.Deterministic(parameter.name, scale * standard, dims=parameter.dims)
+
+
+def _learned_scales(
+    parameters: tuple[Parameter, ...], hyperprior: Hierarchical, data
+) -> dict[str, "TensorVariable"]:
+    """The scale of every parameter, by its name; parameters of a layer share theirs."""
+    scales: dict[str, TensorVariable] = {}
+    for parameter in parameters:
+        owner = "network" if hyperprior.per == "network" else f"layer_{parameter.layer}"
+        if owner not in scales:
+            dims = parameter.dims[-1:] if hyperprior.per == "unit" else ()
+            scales[owner] = _learned_scale(owner, hyperprior, data, dims)
+        scales[parameter.name] = scales[owner]
+    return scales
+
+
+def _learned_scale(owner: str, hyperprior: Hierarchical, data, dims) -> "TensorVariable":
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    if hyperprior.on == "scale":
+        return hyperprior.variable(f"{owner}_scale", data, dims)
+    variance = hyperprior.variable(f"{owner}_variance", data, dims)
+    return pm.Deterministic(f"{owner}_scale", pt.sqrt(variance), dims=dims)

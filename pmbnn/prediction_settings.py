@@ -1,0 +1,37 @@
+"""What to predict from a fitted network, as an experiment file says it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pmbnn.specification import Specification
+
+
+class Map(Specification):
+    """Grid over the plane of a two-dimensional data set.
+
+    ``resolution`` points an axis, reaching ``margin`` times the range of the training rows
+    beyond them on every side.
+    """
+
+    resolution: Annotated[int, Field(ge=2, le=1000)] = 100
+    margin: Annotated[float, Field(ge=0, le=10)] = 0.1
+
+
+class Fresh(Specification):
+    """Points drawn anew from a synthetic distribution, to judge a fit closely.
+
+    ``size`` points, predicted with ``draws`` posterior draws of each restart.
+    """
+
+    size: Annotated[int, Field(ge=1)] = 50_000
+    draws: Annotated[int, Field(ge=1)] = 200
+
+
+class Predict(Specification):
+    """Posterior draws of each restart for prediction (``draws``) and kept in the trace."""
+
+    draws: Annotated[int, Field(ge=2)] = 1000
+    trace_draws: Annotated[int, Field(ge=2)] = 100
+    map: Map = Map()
+    fresh: Fresh = Fresh()
