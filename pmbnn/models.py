@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 STANDARD = "_z"
 """Ending of the standard draws that a non-centred model scales into weights."""
 
+ROW_DATA = ("x", "target")
+"""Data variables with one row an observation: what a minibatch takes rows of."""
+
 
 def model_data(hyperprior: Hyperprior, rows: Rows) -> dict[str, "np.ndarray"]:
     """Values of every data variable of a model, by name.
@@ -142,7 +145,7 @@ def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
 def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:
     import pymc as pm
 
-    dims = {"x": ("observation", "feature"), "target": ("observation",)}
+    dims = dict(zip(ROW_DATA, (("observation", "feature"), ("observation",)), strict=True))
     return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
 
 
@@ -157,13 +160,15 @@ def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]
 
 
 def _weight(parameter: Parameter, prior: Prior, scale, centred: bool) -> "TensorVariable":
+    import numpy as np
     import pymc as pm
 
     if prior.fan_in:
         scale = scale / parameter.fan_in**0.5
     if centred:
         return prior.variable(parameter.name, scale, parameter.dims)
-    standard = prior.variable(parameter.name + STANDARD, 1.0, parameter.dims)
+    # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.
+    standard = prior.variable(parameter.name + STANDARD, np.float64(1.0), parameter.dims)
     return pm.Deterministic(parameter.name, scale * standard, dims=parameter.dims)
 
 

@@ -29,9 +29,15 @@ class Fresh(Specification):
 
 
 class Predict(Specification):
-    """Posterior draws of each restart for prediction (``draws``) and kept in the trace."""
+    """What is predicted and kept of a cell.
+
+    ``draws`` of each restart are taken for predictions, and the first ``trace_draws`` of them
+    kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
+    large networks too; small ones always keep it.
+    """
 
     draws: Annotated[int, Field(ge=2)] = 1000
     trace_draws: Annotated[int, Field(ge=2)] = 100
+    log_likelihood: bool = False
     map: Map = Map()
     fresh: Fresh = Fresh()

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,10 @@ class Standardisation:
     def __call__(self, x: "np.ndarray") -> "np.ndarray":
         """Standardised copy of raw inputs ``(observation, feature)``."""
         return (x - self.mean) / self.sd
+
+    def undo(self, x: "np.ndarray") -> "np.ndarray":
+        """Raw inputs of standardised ones, ``(observation, feature)``."""
+        return x * self.sd + self.mean
 
 
 def fit_standardisation(x: "np.ndarray", how: Standardise) -> Standardisation:
@@ -64,7 +68,7 @@ class Rows:
     classes: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Number of observations."""
+        """Return the number of observations."""
         return len(self.y)
 
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
@@ -129,6 +133,9 @@ class DatasetSpec(Specification):
 
     kind: str
     seed: Seed = 0
+
+    image_shape: ClassVar[tuple[int, int] | None] = None
+    """Height and width where a row is a picture."""
 
     @property
     def is_planar(self) -> bool:

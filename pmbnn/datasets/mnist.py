@@ -66,6 +66,7 @@ class Mnist(DatasetSpec):
 
     n_features: ClassVar[int] = 784
     n_classes: ClassVar[int] = 10
+    image_shape: ClassVar[tuple[int, int]] = (28, 28)
 
     @property
     def rows(self) -> tuple[int, int] | None:

@@ -23,12 +23,10 @@ from pmbnn.inference.guides import MeanField, MeanFieldParameters, initial_param
 from pmbnn.inference.jax_edge import jax_function, precision
 from pmbnn.inference.optimisers import build_optimiser
 from pmbnn.inference.settings import Inference
+from pmbnn.models import ROW_DATA
 
 SEGMENTS = 200
 """Into how many windows a fit is cut: one point of the ELBO history each."""
-
-ROW_DATA = ("x", "target")
-"""Data variables with one row an observation: what a minibatch takes rows of."""
 
 
 class State(NamedTuple):

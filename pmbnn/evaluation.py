@@ -1,0 +1,124 @@
+"""What a fitted cell predicts, and how good that is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from pmbnn import metrics
+from pmbnn.datasets import Dataset, Synthetic
+from pmbnn.fitting import FittedCell
+from pmbnn.prediction import Moments, Predictor, pool
+from pmbnn.prediction_settings import Map
+
+FRESH_SEED = 2**31
+"""Fresh points have seeds of their own, far from those of the data sets in a file."""
+
+
+@dataclass(frozen=True)
+class MapPrediction:
+    """Moments over the plane: raw coordinates ``x1``, ``x2``, and rows with ``x1`` slowest."""
+
+    x1: np.ndarray
+    x2: np.ndarray
+    moments: Moments
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Numbers by name, and the predictions behind them (of the best restart)."""
+
+    results: Mapping[str, float]
+    test: Moments
+    map: MapPrediction | None
+
+
+def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
+    """Predictions of a cell at test rows, over the map and at fresh points, with its metrics.
+
+    Raises
+    ------
+    ValueError
+        If no restart can predict, or predictions are not finite.
+    """
+    if fitted.best is None:
+        raise ValueError("every restart diverged")
+    settings = fitted.cell.predict
+    moments = {
+        i: predictor.moments(fit, fitted.data, dataset.x_test, settings.draws)
+        for i, fit in enumerate(fitted.fits)
+        if not fit.failed
+    }
+    test = moments[fitted.best]
+    if not np.isfinite(test.mean).all():
+        raise ValueError("predictions are not finite")
+    results = _prefixed("", test, dataset.y_test)
+    results |= _prefixed("pooled_", pool(list(moments.values())), dataset.y_test)
+    plane = None
+    if isinstance(fitted.cell.dataset, Synthetic):
+        results |= _fresh_metrics(fitted, dataset, predictor)
+        plane = _predict_map(fitted, dataset, predictor, settings.map)
+    return Evaluation(results, test, plane)
+
+
+def predicted_sd(moments: Moments) -> np.ndarray:
+    """Uncertainty: standard deviation of the predicted class's probability, ``(observation,)``."""
+    return np.take_along_axis(moments.sd, moments.mean.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+def _prefixed(prefix: str, moments: Moments, label: np.ndarray) -> dict[str, float]:
+    found = metrics.classification_metrics(moments.mean, label) | {
+        "mean_sd": float(predicted_sd(moments).mean()),
+        "mean_entropy": float(moments.entropy.mean()),
+        "mean_mutual_information": float(moments.mutual_information.mean()),
+    }
+    return {prefix + name: value for name, value in found.items()}
+
+
+@lru_cache(maxsize=8)
+def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Raw fresh points and their true class probabilities, the same for every cell."""
+    x, _ = spec.sample(size, random_seed=FRESH_SEED + spec.seed)
+    return x, spec.class_probabilities(x)
+
+
+def _fresh_metrics(
+    fitted: FittedCell, dataset: Dataset, predictor: Predictor
+) -> dict[str, float]:
+    """Excess error and excess NLL over the bounds, of the best restart and of all pooled."""
+    spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
+    x, truth = _fresh_points(spec, fresh.size)
+    x = dataset.standardisation(x)
+    moments = {
+        i: predictor.moments(fit, fitted.data, x, fresh.draws)
+        for i, fit in enumerate(fitted.fits)
+        if not fit.failed
+    }
+    best, pooled = moments[fitted.best], pool(list(moments.values()))
+    bounds = spec.bounds()
+    return {
+        "excess_error": metrics.excess_error(best.mean, truth),
+        "excess_nll": metrics.excess_nll(best.mean, truth),
+        "pooled_excess_error": metrics.excess_error(pooled.mean, truth),
+        "pooled_excess_nll": metrics.excess_nll(pooled.mean, truth),
+        "best_accuracy": bounds.best_accuracy,
+        "lowest_nll": bounds.lowest_nll,
+    }
+
+
+def _predict_map(
+    fitted: FittedCell, dataset: Dataset, predictor: Predictor, settings: Map
+) -> MapPrediction:
+    raw = dataset.standardisation.undo(dataset.x_train)
+    low, high = raw.min(axis=0), raw.max(axis=0)
+    reach = settings.margin * (high - low)
+    axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    moments = predictor.moments(
+        fitted.fits[fitted.best],
+        fitted.data,
+        dataset.standardisation(points),
+        fitted.cell.predict.draws,
+    )
+    return MapPrediction(axes[0], axes[1], moments)

@@ -1,0 +1,114 @@
+"""The reference engine: the same fits through PyMC's own ``pm.fit``.
+
+Slow (a step costs tens of times more, and each fit builds its own function), double precision,
+full batch. It is there to check the compiled engine against, and takes the same settings.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pymc as pm
+import pytensor
+
+from pmbnn.inference.fit import Fit, Member, Progress, final_elbo, verdict
+from pmbnn.inference.flat import FlatModel, flatten_model
+from pmbnn.inference.guides import MeanFieldParameters, initial_parameters, softplus
+from pmbnn.inference.optimisers import build_schedule
+from pmbnn.inference.settings import Inference
+
+WINDOWS = 200
+"""Points of the ELBO history, as many as the compiled engine keeps."""
+
+
+class PymcEngine:
+    """Mean-field ADVI by ``pm.fit``, one member after the other.
+
+    `width` is accepted for the sake of one interface and has no effect. The guide's scales
+    are not capped under an improper prior: PyMC's guide has no such limit.
+    """
+
+    def __init__(self, model: pm.Model, settings: Inference, rows: int, width: int = 1) -> None:
+        self.model, self.settings, self.width = model, settings, width
+        self.steps = settings.total_steps(rows)
+        self.flat: FlatModel = flatten_model(model, rows)
+        self.rates = np.array([_as_float(r) for r in _rates(settings, self.steps)])
+
+    def fit(self, members: Sequence[Member], progress: Progress | None = None) -> list[Fit]:
+        """Fit every member; one that diverges does not stop the others."""
+        return [self._fit_one(member, progress) for member in members]
+
+    def _fit_one(self, member: Member, progress: Progress | None) -> Fit:
+        seed = int(member.streams.noise[0])
+        with pytensor.config.change_flags(floatX="float64"), self.model:
+            pm.set_data(dict(member.data))
+            advi = pm.ADVI(random_seed=seed)
+            self._start(advi.approx, member)
+            rate = pytensor.shared(self.rates[0], "learning_rate")
+            losses: list[float] = []
+            try:
+                pm.fit(
+                    self.steps,
+                    method=advi,
+                    obj_optimizer=pm.adam(learning_rate=rate),
+                    callbacks=[self._callback(rate, losses, progress)],
+                    progressbar=False,
+                    backend="c" if pytensor.config.cxx else None,
+                )
+            except FloatingPointError:  # PyMC's way to say that the loss is not a number
+                losses.append(np.nan)
+        return self._result(advi.approx, losses, member)
+
+    def _callback(self, rate, losses: list[float], progress: Progress | None):
+        """Follow the schedule and keep the losses."""
+
+        def callback(_, history, step):
+            losses.append(history[-1])
+            rate.set_value(self.rates[min(step, self.steps - 1)])
+            if progress is not None and step % max(1, self.steps // WINDOWS) == 0:
+                progress(step, self.steps, -float(history[-1]))
+
+        return callback
+
+    def _start(self, approx, member: Member) -> None:
+        rng = np.random.default_rng(member.streams.initial)
+        start = initial_parameters(self.flat.slots, self.settings, rng)
+        group = approx.groups[0]
+        for shared, ours in zip(_shared(group), start, strict=True):
+            theirs = shared.get_value()
+            for slot, place in self._places(group):
+                theirs[place] = ours[slot.start : slot.stop]
+            shared.set_value(theirs)
+
+    def _places(self, group):
+        """Each of our slots and where PyMC's guide keeps the same variable."""
+        ordering = group.ordering
+        return [(slot, ordering[slot.name][1]) for slot in self.flat.slots]
+
+    def _result(self, approx, losses: list[float], member: Member) -> Fit:
+        group = approx.groups[0]
+        loc, rho = (
+            np.concatenate([s.get_value()[place] for _, place in self._places(group)])
+            for s in _shared(group)
+        )
+        length = max(1, -(-self.steps // WINDOWS))
+        starts = np.arange(0, len(losses), length)
+        history = -np.array([np.mean(losses[s : s + length]) for s in starts])
+        step = np.minimum(starts + length, len(losses))
+        scale = softplus(rho)
+        status, reason = verdict(history, step, loc, scale, self.flat.improper)
+        return Fit(
+            loc, scale, history, step, final_elbo(history), status, reason, member.streams
+        )
+
+
+def _shared(group) -> MeanFieldParameters:
+    return MeanFieldParameters(group.params_dict["mu"], group.params_dict["rho"])
+
+
+def _rates(settings: Inference, steps: int):
+    schedule = build_schedule(settings, steps)
+    return (schedule(step) for step in range(steps))
+
+
+def _as_float(rate) -> float:
+    return float(np.asarray(rate))

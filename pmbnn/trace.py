@@ -1,0 +1,192 @@
+"""A fitted cell as an xarray tree that ArviZ reads; restarts are its chains.
+
+Small networks are kept in full. Of large ones, the posterior of the last layer and of all
+scales is kept; the guide and its random streams are, so that everything else can be drawn
+again (`pmbnn.regenerate`), and the training rows are named by fingerprint only.
+"""
+
+import json
+
+import numpy as np
+import xarray as xr
+
+from pmbnn.datasets import Dataset
+from pmbnn.evaluation import Evaluation, predicted_sd
+from pmbnn.fitting import FittedCell
+from pmbnn.plan import is_large
+from pmbnn.prediction import Moments, Predictor
+
+GALLERY = 20
+"""Most uncertain pictures kept with their pixels."""
+
+LARGE_TRACE_DRAWS = 100
+"""Draws of a large network's last layer that are kept at least."""
+
+
+def build_trace(
+    fitted: FittedCell,
+    evaluation: Evaluation,
+    dataset: Dataset,
+    predictor: Predictor,
+    dims: dict[str, tuple[str, ...]],
+) -> xr.DataTree:
+    """Trace of a cell; `dims` are those of the model's variables, by name."""
+    chains = [i for i, fit in enumerate(fitted.fits) if not fit.failed]
+    draws = fitted.cell.predict.trace_draws
+    large = is_large(fitted.cell)
+    if large:
+        draws = max(draws, LARGE_TRACE_DRAWS)
+    values = {i: predictor.values(fitted.fits[i], draws) for i in chains}
+    groups = {
+        "posterior": _posterior(fitted, dataset, predictor, values, dims, large),
+        "fit": _fit_group(fitted),
+        "guide": _guide_group(fitted, predictor),
+        "test_predictions": _test_group(fitted, evaluation, dataset),
+        "constant_data": _constant_data(dataset, large),
+    }
+    if not large or fitted.cell.predict.log_likelihood:
+        groups |= _density_groups(fitted, predictor, values)
+    if not large:
+        groups["posterior_predictive"] = _posterior_predictive(fitted, predictor, values)
+        groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
+    if evaluation.map is not None:
+        groups["predictions"] = _map_group(evaluation, dataset)
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+def _chain_coords(values: dict[int, np.ndarray]) -> dict[str, list[int]]:
+    draws = len(next(iter(values.values())))
+    return {"chain": list(values), "draw": list(range(draws))}
+
+
+def _posterior(fitted, dataset, predictor, values, dims, large) -> xr.Dataset:
+    chains = [predictor.posterior(fitted.data, drawn) for drawn in values.values()]
+    coords = {"feature": list(dataset.features), "output": list(dataset.classes)}
+    kept = [name for name in chains[0] if not large or _kept_of_large(name, chains[0])]
+    arrays = {
+        name: (("chain", "draw", *dims[name]), np.stack([c[name] for c in chains]).astype("f4"))
+        for name in kept
+    }
+    used = {dim for axes, _ in arrays.values() for dim in axes}
+    coords = {name: labels for name, labels in coords.items() if name in used}
+    return xr.Dataset(arrays, coords=_chain_coords(values) | coords)
+
+
+def _kept_of_large(name: str, available: dict) -> bool:
+    """The last layer's weights and biases, and every learned scale."""
+    layers = [int(n.rsplit("_", 1)[1]) for n in available if n.startswith("weight_")]
+    last = max(layers)
+    return name.endswith(("_scale", "_variance")) or name in (f"weight_{last}", f"bias_{last}")
+
+
+def _density_groups(fitted, predictor, values) -> dict[str, xr.Dataset]:
+    densities = [
+        predictor.log_densities(fitted.fits[i], fitted.data, drawn)
+        for i, drawn in values.items()
+    ]
+    log_likelihood, log_p, log_q = (np.stack(d) for d in zip(*densities, strict=True))
+    coords = _chain_coords(values)
+    return {
+        "log_likelihood": xr.Dataset(
+            {"y": (("chain", "draw", "observation"), log_likelihood.astype("f4"))}, coords
+        ),
+        "sample_stats": xr.Dataset(
+            {"log_p": (("chain", "draw"), log_p), "log_q": (("chain", "draw"), log_q)}, coords
+        ),
+    }
+
+
+def _posterior_predictive(fitted, predictor, values) -> xr.Dataset:
+    """Labels drawn at the training rows, one for each posterior draw."""
+    labels = []
+    for i, drawn in values.items():
+        rng = np.random.default_rng([*fitted.fits[i].streams.draws, 1])
+        p = predictor.probabilities(fitted.data, drawn, fitted.data["x"])
+        uniform = rng.random(p.shape[:-1])[..., None]
+        labels.append((np.cumsum(p, axis=-1)[..., :-1] < uniform).sum(axis=-1).astype("i1"))
+    return xr.Dataset(
+        {"y": (("chain", "draw", "observation"), np.stack(labels))}, _chain_coords(values)
+    )
+
+
+def _fit_group(fitted: FittedCell) -> xr.Dataset:
+    """ELBO histories; a restart that was stopped early is filled up with not-a-number."""
+    length = max(len(fit.elbo_history) for fit in fitted.fits)
+    history = np.full((len(fitted.fits), length), np.nan)
+    for row, fit in zip(history, fitted.fits, strict=True):
+        row[: len(fit.elbo_history)] = fit.elbo_history
+    steps = max((fit.elbo_step for fit in fitted.fits), key=len)
+    attrs = {
+        "status": json.dumps([fit.status for fit in fitted.fits]),
+        "best": -1 if fitted.best is None else fitted.best,
+    }
+    return xr.Dataset(
+        {"elbo": (("chain", "window"), history), "step": (("window",), steps)},
+        coords={"chain": range(len(fitted.fits))},
+        attrs=attrs,
+    )
+
+
+def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
+    """Means, scales and random streams, from which every draw can be had again."""
+    slots = [[s.name, s.start, list(s.shape)] for s in predictor.flat.slots]
+    stacked = {
+        name: np.stack([getattr(fit, name) for fit in fitted.fits]).astype("f4")
+        for name in ("loc", "scale")
+    }
+    streams = np.stack([fit.streams.draws for fit in fitted.fits])
+    return xr.Dataset(
+        {name: (("chain", "parameter"), array) for name, array in stacked.items()}
+        | {"draw_stream": (("chain", "word"), streams)},
+        coords={"chain": range(len(fitted.fits))},
+        attrs={"slots": json.dumps(slots)},
+    )
+
+
+def _moments(moments: Moments, axes: tuple[str, ...], shape: tuple[int, ...]) -> dict:
+    classes = moments.mean.shape[1]
+    return {
+        "probability": ((*axes, "output"), moments.mean.reshape(*shape, classes).astype("f4")),
+        "sd": ((*axes, "output"), moments.sd.reshape(*shape, classes).astype("f4")),
+        "entropy": (axes, moments.entropy.reshape(shape).astype("f4")),
+        "mutual_information": (
+            axes,
+            moments.mutual_information.reshape(shape).astype("f4"),
+        ),
+    }
+
+
+def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
+    plane = evaluation.map
+    arrays = _moments(plane.moments, ("x1", "x2"), (len(plane.x1), len(plane.x2)))
+    coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
+    return xr.Dataset(arrays, coords=coords)
+
+
+def _test_group(fitted, evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
+    axes = ("test_observation",)
+    arrays = _moments(evaluation.test, axes, (len(dataset.y_test),))
+    arrays["label"] = (axes, dataset.y_test)
+    spec = fitted.cell.dataset
+    if spec.is_planar:
+        raw = dataset.standardisation.undo(dataset.x_test)
+        arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
+    if spec.image_shape is not None:
+        order = np.argsort(-predicted_sd(evaluation.test), kind="stable")[:GALLERY]
+        pixels = np.rint(255 * dataset.standardisation.undo(dataset.x_test[order]))
+        arrays["gallery_index"] = (("rank",), order)
+        arrays["gallery_image"] = (
+            ("rank", "row", "column"),
+            pixels.reshape(-1, *spec.image_shape).clip(0, 255).astype("u1"),
+        )
+    return xr.Dataset(arrays, coords={"output": list(dataset.classes)})
+
+
+def _constant_data(dataset: Dataset, large: bool) -> xr.Dataset:
+    attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
+    arrays = {}
+    if not large:
+        arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
+        arrays["standardisation_mean"] = ("feature", dataset.standardisation.mean)
+        arrays["standardisation_sd"] = ("feature", dataset.standardisation.sd)
+    return xr.Dataset(arrays, attrs=attrs)
