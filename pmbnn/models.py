@@ -113,12 +113,14 @@ def _labelled_rows(x, y) -> Rows:
     import numpy as np
 
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y)
-    if x.ndim != 2:
+    if x.ndim != 2 or not x.size:
         raise ValueError(f"`x` must have shape (observation, feature), got {x.shape}.")
     if y.shape != x.shape[:1]:
         raise ValueError(f"`y` must have shape {x.shape[:1]}, one label a row, got {y.shape}.")
-    if y.dtype.kind not in "iub" or y.min() < 0:
-        raise ValueError("`y` must hold class indices 0, 1, …")
+    if y.dtype.kind not in "iub":
+        raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.dtype}.")
+    if y.min() < 0:
+        raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.min()}.")
     features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
     classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
     return Rows(x, y.astype(np.int64), features, classes)

@@ -110,6 +110,9 @@ class Predictor:
                     in_axes=(0, *(None for _ in self.constants)),
                 )
             )
+        self._probabilities_of_draws = jax.jit(
+            jax.vmap(self._probabilities, in_axes=(0, None, *(None for _ in self.constants)))
+        )
         self._moments = jax.jit(self._moments_of_block)
 
     def moments(
@@ -132,8 +135,7 @@ class Predictor:
         """The first draws of the flat vector, ``(draw, size)``: those that `moments` uses."""
         with precision(self.dtype):
             guide = [jnp.asarray(a, self.dtype) for a in (fit.loc, fit.scale)]
-            draw = jax.jit(jax.vmap(_draw, in_axes=(None, None, None, 0)))
-            return np.asarray(draw(*guide, _draw_key(fit), jnp.arange(draws)))
+            return np.asarray(_draws(*guide, _draw_key(fit), jnp.arange(draws)))
 
     def posterior(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -151,8 +153,8 @@ class Predictor:
         with precision(self.dtype):
             constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
             x = jnp.asarray(x, self.dtype)
-            function = jax.jit(jax.vmap(lambda v: self._probabilities(v, x, *constants)[0]))
-            return np.asarray(function(jnp.asarray(values, self.dtype)))
+            values = jnp.asarray(values, self.dtype)
+            return np.asarray(self._probabilities_of_draws(values, x, *constants)[0])
 
     def log_densities(
         self, fit: Fit, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -194,6 +196,9 @@ def _padded(x: np.ndarray) -> np.ndarray:
 def _draw(loc, scale, key, i):
     """The `i`-th draw of a fit's guide, whoever asks for it."""
     return loc + scale * jax.random.normal(jax.random.fold_in(key, i), loc.shape, loc.dtype)
+
+
+_draws = jax.jit(jax.vmap(_draw, in_axes=(None, None, None, 0)))
 
 
 def _draw_key(fit: Fit) -> jax.Array:

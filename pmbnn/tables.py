@@ -1,0 +1,110 @@
+"""Tables of results: one row a cell, and means over data seeds.
+
+A *record* is what ``metrics.json`` of a cell holds. Settings appear in tables under dotted
+names (``dataset.noise``), results under their own.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+
+RANKED_BY = "validation_nll"
+"""Score on held-out training rows by which a best cell is chosen: never a test number."""
+
+SEED = "dataset.seed"
+
+
+def metrics_row(record: Record) -> dict[str, Any]:
+    """One flat row: name, status, settings, results, time."""
+    row = {key: record[key] for key in ("sweep", "name", "status")}
+    row |= settings_row(record)
+    row |= record["results"]
+    row |= {"seconds": record["seconds"], "reason": record["reason"]}
+    return row
+
+
+def settings_row(record: Record) -> dict[str, Any]:
+    """Settings under dotted names; lists as words with a hyphen between."""
+    return dict(_flatten(record["settings"], ""))
+
+
+def label(section: Mapping[str, Any]) -> str:
+    """Short name of one setting for a table or an axis: ``fixed 0.1``, ``half_normal``."""
+    scale = section.get("scale")
+    if isinstance(scale, Mapping):
+        return f"{section['kind']} (tuned)"
+    return section["kind"] if scale is None else f"{section['kind']} {scale:g}"
+
+
+def data_label(record: Record) -> str:
+    """Name of a data set without its seed: ``moons, noise 0.4``."""
+    dataset = record["settings"]["dataset"]
+    shown = [f"{key} {dataset[key]:g}" for key in ("noise", "factor") if key in dataset]
+    return ", ".join([dataset["kind"], *shown])
+
+
+def summarise(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Mean and standard error over data seeds of every result, one row a combination.
+
+    Failed cells are counted (``failed``) and left out of the means. Rows are in order of
+    first appearance. The standard error is that of the mean, empty for a single seed.
+    """
+    rows = []
+    for group in group_by_settings(records):
+        first = group[0]
+        usable = [r for r in group if r["results"]]
+        settings = {k: v for k, v in settings_row(first).items() if k != SEED}
+        row = {"sweep": first["sweep"], **settings}
+        row |= {"cells": len(group), "failed": len(group) - len(usable)}
+        for name in usable[0]["results"] if usable else ():
+            row[name], row[f"{name}_se"] = mean_and_error([r["results"][name] for r in usable])
+        rows.append(row)
+    return rows
+
+
+def group_by_settings(records: Iterable[Record]) -> list[list[Record]]:
+    """Records that differ in their data seed only, together."""
+    groups: dict[tuple, list[Record]] = {}
+    for record in records:
+        settings = settings_row(record)
+        settings.pop(SEED, None)
+        groups.setdefault((record["sweep"], *settings.items()), []).append(record)
+    return list(groups.values())
+
+
+def best_group(records: Iterable[Record]) -> list[Record]:
+    """The combination with the lowest mean held-out score; empty where nothing is scored."""
+    groups = group_by_settings(records)
+    scored = [(mean_and_error(_scores(group))[0], group) for group in groups]
+    scored = [(score, group) for score, group in scored if math.isfinite(score)]
+    return min(scored, key=lambda pair: pair[0])[1] if scored else []
+
+
+def mean_and_error(values: Sequence[float | None]) -> tuple[float, float]:
+    """Mean and its standard error; not a number where there is nothing to tell them from."""
+    known = [v for v in values if v is not None]
+    if not known:
+        return math.nan, math.nan
+    mean = math.fsum(known) / len(known)
+    if len(known) < 2:
+        return mean, math.nan
+    variance = math.fsum((v - mean) ** 2 for v in known) / (len(known) - 1)
+    return mean, math.sqrt(variance / len(known))
+
+
+def _scores(group: Sequence[Record]) -> list[float]:
+    """Held-out scores of a combination; one failed or unscored cell rules it out."""
+    scores = [r["results"].get(RANKED_BY) if r["results"] else None for r in group]
+    return [math.nan if score is None else score for score in scores]
+
+
+def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flatten(inner, f"{prefix}.{key}" if prefix else key)
+    elif isinstance(value, list | tuple):
+        yield prefix, "-".join(map(str, value))
+    else:
+        yield prefix, value

@@ -1,0 +1,408 @@
+"""The model contract: every combination builds, and says what it declares."""
+
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.special import log_softmax
+
+from pmbnn.datasets.base import Rows
+from pmbnn.likelihoods import LIKELIHOODS, Categorical
+from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
+from pmbnn.networks import NETWORKS, Dense
+from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, HalfCauchy, HalfNormal, Hierarchical, Normal
+
+
+def rows(n=9, random_seed=0):
+    """Random rows with three classes and named features."""
+    rng = np.random.default_rng(random_seed)
+    features, classes = ("height", "width"), ("a", "b", "c")
+    return Rows(rng.normal(size=(n, 2)), rng.integers(3, size=n), features, classes)
+
+
+ROWS = rows()
+SMALL = Dense(hidden=(4, 3))
+
+
+def build(prior="normal", hyperprior="fixed", network=SMALL, dataset=ROWS):
+    """Model of named or specified priors on the rows above."""
+    prior = PRIORS[prior]() if isinstance(prior, str) else prior
+    hyperprior = HYPERPRIORS[hyperprior]() if isinstance(hyperprior, str) else hyperprior
+    return build_model(network, prior, hyperprior, Categorical(), dataset)
+
+
+def random_point(model, random_seed=1):
+    """Standard normal draws for every unconstrained value, by name."""
+    rng = np.random.default_rng(random_seed)
+    start = model.initial_point()
+    return {name: 0.7 * rng.normal(size=np.shape(start[name])) for name in sorted(start)}
+
+
+@pytest.fixture(scope="session")
+def at(evaluate):
+    """Values of graphs of a model at a point, with every random variable in its place."""
+
+    def values(model, graphs, point):
+        given = {value: point[value.name] for value in model.value_vars}
+        return evaluate(model.replace_rvs_by_values(graphs), given)
+
+    return values
+
+
+@pytest.fixture(scope="session")
+def log_probability(evaluate):
+    """Log-probability of a model at a point (whose names may cover more than the model's)."""
+
+    def values(model, point, variables=None):
+        given = {value: point[value.name] for value in model.value_vars}
+        return evaluate([model.logp(vars=variables)], given)[0]
+
+    return values
+
+
+# --- contract -----------------------------------------------------------------------------
+
+
+def variants(hyperprior):
+    """Every setting of a hyperprior but its constants."""
+    if not issubclass(hyperprior, Hierarchical):
+        return [hyperprior()]
+    choices = {
+        name: get_args(hyperprior.model_fields[name].annotation) or (False, True)
+        for name in ("on", "per", "centred")
+    }
+    return [hyperprior(**dict(zip(choices, c, strict=True))) for c in product(*choices.values())]
+
+
+def label(specification):
+    """Readable test name: the kind and what differs from the defaults."""
+    return "-".join(str(v) for v in specification.model_dump(exclude_defaults=True).values()) or (
+        specification.kind
+    )
+
+
+PAIRS = [
+    (prior(), hyperprior)
+    for prior, kind in product(PRIORS.values(), HYPERPRIORS.values())
+    for hyperprior in variants(kind)
+    if prior.has_scale or not isinstance(hyperprior, Hierarchical)
+]
+
+
+def pair_name(pair):
+    return "-".join(f"{s.kind}-{label(s)}" for s in pair)
+
+
+def expected_dims(network, hyperprior, likelihood_dims=("observation",)):
+    """Dims of every variable that has any, by name."""
+    learned = isinstance(hyperprior, Hierarchical)
+    dims = {"x": ("observation", "feature"), "target": ("observation",), "y": likelihood_dims}
+    for parameter in network.parameters(2, 3):
+        dims[parameter.name] = parameter.dims
+        if learned and not hyperprior.centred:
+            dims[parameter.name + STANDARD] = parameter.dims
+        if learned and hyperprior.per == "unit":
+            dims[f"layer_{parameter.layer}_scale"] = parameter.dims[-1:]
+            if hyperprior.on == "variance":
+                dims[f"layer_{parameter.layer}_variance"] = parameter.dims[-1:]
+    return dims
+
+
+def expected_names(network, hyperprior):
+    """Every variable of the model but the observed one."""
+    names = {p.name for p in network.parameters(2, 3)} | {"x", "target", *hyperprior.constants}
+    if not isinstance(hyperprior, Hierarchical):
+        return names
+    if not hyperprior.centred:
+        names |= {p.name + STANDARD for p in network.parameters(2, 3)}
+    layers = {f"layer_{p.layer}" for p in network.parameters(2, 3)}
+    owners = {"network"} if hyperprior.per == "network" else layers
+    names |= {f"{owner}_scale" for owner in owners}
+    return names | {f"{owner}_variance" for owner in owners if hyperprior.on == "variance"}
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
+def test_every_combination(pair, network, likelihood, evaluate):
+    prior, hyperprior = pair
+    network = NETWORKS[network]()
+    model = build_model(network, prior, hyperprior, LIKELIHOODS[likelihood](), ROWS)
+
+    constants = hyperprior.constants if prior.has_scale else {}
+    surplus = {} if prior.has_scale else hyperprior.constants
+    assert set(model.named_vars) == (expected_names(network, hyperprior) - set(surplus)) | {"y"}
+    assert {v.name for v in model.data_vars} == {"x", "target", *constants}
+    assert {k: float(model[k].get_value()) for k in constants} == dict(constants)
+    np.testing.assert_array_equal(model["x"].get_value(), ROWS.x)
+    np.testing.assert_array_equal(model["target"].get_value(), ROWS.y)
+
+    assert model.named_vars_to_dims == expected_dims(network, hyperprior)
+    assert all(model[name].ndim == len(dims) for name, dims in model.named_vars_to_dims.items())
+    assert all(v.ndim == 0 for k, v in model.named_vars.items() if k not in model.named_vars_to_dims)
+    assert [v.name for v in model.observed_RVs] == ["y"]
+
+    point = random_point(model)
+    logp = model.logp()
+    weights = [model[p.name] for p in network.parameters(2, 3)]
+    graphs = [logp, *pt.grad(logp, model.value_vars), *model.replace_rvs_by_values(weights)]
+    found = evaluate(graphs, {v: point[v.name] for v in model.value_vars})
+    assert all(np.isfinite(value).all() for value in found)
+    gradients, values = np.split(np.array(found[1:], dtype=object), [len(model.value_vars)])
+    assert all(np.any(gradient != 0) for gradient in gradients)
+    assert [v.shape for v in values] == [p.shape for p in network.parameters(2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("prior", "hyperprior"),
+    [p for p in product(PRIORS, HYPERPRIORS) if p[0] != "flat" or p[1] == "fixed"],
+)
+# PyTensor says so of every `Assert`, which JAX cannot raise from inside a trace.
+@pytest.mark.filterwarnings("ignore:Skipping Assert.*as JAX tracing would remove it:UserWarning")
+def test_jax_gives_the_same_log_probability_and_gradient(prior, hyperprior, evaluate):
+    model = build(prior, hyperprior)
+    point = random_point(model)
+    logp = model.logp()
+    graphs = [logp, *pt.grad(logp, model.value_vars)]
+    compiled = pytensor.function(model.value_vars, graphs, mode="JAX")
+    found = compiled(*(point[v.name] for v in model.value_vars))
+    expected = evaluate(graphs, {v: point[v.name] for v in model.value_vars})
+    for one, other in zip(found, expected, strict=True):
+        assert np.asarray(one).dtype == np.float64
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_coords_are_names_of_features_and_classes_and_numbers_of_units():
+    model = build("laplace", "half_cauchy")
+    assert {name: values and list(values) for name, values in model.coords.items()} == {
+        "feature": ["height", "width"],
+        "hidden_1": [0, 1, 2, 3],
+        "hidden_2": [0, 1, 2],
+        "output": ["a", "b", "c"],
+        "observation": None,
+    }
+
+
+@pytest.mark.parametrize("kind", HYPERPRIORS)
+def test_models_that_differ_in_data_share_one_graph(kind, log_probability):
+    """A model given the data of another one is that other model."""
+    settings = {"fixed": {"scale": 0.3}, "inverse_gamma": {"alpha": 3.0, "beta": 0.4}}
+    settings |= {"half_normal": {"sigma": 0.3}, "half_cauchy": {"beta": 0.3}}
+    other_hyperprior = HYPERPRIORS[kind](**settings[kind])
+    other_rows = rows(n=14, random_seed=5)
+    model, other = build("laplace", kind), build("laplace", other_hyperprior, dataset=other_rows)
+    point = random_point(other)
+    before, expected = log_probability(model, point), log_probability(other, point)
+    with model:
+        pm.set_data(model_data(other_hyperprior, other_rows))
+    assert not np.isclose(before, expected)
+    np.testing.assert_allclose(log_probability(model, point), expected, rtol=1e-13)
+
+
+def test_a_tuned_scale_starts_at_its_first_candidate():
+    scale = {"log": (0.1, 10.0, 3)}
+    model = build("normal", Fixed.model_validate({"scale": scale}))
+    np.testing.assert_allclose(model["prior_scale"].get_value(), 0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_models_are_double_precision_under_any_default(dtype, log_probability):
+    reference = build("laplace", "half_cauchy")
+    point = random_point(reference)
+    single = Rows(ROWS.x.astype(dtype), ROWS.y.astype("uint8"), ROWS.features, ROWS.classes)
+    exact = Rows(single.x.astype("float64"), ROWS.y, ROWS.features, ROWS.classes)
+    with pytensor.config.change_flags(floatX="float32"):
+        model = build("laplace", "half_cauchy", dataset=single)
+        assert pytensor.config.floatX == "float32"
+        assert model.logp().dtype == "float64"
+    floats = [v for v in model.named_vars.values() if v.name not in ("y", "target")]
+    assert {v.dtype for v in [*floats, *model.value_vars]} == {"float64"}
+    expected = log_probability(build("laplace", "half_cauchy", dataset=exact), point)
+    assert log_probability(model, point) == expected
+
+
+# --- against models written by hand -------------------------------------------------------
+
+
+def test_fixed_normal_is_the_model_one_would_write(log_probability):
+    model = build("normal", Fixed(scale=0.8), network=Dense(hidden=(4,), activation="relu"))
+    with pm.Model() as written:
+        w1 = pm.Normal("weight_1", 0, 0.8, shape=(2, 4))
+        b1 = pm.Normal("bias_1", 0, 0.8, shape=4)
+        w2 = pm.Normal("weight_2", 0, 0.8, shape=(4, 3))
+        b2 = pm.Normal("bias_2", 0, 0.8, shape=3)
+        hidden = pm.math.maximum(pm.math.dot(ROWS.x, w1) + b1, 0)
+        pm.Categorical("y", logit_p=pm.math.dot(hidden, w2) + b2, observed=ROWS.y)
+    for seed in range(3):
+        point = random_point(model, seed)
+        expected = log_probability(written, point)
+        np.testing.assert_allclose(log_probability(model, point), expected, rtol=1e-12)
+
+
+def test_learned_laplace_scales_are_the_model_one_would_write(log_probability):
+    model = build("laplace", HalfCauchy(beta=0.6), network=Dense(hidden=(4,)))
+    one = np.float64(1)
+    with pm.Model() as written:
+        s1 = pm.HalfCauchy("layer_1_scale", np.float64(0.6))
+        s2 = pm.HalfCauchy("layer_2_scale", np.float64(0.6))
+        w1 = s1 * pm.Laplace("weight_1_z", 0, one, shape=(2, 4))
+        b1 = s1 * pm.Laplace("bias_1_z", 0, one, shape=4)
+        w2 = s2 * pm.Laplace("weight_2_z", 0, one, shape=(4, 3))
+        b2 = s2 * pm.Laplace("bias_2_z", 0, one, shape=3)
+        hidden = pm.math.tanh(pm.math.dot(ROWS.x, w1) + b1)
+        pm.Categorical("y", logit_p=pm.math.dot(hidden, w2) + b2, observed=ROWS.y)
+    for seed in range(3):
+        point = random_point(model, seed)
+        expected = log_probability(written, point)
+        np.testing.assert_allclose(log_probability(model, point), expected, rtol=1e-12)
+
+
+def test_log_probability_in_numpy_and_scipy(log_probability):
+    """The sum of the prior, the hyperprior with its Jacobian, and the likelihood."""
+    model = build("laplace", HalfNormal(sigma=0.6), network=Dense(hidden=(4,)))
+    point = random_point(model)
+    u = np.array([point["layer_1_scale_log__"], point["layer_2_scale_log__"]])
+    (w1, w2), (b1, b2) = (
+        [np.exp(u[i]) * point[f"{kind}_{i + 1}_z"] for i in range(2)] for kind in ("weight", "bias")
+    )
+    standard = np.concatenate([v.ravel() for k, v in point.items() if k.endswith("_z")])
+    log_p = log_softmax(np.tanh(ROWS.x @ w1 + b1) @ w2 + b2, axis=1)
+    expected = (
+        stats.laplace.logpdf(standard).sum()
+        + (stats.halfnorm.logpdf(np.exp(u), scale=0.6) + u).sum()
+        + log_p[np.arange(len(ROWS)), ROWS.y].sum()
+    )
+    np.testing.assert_allclose(log_probability(model, point), expected, rtol=1e-12)
+
+
+# --- scales -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fan_in", [False, True])
+@pytest.mark.parametrize("per", ["layer", "network", "unit"])
+@pytest.mark.parametrize("prior", ["normal", "laplace", "cauchy"])
+def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log_probability, at):
+    prior = PRIORS[prior](fan_in=fan_in)
+    loose = build(prior, HalfCauchy(per=per))
+    tight = build(prior, HalfCauchy(per=per, centred=True))
+    point = random_point(loose)
+    log_jacobian = 0.0
+    for parameter in SMALL.parameters(2, 3):
+        owner = "network" if per == "network" else f"layer_{parameter.layer}"
+        scale = np.exp(point[f"{owner}_scale_log__"])
+        if fan_in:
+            scale = scale / np.sqrt(parameter.fan_in)
+        standard = point[parameter.name + STANDARD]
+        point[parameter.name] = scale * standard
+        log_jacobian += np.broadcast_to(np.log(scale), standard.shape).sum()
+    names = [p.name for p in SMALL.parameters(2, 3)]
+    found = at(loose, [loose[name] for name in names], point)
+    for name, value in zip(names, found, strict=True):
+        np.testing.assert_allclose(value, point[name], rtol=1e-13)
+    expected = log_probability(tight, point) + log_jacobian
+    np.testing.assert_allclose(log_probability(loose, point), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("per", ["layer", "network", "unit"])
+def test_hyperprior_on_the_variance(per, centred, log_probability, at):
+    model = build("normal", HalfNormal(sigma=0.6, on="variance", per=per, centred=centred))
+    owners = ["network"] if per == "network" else ["layer_1", "layer_2", "layer_3"]
+    point = random_point(model)
+    for owner in owners:
+        u = point[f"{owner}_variance_log__"]
+        [scale] = at(model, [model[f"{owner}_scale"]], point)
+        np.testing.assert_allclose(scale, np.exp(u / 2), rtol=1e-14)
+        found = log_probability(model, point, [model[f"{owner}_variance"]])
+        expected = (stats.halfnorm.logpdf(np.exp(u), scale=0.6) + u).sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    [weight, scale] = at(model, [model["weight_1"], model[f"{owners[0]}_scale"]], point)
+    if centred:
+        found = log_probability(model, point, [model["weight_1"]])
+        expected = stats.norm.logpdf(weight, scale=scale).sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    else:
+        np.testing.assert_allclose(weight, scale * point["weight_1_z"], rtol=1e-14)
+
+
+@pytest.mark.parametrize("fan_in", [False, True])
+def test_fan_in_divides_a_fixed_scale(fan_in, log_probability):
+    model = build(Normal(fan_in=fan_in), Fixed(scale=0.8))
+    point = random_point(model)
+    for parameter in SMALL.parameters(2, 3):
+        scale = 0.8 / np.sqrt(parameter.fan_in) if fan_in else 0.8
+        found = log_probability(model, point, [model[parameter.name]])
+        expected = stats.norm.logpdf(point[parameter.name], scale=scale).sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_flat_prior_leaves_the_likelihood(log_probability):
+    model = build("flat")
+    point = random_point(model)
+    found, likelihood = log_probability(model, point), log_probability(model, point, [model["y"]])
+    assert found == likelihood < 0
+    assert "prior_scale" not in model.named_vars
+
+
+# --- the short factory --------------------------------------------------------------------
+
+
+def test_dense_classifier_is_build_model_with_names(log_probability):
+    model = dense_classifier(
+        ROWS.x, ROWS.y, hidden=(4, 3), activation="sigmoid", prior="laplace", hyperprior="half_cauchy"
+    )
+    long = build("laplace", "half_cauchy", network=Dense(hidden=(4, 3), activation="sigmoid"))
+    point = random_point(long)
+    assert log_probability(model, point) == log_probability(long, point)
+    assert list(model.coords["feature"]) == ["x1", "x2"]
+    assert list(model.coords["output"]) == ["0", "1", "2"]
+
+
+def test_dense_classifier_takes_specifications():
+    hyperprior = HalfCauchy(beta=0.2, per="network")
+    model = dense_classifier(ROWS.x, ROWS.y, prior=Normal(fan_in=True), hyperprior=hyperprior)
+    assert model["hyperprior_beta"].get_value() == 0.2
+    assert "network_scale" in model.named_vars
+    assert model["weight_2"].type.ndim == 2
+
+
+@pytest.mark.parametrize("labels", [np.zeros(9, int), np.arange(9) % 2 == 0])
+def test_dense_classifier_has_two_classes_at_least(labels):
+    model = dense_classifier(ROWS.x, labels, hidden=(3,))
+    assert list(model.coords["output"]) == ["0", "1"]
+    np.testing.assert_array_equal(model["target"].get_value(), labels.astype(int))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"prior": "gauss"},
+            "^`prior` must be one of cauchy, flat, laplace, normal, got 'gauss'.$",
+        ),
+        (
+            {"hyperprior": "gamma"},
+            "^`hyperprior` must be one of fixed, half_cauchy, half_normal, inverse_gamma, "
+            "got 'gamma'.$",
+        ),
+        ({"activation": "swish"}, "activation\n.*'tanh', 'relu' or 'sigmoid'"),
+        ({"x": ROWS.x[:, 0]}, r"^`x` must have shape \(observation, feature\), got \(9,\).$"),
+        ({"x": ROWS.x[:0]}, r"^`x` must have shape \(observation, feature\), got \(0, 2\).$"),
+        ({"y": ROWS.y[:5]}, r"^`y` must have shape \(9,\), one label a row, got \(5,\).$"),
+        ({"y": ROWS.y.astype(float)}, "^`y` must hold class indices 0, 1, …, got float64.$"),
+        ({"y": ROWS.y - 1}, "^`y` must hold class indices 0, 1, …, got -1.$"),
+        (
+            {"prior": "flat", "hyperprior": "half_cauchy"},
+            "^`hyperprior` must be `fixed` with prior `flat`, which has no scale, "
+            "got `half_cauchy`.$",
+        ),
+    ],
+)
+def test_dense_classifier_says_what_is_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dense_classifier(**({"x": ROWS.x, "y": ROWS.y} | changes))
