@@ -99,6 +99,10 @@ class Results:
         part.write_text(text, encoding="utf-8")
         os.replace(part, self.folder / file)
 
+    def write_json(self, file: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file of the folder, whole or not at all."""
+        self.write_text(file, _json_text(content))
+
     def write_table(self, file: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows as CSV; columns in order of first appearance, missing values empty."""
         rows = list(rows)
@@ -112,7 +116,7 @@ class Results:
 
 def json_writer(content: Mapping[str, Any]) -> Writer:
     """Writer of a JSON file; numbers that are not finite become null."""
-    text = json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+    text = _json_text(content)
     return lambda path: path.write_text(text, encoding="utf-8")
 
 
@@ -124,6 +128,10 @@ def trace_writer(trace: xr.DataTree) -> Writer:
         if group.data_vars
     }
     return lambda path: trace.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+
+
+def _json_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
 
 
 def _compression(array: xr.DataArray) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def rows(n=9, random_seed=0):
     """Random rows with three classes and named features."""
     rng = np.random.default_rng(random_seed)
     features, classes = ("height", "width"), ("a", "b", "c")
-    return Rows(rng.normal(size=(n, 2)), rng.integers(3, size=n), features, classes)
+    return Rows(rng.normal(size=(n, 2)), rng.permutation(n) % 3, features, classes)
 
 
 ROWS = rows()
@@ -79,13 +79,6 @@ def variants(hyperprior):
     return [hyperprior(**dict(zip(choices, c, strict=True))) for c in product(*choices.values())]
 
 
-def label(specification):
-    """Readable test name: the kind and what differs from the defaults."""
-    return "-".join(str(v) for v in specification.model_dump(exclude_defaults=True).values()) or (
-        specification.kind
-    )
-
-
 PAIRS = [
     (prior(), hyperprior)
     for prior, kind in product(PRIORS.values(), HYPERPRIORS.values())
@@ -95,7 +88,9 @@ PAIRS = [
 
 
 def pair_name(pair):
-    return "-".join(f"{s.kind}-{label(s)}" for s in pair)
+    """Kinds and settings of a pair, to name its test."""
+    prior, hyperprior = pair
+    return "-".join(str(value) for value in (prior.kind, *hyperprior.structure.values()))
 
 
 def expected_dims(network, hyperprior, likelihood_dims=("observation",)):
@@ -142,9 +137,9 @@ def test_every_combination(pair, network, likelihood, evaluate):
     np.testing.assert_array_equal(model["x"].get_value(), ROWS.x)
     np.testing.assert_array_equal(model["target"].get_value(), ROWS.y)
 
-    assert model.named_vars_to_dims == expected_dims(network, hyperprior)
-    assert all(model[name].ndim == len(dims) for name, dims in model.named_vars_to_dims.items())
-    assert all(v.ndim == 0 for k, v in model.named_vars.items() if k not in model.named_vars_to_dims)
+    dims = {name: found for name, found in model.named_vars_to_dims.items() if found}
+    assert dims == expected_dims(network, hyperprior)
+    assert all(v.ndim == len(dims.get(name, ())) for name, v in model.named_vars.items())
     assert [v.name for v in model.observed_RVs] == ["y"]
 
     point = random_point(model)
@@ -162,8 +157,8 @@ def test_every_combination(pair, network, likelihood, evaluate):
     ("prior", "hyperprior"),
     [p for p in product(PRIORS, HYPERPRIORS) if p[0] != "flat" or p[1] == "fixed"],
 )
-# PyTensor says so of every `Assert`, which JAX cannot raise from inside a trace.
-@pytest.mark.filterwarnings("ignore:Skipping Assert.*as JAX tracing would remove it:UserWarning")
+# PyTensor says so of every check in a graph, since a traced JAX function cannot raise.
+@pytest.mark.filterwarnings("ignore:(?s)Skipping .* as JAX tracing would remove it:UserWarning")
 def test_jax_gives_the_same_log_probability_and_gradient(prior, hyperprior, evaluate):
     model = build(prior, hyperprior)
     point = random_point(model)
@@ -354,7 +349,12 @@ def test_a_flat_prior_leaves_the_likelihood(log_probability):
 
 def test_dense_classifier_is_build_model_with_names(log_probability):
     model = dense_classifier(
-        ROWS.x, ROWS.y, hidden=(4, 3), activation="sigmoid", prior="laplace", hyperprior="half_cauchy"
+        ROWS.x,
+        ROWS.y,
+        hidden=(4, 3),
+        activation="sigmoid",
+        prior="laplace",
+        hyperprior="half_cauchy",
     )
     long = build("laplace", "half_cauchy", network=Dense(hidden=(4, 3), activation="sigmoid"))
     point = random_point(long)
@@ -387,8 +387,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
         ),
         (
             {"hyperprior": "gamma"},
-            "^`hyperprior` must be one of fixed, half_cauchy, half_normal, inverse_gamma, "
-            "got 'gamma'.$",
+            "^`hyperprior` must be one of fixed, half_cauchy, half_normal, inverse_gamma, got 'g",
         ),
         ({"activation": "swish"}, "activation\n.*'tanh', 'relu' or 'sigmoid'"),
         ({"x": ROWS.x[:, 0]}, r"^`x` must have shape \(observation, feature\), got \(9,\).$"),
@@ -398,8 +397,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
         ({"y": ROWS.y - 1}, "^`y` must hold class indices 0, 1, …, got -1.$"),
         (
             {"prior": "flat", "hyperprior": "half_cauchy"},
-            "^`hyperprior` must be `fixed` with prior `flat`, which has no scale, "
-            "got `half_cauchy`.$",
+            "^`hyperprior` must be `fixed` with prior `flat`, which has no scale, got `half_cau",
         ),
     ],
 )

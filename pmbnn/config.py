@@ -1,0 +1,308 @@
+"""Experiment files: read, checked, and expanded into the cells of their grids.
+
+Everything here can be checked without data and without PyMC, so that a mistake is reported
+before anything is compiled.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pmbnn.axes import Choice, check_size, expand_section
+from pmbnn.config_errors import ConfigError, check_keys, must
+from pmbnn.datasets import DATASETS
+from pmbnn.datasets.base import DatasetSpec
+from pmbnn.inference.settings import Inference
+from pmbnn.likelihoods import LIKELIHOODS, Likelihood
+from pmbnn.networks import NETWORKS, Network
+from pmbnn.prediction_settings import Predict
+from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, Hyperprior, Prior, Tune
+from pmbnn.specification import Specification
+from pmbnn.yaml_file import read_yaml, yaml_text
+
+SOURCES = {
+    "dataset": DATASETS,
+    "network": NETWORKS,
+    "prior": PRIORS,
+    "hyperprior": HYPERPRIORS,
+    "likelihood": LIKELIHOODS,
+    "inference": Inference,
+    "predict": Predict,
+}
+"""Where the classes of each section come from: a registry by ``kind``, or one class."""
+
+DEFAULTS = {"hyperprior": "fixed", "likelihood": "categorical", "inference": {}, "predict": {}}
+"""What a section says that a sweep leaves out; the other sections are required."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+"""Names become names of folders."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: everything that is fitted, and the name of its sweep."""
+
+    sweep: str
+    dataset: DatasetSpec
+    network: Network
+    prior: Prior
+    hyperprior: Hyperprior
+    likelihood: Likelihood
+    inference: Inference
+    predict: Predict
+
+    @property
+    def settings(self) -> dict[str, Specification]:
+        """The specifications by section: everything but the sweep's name."""
+        return {section: getattr(self, section) for section in SOURCES}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Combinations of a sweep that mean nothing, and why."""
+
+    prior: str
+    hyperpriors: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        """One line for the plan."""
+        return f"prior {self.prior} with {', '.join(self.hyperpriors)}: {self.reason}"
+
+
+class Sections(NamedTuple):
+    """Every specification of each section of a sweep."""
+
+    dataset: tuple[DatasetSpec, ...]
+    network: tuple[Network, ...]
+    prior: tuple[Prior, ...]
+    hyperprior: tuple[Hyperprior, ...]
+    likelihood: tuple[Likelihood, ...]
+    inference: tuple[Inference, ...]
+    predict: tuple[Predict, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One grid: its sections, the cells they make, and the combinations left out."""
+
+    name: str
+    sections: Sections
+    cells: tuple[Cell, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All sweeps of an experiment file."""
+
+    name: str
+    sweeps: tuple[Sweep, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Cells of all sweeps, in the order of the file."""
+        return tuple(cell for sweep in self.sweeps for cell in sweep.cells)
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Experiment that a YAML file describes, checked and expanded.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or something in it is not valid; the message is one line.
+    """
+    content = read_yaml(path)
+    try:
+        return _experiment(content)
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deeply.") from None
+
+
+def resolved(experiment: Experiment) -> dict[str, Any]:
+    """The experiment with every default filled in, in the form of an experiment file."""
+    return {
+        "name": experiment.name,
+        "sweeps": [
+            {"name": sweep.name}
+            | {
+                section: [_as_written(spec) for spec in specs]
+                for section, specs in sweep.sections._asdict().items()
+            }
+            for sweep in experiment.sweeps
+        ],
+    }
+
+
+def resolved_text(experiment: Experiment) -> str:
+    """YAML text of the resolved experiment, which loads as an equal experiment."""
+    return yaml_text(resolved(experiment))
+
+
+def choosing_rows(rows: int, validation: float) -> int:
+    """Training rows left to fit on when a share of them is held out to choose by."""
+    # Scikit-learn rounds the held-out rows up.
+    return rows - math.ceil(validation * rows)
+
+
+def _experiment(content: dict) -> Experiment:
+    check_keys(content, ["name", "sweeps"], "")
+    name = _name(content, "name")
+    listed = content.get("sweeps")
+    if not isinstance(listed, list) or not listed:
+        raise must("sweeps", "must be a list with at least one sweep", listed)
+    sweeps: list[Sweep] = []
+    for index, item in enumerate(listed):
+        sweep = _sweep(item, f"sweeps[{index}]")
+        for other, earlier in enumerate(sweeps):
+            if earlier.name == sweep.name:
+                raise must(f"sweeps[{index}].name", f"must not repeat `sweeps[{other}].name`",
+                           sweep.name)  # fmt: skip
+        sweeps.append(sweep)
+    experiment = Experiment(name, tuple(sweeps))
+    _check_unique(experiment)
+    return experiment
+
+
+def _name(content: dict, place: str) -> str:
+    if "name" not in content:
+        raise ConfigError(f"`{place}` is missing.")
+    name = content["name"]
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise must(place, "must be text of at most 80 letters, digits, `-` and `_`", name)
+    return name
+
+
+def _sweep(item: object, place: str) -> Sweep:
+    if not isinstance(item, dict):
+        raise must(place, "must be a mapping", item)
+    check_keys(item, ["name", *SOURCES], place)
+    name = _name(item, f"{place}.name")
+    choices = {
+        section: expand_section(_section(item, section, place), f"{place}.{section}", source)
+        for section, source in SOURCES.items()
+    }
+    check_size([len(options) for options in choices.values()], place)
+    pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
+    _check_choosing(pairs, choices["inference"])
+    _check_batches(choices["dataset"], choices["inference"])
+    sections = Sections(
+        **{section: tuple(c.spec for c in options) for section, options in choices.items()}
+    )
+    return Sweep(name, sections, _cells(name, sections, pairs), _left_out(sections))
+
+
+def _section(item: dict, section: str, place: str) -> object:
+    if section in item:
+        return item[section]
+    if section not in DEFAULTS:
+        raise ConfigError(f"`{place}.{section}` is missing.")
+    return DEFAULTS[section]
+
+
+def _cells(sweep: str, sections: Sections, pairs: list[tuple[Choice, Choice]]) -> tuple[Cell, ...]:
+    """The product of all sections, data sets slowest."""
+    return tuple(
+        Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
+        for dataset, network, (prior, hyperprior), *rest in product(
+            sections.dataset,
+            sections.network,
+            pairs,
+            sections.likelihood,
+            sections.inference,
+            sections.predict,
+        )
+    )
+
+
+def _pairs(
+    priors: list[Choice], hyperpriors: list[Choice], place: str
+) -> Iterator[tuple[Choice, Choice]]:
+    """Every prior with every hyperprior it can meet."""
+    for prior in priors:
+        kind = prior.spec.kind
+        if prior.spec.has_scale:
+            for hyperprior in hyperpriors:
+                if isinstance(hyperprior.spec, Fixed) and hyperprior.spec.scale is None:
+                    rule = f"must be a number with prior `{kind}`"
+                    raise must(hyperprior.place_of("scale"), rule, None)
+                yield prior, hyperprior
+            continue
+        fixed = next((h for h in hyperpriors if isinstance(h.spec, Fixed)), None)
+        if fixed is None:
+            raise ConfigError(
+                f"`{place}.hyperprior` must include fixed for prior `{kind}` "
+                f"(`{prior.place}`), which has no scale to put a hyperprior on."
+            )
+        yield prior, replace(fixed, spec=Fixed(scale=None))
+
+
+def _left_out(sections: Sections) -> tuple[LeftOut, ...]:
+    """What `_pairs` skips, one entry a prior."""
+    skipped = dict.fromkeys(h.kind for h in sections.hyperprior if not isinstance(h, Fixed))
+    without_scale = dict.fromkeys(p.kind for p in sections.prior if not p.has_scale)
+    return tuple(
+        LeftOut(kind, tuple(skipped), f"`{kind}` has no scale to put a hyperprior on")
+        for kind in without_scale
+        if skipped
+    )
+
+
+def _check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
+    """Raise ConfigError where something is to be chosen with no rows held out for it."""
+    for inference, (prior, hyperprior) in product(inferences, pairs):
+        validation = inference.spec.validation
+        if validation > 0:
+            continue
+        place = inference.place_of("validation")
+        if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
+            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
+            raise must(place, rule, validation)
+        if not prior.spec.has_scale and inference.spec.restarts > 1:
+            # Under an improper prior the ELBO has no maximum and cannot rank restarts.
+            rule = (
+                f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
+                "are chosen by validation NLL"
+            )
+            raise must(place, rule, validation)
+
+
+def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a batch is larger than the rows of the smallest fit."""
+    for dataset, inference in product(datasets, inferences):
+        rows, batch = dataset.spec.rows, inference.spec.batch
+        if rows is None or batch is None:
+            continue
+        most = choosing_rows(rows[0], inference.spec.validation)
+        if batch > most:
+            rule = f"must be <= {most}, the rows of `{dataset.place}` not held out for validation"
+            raise must(inference.place_of("batch"), rule, batch)
+
+
+def _check_unique(experiment: Experiment) -> None:
+    seen: dict[tuple[Specification, ...], str] = {}
+    for index, sweep in enumerate(experiment.sweeps):
+        for cell in sweep.cells:
+            first = seen.setdefault(tuple(cell.settings.values()), sweep.name)
+            if first != sweep.name:
+                kinds = (cell.dataset, cell.network, cell.prior, cell.hyperprior)
+                what = ", ".join(spec.kind for spec in kinds)
+                raise ConfigError(f"`sweeps[{index}]` repeats a cell of sweep `{first}`: {what}.")
+
+
+def _as_written(spec: Specification) -> dict[str, Any]:
+    """A specification as an experiment file writes it."""
+    return {name: _value_as_written(getattr(spec, name)) for name in type(spec).model_fields}
+
+
+def _value_as_written(value: object) -> object:
+    if isinstance(value, Specification) and not value.expands:
+        return {type(value).__name__.lower(): value.model_dump(mode="json")}
+    if isinstance(value, Specification):
+        return _as_written(value)
+    return [list(value)] if isinstance(value, tuple) else value

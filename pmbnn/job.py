@@ -1,0 +1,134 @@
+"""One job: fit its cells together, evaluate each, and store it. Runs in a worker process."""
+
+import time
+import traceback
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pmbnn.datasets import DataError, Dataset, DatasetSpec
+from pmbnn.evaluation import evaluate
+from pmbnn.figures.plane import plot_plane
+from pmbnn.figures.style import save_figure
+from pmbnn.figures.titles import cell_title
+from pmbnn.fitting import FittedCell, GroupFitter, Report
+from pmbnn.models import build_model
+from pmbnn.priors import Fixed
+from pmbnn.storage import Results, json_writer, trace_writer
+from pmbnn.tasks import CellTask, JobTask
+from pmbnn.trace import build_trace
+
+
+def run_job(job: JobTask, folder: Path, report: Report, stored: Callable[[dict], None]) -> None:
+    """Fit, evaluate and store every cell of a job, calling `stored` with each record.
+
+    A cell that fails is stored with its status and the reason, and does not stop the others.
+    """
+    results = Results(folder)
+    for task, outcome in _fit(job, report):
+        stored(_finish(task, outcome, _fitter(job.group, job.width), results))
+
+
+def _fit(job: JobTask, report: Report) -> list[tuple[CellTask, FittedCell | Exception]]:
+    """Fits of every cell, or why there are none; cells that fail together are tried alone."""
+    try:
+        datasets = {task.cell.dataset: _load(task) for task in job.cells}
+        fitter = _fitter(job.group, job.width)
+        fitted = fitter.fit_job([task.cell for task in job.cells], datasets, report)
+        return list(zip(job.cells, fitted, strict=True))
+    except Exception as error:
+        if len(job.cells) == 1:
+            return [(job.cells[0], error)]
+    alone = (JobTask(job.group, job.width, (task,)) for task in job.cells)
+    return [pair for single in alone for pair in _fit(single, report)]
+
+
+@lru_cache(maxsize=1)
+def _fitter(group: str, width: int) -> GroupFitter:
+    """What is compiled for a group, kept until the worker turns to another one."""
+    return GroupFitter(width)
+
+
+@lru_cache(maxsize=4)
+def _load_once(spec: DatasetSpec) -> tuple[Dataset, str]:
+    dataset = spec.load()
+    return dataset, dataset.fingerprint
+
+
+def _load(task: CellTask) -> Dataset:
+    dataset, fingerprint = _load_once(task.cell.dataset)
+    if fingerprint != task.fingerprint:
+        raise DataError("the data changed while the sweep was running")
+    return dataset
+
+
+def _finish(
+    task: CellTask, outcome: FittedCell | Exception, fitter: GroupFitter, results: Results
+) -> dict:
+    """Evaluate and store one cell; its record."""
+    start = time.monotonic()
+    record = task.record()
+    try:
+        if isinstance(outcome, Exception):
+            raise outcome
+        record |= _fit_record(outcome)
+        if outcome.best is None:
+            files = {}
+        else:
+            files = _evaluate(task, outcome, fitter, record)
+    except Exception as error:
+        record |= {"status": "error", "reason": _reason(error), "results": {}}
+        record["traceback"] = "".join(traceback.format_exception(error))
+        files = {}
+    record["seconds"] += time.monotonic() - start
+    results.save_cell(task.name, files | {"metrics.json": json_writer(record)})
+    return record
+
+
+def _fit_record(fitted: FittedCell) -> dict[str, Any]:
+    """What is known of a cell once it is fitted."""
+    best = None if fitted.best is None else fitted.fits[fitted.best]
+    shown = best or fitted.fits[0]
+    record = {"status": shown.status, "reason": shown.reason, "best": fitted.best}
+    record["restarts"] = [
+        {"status": fit.status, "reason": fit.reason, "elbo": fit.elbo} for fit in fitted.fits
+    ]
+    if fitted.choice is not None:
+        record["choice"] = {
+            "scales": fitted.choice.scales.tolist(),
+            "nll": fitted.choice.nll.tolist(),
+            "restart": fitted.choice.restart.tolist(),
+            "candidate": fitted.choice.candidate,
+        }
+    return record | {"seconds": fitted.seconds}
+
+
+def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: dict) -> dict:
+    """Predict with a fitted cell; adds results to the record, gives the files to write."""
+    dataset = _load(task)
+    cell = task.cell
+    predictor = fitter.predictor(cell, dataset.training)
+    evaluation = evaluate(fitted, dataset, predictor)
+    hyperprior, choice = fitted.hyperprior, fitted.choice
+    record["results"] = {
+        **evaluation.results,
+        "elbo": fitted.fits[fitted.best].elbo,
+        "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
+        "validation_nll": None if choice is None else float(choice.scores.min()),
+    }
+    record["source"] = dataset.source
+    model = build_model(
+        cell.network, cell.prior, hyperprior, cell.likelihood, dataset.training
+    )
+    trace = build_trace(fitted, evaluation, dataset, predictor, model.named_vars_to_dims)
+    files = {"trace.nc": trace_writer(trace)}
+    if evaluation.map is not None:
+        title = cell_title(record)
+        files["map.png"] = lambda path: save_figure(plot_plane(trace, title), path)
+    return files
+
+
+def _reason(error: Exception) -> str:
+    """One line of an exception."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]

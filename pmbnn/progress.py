@@ -1,0 +1,158 @@
+"""What a running sweep shows: a live display on a terminal, plain lines in a log."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pmbnn.tables import data_label, label, mean_and_error, group_by_settings
+
+SHOWN_JOBS = 8
+"""Running jobs listed on a terminal."""
+
+
+class Display:
+    """Progress over cells; ``advance`` with each stored cell, ``work`` weighs the time left.
+
+    Parameters
+    ----------
+    work
+        Expected work of each cell still to be fitted, by folder name, in any unit.
+    quiet
+        Show failures only.
+    """
+
+    def __init__(self, console: Console, work: Mapping[str, float], quiet: bool) -> None:
+        self.console, self.work, self.quiet = console, dict(work), quiet
+        self.total, self.done = len(work), 0
+        self.all_work = sum(work.values()) or 1.0
+        self.left = self.all_work
+        self.running: dict[str, str] = {}
+        self.start = time.monotonic()
+        self.bar = Progress(
+            TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
+            console=console,
+        )
+        self.task = self.bar.add_task("cells", total=self.total, left="")
+        self.live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> "Display":
+        """Start the live display, on a terminal."""
+        if self._is_live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the live display."""
+        if self._is_live:
+            self.live.stop()
+
+    @property
+    def _is_live(self) -> bool:
+        return self.console.is_terminal and not self.quiet
+
+    def running_job(self, job: str, stage: str, done: int, total: int, elbo: float) -> None:
+        """Show how far a job is; `job` says what is fitted."""
+        self.running[job] = f"{job}: {stage} step {done:,}/{total:,}, ELBO {elbo:,.1f}"
+        self._refresh()
+
+    def finished_job(self, job: str) -> None:
+        """Take a job off the list."""
+        self.running.pop(job, None)
+        self._refresh()
+
+    def stored(self, record: Mapping[str, Any]) -> None:
+        """Count a cell and say how it went."""
+        self.done += 1
+        self.left -= self.work.get(record["name"], 0.0)
+        self.bar.update(self.task, completed=self.done, left=self._time_left())
+        if failed(record) or (not self.quiet and not self._is_live):
+            self.console.print(self._line(record), soft_wrap=True, highlight=False, markup=False)
+        self._refresh()
+
+    def _line(self, record: Mapping[str, Any]) -> str:
+        results = record["results"]
+        how = record["reason"] if failed(record) else f"accuracy {results['accuracy']:.4f}"
+        words = f"[{self.done}/{self.total}] {describe(record)}: {record['status']}, {how}"
+        return f"{words} ({record['seconds']:.1f} s; {self._time_left()})"
+
+    def _time_left(self) -> str:
+        done = self.all_work - self.left
+        if done <= 0:
+            return ""
+        seconds = (time.monotonic() - self.start) * self.left / done
+        return f"about {duration(seconds)} left"
+
+    def _refresh(self) -> None:
+        if self._is_live:
+            self.live.update(self._render())
+
+    def _render(self) -> Group:
+        lines = [Text(line) for line in list(self.running.values())[:SHOWN_JOBS]]
+        return Group(self.bar, *lines)
+
+
+def failed(record: Mapping[str, Any]) -> bool:
+    """Whether a cell has nothing to show."""
+    return record["status"] in ("error", "diverged")
+
+
+def describe(record: Mapping[str, Any]) -> str:
+    """A cell in words: data, seed, prior, hyperprior."""
+    settings = record["settings"]
+    seed = settings["dataset"]["seed"]
+    words = f"{data_label(record)}, seed {seed}, {label(settings['prior'])}"
+    return f"{words} × {label(settings['hyperprior'])}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or minutes and seconds."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+
+
+def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """For each data set, accuracy ± standard error over seeds per prior × hyperprior."""
+    by_data: dict[tuple[str, str], list] = {}
+    for record in records:
+        by_data.setdefault((record["sweep"], data_label(record)), []).append(record)
+    return [_accuracy_table(f"{sweep}: {data}", rows) for (sweep, data), rows in by_data.items()]
+
+
+def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
+    priors = list(dict.fromkeys(label(r["settings"]["prior"]) for r in records))
+    columns = list(dict.fromkeys(_column(r) for r in records))
+    table = Table(title=f"Test accuracy, {title}", title_justify="left")
+    table.add_column("prior")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for prior in priors:
+        of_prior = [r for r in records if label(r["settings"]["prior"]) == prior]
+        table.add_row(
+            prior,
+            *(_entry([r for r in of_prior if _column(r) == column]) for column in columns),
+        )
+    return table
+
+
+def _column(record: Mapping[str, Any]) -> str:
+    return label(record["settings"]["hyperprior"])
+
+
+def _entry(records: Sequence[Mapping[str, Any]]) -> str:
+    """Mean over everything but prior and hyperprior, with its error; failures are counted."""
+    entries = []
+    for group in group_by_settings(records):
+        usable = [r["results"]["accuracy"] for r in group if r["results"]]
+        mean, error = mean_and_error(usable)
+        entry = "failed" if not usable else f"{mean:.4f}"
+        entry += f" ± {error:.4f}" if error == error else ""
+        lost = len(group) - len(usable)
+        entries.append(entry + (f" ({lost} failed)" if usable and lost else ""))
+    return "\n".join(entries)

@@ -1,0 +1,37 @@
+"""What the parent process hands to its workers: cells with everything that names them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pmbnn.config import Cell
+
+
+@dataclass(frozen=True)
+class CellTask:
+    """A cell to fit, with the name of its folder and the fingerprint of its data."""
+
+    cell: Cell
+    name: str
+    identity: str
+    fingerprint: str
+
+    def record(self) -> dict[str, Any]:
+        """What is known of the cell before it is fitted: the start of its ``metrics.json``."""
+        return {
+            "sweep": self.cell.sweep,
+            "name": self.name,
+            "identity": self.identity,
+            "fingerprint": self.fingerprint,
+            "settings": self.cell.model_dump(mode="json", exclude={"sweep"}),
+            "results": {},
+            "seconds": 0.0,
+        }
+
+
+@dataclass(frozen=True)
+class JobTask:
+    """Cells that are fitted together; jobs of one `group` share their compiled programs."""
+
+    group: str
+    width: int
+    cells: tuple[CellTask, ...]

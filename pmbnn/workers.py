@@ -1,0 +1,191 @@
+"""Worker processes: jobs go out, news and records come back.
+
+Workers are spawned, so that each sets up XLA for itself before JAX is imported. A worker that
+dies takes its job with it, not the sweep: what it had not stored is reported, and another
+takes its place.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pmbnn.tasks import JobTask
+
+SINGLE_THREADED = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Environment of workers that have one core each: small networks gain nothing from more."""
+
+NEWS_EVERY = 0.2
+"""Seconds between two reports of progress of one worker, at least."""
+
+
+class Progressed(NamedTuple):
+    """A job's stage, steps done, steps in all and the latest mean ELBO."""
+
+    job: int
+    stage: str
+    done: int
+    total: int
+    elbo: float
+
+
+class Stored(NamedTuple):
+    """A cell of a job that is stored, and its record."""
+
+    job: int
+    record: dict
+
+
+class Finished(NamedTuple):
+    """A job without more to come; `died` says how its worker died, if it did."""
+
+    job: int
+    died: str | None = None
+
+
+Event = Progressed | Stored | Finished
+
+
+@dataclass
+class _Worker:
+    process: multiprocessing.Process
+    connection: Connection
+    job: int | None = None
+
+
+def run_jobs(
+    jobs: Sequence["JobTask"], folder: Path, workers: int, single_threaded: bool
+) -> Iterator[Event]:
+    """Run jobs in order on that many processes, yielding what happens as it happens.
+
+    Closing the iterator ends the workers; what they had stored stays.
+    """
+    waiting = list(enumerate(jobs))[::-1]
+    pool: list[_Worker] = []
+    with _environment(SINGLE_THREADED if single_threaded else {}):
+        try:
+            while waiting or any(w.job is not None for w in pool):
+                while waiting and (idle := _idle_worker(pool, workers, folder)):
+                    idle.job, job = waiting.pop()
+                    idle.connection.send(job)
+                yield from _collect(pool)
+        finally:
+            for worker in pool:
+                _end(worker)
+
+
+def _idle_worker(pool: list[_Worker], size: int, folder: Path) -> _Worker | None:
+    for worker in pool:
+        if worker.job is None:
+            return worker
+    if len(pool) == size:
+        return None
+    pool.append(_start(folder))
+    return pool[-1]
+
+
+def _start(folder: Path) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, folder), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _end(worker: _Worker) -> None:
+    worker.connection.close()
+    worker.process.terminate()
+    worker.process.join()
+
+
+def _collect(pool: list[_Worker]) -> Iterator[Event]:
+    """Wait for news and pass on what has come."""
+    busy = {worker.connection: worker for worker in pool if worker.job is not None}
+    for connection in wait(list(busy)):
+        worker = busy[connection]
+        try:
+            event = connection.recv()
+        except EOFError:
+            event = Finished(-1, _how_it_died(worker))
+            pool.remove(worker)
+        event = event._replace(job=worker.job)
+        if isinstance(event, Finished):
+            worker.job = None
+        yield event
+
+
+def _how_it_died(worker: _Worker) -> str:
+    worker.process.join()
+    code = worker.process.exitcode
+    if code is not None and code < 0:
+        return f"the worker process was ended by {signal.Signals(-code).name}"
+    return f"the worker process ended with exit code {code}"
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for the processes started meanwhile; what the user had set is kept."""
+    before = dict(os.environ)
+    flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
+    os.environ.update({**variables, **before} | ({"XLA_FLAGS": flags} if flags else {}))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _serve(connection: Connection, folder: Path) -> None:
+    """Life of a worker: take jobs until the other end closes."""
+    # Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from pmbnn.inference.jax_edge import use_compilation_cache
+    from pmbnn.job import run_job
+
+    use_compilation_cache()
+    sender = _Sender(connection)
+    while (job := sender.receive()) is not None:
+        run_job(job, folder, sender.progress, lambda record: sender.send(Stored(0, record)))
+        sender.send(Finished(0))
+
+
+class _Sender:
+    """A worker's end of the line; progress is sent no more often than anyone can read."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.last = -NEWS_EVERY
+
+    def receive(self) -> "JobTask | None":
+        """The next job, or None when there will be no more."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def send(self, event: Event) -> None:
+        """Send an event; without anybody to hear it, stop."""
+        try:
+            self.connection.send(event)
+        except OSError:
+            # Not an error of the cell being fitted, which must not be stored as failed.
+            raise SystemExit(0) from None
+
+    def progress(self, stage: str, done: int, total: int, elbo: float) -> None:
+        """Report how far a fit is."""
+        now = time.monotonic()
+        if now - self.last >= NEWS_EVERY:
+            self.last = now
+            self.send(Progressed(0, stage, done, total, elbo))
