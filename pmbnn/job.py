@@ -121,7 +121,7 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
     model = build_model(
         cell.network, cell.prior, hyperprior, cell.likelihood, dataset.training
     )
-    trace = build_trace(fitted, evaluation, dataset, predictor, model.named_vars_to_dims)
+    trace = build_trace(fitted, evaluation, dataset, predictor, model)
     files = {"trace.nc": trace_writer(trace)}
     if evaluation.map is not None:
         title = cell_title(record)

@@ -22,7 +22,10 @@ class CellTask:
             "name": self.name,
             "identity": self.identity,
             "fingerprint": self.fingerprint,
-            "settings": self.cell.model_dump(mode="json", exclude={"sweep"}),
+            "settings": {
+                section: spec.model_dump(mode="json")
+                for section, spec in self.cell.settings.items()
+            },
             "results": {},
             "seconds": 0.0,
         }

@@ -8,6 +8,7 @@ again (`pmbnn.regenerate`), and the training rows are named by fingerprint only.
 import json
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 
 from pmbnn.datasets import Dataset
@@ -28,9 +29,9 @@ def build_trace(
     evaluation: Evaluation,
     dataset: Dataset,
     predictor: Predictor,
-    dims: dict[str, tuple[str, ...]],
+    model: pm.Model,
 ) -> xr.DataTree:
-    """Trace of a cell; `dims` are those of the model's variables, by name."""
+    """Trace of a cell; `model` gives the dims and coordinates of its variables."""
     chains = [i for i, fit in enumerate(fitted.fits) if not fit.failed]
     draws = fitted.cell.predict.trace_draws
     large = is_large(fitted.cell)
@@ -38,7 +39,7 @@ def build_trace(
         draws = max(draws, LARGE_TRACE_DRAWS)
     values = {i: predictor.values(fitted.fits[i], draws) for i in chains}
     groups = {
-        "posterior": _posterior(fitted, dataset, predictor, values, dims, large),
+        "posterior": _posterior(fitted, predictor, values, model, large),
         "fit": _fit_group(fitted),
         "guide": _guide_group(fitted, predictor),
         "test_predictions": _test_group(fitted, evaluation, dataset),
@@ -59,16 +60,16 @@ def _chain_coords(values: dict[int, np.ndarray]) -> dict[str, list[int]]:
     return {"chain": list(values), "draw": list(range(draws))}
 
 
-def _posterior(fitted, dataset, predictor, values, dims, large) -> xr.Dataset:
+def _posterior(fitted, predictor, values, model, large) -> xr.Dataset:
     chains = [predictor.posterior(fitted.data, drawn) for drawn in values.values()]
-    coords = {"feature": list(dataset.features), "output": list(dataset.classes)}
+    dims = {name: model.named_vars_to_dims.get(name, ()) for name in chains[0]}
     kept = [name for name in chains[0] if not large or _kept_of_large(name, chains[0])]
     arrays = {
         name: (("chain", "draw", *dims[name]), np.stack([c[name] for c in chains]).astype("f4"))
         for name in kept
     }
     used = {dim for axes, _ in arrays.values() for dim in axes}
-    coords = {name: labels for name, labels in coords.items() if name in used}
+    coords = {name: list(labels) for name, labels in model.coords.items() if name in used}
     return xr.Dataset(arrays, coords=_chain_coords(values) | coords)
 
 
