@@ -4,109 +4,33 @@ Everything here can be checked without data and without PyMC, so that a mistake 
 before anything is compiled.
 """
 
-import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pmbnn.axes import Choice, check_size, expand_section
 from pmbnn.config_errors import ConfigError, check_keys, must
-from pmbnn.datasets import DATASETS
-from pmbnn.datasets.base import DatasetSpec
-from pmbnn.inference.settings import Inference
-from pmbnn.likelihoods import LIKELIHOODS, Likelihood
-from pmbnn.networks import NETWORKS, Network
-from pmbnn.prediction_settings import Predict
-from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, Hyperprior, Prior, Tune
+from pmbnn.experiment import (
+    SOURCES,
+    Cell,
+    Experiment,
+    LeftOut,
+    Sections,
+    Sweep,
+    choosing_rows,
+)
+from pmbnn.priors import Fixed, Tune
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import read_yaml, yaml_text
-
-SOURCES = {
-    "dataset": DATASETS,
-    "network": NETWORKS,
-    "prior": PRIORS,
-    "hyperprior": HYPERPRIORS,
-    "likelihood": LIKELIHOODS,
-    "inference": Inference,
-    "predict": Predict,
-}
-"""Where the classes of each section come from: a registry by ``kind``, or one class."""
 
 DEFAULTS = {"hyperprior": "fixed", "likelihood": "categorical", "inference": {}, "predict": {}}
 """What a section says that a sweep leaves out; the other sections are required."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 """Names become names of folders."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One point of the grid: everything that is fitted, and the name of its sweep."""
-
-    sweep: str
-    dataset: DatasetSpec
-    network: Network
-    prior: Prior
-    hyperprior: Hyperprior
-    likelihood: Likelihood
-    inference: Inference
-    predict: Predict
-
-    @property
-    def settings(self) -> dict[str, Specification]:
-        """The specifications by section: everything but the sweep's name."""
-        return {section: getattr(self, section) for section in SOURCES}
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Combinations of a sweep that mean nothing, and why."""
-
-    prior: str
-    hyperpriors: tuple[str, ...]
-    reason: str
-
-    def __str__(self) -> str:
-        """One line for the plan."""
-        return f"prior {self.prior} with {', '.join(self.hyperpriors)}: {self.reason}"
-
-
-class Sections(NamedTuple):
-    """Every specification of each section of a sweep."""
-
-    dataset: tuple[DatasetSpec, ...]
-    network: tuple[Network, ...]
-    prior: tuple[Prior, ...]
-    hyperprior: tuple[Hyperprior, ...]
-    likelihood: tuple[Likelihood, ...]
-    inference: tuple[Inference, ...]
-    predict: tuple[Predict, ...]
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """One grid: its sections, the cells they make, and the combinations left out."""
-
-    name: str
-    sections: Sections
-    cells: tuple[Cell, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """All sweeps of an experiment file."""
-
-    name: str
-    sweeps: tuple[Sweep, ...]
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Cells of all sweeps, in the order of the file."""
-        return tuple(cell for sweep in self.sweeps for cell in sweep.cells)
 
 
 def load_experiment(path: str | Path) -> Experiment:
@@ -144,12 +68,6 @@ def resolved_text(experiment: Experiment) -> str:
     return yaml_text(resolved(experiment))
 
 
-def choosing_rows(rows: int, validation: float) -> int:
-    """Training rows left to fit on when a share of them is held out to choose by."""
-    # Scikit-learn rounds the held-out rows up.
-    return rows - math.ceil(validation * rows)
-
-
 def _experiment(content: dict) -> Experiment:
     check_keys(content, ["name", "sweeps"], "")
     name = _name(content, "name")
@@ -161,8 +79,8 @@ def _experiment(content: dict) -> Experiment:
         sweep = _sweep(item, f"sweeps[{index}]")
         for other, earlier in enumerate(sweeps):
             if earlier.name == sweep.name:
-                raise must(f"sweeps[{index}].name", f"must not repeat `sweeps[{other}].name`",
-                           sweep.name)  # fmt: skip
+                rule = f"must not repeat `sweeps[{other}].name`"
+                raise must(f"sweeps[{index}].name", rule, sweep.name)
         sweeps.append(sweep)
     experiment = Experiment(name, tuple(sweeps))
     _check_unique(experiment)

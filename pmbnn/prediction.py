@@ -85,11 +85,18 @@ class Predictor:
     """Predictions of every member of one group, from its model's graph.
 
     Compiled once, whatever the number of rows.
+
+    Raises
+    ------
+    ValueError
+        If the model's likelihood is not categorical.
     """
 
     def __init__(self, model: pm.Model, dtype: str = "float32") -> None:
         self.dtype = dtype
         self.flat = flat = flatten_model(model, rows=None)
+        if flat.probabilities is None:
+            raise ValueError("Predictions need a categorical likelihood, this model has another.")
         self.constants = [name for name in flat.data if name not in ROW_DATA]
         inputs = [flat.values, flat.data["x"], *(flat.data[n] for n in self.constants)]
         trained = [flat.values, *flat.data.values()]

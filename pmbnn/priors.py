@@ -7,7 +7,7 @@ constant (``fixed``) or a positive distribution, learned with the weights.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pmbnn.specification import Specification, registry
 
@@ -93,6 +93,13 @@ class Tune(Specification):
 
     expands: ClassVar[bool] = False
     log: tuple[Positive, Positive, Annotated[int, Field(ge=2, le=100)]]
+
+    @model_validator(mode="after")
+    def _ascending(self):
+        low, high, _ = self.log
+        if low >= high:
+            raise ValueError(f"must have low < high in `log`, got {low:g} and {high:g}")
+        return self
 
     @property
     def candidates(self) -> tuple[float, ...]:

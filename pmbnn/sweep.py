@@ -62,7 +62,8 @@ def sweep(
 
 
 def _sweep(file, out, only, dry_run, fresh, workers, quiet) -> int:
-    from pmbnn.config import load_experiment, select_cells
+    from pmbnn.config import load_experiment
+    from pmbnn.selection import select_cells
 
     experiment = load_experiment(file)
     every = [cell for one in experiment.sweeps for cell in one.cells]

@@ -62,27 +62,38 @@ class _Worker:
     process: multiprocessing.Process
     connection: Connection
     job: int | None = None
+    group: str | None = None
 
 
 def run_jobs(
     jobs: Sequence["JobTask"], folder: Path, workers: int, single_threaded: bool
 ) -> Iterator[Event]:
-    """Run jobs in order on that many processes, yielding what happens as it happens.
+    """Run jobs on that many processes, yielding what happens as it happens.
 
-    Closing the iterator ends the workers; what they had stored stays.
+    Jobs of one group go to one worker, where the group is compiled already, unless another
+    worker would have nothing to do. Closing the iterator ends the workers; what they had stored stays.
     """
-    waiting = list(enumerate(jobs))[::-1]
+    waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
     with _environment(SINGLE_THREADED if single_threaded else {}):
         try:
             while waiting or any(w.job is not None for w in pool):
                 while waiting and (idle := _idle_worker(pool, workers, folder)):
-                    idle.job, job = waiting.pop()
-                    idle.connection.send(job)
+                    _give(idle, waiting, pool)
                 yield from _collect(pool)
         finally:
             for worker in pool:
                 _end(worker)
+
+
+def _give(worker: _Worker, waiting: dict[int, "JobTask"], pool: list[_Worker]) -> None:
+    """Send a worker a job: of its own group, else of a group nobody has, else the first."""
+    taken = {other.group for other in pool}
+    ranks = {i: (job.group != worker.group, job.group in taken) for i, job in waiting.items()}
+    worker.job = min(waiting, key=ranks.__getitem__)
+    job = waiting.pop(worker.job)
+    worker.group = job.group
+    worker.connection.send(job)
 
 
 def _idle_worker(pool: list[_Worker], size: int, folder: Path) -> _Worker | None:

@@ -46,7 +46,7 @@ class FlatModel:
     log_likelihood
         Log-probability of every observation, ``(observation,)``, in nats.
     probabilities
-        Class probabilities, ``(observation, class)``.
+        Class probabilities, ``(observation, class)``; None if the likelihood has none.
     posterior
         Untransformed variables and deterministics by name, without standard draws.
     improper
@@ -58,7 +58,7 @@ class FlatModel:
     data: dict[str, TensorVariable]
     log_prior: TensorVariable
     log_likelihood: TensorVariable
-    probabilities: TensorVariable
+    probabilities: TensorVariable | None
     posterior: dict[str, TensorVariable]
     improper: bool
 
@@ -80,14 +80,15 @@ def flatten_model(model: pm.Model, rows: int | None) -> FlatModel:
         for v in model.data_vars
     }
     named = _posterior(model)
+    probabilities = likelihood_probabilities(model)
     graphs = [
         sum(term.sum() for term in model.logp(vars=model.free_RVs, sum=False)),
         elementwise_logp(model),
-        likelihood_probabilities(model),
         *named.values(),
+        *([] if probabilities is None else [probabilities]),
     ]
     replaced = graph_replace(graphs, _replacements(model, slots, values, data), strict=False)
-    log_prior, log_likelihood, probabilities, *posterior = replaced
+    log_prior, log_likelihood, *rest = replaced
     improper = any(isinstance(v.owner.op, _flat_op()) for v in model.free_RVs)
     return FlatModel(
         slots=slots,
@@ -95,8 +96,8 @@ def flatten_model(model: pm.Model, rows: int | None) -> FlatModel:
         data=data,
         log_prior=log_prior,
         log_likelihood=log_likelihood,
-        probabilities=probabilities,
-        posterior=dict(zip(named, posterior, strict=True)),
+        probabilities=None if probabilities is None else rest[-1],
+        posterior=dict(zip(named, rest[: len(named)], strict=True)),
         improper=improper,
     )
 

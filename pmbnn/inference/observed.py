@@ -5,7 +5,7 @@ import pytensor.tensor as pt
 from pymc.distributions.discrete import Categorical
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.special import Softmax, log_softmax
+from pytensor.tensor.special import Softmax, log_softmax, softmax
 
 
 def elementwise_logp(model: pm.Model) -> TensorVariable:
@@ -15,17 +15,35 @@ def elementwise_logp(model: pm.Model) -> TensorVariable:
     labels: equal to PyMC's own, which gathers, and several times faster with its gradient.
     """
     observed = _only_observed(model)
-    if not isinstance(observed.owner.op, type(Categorical.rv_op)):
+    probabilities = _class_probabilities(model)
+    if probabilities is None:
         return model.logp(vars=[observed], sum=False)[0]
-    labels = model.rvs_to_values[observed]
-    log_p = _log_probabilities_first(likelihood_probabilities(model))
-    classes = pt.arange(_n_classes(model))[:, None]
-    return pt.sum(pt.eq(labels[None, :], classes) * log_p, axis=0)
+    classes = pt.arange(_n_classes(model, probabilities))[:, None]
+    one_hot = pt.eq(model.rvs_to_values[observed][None, :], classes)
+    outputs = _outputs_first(probabilities)
+    if outputs is None:
+        # The label's probability first, its logarithm then: 0 · log(0) would not be a number.
+        return pt.log(pt.sum(one_hot * probabilities.T, axis=0))
+    return pt.sum(one_hot * log_softmax(outputs, axis=0), axis=0)
 
 
-def likelihood_probabilities(model: pm.Model) -> TensorVariable:
-    """Class probabilities of a categorical model, ``(observation, class)``."""
-    (probabilities,) = _only_observed(model).owner.op.dist_params(_only_observed(model).owner)
+def likelihood_probabilities(model: pm.Model) -> TensorVariable | None:
+    """Class probabilities of a categorical model, ``(observation, class)``; None of others.
+
+    A softmax is taken with observations on the last axis: over a last axis of a few classes
+    it is several times slower under XLA.
+    """
+    probabilities = _class_probabilities(model)
+    outputs = None if probabilities is None else _outputs_first(probabilities)
+    return probabilities if outputs is None else softmax(outputs, axis=0).T
+
+
+def _class_probabilities(model: pm.Model) -> TensorVariable | None:
+    """Class probabilities as the model has them."""
+    node = _only_observed(model).owner
+    if not isinstance(node.op, type(Categorical.rv_op)):
+        return None
+    (probabilities,) = node.op.dist_params(node)
     return model.replace_rvs_by_values([probabilities])[0]
 
 
@@ -36,18 +54,23 @@ def _only_observed(model: pm.Model) -> TensorVariable:
     return model.observed_RVs[0]
 
 
-def _n_classes(model: pm.Model) -> int:
-    return len(model.coords["output"])
+def _n_classes(model: pm.Model, probabilities: TensorVariable) -> int:
+    static = probabilities.type.shape[-1]
+    if static is not None:
+        return static
+    if "output" in model.coords:
+        return len(model.coords["output"])
+    return int(probabilities.shape[-1].eval())
 
 
-def _log_probabilities_first(probabilities: TensorVariable) -> TensorVariable:
-    """Log-probabilities with classes on the first axis, stable where they are a softmax."""
+def _outputs_first(probabilities: TensorVariable) -> TensorVariable | None:
+    """What the softmax over classes is of, classes first; None if it is something else."""
     node = probabilities.owner
-    if node is None or not isinstance(node.op, Softmax):
-        return pt.log(probabilities).T
+    if node is None or not isinstance(node.op, Softmax) or node.op.axis != (1,):
+        return None
     outputs = node.inputs[0]
     # A transposition of a transposition would stay in the graph as two copies.
     if outputs.owner is not None and isinstance(outputs.owner.op, DimShuffle):
         if outputs.owner.op.new_order == (1, 0):
-            return log_softmax(outputs.owner.inputs[0], axis=0)
-    return log_softmax(outputs.T, axis=0)
+            return outputs.owner.inputs[0]
+    return outputs.T

@@ -1,0 +1,115 @@
+"""How much work a cell is: numbers of fits and gradient steps, and a rough time."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pmbnn.datasets.base import DatasetSpec
+from pmbnn.experiment import Cell, choosing_rows
+from pmbnn.priors import Fixed
+
+LARGE_NETWORK = 2_000
+"""Scalar parameters above which fits are run one by one: they fill the cores alone."""
+
+SMALL_FIT_STEP = 30e-6
+"""Seconds a step of one fit of a small network on 700 rows, as measured on two cores."""
+
+SMALL_FIT_ROWS = 700
+
+FLOPS_PER_PARAMETER_AND_ROW = 6
+"""Two for the forward pass of a matrix product and four for its gradients."""
+
+FLOPS_PER_SECOND = 20e9
+"""Single-precision matrix products of a few hundred columns, as reached on two cores."""
+
+SECONDS_PER_PARAMETER = 60e-9
+"""Noise, transformation and Adam's update of one parameter of the guide, a step."""
+
+UNKNOWN_ROWS = 60_000
+"""Assumed where only loading tells the rows: those of the largest data set here, MNIST."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of fitting, without compilation, prediction and the empty places of a job.
+
+    Attributes
+    ----------
+    choosing_fits, final_fits
+        Fits on part of the training rows, to choose by the others; fits on all of them.
+    steps
+        Gradient steps of all fits together.
+    operations
+        Steps × rows a step × parameters.
+    seconds
+        Rough time on two cores.
+    """
+
+    choosing_fits: int
+    final_fits: int
+    steps: int
+    operations: float
+    seconds: float
+
+    @property
+    def fits(self) -> int:
+        """Fits of both kinds."""
+        return self.choosing_fits + self.final_fits
+
+    def __add__(self, other: "Work") -> "Work":
+        """Work of both."""
+        return Work(
+            self.choosing_fits + other.choosing_fits,
+            self.final_fits + other.final_fits,
+            self.steps + other.steps,
+            self.operations + other.operations,
+            self.seconds + other.seconds,
+        )
+
+
+def network_size(cell: Cell) -> int:
+    """Number of scalar weights and biases."""
+    return cell.network.size(cell.dataset.n_features, cell.dataset.n_classes)
+
+
+def is_large(cell: Cell) -> bool:
+    """Whether the network is too large to fit many of them together."""
+    return network_size(cell) > LARGE_NETWORK
+
+
+def assumed_rows(dataset: DatasetSpec) -> int:
+    """Training rows, as far as they are known before loading."""
+    if dataset.rows is not None:
+        return dataset.rows[0]
+    return getattr(dataset, "train", None) or UNKNOWN_ROWS
+
+
+def cell_work(cell: Cell) -> Work:
+    """Work of one cell: fits to choose by, if rows are held out, and fits on all rows."""
+    rows, settings = assumed_rows(cell.dataset), cell.inference
+    options = len(cell.hyperprior.candidates) if isinstance(cell.hyperprior, Fixed) else 1
+    choosing = options * settings.restarts if settings.validation > 0 else 0
+    parts = [
+        _fits(cell, choosing, choosing_rows(rows, settings.validation)),
+        _fits(cell, settings.restarts, rows),
+    ]
+    steps, operations, seconds = (math.fsum(part) for part in zip(*parts, strict=True))
+    return Work(choosing, settings.restarts, int(steps), operations, seconds)
+
+
+def total_work(cells: Iterable[Cell]) -> Work:
+    """Work of several cells."""
+    return sum((cell_work(cell) for cell in cells), Work(0, 0, 0, 0.0, 0.0))
+
+
+def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:
+    """Steps, operations and seconds of a number of fits on that many rows."""
+    steps = fits * cell.inference.total_steps(rows)
+    rows_a_step = min(cell.inference.batch or rows, rows)
+    operations = rows_a_step * network_size(cell)
+    seconds = FLOPS_PER_PARAMETER_AND_ROW * operations / FLOPS_PER_SECOND
+    if is_large(cell):
+        seconds += SECONDS_PER_PARAMETER * network_size(cell)
+    else:
+        seconds = max(seconds, SMALL_FIT_STEP * rows_a_step / SMALL_FIT_ROWS)
+    return steps, steps * operations, steps * seconds

@@ -1,0 +1,145 @@
+"""One cell over the plane: the probability of the first class beside its uncertainty."""
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from pmbnn.figures import style
+from pmbnn.figures.reading import group_of
+
+HIGHEST_SD = 0.5
+"""No probability has a larger standard deviation than that of a fair coin."""
+
+UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
+
+
+class PlaneMap(NamedTuple):
+    """Posterior over the plane.
+
+    ``probability`` and ``sd`` are mean and standard deviation over posterior draws of the
+    first class's probability, ``(x1, x2)``; ``x1``, ``x2`` are raw coordinates.
+    """
+
+    x1: np.ndarray
+    x2: np.ndarray
+    probability: np.ndarray
+    sd: np.ndarray
+    first_class: str
+
+
+def plane_map(trace: xr.DataTree) -> PlaneMap:
+    """Map of the first class that a trace holds.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no group ``predictions``.
+    """
+    group = group_of(trace, "predictions")
+    first = group.isel(output=0)
+    probability, sd = (first[name].transpose("x1", "x2").values for name in ("probability", "sd"))
+    name = str(first["output"].item())
+    return PlaneMap(group["x1"].values, group["x2"].values, probability, sd, name)
+
+
+def plot_plane(trace: xr.DataTree, title: str) -> Figure:
+    """Pair of maps of one cell, with its test points and the line of even odds.
+
+    Parameters
+    ----------
+    trace
+        Trace with a group ``predictions``; the points are those of ``test_predictions``, and
+        are left out where that is missing.
+    title
+        What is fitted, in words; see `pmbnn.figures.titles.cell_title`.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no group ``predictions``.
+    """
+    plane = plane_map(trace)
+    figure = style.new_figure(10.5, 3.7 * shape_of(plane) + 1.5)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    probability = draw_probability(left, plane)
+    uncertainty = draw_uncertainty(right, plane, style.upper_limit([plane.sd], HIGHEST_SD))
+    for axes in (left, right):
+        draw_even_odds(axes, plane)
+        axes.tick_params(labelsize=style.TICK_SIZE, labelleft=True)
+        axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
+        axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
+    style.add_colour_bar(figure, probability, left, probability_label(plane))
+    style.add_colour_bar(figure, uncertainty, right, UNCERTAINTY_LABEL)
+    left.set_title("posterior probability", fontsize=style.LABEL_SIZE)
+    right.set_title("uncertainty", fontsize=style.LABEL_SIZE)
+    if "test_predictions" in trace.children:
+        _draw_points(figure, (left, right), trace["test_predictions"].dataset)
+    style.set_title(figure, title)
+    return figure
+
+
+def probability_label(plane: PlaneMap) -> str:
+    """Meaning of the colours of the first map."""
+    return f"probability of class {plane.first_class}"
+
+
+def shape_of(plane: PlaneMap) -> float:
+    """Height of a map as a multiple of its width, kept to what fits on a page."""
+    (left, right), (bottom, top) = _edges(plane.x1), _edges(plane.x2)
+    return float(np.clip((top - bottom) / (right - left), 0.4, 1.5))
+
+
+def draw_probability(axes: Axes, plane: PlaneMap) -> AxesImage:
+    """Probability of the first class, ``x1`` to the right and ``x2`` up."""
+    return _draw(axes, plane, plane.probability, style.PROBABILITY, 1.0)
+
+
+def draw_uncertainty(axes: Axes, plane: PlaneMap, highest: float) -> AxesImage:
+    """Uncertainty of that probability, in colours that end at ``highest``."""
+    return _draw(axes, plane, plane.sd, style.UNCERTAINTY, highest)
+
+
+def draw_even_odds(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
+    """Line on which the first class has probability one half, white below black."""
+    # Matplotlib warns of a contour that lies nowhere.
+    if not plane.probability.min() < 0.5 < plane.probability.max():
+        return
+    for colour, extra in (("white", 1.2), ("black", 0.0)):
+        axes.contour(
+            plane.x1, plane.x2, plane.probability.T, [0.5],
+            colors=colour, linewidths=width + extra,
+        )  # fmt: skip
+
+
+def _draw(axes: Axes, plane: PlaneMap, values, colours, highest: float) -> AxesImage:
+    extent = (*_edges(plane.x1), *_edges(plane.x2))
+    # An image has its first axis going down the page: the transpose puts x1 across.
+    kwargs = {"origin": "lower", "extent": extent, "aspect": "equal"}
+    return style.draw_image(axes, values.T, colours, (0.0, highest), **kwargs)
+
+
+def _edges(centres: np.ndarray) -> tuple[float, float]:
+    """Outer edges of the pixels around evenly spaced centres."""
+    half = (centres[-1] - centres[0]) / (len(centres) - 1) / 2
+    return centres[0] - half, centres[-1] + half
+
+
+def _draw_points(figure: Figure, panels: tuple[Axes, ...], test: xr.Dataset) -> None:
+    """Test points by class, kept inside the maps, and a legend below them."""
+    for axes in panels:
+        axes.autoscale(enable=False)
+        for index, name in enumerate(test["output"].values):
+            chosen = test["x"].values[test["label"].values == index]
+            axes.scatter(
+                chosen[:, 0], chosen[:, 1], s=15, linewidths=0.6, edgecolors="white",
+                color=style.CLASS_COLOURS[index % len(style.CLASS_COLOURS)],
+                marker=style.MARKERS[index % len(style.MARKERS)],
+                label=f"class {name}, test points", zorder=3,
+            )  # fmt: skip
+    handles, labels = panels[0].get_legend_handles_labels()
+    below = {"loc": "outside lower center", "ncols": len(labels), "frameon": False}
+    figure.legend(handles, labels, fontsize=style.TICK_SIZE, markerscale=1.6, **below)

@@ -1,0 +1,119 @@
+"""What all figures share: colours, sizes of letters, and how a figure becomes a file."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+CLASS_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#F0E442",
+    "#000000",
+)
+"""Okabe and Ito's eight colours, which the colour-blind can tell apart."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""A second way to tell apart what colours tell apart."""
+
+PROBABILITY = LinearSegmentedColormap.from_list(
+    "class_probability", ["#DF8340", "#F3C7A6", "#F7F7F7", "#A3CBE3", "#4095C5"]
+)
+"""From the second class's colour to the first's, both lightened so that points stand out."""
+
+UNCERTAINTY = colormaps["cividis"]
+COUNTS = LinearSegmentedColormap.from_list("counts", colormaps["Blues"](np.linspace(0.2, 1, 64)))
+"""Starts at a blue that a single mistake can be seen by."""
+
+ACCURACY = colormaps["viridis"]
+
+TITLE_SIZE = 11
+LABEL_SIZE = 9
+TICK_SIZE = 8
+DPI = 110
+
+GREY = "#666666"
+EMPTY = "#F2F2F2"
+"""Background of a panel with nothing to show."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Empty figure of that many inches, whose parts are kept apart by its layout."""
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def set_title(figure: Figure, title: str) -> None:
+    """Title above everything, in as many lines as the width of the figure asks for."""
+    # A letter is about 0.55 times as wide as its size; a point is 1/72 inch.
+    letters = int(figure.get_figwidth() * 72 / (0.55 * TITLE_SIZE))
+    lines = [textwrap.fill(line, letters) for line in title.splitlines()]
+    figure.suptitle("\n".join(lines), fontsize=TITLE_SIZE, parse_math=False)
+
+
+def draw_image(
+    axes: Axes, values: np.ndarray, colours: Colormap, limits: tuple[float, float], **kwargs
+) -> AxesImage:
+    """Image of ``values`` on a linear colour scale with the given limits."""
+    scale = Normalize(*limits)
+    return axes.imshow(values, cmap=colours, norm=scale, interpolation="nearest", **kwargs)
+
+
+def add_colour_bar(figure: Figure, image: AxesImage, axes, label: str, **kwargs) -> None:
+    """Colour bar of ``image`` beside ``axes``, with what it shows written along it."""
+    bar = figure.colorbar(image, ax=axes, **kwargs)
+    bar.set_label(label, fontsize=LABEL_SIZE)
+    bar.ax.tick_params(labelsize=TICK_SIZE)
+
+
+def draw_numbers(axes: Axes, image: AxesImage, words: Sequence[Sequence[str]], size: float) -> None:
+    """Words in the cells of an image, dark on light colours and light on dark ones."""
+    colours = image.cmap(image.norm(image.get_array()))
+    for row, line in enumerate(words):
+        for column, word in enumerate(line):
+            if word:
+                colour = readable_on(colours[row, column])
+                axes.text(column, row, word, ha="center", va="center", color=colour, fontsize=size)
+
+
+def readable_on(rgba: Sequence[float]) -> str:
+    """Black or white, whichever reads better on a colour; transparent counts as white."""
+    red, green, blue, opacity = rgba
+    # Luma weights of ITU-R BT.601; half way is where black and white read equally well.
+    luma = opacity * (0.299 * red + 0.587 * green + 0.114 * blue) + 1 - opacity
+    return "black" if luma > 0.5 else "white"
+
+
+def draw_empty(axes: Axes, word: str) -> None:
+    """Turn a panel into an empty one that says why there is nothing in it."""
+    axes.set(xticks=[], yticks=[], facecolor=EMPTY)
+    for spine in axes.spines.values():
+        spine.set_edgecolor("#CCCCCC")
+    middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
+    axes.text(0.5, 0.5, word, color=GREY, fontsize=LABEL_SIZE, **middle)
+
+
+def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:
+    """Round number just above the largest finite value, and at most ``most``."""
+    largest = max((float(np.max(a, where=np.isfinite(a), initial=0.0)) for a in arrays), default=0)
+    if largest <= 0:
+        return most
+    step = 10.0 ** math.floor(math.log10(largest)) / 2
+    # Rounded, for the product of two floats can end up a hair beside the number meant.
+    return min(most, round(math.ceil(largest / step) * step, 12))
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure as a PNG file; equal figures give equal bytes."""
+    # Without this the file names the version of matplotlib that wrote it.
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})

@@ -1,0 +1,85 @@
+"""Names of settings in words, for titles and axes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pmbnn.tables import Record, data_label, label, settings_row
+
+CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST"}
+"""Words that keep their capital letters inside a name."""
+
+
+def pretty(kind: str) -> str:
+    """Name of a kind in words: ``half-normal``, ``half-Cauchy``, ``Laplace``."""
+    return "-".join(CAPITALS.get(word, word) for word in kind.split("_"))
+
+
+def section_title(section: Mapping[str, Any]) -> str:
+    """Short name of a prior or hyperprior: ``normal``, ``half-Cauchy``, ``fixed 0.1``."""
+    return label(section).replace(section["kind"], pretty(section["kind"]), 1)
+
+
+def data_title(record: Record) -> str:
+    """Name of a data set without its seed: ``moons, noise 0.4``."""
+    kind = record["settings"]["dataset"]["kind"]
+    return data_label(record).replace(kind, pretty(kind), 1)
+
+
+def has_no_scale(hyperprior: Mapping[str, Any]) -> bool:
+    """Whether this stands in the place of a hyperprior for a prior without a scale."""
+    return "scale" in hyperprior and hyperprior["scale"] is None
+
+
+def combination_title(record: Record) -> str:
+    """Prior and hyperprior of a cell: ``Normal prior, half-normal hyperprior``.
+
+    A fixed scale is named with its value, which is the chosen one where it was tuned.
+    """
+    prior = pretty(record["settings"]["prior"]["kind"])
+    words = f"{prior[0].upper()}{prior[1:]} prior"
+    hyperprior = record["settings"]["hyperprior"]
+    if has_no_scale(hyperprior):
+        return f"{words}, no scale"
+    if "scale" not in hyperprior:
+        return f"{words}, {pretty(hyperprior['kind'])} hyperprior"
+    chosen = chosen_scale(record)
+    if chosen is not None:
+        return f"{words}, fixed scale {chosen:.3g} (tuned)"
+    return f"{words}, {section_title(hyperprior).replace('fixed', 'fixed scale', 1)}"
+
+
+def chosen_scale(record: Record) -> float | None:
+    """Scale that was chosen for a cell, if it had to be chosen and is known."""
+    tuned = isinstance(record["settings"]["hyperprior"].get("scale"), Mapping)
+    return record["results"].get("scale") if tuned else None
+
+
+def cell_title(record: Record) -> str:
+    """Title of a cell's own figure: data, prior, hyperprior and accuracy."""
+    words = f"{data_title(record)}: {combination_title(record)}"
+    accuracy = record["results"].get("accuracy")
+    return words if accuracy is None else f"{words}, accuracy {accuracy:.3f}"
+
+
+def distinct_titles(sections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name of each section; where two would be called the same, with what sets them apart."""
+    titles = [section_title(section) for section in sections]
+    found = []
+    for section, title in zip(sections, titles, strict=True):
+        alike = [s for s, t in zip(sections, titles, strict=True) if t == title]
+        found.append(", ".join([title, *differences(section, alike)]))
+    return found
+
+
+def differences(section: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Anything set in a section otherwise than in some of ``others``: ``sigma 0.1``."""
+    rows = [settings_row({"settings": other}) for other in others]
+    return [
+        f"{key} {_number(value)}"
+        for key, value in settings_row({"settings": section}).items()
+        if any(row.get(key) != value for row in rows)
+    ]
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

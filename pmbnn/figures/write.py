@@ -1,0 +1,143 @@
+"""Every overview of a results folder, drawn from its records and traces."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from pmbnn.figures.classes import plot_class_pairs
+from pmbnn.figures.combinations import combine, settings_without
+from pmbnn.figures.gallery import plot_gallery
+from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.figures.overview_maps import plot_map_overview
+from pmbnn.figures.plane import PlaneMap, plane_map
+from pmbnn.figures.reading import load_groups, stored_variables
+from pmbnn.figures.style import save_figure
+from pmbnn.figures.titles import cell_title, data_title
+from pmbnn.storage import TEMPORARY, Results
+from pmbnn.tables import Record, best_group, data_label
+
+LONGEST_VARIANT = 60
+"""Letters of a file name that say which variant it is of; longer ones become a number."""
+
+Drawings = Iterator[tuple[str, Callable[[], Figure]]]
+
+
+class Sheet(NamedTuple):
+    """Cells that belong into one set of figures.
+
+    They share everything but prior, hyperprior and data seed. ``file`` starts the names of
+    the figures, ``title`` their titles.
+    """
+
+    file: str
+    title: str
+    records: list[Record]
+
+
+def write_figures(results: Results, records: Sequence[Record]) -> list[Path]:
+    """Paths of the overviews drawn for every data set of every sweep.
+
+    Where other settings than prior, hyperprior and data seed vary, there is one set of
+    figures for each variant. Cells without results show as empty panels; a data set of which
+    no cell has results is left out.
+    """
+    results.figures.mkdir(parents=True, exist_ok=True)
+    written = []
+    for sheet in sheets(records):
+        if not any(record["results"] for record in sheet.records):
+            continue
+        for kind, draw in _drawings(results, sheet):
+            written.append(_write(results, f"{sheet.file}-{kind}.png", draw()))
+    return written
+
+
+def sheets(records: Sequence[Record]) -> list[Sheet]:
+    """All records in the sets that are drawn together, in order of first appearance."""
+    groups: dict[tuple, list[Record]] = {}
+    for record in records:
+        rest = settings_without(record, "prior", "hyperprior")
+        groups.setdefault((record["sweep"], *rest.items()), []).append(record)
+    families: dict[tuple[str, str], list[list[Record]]] = {}
+    for group in groups.values():
+        families.setdefault((group[0]["sweep"], data_label(group[0])), []).append(group)
+    return [sheet for family in families.values() for sheet in _name_sheets(family)]
+
+
+def _name_sheets(family: list[list[Record]]) -> list[Sheet]:
+    """Sheets of one sweep and data set, told apart by the settings in which they differ."""
+    variants = [_variant(group[0], [other[0] for other in family]) for group in family]
+    suffixes = [_as_file_name("-".join(words)) for words in variants]
+    if len(set(suffixes)) < len(suffixes) or max(map(len, suffixes)) > LONGEST_VARIANT:
+        suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
+    found = []
+    for group, words, suffix in zip(family, variants, suffixes, strict=True):
+        start = f"{group[0]['sweep']}-{_as_file_name(data_label(group[0]))}"
+        file = f"{start}-{suffix}" if suffix else start
+        found.append(Sheet(file, "; ".join([data_title(group[0]), *words]), group))
+    return found
+
+
+def _variant(record: Record, others: Sequence[Record]) -> list[str]:
+    """Anything that is not the same in all sheets of a family: ``hidden 5-5``."""
+    rows = [settings_without(other, "prior", "hyperprior") for other in others]
+    own = settings_without(record, "prior", "hyperprior")
+    return [
+        f"{_short_name(key)} {value}"
+        for key, value in own.items()
+        if any(row.get(key) != value for row in rows)
+    ]
+
+
+def _short_name(key: str) -> str:
+    """Last part of a dotted name, or all of it where that alone says little."""
+    last = key.split(".")[-1]
+    return key.replace(".", " ") if last in ("kind", "seed") else last.replace("_", " ")
+
+
+def _as_file_name(words: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")
+
+
+def _drawings(results: Results, sheet: Sheet) -> Drawings:
+    """Kinds of figures for a sheet with what draws each."""
+    combinations = combine(sheet.records)
+    finished = [record for record in sheet.records if record["results"]]
+    held = stored_variables(results, finished[0]["name"], "test_predictions")
+    if any("x1" in stored_variables(results, r["name"], "predictions") for r in finished):
+        load = partial(_load_map, results)
+        yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
+    yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
+    if "x" not in held:
+        yield "grid", partial(plot_grid, combinations, sheet.title)
+    if "gallery_image" in held:
+        best = best_group(sheet.records)
+        which = "best cell by held-out score" if best else "first cell with results"
+        draw = partial(_draw_cell, results, (best or finished)[0], which=which)
+        yield "classes", partial(draw, plot_class_pairs)
+        yield "gallery", partial(draw, plot_gallery)
+
+
+def _load_map(results: Results, name: str) -> PlaneMap | None:
+    trace = load_groups(results, name, ["predictions"])
+    return plane_map(trace) if "predictions" in trace.children else None
+
+
+def _draw_cell(results: Results, record: Record, plot, which: str) -> Figure:
+    trace = load_groups(results, record["name"], ["test_predictions"])
+    return plot(trace, f"{cell_title(record)} ({which})")
+
+
+def _write(results: Results, file: str, figure: Figure) -> Path:
+    """Save a figure so that its name never stands for half a file."""
+    # In the folder that `Results.prepare` clears of what an interrupted run leaves behind.
+    part = results.folder / f"{TEMPORARY}{file}"
+    save_figure(figure, part)
+    path = results.figures / file
+    os.replace(part, path)
+    return path

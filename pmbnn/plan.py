@@ -1,0 +1,284 @@
+"""The plan of an experiment: names of cells, groups that share a program, and jobs.
+
+Cells that differ in values only (rows, scales, seeds) share a *group*, which is compiled once.
+A *job* is a part of a group that is fitted together. Jobs are cut from the full plan, so that
+a cell sits at the same place of the same job whatever part of the plan is run: its numbers
+depend on the shape of its job in the last bits.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pmbnn.datasets.base import DatasetSpec
+from pmbnn.estimate import Work, cell_work, is_large, network_size, total_work
+from pmbnn.experiment import Cell, Experiment, Sweep
+from pmbnn.inference.settings import DEFAULT_STEPS
+from pmbnn.likelihoods import Categorical
+from pmbnn.networks import Network
+from pmbnn.specification import Specification
+
+GROUP_WIDTH = 16
+"""Fits of small networks in one program; wider ones were no faster a fit."""
+
+LABEL_LENGTH = 119
+
+ALWAYS_SHOWN = {(DatasetSpec, "seed"), (Network, "hidden")}
+"""Fields that a label shows even where they have their default."""
+
+NEVER_SHOWN = {"kind", "restarts", "validation", "improper_scale_cap"}
+"""Fields that would make every label longer and tell little."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells that are fitted together.
+
+    Attributes
+    ----------
+    group
+        Key of the group; jobs of one group share their compiled programs.
+    width
+        Fits that the program runs at once.
+    cells
+        The cells in their places; None where a cell of the full plan is not wanted.
+    """
+
+    group: str
+    width: int
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def wanted(self) -> tuple[Cell, ...]:
+        """The cells that are to be fitted."""
+        return tuple(cell for cell in self.cells if cell is not None)
+
+
+def cell_label(cell: Cell) -> str:
+    """Readable name of a cell, safe as part of a folder's name; cells may share one.
+
+    It depends on the cell alone, not on the grid around it, so that a folder keeps its name
+    when the experiment grows.
+    """
+    parts = [_label(cell.dataset), *_model_words(cell)]
+    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", "_".join(parts))
+    return safe[:LABEL_LENGTH].rstrip("-._")
+
+
+def settings_digest(cell: Cell) -> str:
+    """SHA-256, in hexadecimal, of the settings that decide one fit of a cell.
+
+    Neither the number of restarts nor what is predicted is among them, so that asking for
+    more of either leaves the fits as they were.
+    """
+    settings = _settings(cell)
+    del settings["inference"]["restarts"], settings["predict"]
+    return hashlib.sha256(_canonical(settings).encode()).hexdigest()
+
+
+def identity(cell: Cell, fingerprint: str, versions: Mapping[str, str]) -> str:
+    """First 12 hexadecimal digits of a SHA-256 over everything that decides a cell's result.
+
+    Parameters
+    ----------
+    fingerprint
+        Of the loaded data.
+    versions
+        Of the packages that can change the numbers.
+    """
+    content = _canonical([_settings(cell), fingerprint, dict(versions)])
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def width(cell: Cell) -> int:
+    """Fits that the program of a cell runs at once: large networks run one by one."""
+    return 1 if is_large(cell) else GROUP_WIDTH
+
+
+def group_key(cell: Cell) -> str:
+    """Canonical JSON of everything that decides the compiled program: no mere values."""
+    settings, dataset = _settings(cell), cell.dataset
+    if dataset.rows is not None:
+        settings["dataset"] = [dataset.rows, dataset.n_features, dataset.n_classes]
+    settings["hyperprior"] = dict(cell.hyperprior.structure)
+    del settings["inference"]["seed"], settings["inference"]["restarts"]
+    return _canonical(settings)
+
+
+def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[Job]:
+    """Jobs with the wanted cells, each at the place it has in the full plan.
+
+    Parameters
+    ----------
+    cells
+        Every cell of the plan: jobs are cut from these.
+    wanted
+        The cells to fit; all unless given. Jobs with none of them are dropped.
+    """
+    kept = set(cells if wanted is None else wanted)
+    # Cells of one job have equally many restarts, so that each job has room for its fits.
+    parts: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        parts.setdefault((group_key(cell), cell.inference.restarts), []).append(cell)
+    cut = [
+        Job(group, width(part[0]), tuple(c if c in kept else None for c in piece))
+        for (group, restarts), part in parts.items()
+        for piece in _pieces(part, max(1, width(part[0]) // restarts))
+    ]
+    return [job for job in cut if job.wanted]
+
+
+def job_label(job: Job) -> str:
+    """What a job fits, in words: its first wanted cell and how many more."""
+    first, *more = job.wanted
+    words = " ".join([_label(first.dataset), *_model_words(first)])
+    return f"{words} and {len(more)} more" if more else words
+
+
+def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -> list[str]:
+    """The plan in words: cells per sweep, what is left out, the groups, and the work."""
+    every = experiment.cells
+    chosen = list(every if wanted is None else wanted)
+    work = total_work(chosen)
+    lines = [f"{experiment.name}: {len(chosen)} of {len(every)} cells"]
+    for sweep in experiment.sweeps:
+        lines += _sweep_lines(sweep, chosen)
+    lines += ["", *_group_lines(jobs(every, chosen)), ""]
+    return [*lines, f"in all: {_work_words(work)}, without compiling and predicting"]
+
+
+def print_plan(experiment: Experiment, wanted: Collection[Cell] | None = None) -> None:
+    """Print the plan."""
+    print("\n".join(plan_lines(experiment, wanted)))
+
+
+def _settings(cell: Cell) -> dict[str, Any]:
+    """Settings of a cell by section, ready for JSON; the sweep's name decides nothing."""
+    return {name: spec.model_dump(mode="json") for name, spec in cell.settings.items()}
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _pieces(items: list[Cell], length: int) -> list[list[Cell]]:
+    return [items[start : start + length] for start in range(0, len(items), length)]
+
+
+def _model_words(cell: Cell, scale: bool = True) -> list[str]:
+    """Network, prior, hyperprior (with its constants if asked), and what else is unusual."""
+    hyperprior = _label(cell.hyperprior) if scale else cell.hyperprior.kind
+    words = [_label(cell.network), _label(cell.prior), hyperprior]
+    if cell.likelihood != Categorical():
+        words.append(_label(cell.likelihood))
+    unusual = _label(cell.inference)
+    return [*words, unusual] if unusual else words
+
+
+def _label(spec: Specification) -> str:
+    """Kind of a specification and every field that is unusual, hyphens between."""
+    kind = [spec.kind] if "kind" in type(spec).model_fields else []
+    fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
+    # The seed comes last, where names that differ in nothing else are told apart.
+    fields.sort(key=lambda name: name == "seed")
+    return "-".join(kind + [_field_label(name, getattr(spec, name)) for name in fields])
+
+
+def _is_shown(spec: Specification, name: str) -> bool:
+    """Whether a label shows a field."""
+    value = getattr(spec, name)
+    if name in NEVER_SHOWN or value is None:
+        return False
+    if any(isinstance(spec, cls) and name == field for cls, field in ALWAYS_SHOWN):
+        return True
+    usual = DEFAULT_STEPS if name == "steps" else type(spec).model_fields[name].default
+    return value != usual
+
+
+def _field_label(name: str, value: object) -> str:
+    """One field: a text as it is, a number after the name of its field."""
+    if isinstance(value, bool):
+        return name if value else f"no_{name}"
+    if isinstance(value, int | float):
+        return f"{name}{_number(value)}"
+    if isinstance(value, tuple):
+        return "-".join(_number(entry) for entry in value) or "linear"
+    if isinstance(value, Specification):
+        return "tuned-" + "-".join(_number(entry) for entry in value.log)
+    return str(value)
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _sweep_lines(sweep: Sweep, chosen: Collection[Cell]) -> list[str]:
+    """Cells of a sweep as a product of its sections, and what was left out of it."""
+    lengths = {name: len(specs) for name, specs in sweep.sections._asdict().items()}
+    pairs = lengths.pop("prior") * lengths.pop("hyperprior")
+    met = len({(cell.prior, cell.hyperprior) for cell in sweep.cells})
+    factors = [f"{count} {name}" for name, count in lengths.items() if count > 1]
+    factors.append(f"{met} prior × hyperprior")
+    number = sum(cell.sweep == sweep.name for cell in chosen)
+    part = "" if number == len(sweep.cells) else f"{number} of "
+    lines = [f"  {sweep.name}: {part}{len(sweep.cells)} cells = {' × '.join(factors)}"]
+    if met < pairs:
+        lines += [f"    left out: {one}" for one in sweep.left_out]
+    return lines
+
+
+def _group_lines(cut: list[Job]) -> list[str]:
+    """A table of what is compiled together."""
+    groups: dict[str, list[Job]] = {}
+    for job in cut:
+        groups.setdefault(job.group, []).append(job)
+    rows = [("group", "cells", "jobs", "fits", "parameters", "about", "what")]
+    for number, members in enumerate(groups.values(), 1):
+        cells = [cell for job in members for cell in job.wanted]
+        work = total_work(cells)
+        data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
+        counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
+        what = f"{data} {' '.join(_model_words(cells[0], scale=False))}"
+        rows.append((*map(str, counts), _duration(work.seconds), what))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["compiled together:"] + [
+        "  " + "  ".join(word.rjust(w) for word, w in zip(row[:-1], widths[:-1], strict=True))
+        + f"  {row[-1]}"
+        for row in rows
+    ]  # fmt: skip
+
+
+def _work_words(work: Work) -> str:
+    choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
+    return (
+        f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
+        f"step × row × parameter, roughly {_duration(work.seconds)} on two cores"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"
+
+
+__all__ = [
+    "GROUP_WIDTH",
+    "Job",
+    "Work",
+    "cell_label",
+    "cell_work",
+    "group_key",
+    "identity",
+    "is_large",
+    "job_label",
+    "jobs",
+    "plan_lines",
+    "print_plan",
+    "settings_digest",
+    "width",
+]

@@ -1,0 +1,165 @@
+"""Same noise, same number: the compiled objective against PyMC's own, and a closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+
+from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference.guides import softplus
+from pmbnn.inference.jax_edge import precision
+from pmbnn.inference.settings import Inference
+from pmbnn.models import dense_classifier
+from pmbnn.priors import HYPERPRIORS, HalfNormal
+
+ROWS = 60
+X = np.random.default_rng(0).normal(size=(ROWS, 2))
+Y = (X[:, 0] * X[:, 1] > 0).astype(int)
+PAIRS = [("normal", "half_normal"), ("cauchy", "inverse_gamma"), ("laplace", "fixed")]
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def case(request):
+    """A model, and the values of its data variables."""
+    prior, hyperprior = request.param
+    model = dense_classifier(X, Y, hidden=(3,), prior=prior, hyperprior=hyperprior)
+    constants = HYPERPRIORS[hyperprior]().constants
+    return model, {"x": X, "target": Y, **constants}
+
+
+def parameters_and_noise(size, random_seed=1):
+    """Means around 0, scales between 0.2 and 2, standard normal noise."""
+    rng = np.random.default_rng(random_seed)
+    return 0.5 * rng.normal(size=size), rng.uniform(-1.5, 1.9, size), rng.normal(size=size)
+
+
+def compiled(model, data, loc, rho, noise, dtype="float64", **settings):
+    """ELBO and its gradients in loc and rho, as the compiled engine has them."""
+    engine = CompiledEngine(model, Inference(**settings), ROWS, width=1, dtype=dtype)
+    with precision(dtype):
+        at = tuple(jnp.asarray(a, dtype) for a in (loc, rho))
+        loss, gradient = jax.value_and_grad(engine._loss)(
+            at, jnp.asarray(noise, dtype), engine._cast(data)
+        )
+        assert loss.dtype == dtype
+        return -np.float64(loss), *(-np.asarray(g, np.float64) for g in gradient)
+
+
+def by_chain_rule(model, loc, rho, noise, evaluate):
+    """The same from the gradient of PyMC's log-probability, the rest by hand."""
+    scale = np.log1p(np.exp(rho))
+    draw, start = loc + scale * noise, 0
+    point = {}
+    for value, initial in zip(model.value_vars, initial_values(model), strict=True):
+        point[value] = draw[start : start + initial.size].reshape(initial.shape)
+        start += initial.size
+    log_p, slope = evaluate([model.logp(), model.dlogp()], point)
+    elbo = log_p + norm(0, scale).entropy().sum()
+    return elbo, slope, (slope * noise + 1 / scale) * expit(rho)
+
+
+def initial_values(model):
+    start = model.initial_point()
+    return [start[v.name] for v in model.value_vars]
+
+
+def check(found, expected, dtype):
+    """Each of value and gradients, to a share of its largest element."""
+    for a, b in zip(found, expected, strict=True):
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE[dtype] * np.abs(b).max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_equals_model_logp(case, dtype, evaluate):
+    model, data = case
+    size = sum(v.size for v in initial_values(model))
+    at = parameters_and_noise(size)
+    check(compiled(model, data, *at, dtype), by_chain_rule(model, *at, evaluate), dtype)
+
+
+def pymc_loss(model, loc, rho, noise, evaluate):
+    """Loss and gradients of ``pm.fit``, its noise replaced by ours."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        advi = pm.ADVI(model=model)
+    group = advi.approx.groups[0]
+    given = pt.matrix("given")
+    loss = advi.objective(1, more_replacements={group.symbolic_initial: given})
+    shared = [group.params_dict[name] for name in ("mu", "rho")]
+    # PyMC's order of the variables is its own affair: ours is that of the value variables.
+    order = np.concatenate(
+        [np.arange(group.ddim)[group.ordering[v.name][1]] for v in model.value_vars]
+    )
+    theirs = np.empty((3, group.ddim))
+    theirs[:, order] = loc, rho, noise
+    for variable, value in zip(shared, theirs[:2], strict=True):
+        variable.set_value(value)
+    value, *gradients = evaluate([loss, *pytensor.grad(loss, shared)], {given: theirs[2:]})
+    return value, *(g[order] for g in gradients)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_equals_pm_fit(case, dtype, evaluate):
+    """The loss of ``pm.fit`` has log q at the draw where ours has the entropy.
+
+    The two differ by ½ Σ(1 - noise²), which no parameter moves: gradients are the same.
+    """
+    model, data = case
+    size = sum(v.size for v in initial_values(model))
+    loc, rho, noise = parameters_and_noise(size, random_seed=2)
+    loss, *gradients = pymc_loss(model, loc, rho, noise, evaluate)
+    expected = -loss + 0.5 * np.sum(1 - noise**2), *(-g for g in gradients)
+    check(compiled(model, data, loc, rho, noise, dtype), expected, dtype)
+
+
+def test_hand_written_model(evaluate):
+    """A model without coordinates or data variables is fitted as it is."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        weight = pm.StudentT("weight", nu=4, sigma=scale, shape=(2, 3))
+        pm.Categorical("y", logit_p=X @ weight, observed=Y)
+    at = parameters_and_noise(7)
+    check(compiled(model, {}, *at), by_chain_rule(model, *at, evaluate), "float64")
+
+
+def test_scale_cap(evaluate):
+    """Under a flat prior every scale above the cap counts as the cap, and stays unmoved."""
+    model = dense_classifier(X, Y, hidden=(3,), prior="flat")
+    loc, rho, noise = parameters_and_noise(17)
+    capped = softplus(rho) > 1.0
+    assert 0 < capped.sum() < 17
+    below = np.where(capped, np.log(np.expm1(1.0)), rho)
+    expected = by_chain_rule(model, loc, below, noise, evaluate)
+    expected[2][capped] = 0
+    data = {"x": X, "target": Y}
+    found = compiled(model, data, loc, rho, noise, improper_scale_cap=1.0)
+    check(found, expected, "float64")
+
+
+def test_weight_of_a_minibatch(evaluate):
+    """The mean over the minibatches of one pass is the full batch: the prior counts once."""
+    model, data = dense_classifier(X, Y, hidden=(3,)), {"prior_scale": 1.0}
+    at = parameters_and_noise(17)
+    parts = [
+        compiled(model, data | {"x": X[rows], "target": Y[rows]}, *at, batch=20)
+        for rows in np.random.default_rng(0).permutation(ROWS).reshape(3, 20)
+    ]
+    means = [np.mean(part, axis=0) for part in zip(*parts, strict=True)]
+    assert np.ptp([part[0] for part in parts]) > 1
+    check(means, by_chain_rule(model, *at, evaluate), "float64")
+
+
+def test_data_values_decide(evaluate):
+    """Constants are inputs of the program: any member's model serves for all."""
+    wide, narrow = (
+        dense_classifier(X, Y, hidden=(3,), hyperprior=HalfNormal(sigma=s)) for s in (1.0, 0.3)
+    )
+    at = parameters_and_noise(19)
+    found = compiled(wide, {"x": X, "target": Y, "hyperprior_sigma": 0.3}, *at)
+    check(found, by_chain_rule(narrow, *at, evaluate), "float64")

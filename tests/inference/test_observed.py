@@ -1,0 +1,158 @@
+"""The one-hot contraction is PyMC's categorical log-probability, however p is computed."""
+
+import jax
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy.special import log_softmax
+
+from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.observed import elementwise_logp, likelihood_probabilities
+from pmbnn.models import dense_classifier
+
+ROWS = 40
+
+
+def data(classes):
+    """Random inputs, and labels in which every class occurs."""
+    rng = np.random.default_rng(classes)
+    return rng.normal(size=(ROWS, 3)), rng.permutation(ROWS) % classes
+
+
+def outputs(x, classes):
+    """Outputs ``(observation, class)`` of a linear classifier without coordinates."""
+    weight = pm.Normal("weight", shape=(x.shape[1], classes))
+    return x @ weight
+
+
+def built(x, y, classes):
+    return dense_classifier(x, y, hidden=(4,))
+
+
+def softmax(x, y, classes):
+    with pm.Model() as model:
+        pm.Categorical("y", p=pt.special.softmax(outputs(x, classes), axis=-1), observed=y)
+    return model
+
+
+def logits(x, y, classes):
+    with pm.Model() as model:
+        pm.Categorical("y", logit_p=outputs(x, classes), observed=y)
+    return model
+
+
+def softmax_then_transposed(x, y, classes):
+    with pm.Model() as model:
+        p = pt.special.softmax(outputs(x, classes).T, axis=0).T
+        pm.Categorical("y", p=p, observed=y)
+    return model
+
+
+def normalised(x, y, classes):
+    with pm.Model() as model:
+        size = pt.exp(outputs(x, classes))
+        pm.Categorical("y", p=size / size.sum(axis=1, keepdims=True), observed=y)
+    return model
+
+
+def mixture(x, y, classes):
+    with pm.Model() as model:
+        p = pt.special.softmax(outputs(x, classes), axis=1)
+        pm.Categorical("y", p=0.9 * p + 0.1 / classes, observed=y)
+    return model
+
+
+WAYS = [built, softmax, logits, softmax_then_transposed, normalised, mixture]
+
+
+def random_point(model, random_seed=3):
+    """Standard normal values of every free variable, by value variable."""
+    rng = np.random.default_rng(random_seed)
+    start = model.initial_point()
+    return {v: rng.normal(size=start[v.name].shape) for v in model.value_vars}
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_equals_pymc(way, classes, evaluate):
+    model = way(*data(classes), classes)
+    expected = model.logp(vars=model.observed_RVs, sum=False)[0]
+    found, expected = evaluate([elementwise_logp(model), expected], random_point(model))
+    assert found.shape == (ROWS,)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("way", [softmax, logits, built])
+def test_saturated_outputs(way, dtype):
+    """Outputs of ±200, right and wrong: closed form of value and gradient, nothing infinite."""
+    labels = np.array([0, 1, 0, 1])
+    x = np.eye(4)
+    model = dense_classifier(x, labels, hidden=()) if way is built else way(x, labels, 2)
+    # The rows of the weights are the outputs: x is the identity, and biases are zero.
+    logit = 200.0 * np.array([[1, -1], [1, -1], [-1, 1], [-1, 1]])
+    flat = flatten_model(model, rows=4)
+    values = np.concatenate([logit.ravel(), np.zeros(flat.size - logit.size)])
+    data = {"x": x, "target": labels, "prior_scale": 1.0}
+    with precision(dtype):
+        log_p = jax_function([flat.values, *flat.data.values()], [flat.log_likelihood])
+        arrays = [jax.numpy.asarray(data[n]) for n in flat.data]
+        at = jax.numpy.asarray(values, dtype)
+        found = log_p(at, *arrays)[0]
+        gradient = jax.grad(lambda v: log_p(v, *arrays)[0].sum())(at)
+    chosen = log_softmax(logit, axis=1)[range(4), labels]
+    np.testing.assert_allclose(found, chosen, rtol=1e-6)
+    assert chosen.min() == -400
+    expected = np.eye(2)[labels] - (logit > 0)
+    np.testing.assert_allclose(gradient[:8].reshape(4, 2), expected, atol=1e-6)
+
+
+def test_saturated_probabilities():
+    """A probability of exactly 0 for a class that was not seen is no accident."""
+    labels = np.array([1, 1, 0])
+    with pm.Model() as model:
+        odds = pm.Normal("odds", shape=3)
+        p = pt.sigmoid(odds)
+        pm.Categorical("y", p=pt.stack([1 - p, p], axis=1), observed=labels)
+    flat = flatten_model(model, rows=3)
+    with precision("float64"):
+        log_p = jax_function([flat.values], [flat.log_likelihood])
+        at = jax.numpy.asarray([200.0, 0.0, -1000.0])
+        found = log_p(at)[0]
+        gradient = jax.grad(lambda v: log_p(v)[0].sum())(at)
+    np.testing.assert_allclose(found, [0.0, np.log(0.5), 0.0], atol=1e-15)
+    np.testing.assert_allclose(gradient, [0.0, 0.5, 0.0], atol=1e-15)
+
+
+def test_other_likelihoods_are_pymcs(evaluate):
+    x, _ = data(2)
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 2.0, observed=x[:, 0])
+    point = random_point(model)
+    expected = model.logp(vars=model.observed_RVs, sum=False)[0]
+    found, expected = evaluate([elementwise_logp(model), expected], point)
+    np.testing.assert_array_equal(found, expected)
+    assert likelihood_probabilities(model) is None
+    assert flatten_model(model, rows=ROWS).probabilities is None
+
+
+def test_probabilities_are_pymcs(evaluate):
+    """On value variables, rows sum to one, and give the log-probability."""
+    model = built(*data(10), 10)
+    point = random_point(model)
+    p, log_p = evaluate([likelihood_probabilities(model), elementwise_logp(model)], point)
+    assert p.shape == (ROWS, 10)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.log(p[range(ROWS), data(10)[1]]), log_p, rtol=1e-10)
+
+
+def test_one_observed_variable():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        for name in "ab":
+            pm.Normal(name, mu, observed=np.zeros(2))
+    with pytest.raises(ValueError, match=r"exactly one observed variable, got \['a', 'b'\]"):
+        flatten_model(model, rows=2)
