@@ -69,7 +69,8 @@ def excess_nll(probability: np.ndarray, true_probability: np.ndarray) -> float:
     """
     tiny = np.finfo(np.float64).tiny
     ratio = np.log(np.maximum(true_probability, tiny)) - np.log(np.maximum(probability, SMALLEST))
-    return float(np.mean(np.sum(true_probability * ratio, axis=1)))
+    # The sum of terms of both signs may round, or its clipping push it, to just below zero.
+    return max(float(np.mean(np.sum(true_probability * ratio, axis=1))), 0.0)
 
 
 def classification_metrics(probability: np.ndarray, label: np.ndarray) -> dict[str, float]:

@@ -29,7 +29,7 @@ LABEL_LENGTH = 119
 ALWAYS_SHOWN = {(DatasetSpec, "seed"), (Network, "hidden")}
 """Fields that a label shows even where they have their default."""
 
-NEVER_SHOWN = {"kind", "restarts", "validation", "improper_scale_cap"}
+NEVER_SHOWN = {"kind", "folder", "restarts", "validation", "improper_scale_cap"}
 """Fields that would make every label longer and tell little."""
 
 
@@ -143,7 +143,7 @@ def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -
     every = experiment.cells
     chosen = list(every if wanted is None else wanted)
     work = total_work(chosen)
-    lines = [f"{experiment.name}: {len(chosen)} of {len(every)} cells"]
+    lines = [f"{experiment.name}: {_part(len(chosen), len(every))} cells"]
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
     lines += ["", *_group_lines(jobs(every, chosen)), ""]
@@ -218,16 +218,18 @@ def _number(value: float) -> str:
 def _sweep_lines(sweep: Sweep, chosen: Collection[Cell]) -> list[str]:
     """Cells of a sweep as a product of its sections, and what was left out of it."""
     lengths = {name: len(specs) for name, specs in sweep.sections._asdict().items()}
-    pairs = lengths.pop("prior") * lengths.pop("hyperprior")
+    del lengths["prior"], lengths["hyperprior"]
     met = len({(cell.prior, cell.hyperprior) for cell in sweep.cells})
     factors = [f"{count} {name}" for name, count in lengths.items() if count > 1]
     factors.append(f"{met} prior × hyperprior")
     number = sum(cell.sweep == sweep.name for cell in chosen)
-    part = "" if number == len(sweep.cells) else f"{number} of "
-    lines = [f"  {sweep.name}: {part}{len(sweep.cells)} cells = {' × '.join(factors)}"]
-    if met < pairs:
-        lines += [f"    left out: {one}" for one in sweep.left_out]
-    return lines
+    part = _part(number, len(sweep.cells))
+    lines = [f"  {sweep.name}: {part} cells = {' × '.join(factors)}"]
+    return lines + [f"    left out: {one}" for one in sweep.left_out]
+
+
+def _part(number: int, total: int) -> str:
+    return str(total) if number == total else f"{number} of {total}"
 
 
 def _group_lines(cut: list[Job]) -> list[str]:
@@ -243,12 +245,17 @@ def _group_lines(cut: list[Job]) -> list[str]:
         counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
         what = f"{data} {' '.join(_model_words(cells[0], scale=False))}"
         rows.append((*map(str, counts), _duration(work.seconds), what))
+    return ["compiled together:", *_table(rows)]
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines with aligned columns: numbers to the right, words of the last one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["compiled together:"] + [
-        "  " + "  ".join(word.rjust(w) for word, w in zip(row[:-1], widths[:-1], strict=True))
-        + f"  {row[-1]}"
-        for row in rows
-    ]  # fmt: skip
+    lines = []
+    for *numbers, words in rows:
+        aligned = [text.rjust(w) for text, w in zip(numbers, widths, strict=False)]
+        lines.append("  ".join(["", *aligned, words]))
+    return lines
 
 
 def _work_words(work: Work) -> str:

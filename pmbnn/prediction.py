@@ -185,9 +185,9 @@ class Predictor:
             mean, squares, entropy = carry
             p = self._probabilities(_draw(loc, scale, key, i), x, *constants)[0].T
             step = p - mean
-            mean = mean + step / (i + 1)
-            squares = squares + step * (p - mean)
-            return mean, squares, entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
+            # Usually step · (p - new mean), which the compiler may round to below zero.
+            squares = squares + step**2 * (i / (i + 1))
+            return mean + step / (i + 1), squares, entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
 
         classes = jax.eval_shape(lambda: self._probabilities(loc, x, *constants)[0]).shape[1]
         zero = jnp.zeros((classes, x.shape[0]), x.dtype)

@@ -85,7 +85,7 @@ class Display:
         done = self.all_work - self.left
         if done <= 0:
             return ""
-        seconds = (time.monotonic() - self.start) * self.left / done
+        seconds = (time.monotonic() - self.start) * max(self.left, 0.0) / done
         return f"about {duration(seconds)} left"
 
     def _refresh(self) -> None:
@@ -142,7 +142,9 @@ def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _column(record: Mapping[str, Any]) -> str:
-    return label(record["settings"]["hyperprior"])
+    hyperprior = record["settings"]["hyperprior"]
+    has_no_scale = "scale" in hyperprior and hyperprior["scale"] is None
+    return "no scale" if has_no_scale else label(hyperprior)
 
 
 def _entry(records: Sequence[Mapping[str, Any]]) -> str:

@@ -145,4 +145,4 @@ def _note(combinations: Combinations, shown: Mapping[Place, Record]) -> str:
         return note
     seeds = [data_seed(r) for r in shown.values()]
     first = max(seeds, key=seeds.count)
-    return f"{note}; first of {combinations.seeds} data seeds (seed {first}), with its accuracy"
+    return f"{note}; first of {combinations.seeds} data seeds (seed {first})"

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from xarray import DataTree
 
 from pmbnn.figures.classes import plot_class_pairs
-from pmbnn.figures.combinations import combine, settings_without
+from pmbnn.figures.combinations import combine, data_seed, settings_without
 from pmbnn.figures.gallery import plot_gallery
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
@@ -25,6 +26,7 @@ from pmbnn.tables import Record, best_group, data_label
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""
 
+Plot = Callable[[DataTree, str], Figure]
 Drawings = Iterator[tuple[str, Callable[[], Figure]]]
 
 
@@ -117,8 +119,10 @@ def _drawings(results: Results, sheet: Sheet) -> Drawings:
         yield "grid", partial(plot_grid, combinations, sheet.title)
     if "gallery_image" in held:
         best = best_group(sheet.records)
+        shown = (best or finished)[0]
         which = "best cell by held-out score" if best else "first cell with results"
-        draw = partial(_draw_cell, results, (best or finished)[0], which=which)
+        which += f", data seed {data_seed(shown)}" if combinations.seeds > 1 else ""
+        draw = partial(_draw_cell, results, shown, which=which)
         yield "classes", partial(draw, plot_class_pairs)
         yield "gallery", partial(draw, plot_gallery)
 
@@ -128,7 +132,7 @@ def _load_map(results: Results, name: str) -> PlaneMap | None:
     return plane_map(trace) if "predictions" in trace.children else None
 
 
-def _draw_cell(results: Results, record: Record, plot, which: str) -> Figure:
+def _draw_cell(results: Results, record: Record, plot: Plot, which: str) -> Figure:
     trace = load_groups(results, record["name"], ["test_predictions"])
     return plot(trace, f"{cell_title(record)} ({which})")
 

@@ -60,7 +60,8 @@ def mean_field_log_density(draws: np.ndarray, loc: np.ndarray, scale: np.ndarray
 
 def softplus(rho: np.ndarray, scale_cap: float | None = None) -> np.ndarray:
     """Standard deviations of a guide with unconstrained scales `rho`."""
-    return np.minimum(np.logaddexp(0, rho), np.inf if scale_cap is None else scale_cap)
+    with np.errstate(invalid="ignore"):  # a fit that diverged has no numbers to warn about
+        return np.minimum(np.logaddexp(0, rho), np.inf if scale_cap is None else scale_cap)
 
 
 def initial_parameters(

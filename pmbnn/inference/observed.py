@@ -64,13 +64,12 @@ def _n_classes(model: pm.Model, probabilities: TensorVariable) -> int:
 
 
 def _outputs_first(probabilities: TensorVariable) -> TensorVariable | None:
-    """What the softmax over classes is of, classes first; None if it is something else."""
+    """Find what the softmax over classes is of, classes first; None if it is something else."""
     node = probabilities.owner
     if node is None or not isinstance(node.op, Softmax) or node.op.axis != (1,):
         return None
     outputs = node.inputs[0]
     # A transposition of a transposition would stay in the graph as two copies.
-    if outputs.owner is not None and isinstance(outputs.owner.op, DimShuffle):
-        if outputs.owner.op.new_order == (1, 0):
-            return outputs.owner.inputs[0]
-    return outputs.T
+    op = outputs.owner.op if outputs.owner is not None else None
+    transposed = isinstance(op, DimShuffle) and op.new_order == (1, 0)
+    return outputs.owner.inputs[0] if transposed else outputs.T

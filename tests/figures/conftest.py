@@ -125,5 +125,31 @@ def store(folder, cells):
 
 @pytest.fixture(scope="session")
 def made():
-    """Makers of records, traces and results folders."""
-    return SimpleNamespace(**{k: v for k, v in globals().items() if not k.startswith("__")})
+    """Makers of records, traces and results folders, and settings to make them with."""
+    return SimpleNamespace(
+        record=record,
+        plane_trace=plane_trace,
+        image_trace=image_trace,
+        small_image_trace=small_image_trace,
+        store=store,
+        TUNED=TUNED,
+        FIXED=FIXED,
+        NO_SCALE=NO_SCALE,
+        HALF_NORMAL=HALF_NORMAL,
+        MOONS=MOONS,
+        MNIST=MNIST,
+    )
+
+
+@pytest.fixture(scope="session")
+def words():
+    """Every text drawn in a figure, each on one line, as its reader sees them."""
+
+    def of(figure):
+        from matplotlib.text import Text
+
+        figure.draw_without_rendering()
+        found = (text.get_text() for text in figure.findobj(Text) if text.get_visible())
+        return [" ".join(text.split()) for text in found if text.strip()]
+
+    return of

@@ -1,0 +1,63 @@
+"""Tables of colours."""
+
+import numpy as np
+
+from pmbnn.figures.combinations import combine
+from pmbnn.figures.grid import plot_grid
+
+
+def draw(records):
+    return plot_grid(combine(records), "MNIST")
+
+
+def grid(made):
+    numbers = {("normal", 0): 0.91, ("normal", 1): 0.92, ("laplace", 0): 0.93, ("laplace", 1): 0.94}
+    hyperpriors = (made.TUNED, made.HALF_NORMAL)
+    return [
+        made.record(prior, hyperpriors[i], made.MNIST, accuracy=n, mean_sd=1 - n)
+        for (prior, i), n in numbers.items()
+    ]
+
+
+def test_colours_are_the_results_with_priors_down(made):
+    left, right, *_ = draw(grid(made)).axes
+    expected = np.array([[0.91, 0.92], [0.93, 0.94]])
+    np.testing.assert_allclose(left.images[0].get_array(), expected)
+    np.testing.assert_allclose(right.images[0].get_array(), 1 - expected)
+    assert [t.get_text() for t in left.get_yticklabels()] == ["normal", "Laplace"]
+    assert [t.get_text() for t in left.get_xticklabels()] == ["fixed (tuned)", "half-normal"]
+
+
+def test_numbers_stand_in_their_cells(made):
+    left = draw(grid(made)).axes[0]
+    found = {text.get_position(): text.get_text() for text in left.texts}
+    assert found == {(0, 0): "0.910", (1, 0): "0.920", (0, 1): "0.930", (1, 1): "0.940"}
+
+
+def test_words_of_the_figure(made, words):
+    found = words(draw(grid(made)))
+    expected = {"MNIST", "prior", "hyperprior", "test accuracy", "mean uncertainty (sd)"}
+    assert expected <= set(found)
+
+
+def test_several_seeds_show_their_standard_error(made, words):
+    pairs = ((0, 0.90), (1, 0.94))
+    records = [made.record(dataset=made.MNIST | {"seed": s}, accuracy=a) for s, a in pairs]
+    found = words(draw(records))
+    assert "0.920 ±0.020" in found
+    assert "MNIST mean ± standard error over 2 data seeds" in found
+
+
+def test_empty_cells_say_why(made):
+    records = [*grid(made), made.record("flat", made.NO_SCALE, made.MNIST, accuracy=0.9)]
+    records += [made.record("cauchy", made.TUNED, made.MNIST, failed=True)]
+    left = draw(records).axes[0]
+    found = {text.get_position(): text.get_text() for text in left.texts}
+    assert found[0, 2] == "0.900\n(no scale)"
+    assert found[1, 2] == "no scale"
+    assert found[0, 3] == "failed"
+    assert found[1, 3] == "not run"
+
+
+def test_other_data_sets_work_too(made, words):
+    assert "0.850" in words(draw([made.record()]))

@@ -1,0 +1,187 @@
+"""Every overview of a results folder."""
+
+import numpy as np
+import pytest
+
+from pmbnn.figures import write_figures
+from pmbnn.figures.reading import load_groups, stored_variables
+from pmbnn.figures.write import sheets
+
+
+def planar(made, **changes):
+    return made.record(**changes), made.plane_trace(resolution=(6, 5), points=20)
+
+
+def pictured(made, **changes):
+    return made.record(dataset=made.MNIST, **changes), made.small_image_trace()
+
+
+def names(results, cells):
+    return [path.name for path in write_figures(results, [record for record, _ in cells])]
+
+
+def test_planar_data_get_maps_and_accuracy(made, tmp_path):
+    cells = [planar(made), planar(made, prior="laplace")]
+    results = made.store(tmp_path, cells)
+    written = write_figures(results, [record for record, _ in cells])
+    assert [path.name for path in written] == [
+        "toy-moons-noise-0.4-maps.png",
+        "toy-moons-noise-0.4-accuracy.png",
+    ]
+    assert sorted(results.figures.iterdir()) == sorted(written)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+
+def test_nothing_temporary_is_left(made, tmp_path):
+    cells = [planar(made)]
+    names(made.store(tmp_path, cells), cells)
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
+    cells = [pictured(made, sweep="digits")]
+    assert names(made.store(tmp_path, cells), cells) == [
+        "digits-mnist-accuracy.png",
+        "digits-mnist-grid.png",
+        "digits-mnist-classes.png",
+        "digits-mnist-gallery.png",
+    ]
+
+
+def titles_of_the_gallery(monkeypatch, results, records):
+    """Titles under which the gallery is drawn."""
+    import pmbnn.figures.write as write
+
+    titles, plot = [], write.plot_gallery
+
+    def spy(trace, title):
+        titles.append(title)
+        return plot(trace, title)
+
+    monkeypatch.setattr(write, "plot_gallery", spy)
+    write_figures(results, records)
+    return titles
+
+
+def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path, monkeypatch):
+    cells = [pictured(made, validation_nll=0.3, accuracy=0.99)]
+    cells += [pictured(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
+    results = made.store(tmp_path, cells)
+    (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
+    assert "Laplace prior" in title
+    assert "accuracy 0.910 (best cell by held-out score)" in title
+
+
+def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkeypatch):
+    failed = made.record("cauchy", dataset=made.MNIST, failed=True), None
+    cells = [failed, *(pictured(made, prior=p, validation_nll=None) for p in ("laplace", "normal"))]
+    results = made.store(tmp_path, cells)
+    (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
+    assert "Laplace prior" in title
+    assert title.endswith("(first cell with results)")
+
+
+def test_data_sets_without_results_are_left_out(made, tmp_path):
+    noisy = made.record(dataset=made.MOONS | {"noise": 0.9}, failed=True)
+    cells = [(noisy, None), planar(made)]
+    assert all("0.4" in name for name in names(made.store(tmp_path, cells), cells))
+
+
+def test_failed_first_cells_do_not_matter(made, tmp_path):
+    cells = [(made.record("laplace", failed=True), None), planar(made)]
+    assert len(names(made.store(tmp_path, cells), cells)) == 2
+
+
+def test_nothing_to_draw(made, tmp_path):
+    assert write_figures(made.store(tmp_path, []), []) == []
+
+
+def test_a_second_run_writes_the_same_bytes(made, tmp_path):
+    cells = [planar(made), pictured(made)]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    first = {path: path.read_bytes() for path in write_figures(results, records)}
+    assert {path: path.read_bytes() for path in write_figures(results, records)} == first
+
+
+def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
+    import pmbnn.figures.write as write
+
+    cells = [planar(made)]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    path = write_figures(results, records)[0]
+    before = path.read_bytes()
+
+    def stop(figure, path):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(write, "save_figure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_figures(results, records)
+    assert path.read_bytes() == before
+    results.prepare()
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_seeds_share_a_sheet_and_noise_levels_do_not(made):
+    datasets = [made.MOONS | {"noise": n, "seed": s} for n in (0.2, 0.4) for s in (0, 1)]
+    found = sheets([made.record(dataset=dataset) for dataset in datasets])
+    assert [(sheet.file, len(sheet.records)) for sheet in found] == [
+        ("toy-moons-noise-0.2", 2),
+        ("toy-moons-noise-0.4", 2),
+    ]
+
+
+def test_variants_are_named_by_what_differs(made):
+    networks = [{"kind": "dense", "hidden": hidden} for hidden in ([5, 5], [10])]
+    found = sheets([made.record(network=network) for network in networks])
+    assert [sheet.file for sheet in found] == [
+        "toy-moons-noise-0.4-hidden-5-5",
+        "toy-moons-noise-0.4-hidden-10",
+    ]
+    assert [sheet.title for sheet in found] == [
+        "moons, noise 0.4; hidden 5-5",
+        "moons, noise 0.4; hidden 10",
+    ]
+
+
+def test_kinds_and_seeds_are_named_with_their_section(made):
+    found = sheets(
+        [
+            made.record(network={"kind": kind}, inference={"seed": seed})
+            for kind, seed in (("dense", 0), ("conv", 1))
+        ]
+    )
+    assert found[1].file == "toy-moons-noise-0.4-network-kind-conv-inference-seed-1"
+
+
+def test_rows_of_the_data_are_a_variant(made):
+    found = sheets([made.record(dataset=made.MOONS | {"train": n}) for n in (100, 700)])
+    assert [sheet.file[-9:] for sheet in found] == ["train-100", "train-700"]
+
+
+def test_variants_with_long_or_equal_names_are_numbered(made):
+    long = [{"kind": "dense", "hidden": [5] * 40}, {"kind": "dense", "hidden": [6] * 40}]
+    alike = [{"kind": "dense", "activation": a} for a in ("a/b", "a b")]
+    for networks in (long, alike):
+        found = sheets([made.record(network=network) for network in networks])
+        assert [sheet.file[-9:] for sheet in found] == ["variant-1", "variant-2"]
+
+
+def test_sweeps_do_not_mix(made):
+    found = sheets([made.record(sweep=sweep) for sweep in ("a", "b", "a")])
+    assert [(sheet.file[0], len(sheet.records)) for sheet in found] == [("a", 2), ("b", 1)]
+
+
+def test_only_the_groups_asked_for_are_loaded(made, tmp_path):
+    record, trace = planar(made)
+    results = made.store(tmp_path, [(record, trace)])
+    found = load_groups(results, record["name"], ["predictions", "posterior"])
+    assert list(found.children) == ["predictions"]
+    for name in ("probability", "sd", "x1", "output"):
+        stored = trace["predictions"][name].values
+        np.testing.assert_array_equal(found["predictions"][name].values, stored)
+    assert "gallery_image" not in stored_variables(results, record["name"], "test_predictions")
+    assert stored_variables(results, record["name"], "posterior") == frozenset()

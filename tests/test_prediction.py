@@ -1,0 +1,262 @@
+"""Streamed moments against NumPy over all draws at once, and densities against PyMC."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import softmax, xlogy
+from scipy.stats import norm
+
+from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference.fit import Fit, Member, random_streams
+from pmbnn.inference.settings import Inference
+from pmbnn.models import dense_classifier
+from pmbnn.prediction import BLOCK, Moments, Predictor, pool
+
+ROWS, DRAWS = 60, 50
+X = np.random.default_rng(0).normal(size=(ROWS, 2))
+Y = np.arange(ROWS) % 3
+DATA = {"x": X, "target": Y, "hyperprior_sigma": 0.7}
+SIZE = 2 + (2 * 3 + 3) + (3 * 3 + 3)
+
+
+def build(rows=slice(None), sigma=0.7):
+    model = dense_classifier(X[rows], Y[rows], hidden=(3,), hyperprior="half_normal")
+    with model:
+        pm.set_data({"hyperprior_sigma": sigma})
+    return model
+
+
+@pytest.fixture(scope="module")
+def predictors():
+    model = build()
+    return {dtype: Predictor(model, dtype) for dtype in ("float64", "float32")}
+
+
+@pytest.fixture
+def predictor(predictors):
+    return predictors["float64"]
+
+
+def guide(name="fit/0", loc=None, scale=None):
+    """A fit with a made guide: nothing here depends on how it was found."""
+    rng = np.random.default_rng(len(name))
+    loc = 0.8 * rng.normal(size=SIZE) if loc is None else loc
+    scale = rng.uniform(0.2, 0.8, SIZE) if scale is None else scale
+    return Fit(loc, scale, np.zeros(1), np.ones(1), 0.0, "converged", "", random_streams(name))
+
+
+def new_inputs(rows):
+    return 2 * np.random.default_rng(rows).normal(size=(rows, 2))
+
+
+def forward(posterior, x):
+    """Class probabilities ``(draw, observation, class)`` of named weights, in NumPy."""
+    hidden = np.tanh(x @ posterior["weight_1"] + posterior["bias_1"][:, None])
+    return softmax(hidden @ posterior["weight_2"] + posterior["bias_2"][:, None], axis=-1)
+
+
+def moments_of(p):
+    """Moments of probabilities ``(draw, observation, class)``, all at once."""
+    entropy = -xlogy(p, p).sum(axis=2)
+    return Moments(len(p), p.mean(axis=0), p.std(axis=0), entropy.mean(axis=0))
+
+
+def check_moments(found, expected, **tolerance):
+    assert found.draws == expected.draws
+    for name in ("mean", "sd", "expected_entropy"):
+        a, b = getattr(found, name), getattr(expected, name)
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+# --- moments ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 37, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
+def test_moments_equal_numpy(predictor, rows):
+    x, fit = new_inputs(rows), guide()
+    posterior = predictor.posterior(DATA, predictor.values(fit, DRAWS))
+    expected = moments_of(forward(posterior, x))
+    found = predictor.moments(fit, DATA, x, DRAWS)
+    check_moments(found, expected, rtol=1e-9)
+    mean = expected.mean
+    np.testing.assert_allclose(found.entropy, -xlogy(mean, mean).sum(axis=1), rtol=1e-9)
+    information = -xlogy(mean, mean).sum(axis=1) - expected.expected_entropy
+    np.testing.assert_allclose(found.mutual_information, information, atol=1e-12)
+    assert (found.sd > 1e-3).all()
+
+
+def test_single_precision(predictors):
+    """Running moments lose no more than rounding over a thousand draws."""
+    x, fit, predictor = new_inputs(37), guide(), predictors["float32"]
+    values = predictor.values(fit, 1000)
+    assert values.dtype == np.float32
+    posterior = predictors["float64"].posterior(DATA, values)
+    found = predictor.moments(fit, DATA, x, 1000)
+    assert found.mean.dtype == np.float32
+    check_moments(found, moments_of(forward(posterior, x)), rtol=2e-4, atol=1e-6)
+
+
+def test_one_draw(predictor):
+    found = predictor.moments(guide(), DATA, new_inputs(5), 1)
+    np.testing.assert_array_equal(found.sd, np.zeros((5, 3)))
+    np.testing.assert_allclose(found.entropy, found.expected_entropy, rtol=1e-12)
+    assert found.mutual_information.max() < 1e-12
+
+
+def test_saturated_probabilities(predictors):
+    """Outputs of ±10⁴ give probabilities of exactly 0 and 1: entropies are 0, not NaN."""
+    fit = guide(loc=np.full(SIZE, 0.0), scale=np.full(SIZE, 3.0))
+    fit.loc[:2] = 10.0
+    for predictor in predictors.values():
+        found = predictor.moments(fit, DATA, new_inputs(20), 1)
+        assert np.isin(found.mean, [0, 1]).any()
+        assert np.isfinite(found.entropy).all()
+        assert np.isfinite(found.expected_entropy).all()
+        assert (found.mutual_information >= 0).all()
+
+
+def test_memory_does_not_grow(predictor):
+    """One program for any number of draws and rows: no array of it can depend on either."""
+    fit = guide()
+    for rows, draws in ((1, 2), (37, 300), (BLOCK + 1, 5)):
+        predictor.moments(fit, DATA, new_inputs(rows), draws)
+    assert predictor._moments._cache_size() == 1
+
+
+def test_other_constants_and_fits(predictor):
+    """The predictor of any member's model serves the others."""
+    x, fit = new_inputs(7), guide("another")
+    other = DATA | {"hyperprior_sigma": 2.5}
+    expected = predictor.probabilities(other, predictor.values(fit, DRAWS), x)
+    check_moments(predictor.moments(fit, other, x, DRAWS), moments_of(expected), rtol=1e-9)
+
+
+# --- draws --------------------------------------------------------------------------------
+
+
+def test_values_are_the_guides(predictor):
+    """Normal draws of the guide: standardised, their mean and variance are chance away."""
+    fit = guide()
+    standard = (predictor.values(fit, 4000) - fit.loc) / fit.scale
+    assert standard.shape == (4000, SIZE)
+    n = standard.size
+    assert abs(standard.mean()) < 4 / np.sqrt(n)
+    assert abs((standard**2).mean() - 1) < 4 * np.sqrt(2 / n)
+    # Correlations between variables have a standard error of 1/√draws.
+    off = np.corrcoef(standard.T)[np.triu_indices(SIZE, 1)]
+    assert np.abs(off).max() < 5 / np.sqrt(4000)
+
+
+def test_values_are_regenerated(predictors):
+    """The first draws are the first of more; streams differ between fits."""
+    for predictor in predictors.values():
+        many = predictor.values(guide(), 30)
+        np.testing.assert_array_equal(predictor.values(guide(), 7), many[:7])
+        assert len(np.unique(many[:, 0])) == 30
+        same_guide = guide("fit/1")
+        assert not np.isin(predictor.values(same_guide, 7), many).any()
+
+
+def test_posterior_is_named(predictor, evaluate):
+    """Weights and scales as the model defines them, without the standard draws."""
+    values = predictor.values(guide(), 4)
+    found = predictor.posterior(DATA, values)
+    weights = {"weight_1": (2, 3), "bias_1": (3,), "weight_2": (3, 3), "bias_2": (3,)}
+    scales = {"layer_1_scale": (), "layer_2_scale": ()}
+    assert {name: a.shape[1:] for name, a in found.items()} == weights | scales
+    model = build()
+    for i in range(4):
+        point = unflatten(model, values[i])
+        graphs = model.replace_rvs_by_values([model[name] for name in found])
+        for a, b in zip(found.values(), evaluate(graphs, point), strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=1e-12)
+
+
+def unflatten(model, vector):
+    """Value variables with their parts of the vector, in the model's order."""
+    point, start, initial = {}, 0, model.initial_point()
+    for value in model.value_vars:
+        shape = initial[value.name].shape
+        stop = start + int(np.prod(shape))
+        point[value] = vector[start:stop].reshape(shape)
+        start = stop
+    return point
+
+
+def test_probabilities(predictor):
+    x, values = new_inputs(7), predictor.values(guide(), 5)
+    found = predictor.probabilities(DATA, values, x)
+    np.testing.assert_allclose(found, forward(predictor.posterior(DATA, values), x), rtol=1e-10)
+
+
+# --- pooling and splitting ----------------------------------------------------------------
+
+
+def test_pool(predictor):
+    """As if all draws had been taken at once, however many each part has."""
+    x, fits, draws = new_inputs(37), [guide("a"), guide("bb"), guide("ccc")], [30, 50, 1]
+    parts = [predictor.moments(f, DATA, x, n) for f, n in zip(fits, draws, strict=True)]
+    values = [predictor.values(f, n) for f, n in zip(fits, draws, strict=True)]
+    together = predictor.probabilities(DATA, np.concatenate(values), x)
+    check_moments(pool(parts), moments_of(together), rtol=1e-9)
+    check_moments(pool(parts[:1]), parts[0], rtol=1e-12)
+
+
+def test_split(predictor):
+    x, sizes = new_inputs(10), [3, 0, 6, 1]
+    parts = predictor.moments(guide(), DATA, x, 20).split(sizes)
+    assert [len(part.mean) for part in parts] == sizes
+    check_moments(parts[2], predictor.moments(guide(), DATA, x[3:9], 20), rtol=1e-12)
+
+
+def test_information_is_never_negative():
+    """Rounding may put the entropy of the mean just below the mean entropy."""
+    p = np.array([[0.3, 0.7]])
+    entropy = -xlogy(p, p).sum(axis=1)
+    moments = Moments(1, p, np.zeros_like(p), entropy * (1 + 1e-7))
+    np.testing.assert_array_equal(moments.mutual_information, [0.0])
+
+
+# --- densities ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [ROWS, 23])
+def test_log_densities(predictors, evaluate, rows):
+    """PyMC's log-probability and SciPy's normal; for other rows and constants as well."""
+    data = {"x": X[:rows], "target": Y[:rows], "hyperprior_sigma": 1.9}
+    model, fit = build(slice(rows), sigma=1.9), guide()
+    values = predictors["float64"].values(fit, 4)
+    observed = model.logp(vars=model.observed_RVs, sum=False)[0]
+    expected = [evaluate([observed, model.logp()], unflatten(model, v)) for v in values]
+    by_row, log_p = (np.array(part) for part in zip(*expected, strict=True))
+    log_q = norm(fit.loc, fit.scale).logpdf(values).sum(axis=1)
+    for dtype, tolerance in (("float64", 1e-10), ("float32", 1e-5)):
+        found = predictors[dtype].log_densities(fit, data, values)
+        assert [a.shape for a in found] == [(4, rows), (4,), (4,)]
+        np.testing.assert_allclose(found[0], by_row, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(found[1], log_p, rtol=tolerance)
+        np.testing.assert_allclose(found[2], log_q, rtol=tolerance)
+
+
+def test_mean_log_ratio_is_the_elbo(predictor):
+    """Over a guide that stays where it starts, with draws and noise of their own."""
+    settings = Inference(steps=4000, learning_rate=1e-12, initial_scale=0.3)
+    engine = CompiledEngine(build(), settings, ROWS, width=1, dtype="float64")
+    [fit] = engine.fit([Member(DATA, random_streams("elbo"))])
+    values = predictor.values(fit, 4000)
+    _, log_p, log_q = predictor.log_densities(fit, DATA, values)
+    ratio = log_p - log_q
+    # The history is of windows: the deviation between them gives the error of their mean.
+    history = fit.elbo_history
+    error = np.hypot(ratio.std() / np.sqrt(4000), history.std() / np.sqrt(len(history)))
+    assert abs(ratio.mean() - history.mean()) < 4 * error
+    assert error < 0.5
+
+
+def test_only_categorical_models():
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, observed=np.zeros(3))
+    with pytest.raises(ValueError, match="need a categorical likelihood"):
+        Predictor(model)
