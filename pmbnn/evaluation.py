@@ -83,9 +83,7 @@ def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
     return x, spec.class_probabilities(x)
 
 
-def _fresh_metrics(
-    fitted: FittedCell, dataset: Dataset, predictor: Predictor
-) -> dict[str, float]:
+def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> dict[str, float]:
     """Excess error and excess NLL over the bounds, of the best restart and of all pooled."""
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)

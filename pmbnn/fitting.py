@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
 
 from pmbnn.config import Cell
 from pmbnn.datasets.base import Dataset, Rows
@@ -91,7 +92,7 @@ class GroupFitter:
     def predictor(self, cell: Cell, rows: Rows) -> Predictor:
         """Predictions of the group's model."""
         if self._predictor is None:
-            self._predictor = Predictor(_model(cell, rows))
+            self._predictor = Predictor(graph_model(cell, rows))
         return self._predictor
 
     def fit_job(
@@ -159,9 +160,7 @@ class GroupFitter:
         ):
             data = model_data(hyperprior, kept)
             for restart in scored_restarts(runs):
-                moments = predictor.moments(
-                    runs[restart], data, held_out.x, cell.predict.draws
-                )
+                moments = predictor.moments(runs[restart], data, held_out.x, cell.predict.draws)
                 scores[i, restart] = nll(np.asarray(moments.mean, np.float64), held_out.y)
             if np.isfinite(scores[i]).any():
                 chosen[i] = np.nanargmin(scores[i])
@@ -174,7 +173,7 @@ class GroupFitter:
         cell, rows, *_ = tasks[0]
         if len(rows) not in self._engines:
             engine = ENGINES[cell.inference.engine]
-            model = _model(cell, rows)
+            model = graph_model(cell, rows)
             self._engines[len(rows)] = engine(model, cell.inference, len(rows), self.width)
         members = [
             Member(model_data(h, r), random_streams(f"{settings_digest(c)}/{name}"))
@@ -202,9 +201,10 @@ def best_restart(fits: Sequence[Fit], choice: Choice | None) -> int | None:
     return max(alive, key=lambda i: fits[i].elbo)
 
 
-def _model(cell: Cell, rows: Rows):
+def graph_model(cell: Cell, rows: Rows) -> pm.Model:
+    """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
     hyperprior = candidates(cell.hyperprior)[0]
-    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows)
+    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))
 
 
 def _in_runs(items: Sequence, sizes: Sequence[int]) -> list[Sequence]:

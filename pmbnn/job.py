@@ -12,8 +12,7 @@ from pmbnn.evaluation import evaluate
 from pmbnn.figures.plane import plot_plane
 from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title
-from pmbnn.fitting import FittedCell, GroupFitter, Report
-from pmbnn.models import build_model
+from pmbnn.fitting import FittedCell, GroupFitter, Report, graph_model
 from pmbnn.priors import Fixed
 from pmbnn.storage import Results, json_writer, trace_writer
 from pmbnn.tasks import CellTask, JobTask
@@ -73,10 +72,7 @@ def _finish(
         if isinstance(outcome, Exception):
             raise outcome
         record |= _fit_record(outcome)
-        if outcome.best is None:
-            files = {}
-        else:
-            files = _evaluate(task, outcome, fitter, record)
+        files = {} if outcome.best is None else _evaluate(task, outcome, fitter, record)
     except Exception as error:
         record |= {"status": "error", "reason": _reason(error), "results": {}}
         record["traceback"] = "".join(traceback.format_exception(error))
@@ -118,9 +114,7 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
         "validation_nll": None if choice is None else float(choice.scores.min()),
     }
     record["source"] = dataset.source
-    model = build_model(
-        cell.network, cell.prior, hyperprior, cell.likelihood, dataset.training
-    )
+    model = graph_model(cell, dataset.training)
     trace = build_trace(fitted, evaluation, dataset, predictor, model)
     files = {"trace.nc": trace_writer(trace)}
     if evaluation.map is not None:

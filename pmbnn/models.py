@@ -63,11 +63,13 @@ def build_model(
     parameters = network.parameters(len(dataset.features), len(dataset.classes))
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
-    with pytensor.config.change_flags(floatX="float64"):
-        with pm.Model(coords=_coords(parameters, dataset)) as model:
-            data = _declare_data(model_data(hyperprior, dataset))
-            values = _weights(parameters, prior, hyperprior, data)
-            likelihood.observe("y", network.forward(data["x"], values), data["target"])
+    with (
+        pytensor.config.change_flags(floatX="float64"),
+        pm.Model(coords=_coords(parameters, dataset)) as model,
+    ):
+        data = _declare_data(model_data(hyperprior, dataset))
+        values = _weights(parameters, prior, hyperprior, data)
+        likelihood.observe("y", network.forward(data["x"], values), data["target"])
     return model
 
 

@@ -62,9 +62,7 @@ class Moments:
         """The moments of consecutive runs of rows."""
         stops = np.cumsum(sizes)
         return [
-            Moments(
-                self.draws, self.mean[a:b], self.sd[a:b], self.expected_entropy[a:b]
-            )
+            Moments(self.draws, self.mean[a:b], self.sd[a:b], self.expected_entropy[a:b])
             for a, b in zip(stops - np.asarray(sizes), stops, strict=True)
         ]
 
@@ -187,7 +185,8 @@ class Predictor:
             step = p - mean
             # Usually step · (p - new mean), which the compiler may round to below zero.
             squares = squares + step**2 * (i / (i + 1))
-            return mean + step / (i + 1), squares, entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
+            entropy = entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
+            return mean + step / (i + 1), squares, entropy
 
         classes = jax.eval_shape(lambda: self._probabilities(loc, x, *constants)[0]).shape[1]
         zero = jnp.zeros((classes, x.shape[0]), x.dtype)

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from pmbnn.tables import data_label, label, mean_and_error, group_by_settings
+from pmbnn.tables import data_label, group_by_settings, label, mean_and_error
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
@@ -35,7 +35,10 @@ class Display:
         self.running: dict[str, str] = {}
         self.start = time.monotonic()
         self.bar = Progress(
-            TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
+            TextColumn("cells"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
         )
         self.task = self.bar.add_task("cells", total=self.total, left="")

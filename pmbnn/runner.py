@@ -44,8 +44,7 @@ class Run:
         # An exception may have had a passing cause, so such a cell is tried again; a fit that
         # diverged would diverge the same way.
         return (
-            self.results.is_finished(name)
-            and self.results.load_metrics(name)["status"] != "error"
+            self.results.is_finished(name) and self.results.load_metrics(name)["status"] != "error"
         )
 
 

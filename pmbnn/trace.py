@@ -82,8 +82,7 @@ def _kept_of_large(name: str, available: dict) -> bool:
 
 def _density_groups(fitted, predictor, values) -> dict[str, xr.Dataset]:
     densities = [
-        predictor.log_densities(fitted.fits[i], fitted.data, drawn)
-        for i, drawn in values.items()
+        predictor.log_densities(fitted.fits[i], fitted.data, drawn) for i, drawn in values.items()
     ]
     log_likelihood, log_p, log_q = (np.stack(d) for d in zip(*densities, strict=True))
     coords = _chain_coords(values)

@@ -71,7 +71,8 @@ def run_jobs(
     """Run jobs on that many processes, yielding what happens as it happens.
 
     Jobs of one group go to one worker, where the group is compiled already, unless another
-    worker would have nothing to do. Closing the iterator ends the workers; what they had stored stays.
+    worker would have nothing to do. Closing the iterator ends the workers; what they had
+    stored stays.
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []

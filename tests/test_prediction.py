@@ -111,9 +111,17 @@ def test_saturated_probabilities(predictors):
     for predictor in predictors.values():
         found = predictor.moments(fit, DATA, new_inputs(20), 1)
         assert np.isin(found.mean, [0, 1]).any()
-        assert np.isfinite(found.entropy).all()
-        assert np.isfinite(found.expected_entropy).all()
+        for part in (found.sd, found.entropy, found.expected_entropy):
+            assert np.isfinite(part).all()
         assert (found.mutual_information >= 0).all()
+
+
+def test_draws_that_agree(predictors):
+    """A guide without width has no deviation: rounding must not make it less than none."""
+    fit = guide(scale=np.full(SIZE, 1e-20))
+    for dtype, predictor in predictors.items():
+        found = predictor.moments(fit, DATA, new_inputs(200), 300)
+        assert 0 <= found.sd.min() <= found.sd.max() < 100 * np.finfo(dtype).eps
 
 
 def test_memory_does_not_grow(predictor):

@@ -79,9 +79,10 @@ class Rows:
         kept, held_out = train_test_split(
             np.arange(len(self)), test_size=fraction, random_state=random_seed, stratify=self.y
         )
-        return self._take(kept), self._take(held_out)
+        return self.take(kept), self.take(held_out)
 
-    def _take(self, rows: "np.ndarray") -> "Rows":
+    def take(self, rows: "np.ndarray | list[int]") -> "Rows":
+        """Rows of the given numbers, in their order."""
         return Rows(self.x[rows], self.y[rows], self.features, self.classes)
 
 

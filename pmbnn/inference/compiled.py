@@ -150,7 +150,9 @@ class CompiledEngine:
 
     def _cast(self, data) -> dict[str, jax.Array]:
         integer = {True: "int32", False: self.dtype}
-        return {k: jnp.asarray(v, integer[np.asarray(v).dtype.kind in "iu"]) for k, v in data.items()}
+        return {
+            k: jnp.asarray(v, integer[np.asarray(v).dtype.kind in "iu"]) for k, v in data.items()
+        }
 
     def _key(self, member: Member) -> jax.Array:
         # threefry gives a member the same numbers whatever it is mapped with; the generator
@@ -163,9 +165,7 @@ class CompiledEngine:
         if self.batch == self.rows:
             return None
         streams = [m.streams.batches for m in members]
-        taken = [
-            batch_indices(s, self.rows, self.batch, done, self.segment) for s in streams
-        ]
+        taken = [batch_indices(s, self.rows, self.batch, done, self.segment) for s in streams]
         return self._stack([jnp.asarray(t, jnp.int32) for t in taken])
 
     def _stack(self, items: list):

@@ -96,9 +96,7 @@ class PymcEngine:
         step = np.minimum(starts + length, len(losses))
         scale = softplus(rho)
         status, reason = verdict(history, step, loc, scale, self.flat.improper)
-        return Fit(
-            loc, scale, history, step, final_elbo(history), status, reason, member.streams
-        )
+        return Fit(loc, scale, history, step, final_elbo(history), status, reason, member.streams)
 
 
 def _shared(group) -> MeanFieldParameters:

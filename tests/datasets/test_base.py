@@ -78,7 +78,7 @@ def test_training_rows_are_split_by_class():
 
 
 def test_registry():
-    assert DATASETS == {"moons": Moons, "circles": Circles, "mnist": Mnist}
+    assert dict(moons=Moons, circles=Circles, mnist=Mnist) == DATASETS
 
 
 def test_a_specification_says_how_to_load_itself():

@@ -1,0 +1,74 @@
+"""Draws of a stored cell, had again from its guide."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmbnn.config import load_experiment
+from pmbnn.datasets import DataError
+from pmbnn.job import run_job
+from pmbnn.plan import jobs
+from pmbnn.regenerate import sample_posterior
+from pmbnn.runner import prepare
+from pmbnn.storage import Results
+from pmbnn.tasks import JobTask
+
+TOY = """
+name: toy
+sweeps:
+  - name: toy
+    dataset: {kind: moons, noise: 0.3, train: 60, test: 40}
+    network: {kind: dense, hidden: %s}
+    prior: %s
+    hyperprior: [{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}, inverse_gamma]
+    inference: {steps: 100, restarts: 2}
+    predict: {draws: 10, trace_draws: 6, map: {resolution: 4}, fresh: {size: 50, draws: 2}}
+"""
+
+
+def stored(folder: Path, hidden: str, prior: str) -> list[Path]:
+    """Folders of the cells of a tiny experiment, fitted in this process."""
+    file = folder / "toy.yaml"
+    file.write_text(TOY % (hidden, prior))
+    run = prepare(load_experiment(file), folder / "out")
+    run.results.prepare()
+    for job in jobs(list(run.tasks)):
+        task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
+        run_job(task, run.results.folder, lambda *_: None, lambda _: None)
+    return sorted(run.results.cells.iterdir())
+
+
+@pytest.fixture(scope="module")
+def toy_cells(tmp_path_factory) -> list[Path]:
+    return stored(tmp_path_factory.mktemp("toy"), "[[3]]", "cauchy")
+
+
+def trace_of(cell: Path):
+    return Results(cell.parent.parent).load_trace(cell.name)["posterior"].to_dataset()
+
+
+def test_draws_equal_those_of_the_trace(toy_cells):
+    for cell in toy_cells:
+        posterior = trace_of(cell)
+        again = sample_posterior(cell, 9).sel(draw=slice(0, 5))
+        assert set(again) == set(posterior)
+        for name in posterior:
+            assert again[name].dims == posterior[name].dims
+            np.testing.assert_allclose(again[name], posterior[name], rtol=1e-6)
+
+
+def test_large_network_has_every_layer_again(tmp_path):
+    cell = stored(tmp_path, "[[50, 50]]", "flat")[0]
+    kept = trace_of(cell)
+    again = sample_posterior(cell, kept.sizes["draw"])
+    assert "weight_1" not in kept
+    assert again["weight_1"].shape == (2, kept.sizes["draw"], 2, 50)
+    np.testing.assert_allclose(again["weight_3"], kept["weight_3"], rtol=1e-6)
+
+
+def test_changed_data_are_refused(toy_cells, monkeypatch):
+    load = Results.load_metrics
+    monkeypatch.setattr(Results, "load_metrics", lambda *place: load(*place) | {"fingerprint": "0"})
+    with pytest.raises(DataError, match="not those it was fitted on"):
+        sample_posterior(toy_cells[0], 2)
