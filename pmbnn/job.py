@@ -14,7 +14,7 @@ from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title
 from pmbnn.fitting import FittedCell, GroupFitter, Report, graph_model
 from pmbnn.priors import Fixed
-from pmbnn.storage import Results, json_writer, trace_writer
+from pmbnn.storage import Results, Writer, json_writer, trace_writer
 from pmbnn.tasks import CellTask, JobTask
 from pmbnn.trace import build_trace
 
@@ -66,20 +66,25 @@ def _finish(
     task: CellTask, outcome: FittedCell | Exception, fitter: GroupFitter, results: Results
 ) -> dict:
     """Evaluate and store one cell; its record."""
-    start = time.monotonic()
+    spent = 0.0 if isinstance(outcome, Exception) else outcome.seconds
+    start = time.monotonic() - spent
     record = task.record()
     try:
         if isinstance(outcome, Exception):
             raise outcome
         record |= _fit_record(outcome)
         files = {} if outcome.best is None else _evaluate(task, outcome, fitter, record)
+        _save(results, record, files, start)
     except Exception as error:
         record |= {"status": "error", "reason": _reason(error), "results": {}}
         record["traceback"] = "".join(traceback.format_exception(error))
-        files = {}
-    record["seconds"] += time.monotonic() - start
-    results.save_cell(task.name, files | {"metrics.json": json_writer(record)})
+        _save(results, record, {}, start)
     return record
+
+
+def _save(results: Results, record: dict, files: dict[str, Writer], start: float) -> None:
+    record["seconds"] = time.monotonic() - start
+    results.save_cell(record["name"], files | {"metrics.json": json_writer(record)})
 
 
 def _fit_record(fitted: FittedCell) -> dict[str, Any]:
@@ -97,7 +102,7 @@ def _fit_record(fitted: FittedCell) -> dict[str, Any]:
             "restart": fitted.choice.restart.tolist(),
             "candidate": fitted.choice.candidate,
         }
-    return record | {"seconds": fitted.seconds}
+    return record
 
 
 def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: dict) -> dict:

@@ -72,8 +72,12 @@ class Results:
     def save_cell(self, name: str, files: Mapping[str, Writer]) -> None:
         """Write a cell's files and make them appear together, in place of what was there."""
         part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
-        for file, write in files.items():
-            write(part / file)
+        try:
+            for file, write in files.items():
+                write(part / file)
+        except BaseException:
+            _remove(part)
+            raise
         self.remove(name)
         part.chmod(0o755)
         os.replace(part, self.cells / name)

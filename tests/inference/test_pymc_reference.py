@@ -70,15 +70,14 @@ def test_same_optimum(interpreted):
     assert found.status == "converged"
 
 
-@pytest.mark.parametrize("schedule", ["one_cycle", "cosine", "constant"])
-def test_same_steps(schedule, interpreted):
+def test_same_steps(interpreted):
     """With scales of 10⁻¹² noise has no say, and both engines must take the same steps.
 
     This holds the start, the order of the variables, every learning rate and Adam together.
     """
     model = dense_classifier(X, Y, hidden=(3,), hyperprior="half_normal")
     data = {"x": X, "target": Y, "hyperprior_sigma": 1.0}
-    settings = {"steps": 60, "schedule": schedule, "initial_scale": 1e-12}
+    settings = {"steps": 60, "schedule": "one_cycle", "initial_scale": 1e-12}
     found = by_pymc(model, data, **settings)
     [expected] = by_compiled(model, data, **settings)
     np.testing.assert_allclose(found.loc, expected.loc, rtol=0, atol=1e-7)

@@ -1,0 +1,219 @@
+"""What a sweep prints: plain lines in a log, tables with the right numbers."""
+
+import io
+import re
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from pmbnn import progress
+from pmbnn.progress import Display, accuracy_tables, describe, duration, failed
+
+TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
+HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}
+NO_SCALE = {"kind": "fixed", "scale": None}
+
+
+def record(seed=0, prior="normal", hyperprior=TUNED, accuracy=None, noise=0.4, **changes):
+    """Record of a cell; one without an accuracy has diverged."""
+    made = {
+        "sweep": "toy",
+        "name": f"cell-{seed}",
+        "status": "diverged" if accuracy is None else "converged",
+        "reason": "the ELBO was not finite by step 7",
+        "settings": {
+            "dataset": {"kind": "moons", "seed": seed, "noise": noise},
+            "prior": {"kind": prior},
+            "hyperprior": hyperprior,
+            "inference": {"learning_rate": 0.02},
+        },
+        "results": {} if accuracy is None else {"accuracy": accuracy},
+        "seconds": 2.25,
+    }
+    return made | changes
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set."""
+    made = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: made.now)
+    return made
+
+
+def log(records, work=None, quiet=False, terminal=False, clock=None):
+    """Text that a display writes for stored cells, a second apart."""
+    console = Console(file=io.StringIO(), width=160, force_terminal=terminal)
+    work = {r["name"]: 1.0 for r in records} if work is None else work
+    with Display(console, work, quiet) as display:
+        display.running_job("job", "choose", 50, 100, -12.5)
+        for one in records:
+            if clock is not None:
+                clock.now += 1
+            display.stored(one)
+        display.finished_job("job")
+    return console.file.getvalue()
+
+
+def shown(tables):
+    """Rendered tables, one text."""
+    console = Console(file=io.StringIO(), width=160)
+    for table in tables:
+        console.print(table)
+    return console.file.getvalue()
+
+
+# The log
+
+
+def test_a_log_has_one_plain_line_a_cell(clock):
+    records = [record(0, accuracy=0.8512), record(1, prior="flat", hyperprior=NO_SCALE)]
+    assert log(records, clock=clock).splitlines() == [
+        "[1/2] moons, noise 0.4, seed 0, normal × fixed (tuned): converged, accuracy 0.8512 "
+        "(2.2 s; about 1 s left)",
+        "[2/2] moons, noise 0.4, seed 1, flat × fixed: diverged, "
+        "the ELBO was not finite by step 7 (2.2 s; about 0 s left)",
+    ]
+
+
+def test_a_log_holds_no_control_characters_and_never_wraps():
+    long = record(0, accuracy=None, reason="[bold]x[/bold] " * 30)
+    (line,) = log([long]).splitlines()
+    assert "[bold]x[/bold] [bold]x" in line
+    assert line.isprintable()
+
+
+def test_quiet_shows_failures_only():
+    assert log([record(0, accuracy=0.8)], quiet=True) == ""
+    (line,) = log([record(0, accuracy=0.8), record(1)], quiet=True).splitlines()
+    assert line.startswith("[2/2]")
+    assert "diverged" in line
+
+
+def test_a_terminal_shows_what_is_running_and_leaves_failures_behind(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    text = log([record(0, accuracy=0.8), record(1)], terminal=True)
+    assert "job: choose step 50/100, ELBO -12.5" in text
+    assert text.count("[2/2] moons") == 1
+    assert "[1/2]" not in text
+
+
+def test_jobs_come_and_go():
+    display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
+    display.running_job("a", "fit", 1000, 20000, float("nan"))
+    display.running_job("b", "fit", 1, 2, -1.0)
+    display.finished_job("b")
+    display.finished_job("never heard of")
+    assert list(display.running.values()) == ["a: fit step 1,000/20,000, ELBO nan"]
+
+
+# Time left
+
+
+def test_time_left_is_weighed_by_work(clock):
+    records = [record(s, accuracy=0.8) for s in range(3)]
+    text = log(records, {"cell-0": 1.0, "cell-1": 8.0, "cell-2": 1.0}, clock=clock)
+    assert re.findall("about (.*) left", text) == ["9 s", "0 s", "0 s"]
+
+
+@pytest.mark.parametrize("work", [{}, {"cell-0": 0.0}, {"cell-0": 1e-300, "cell-1": 0.1}])
+def test_time_left_is_never_negative(clock, work):
+    """Not even when more is stored than was planned, or rounding leaves less than nothing."""
+    records = [record(s % 2, accuracy=0.8) for s in range(6)]
+    text = log(records, work, clock=clock)
+    assert len(text.splitlines()) == 6
+    assert "-" not in "".join(re.findall(r"\(2.2 s;(.*)\)", text))
+
+
+def test_no_time_is_given_before_anything_is_known():
+    display = Display(Console(file=io.StringIO()), {"cell-0": 1.0}, False)
+    display.stored(record(name="unknown", accuracy=0.5))
+    assert "left" not in display.console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min 00 s"),
+        (60, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (7200, "120 min 00 s"),
+    ],
+)
+def test_duration(seconds, words):
+    assert duration(seconds) == words
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [
+        ("converged", False),
+        ("not_converged", False),
+        ("improper", False),
+        ("diverged", True),
+        ("error", True),
+    ],
+)
+def test_failed(status, lost):
+    assert failed(record(status=status)) is lost
+
+
+def test_a_cell_in_words():
+    assert describe(record(3, "cauchy", HALF_NORMAL)) == (
+        "moons, noise 0.4, seed 3, cauchy × half_normal"
+    )
+
+
+# Tables
+
+
+def test_a_table_has_mean_and_error_by_prior_and_hyperprior():
+    text = shown(
+        accuracy_tables(
+            [
+                record(0, accuracy=0.80),
+                record(1, accuracy=0.90),
+                record(0, hyperprior=HALF_NORMAL, accuracy=0.75),
+                record(0, "flat", NO_SCALE, accuracy=0.70),
+            ]
+        )
+    )
+    lines = [[cell.strip() for cell in re.split("[┃│]", line)] for line in text.splitlines()]
+    assert "Test accuracy, toy: moons, noise 0.4" in text
+    assert ["", "prior", "fixed (tuned)", "half_normal", "no scale", ""] in lines
+    assert ["", "normal", "0.8500 ± 0.0500", "0.7500", "", ""] in lines
+    assert ["", "flat", "", "", "0.7000", ""] in lines
+
+
+def test_a_table_counts_what_failed():
+    lost, half_lost = record(0, "laplace"), record(1)
+    text = shown(accuracy_tables([record(0, accuracy=0.8), half_lost, lost]))
+    assert "0.8000 (1 failed)" in text
+    assert re.search(r"laplace │ +failed │", text)
+
+
+def test_each_data_set_has_its_table():
+    records = [record(0, accuracy=0.8), record(0, accuracy=0.7, noise=0.1)]
+    assert [t.title for t in accuracy_tables(records)] == [
+        "Test accuracy, toy: moons, noise 0.4",
+        "Test accuracy, toy: moons, noise 0.1",
+    ]
+
+
+def test_other_settings_are_not_mixed_into_one_mean():
+    other = record(0, accuracy=0.6)
+    other["settings"] = other["settings"] | {"inference": {"learning_rate": 0.5}}
+    text = shown(accuracy_tables([record(0, accuracy=0.8), other]))
+    assert "0.8000" in text
+    assert "0.6000" in text
+    assert "0.7000" not in text
+
+
+def test_no_records_no_tables():
+    assert accuracy_tables([]) == []
