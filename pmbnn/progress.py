@@ -15,6 +15,9 @@ from pmbnn.tables import data_label, group_by_settings, label, mean_and_error
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
 
+TRUST_IN_ESTIMATE = 0.1
+"""Share of the expected work that weighs as much as the estimate made beforehand."""
+
 
 class Display:
     """Progress over cells; ``advance`` with each stored cell, ``work`` weighs the time left.
@@ -22,7 +25,7 @@ class Display:
     Parameters
     ----------
     work
-        Expected work of each cell still to be fitted, by folder name, in any unit.
+        Seconds that each cell still to be fitted is expected to take, by folder name.
     quiet
         Show failures only.
     """
@@ -85,11 +88,11 @@ class Display:
         return f"{words} ({record['seconds']:.1f} s; {self._time_left()})"
 
     def _time_left(self) -> str:
-        done = self.all_work - self.left
-        if done <= 0:
-            return ""
-        seconds = (time.monotonic() - self.start) * max(self.left, 0.0) / done
-        return f"about {duration(seconds)} left"
+        """Time left at the pace so far, which counts for little until a tenth is done."""
+        trust = TRUST_IN_ESTIMATE * self.all_work
+        elapsed = time.monotonic() - self.start
+        pace = (elapsed + trust) / (self.all_work - self.left + trust)
+        return f"about {duration(pace * max(self.left, 0.0))} left"
 
     def _refresh(self) -> None:
         if self._is_live:
@@ -115,9 +118,8 @@ def describe(record: Mapping[str, Any]) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds, or minutes and seconds."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:

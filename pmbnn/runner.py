@@ -12,7 +12,7 @@ from pmbnn.config import Cell, Experiment, resolved_text
 from pmbnn.datasets import DataError, DatasetSpec
 from pmbnn.plan import Job, cell_label, identity, is_large, jobs
 from pmbnn.storage import Results, json_writer
-from pmbnn.tables import metrics_row, summarise
+from pmbnn.tables import Record, metrics_row, summarise
 from pmbnn.tasks import CellTask, JobTask
 from pmbnn.workers import Event, Finished, Stored, run_jobs
 
@@ -120,12 +120,15 @@ def write_header(run: Run) -> None:
     run.results.write_json("provenance.json", _provenance(run))
 
 
-def write_tables(run: Run) -> list[dict]:
-    """Write ``metrics.csv`` and ``summary.csv`` from what is stored; the records."""
-    records = run.records()
-    run.results.write_table("metrics.csv", map(metrics_row, records))
+def write_tables(run: Run, records: Sequence[Record]) -> None:
+    """Write ``summary.csv`` and, last of all, ``metrics.csv``."""
     run.results.write_table("summary.csv", summarise(records))
-    return records
+    run.results.write_table("metrics.csv", map(metrics_row, records))
+
+
+def tables_are_current(run: Run, records: Sequence[Record]) -> bool:
+    """Whether the tables, and what is written before them, are those of the given records."""
+    return run.results.holds_table("metrics.csv", map(metrics_row, records))
 
 
 def _provenance(run: Run) -> dict:

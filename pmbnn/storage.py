@@ -109,13 +109,22 @@ class Results:
 
     def write_table(self, file: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows as CSV; columns in order of first appearance, missing values empty."""
-        rows = list(rows)
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        text = io.StringIO()
-        table = csv.DictWriter(text, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows({k: _cell_text(v) for k, v in row.items()} for row in rows)
-        self.write_text(file, text.getvalue())
+        self.write_text(file, _table_text(rows))
+
+    def holds_table(self, file: str, rows: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether a table is there already, with exactly these rows."""
+        path = self.folder / file
+        return path.is_file() and path.read_text(encoding="utf-8") == _table_text(rows)
+
+
+def _table_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    rows = list(rows)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows({k: _cell_text(v) for k, v in row.items()} for row in rows)
+    return text.getvalue()
 
 
 def json_writer(content: Mapping[str, Any]) -> Writer:

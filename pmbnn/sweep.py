@@ -87,7 +87,7 @@ def _run(
 ) -> int:
     from rich.console import Console
 
-    from pmbnn.runner import prepare, write_header, write_tables
+    from pmbnn.runner import prepare, tables_are_current, write_header, write_tables
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     run = prepare(experiment, folder)
@@ -99,13 +99,14 @@ def _run(
     if not quiet:
         _announce(console, run, wanted, missing)
     _fit_missing(console, run, missing, workers or _cores(), quiet)
-    records = write_tables(run)
-    if missing or not any(run.results.figures.iterdir()):
+    records = run.records()
+    if not tables_are_current(run, records):
         from pmbnn.figures import write_figures
 
         if not quiet:
             console.print("drawing overviews")
         write_figures(run.results, records)
+        write_tables(run, records)
     return _conclude(console, run, wanted, records)
 
 
