@@ -10,8 +10,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -94,7 +95,9 @@ def _give(worker: _Worker, waiting: dict[int, "JobTask"], pool: list[_Worker]) -
     worker.job = min(waiting, key=ranks.__getitem__)
     job = waiting.pop(worker.job)
     worker.group = job.group
-    worker.connection.send(job)
+    # A worker that has just died shows as such when it is asked for news.
+    with suppress(OSError):
+        worker.connection.send(job)
 
 
 def _idle_worker(pool: list[_Worker], size: int, folder: Path) -> _Worker | None:
@@ -111,7 +114,8 @@ def _start(folder: Path) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, folder), daemon=True)
-    process.start()
+    with _without_interrupts():
+        process.start()
     theirs.close()
     return _Worker(process, ours)
 
@@ -129,7 +133,7 @@ def _collect(pool: list[_Worker]) -> Iterator[Event]:
         worker = busy[connection]
         try:
             event = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # of a worker ended in between, before or in a message
             event = Finished(-1, _how_it_died(worker))
             pool.remove(worker)
         event = event._replace(job=worker.job)
@@ -159,9 +163,26 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not end, not even while they import.
+
+    It reaches every process of a terminal; the parent alone decides what it means.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    # Starting a first process starts the tracker, which would lift the mask again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(connection: Connection, folder: Path) -> None:
     """Life of a worker: take jobs until the other end closes."""
-    # Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from pmbnn.inference.jax_edge import use_compilation_cache
     from pmbnn.job import run_job
