@@ -1,0 +1,408 @@
+"""Choosing on held-out rows, then fitting all rows: who sees what, and what is chosen.
+
+Most tests script the engine and the predictions, so that every choice has a known answer; the
+last ones fit for real.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pmbnn import fitting
+from pmbnn.datasets import Moons
+from pmbnn.experiment import Cell
+from pmbnn.fitting import Choice, GroupFitter, best_restart, candidates, scored_restarts
+from pmbnn.inference.fit import Fit, random_streams
+from pmbnn.inference.settings import Inference
+from pmbnn.likelihoods import Categorical
+from pmbnn.metrics import nll
+from pmbnn.networks import Dense
+from pmbnn.plan import settings_digest
+from pmbnn.prediction import Moments
+from pmbnn.prediction_settings import Predict
+from pmbnn.priors import Fixed, Flat, HalfNormal, Normal, Tune
+
+TUNE = Tune(log=(0.1, 10, 3))
+CELL = Cell(
+    "toy",
+    Moons(noise=0.3, train=60, test=40),
+    Dense(hidden=(3,)),
+    Normal(),
+    Fixed(scale=TUNE),
+    Categorical(),
+    Inference(steps=200, restarts=2),
+    Predict(draws=20),
+)
+FLAT = replace(CELL, prior=Flat(), hyperprior=Fixed(scale=None))
+DATASET = CELL.dataset.load()
+
+
+def fit(elbo=0.0, status="converged", streams=None):
+    """A fit of a given verdict."""
+    streams = streams or random_streams("made")
+    one = np.ones(1)
+    return Fit(one, one, np.array([elbo]), one, elbo, status, "as scripted", streams)
+
+
+class Script:
+    """What scripted fits and predictions say, and everything they were asked.
+
+    ``status(name, restart)``, ``elbo(name, restart)`` and ``confidence(scale, restart)`` decide
+    the answers; ``name`` is ``choose`` or ``fit``.
+    """
+
+    def __init__(self):
+        self.status = lambda name, restart: "converged"
+        self.elbo = lambda name, restart: 0.0
+        self.confidence = lambda scale, restart: 0.5
+        self.fitted, self.predicted, self.stages = [], [], []
+        self.names = {}
+
+    def know(self, cells):
+        """Tell fits apart by their random streams: nothing else of them says who they are."""
+        for cell in cells:
+            parts = [(f"choose/{i}/{r}", "choose", r) for i in range(9) for r in range(9)]
+            parts += [(f"fit/{r}", "fit", r) for r in range(9)]
+            for path, name, restart in parts:
+                streams = random_streams(f"{settings_digest(cell)}/{path}")
+                self.names[tuple(streams.noise)] = (cell, name, restart)
+
+    def fit_job(self, cells, datasets=None):
+        self.know(cells)
+        datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
+        fitter = GroupFitter(16)
+        fitter._predictor = self
+        return fitter.fit_job(cells, datasets, lambda stage, *_: self.stages.append(stage))
+
+    # An engine
+
+    def engine(self, model, settings, rows, width):
+        self.rows, self.width = rows, width
+        return self
+
+    def fit(self, members, progress):
+        progress(1, 1, 0.0)
+        self.fitted += members
+        found = []
+        for member in members:
+            _, name, restart = self.names[tuple(member.streams.noise)]
+            made = fit(self.elbo(name, restart), self.status(name, restart), member.streams)
+            found.append(made)
+        return found
+
+    def fitted_by(self, name):
+        return [m for m in self.fitted if self.names[tuple(m.streams.noise)][1] == name]
+
+    # A predictor
+
+    def moments(self, made, data, x, draws):
+        _, _, restart = self.names[tuple(made.streams.noise)]
+        assert not made.failed, "nothing can be predicted with a fit that diverged"
+        self.predicted.append((data, x, draws))
+        p = self.confidence(float(data.get("prior_scale", np.nan)), restart)
+        mean = np.tile([p, 1 - p], (len(x), 1))
+        return Moments(draws, mean, 0 * mean, 0 * mean[:, 0])
+
+
+@pytest.fixture
+def script(monkeypatch):
+    made = Script()
+    monkeypatch.setattr(fitting, "ENGINES", {"compiled": made.engine})
+    return made
+
+
+def rows_of(x):
+    return [tuple(row) for row in x]
+
+
+# Who sees what
+
+
+def test_choosing_fits_and_held_out_rows_share_the_training_rows(script):
+    (done,) = script.fit_job([CELL])
+    training = rows_of(DATASET.x_train)
+    for member in script.fitted_by("choose"):
+        kept = rows_of(member.data["x"])
+        held_out = rows_of(script.predicted[0][1])
+        assert (len(kept), len(held_out)) == (48, 12)
+        assert sorted(kept + held_out) == sorted(training)
+        labels = dict(zip(training, DATASET.y_train, strict=True))
+        assert [labels[row] for row in kept] == list(member.data["target"])
+    assert all(rows_of(x) == held_out for _, x, _ in script.predicted)
+    assert all(draws == CELL.predict.draws for *_, draws in script.predicted)
+    assert done.choice is not None
+
+
+def test_final_fits_see_every_training_row(script):
+    script.fit_job([CELL])
+    final = script.fitted_by("fit")
+    assert len(final) == 2
+    for member in final:
+        np.testing.assert_array_equal(member.data["x"], DATASET.x_train)
+        np.testing.assert_array_equal(member.data["target"], DATASET.y_train)
+    assert script.stages == ["choose", "fit"]
+
+
+def test_no_test_row_is_seen_anywhere(script):
+    script.fit_job([CELL])
+    test = set(rows_of(DATASET.x_test))
+    seen = [m.data["x"] for m in script.fitted] + [x for _, x, _ in script.predicted]
+    assert len(seen) == 6 + 2 + 3
+    assert not any(test & set(rows_of(x)) for x in seen)
+
+
+def test_held_out_rows_keep_the_proportions_of_the_classes(script):
+    rows = replace(DATASET, y_train=np.repeat([0, 1], [45, 15]))
+    script.fit_job([CELL], {CELL.dataset: rows})
+    for member in script.fitted_by("choose"):
+        assert list(np.bincount(member.data["target"])) == [36, 12]
+
+
+def test_held_out_rows_are_decided_by_the_seed_of_the_fit(script):
+    seeds = (0, 0, 1)
+    cells = [replace(CELL, inference=Inference(restarts=2, seed=s)) for s in seeds]
+    for cell in cells:
+        script.fit_job([cell])
+    first, again, other = (set(rows_of(script.predicted[3 * i][1])) for i in range(3))
+    assert first == again != other
+
+
+def test_the_share_held_out_is_that_of_the_file(script):
+    script.fit_job([replace(CELL, inference=Inference(validation=0.5))])
+    assert {len(m.data["x"]) for m in script.fitted_by("choose")} == {30}
+
+
+def test_nothing_is_held_out_where_the_share_is_zero(script):
+    cell = replace(CELL, hyperprior=Fixed(), inference=Inference(restarts=2, validation=0))
+    script.elbo = lambda name, restart: restart
+    (done,) = script.fit_job([cell])
+    assert (len(script.fitted), script.predicted, script.stages) == (2, [], ["fit"])
+    assert (done.choice, done.best) == (None, 1)
+
+
+# Tuned scales
+
+
+@pytest.mark.parametrize(("best", "index"), [(0.1, 0), (1.0, 1), (10.0, 2)])
+def test_the_scale_with_the_lowest_held_out_nll_is_fitted_on_all_rows(script, best, index):
+    # With two balanced classes, a guess of one half has the lowest NLL.
+    script.confidence = lambda scale, _: 0.5 if scale == pytest.approx(best) else 0.9
+    (done,) = script.fit_job([CELL])
+    assert done.choice.candidate == index
+    assert done.hyperprior.scale == pytest.approx(best)
+    assert done.data["prior_scale"] == pytest.approx(best)
+    assert [float(m.data["prior_scale"]) for m in script.fitted_by("fit")] == [
+        pytest.approx(best)
+    ] * 2
+    np.testing.assert_allclose(done.choice.scales, [0.1, 1, 10])
+
+
+def test_each_candidate_is_fitted_with_each_restart(script):
+    script.fit_job([CELL])
+    scales = [float(m.data["prior_scale"]) for m in script.fitted_by("choose")]
+    np.testing.assert_allclose(scales, [0.1, 0.1, 1, 1, 10, 10])
+
+
+def test_scores_are_mean_negative_log_probabilities(script):
+    script.confidence = lambda scale, _: 0.8 if scale == 1 else 0.3
+    (done,) = script.fit_job([CELL])
+    held_out = dict(zip(rows_of(DATASET.x_train), DATASET.y_train, strict=True))
+    labels = np.array([held_out[row] for row in rows_of(script.predicted[0][1])])
+    expected = [nll(np.tile([p, 1 - p], (12, 1)), labels) for p in (0.3, 0.8, 0.3)]
+    np.testing.assert_allclose(done.choice.scores, expected)
+
+
+def test_a_given_scale_is_scored_but_not_chosen(script):
+    (done,) = script.fit_job([replace(CELL, hyperprior=Fixed(scale=3.0))])
+    assert done.hyperprior == Fixed(scale=3.0)
+    assert done.choice.scores == pytest.approx([np.log(2)])
+    assert len(script.fitted_by("choose")) == 2
+
+
+def test_candidates():
+    assert candidates(HalfNormal()) == (HalfNormal(),)
+    assert candidates(Fixed(scale=None)) == (Fixed(scale=None),)
+    assert candidates(Fixed(scale=2.0)) == (Fixed(scale=2.0),)
+    assert [c.scale for c in candidates(Fixed(scale=TUNE))] == pytest.approx([0.1, 1, 10])
+
+
+# Restarts
+
+
+def test_a_cell_predicts_with_its_restart_of_highest_elbo(script):
+    cell = replace(CELL, inference=Inference(restarts=3))
+    script.elbo = lambda name, restart: [-30.0, -10.0, -20.0][restart]
+    script.confidence = lambda scale, restart: 0.5 if restart == 2 else 0.9
+    (done,) = script.fit_job([cell])
+    assert done.best == 1
+    assert [made.elbo for made in done.fits] == [-30, -10, -20]
+    np.testing.assert_array_equal(done.choice.restart, [1, 1, 1])
+    assert np.isnan(done.choice.nll[:, [0, 2]]).all(), "others are not scored"
+
+
+def test_improper_fits_are_chosen_by_held_out_nll_whatever_their_elbo(script):
+    cell = replace(FLAT, inference=Inference(restarts=3))
+    script.status = lambda *_: "improper"
+    script.elbo = lambda name, restart: -restart
+    script.confidence = lambda scale, restart: [0.8, 0.9, 0.6][restart]
+    (done,) = script.fit_job([cell])
+    assert done.best == 2
+    assert done.choice.nll.shape == (1, 3)
+    assert np.isfinite(done.choice.nll).all()
+    assert done.choice.scores == pytest.approx([done.choice.nll[0, 2]])
+    assert done.hyperprior == Fixed(scale=None)
+
+
+def test_an_improper_restart_that_diverged_at_last_is_passed_over(script):
+    cell = replace(FLAT, inference=Inference(restarts=3))
+    lost = ("fit", 2)
+    script.status = lambda *which: "diverged" if which == lost else "improper"
+    script.confidence = lambda scale, restart: [0.8, 0.7, 0.5][restart]
+    (done,) = script.fit_job([cell])
+    assert done.best == 1
+
+
+def test_a_candidate_of_which_every_fit_diverged_is_not_chosen(script):
+    script.confidence = lambda scale, _: np.nan if scale < 10 else 0.9
+    (done,) = script.fit_job([CELL])
+    assert done.choice.candidate == 2
+    assert list(np.isfinite(done.choice.scores)) == [False, False, True]
+
+
+def test_diverged_restarts_are_passed_over(script):
+    script.elbo = lambda name, restart: [5.0, np.nan][::-1][restart]
+    script.status = lambda name, restart: "diverged" if restart == 0 else "converged"
+    (done,) = script.fit_job([CELL])
+    assert done.best == 1
+    np.testing.assert_array_equal(done.choice.restart, [1, 1, 1])
+
+
+def test_nothing_is_best_where_every_restart_diverged(script):
+    script.status = lambda *_: "diverged"
+    (done,) = script.fit_job([CELL])
+    assert done.best is None
+    assert np.isinf(done.choice.scores).all()
+    assert done.hyperprior.scale == pytest.approx(0.1)
+    assert script.predicted == []
+
+
+def test_which_restarts_are_scored():
+    diverged, improper = fit(status="diverged"), fit(status="improper")
+    assert scored_restarts([fit(1.0), fit(3.0), fit(2.0)]) == [1]
+    assert scored_restarts([diverged, fit(1.0)]) == [1]
+    assert scored_restarts([improper, diverged, improper]) == [0, 2]
+    assert scored_restarts([diverged, diverged]) == []
+
+
+def test_best_restart():
+    scores = np.array([[0.9, 0.1, 0.5], [0.2, 0.3, 0.1]])
+    choice = Choice(np.array([1.0, 2.0]), scores, np.array([1, 2]))
+    improper = [fit(e, "improper") for e in (3.0, 2.0, 1.0)]
+    assert choice.candidate == 0
+    assert best_restart(improper, choice) == 1
+    assert best_restart(improper[:1], None) == 0
+    assert best_restart([fit(3.0), fit(2.0), fit(4.0)], choice) == 2
+    assert best_restart([fit(status="diverged")], choice) is None
+
+
+# Company
+
+
+def test_every_cell_gets_its_own_data_and_fits(script):
+    seeds = range(3)
+    cells = [replace(CELL, dataset=CELL.dataset.model_copy(update={"seed": s})) for s in seeds]
+    cells[1] = replace(cells[1], hyperprior=Fixed(scale=0.5))
+    done = script.fit_job(cells)
+    assert [one.cell for one in done] == cells
+    for one in done:
+        np.testing.assert_array_equal(one.data["x"], one.cell.dataset.load().x_train)
+        names = [script.names[tuple(made.streams.noise)] for made in one.fits]
+        assert names == [(one.cell, "fit", 0), (one.cell, "fit", 1)]
+    assert [one.choice.nll.shape for one in done] == [(3, 2), (1, 2), (3, 2)]
+    for member in script.fitted_by("fit"):
+        cell, *_ = script.names[tuple(member.streams.noise)]
+        np.testing.assert_array_equal(member.data["x"], cell.dataset.load().x_train)
+
+
+def test_every_fit_has_random_streams_of_its_own(script):
+    script.fit_job([CELL])
+    streams = [tuple(m.streams.noise) for m in script.fitted]
+    assert len(set(streams)) == len(streams) == 8
+
+
+def test_more_restarts_or_predictions_leave_the_streams_alone(script):
+    more = replace(CELL, inference=Inference(steps=200, restarts=4), predict=Predict(draws=7))
+    streams = []
+    for cell in (CELL, more):
+        script.fitted = []
+        script.fit_job([cell])
+        streams.append({tuple(m.streams.noise) for m in script.fitted})
+    assert streams[0] < streams[1]
+
+
+# For real
+
+
+@pytest.fixture(scope="module")
+def fitter():
+    return GroupFitter(16)
+
+
+def fit_for_real(fitter, cells, datasets=None):
+    datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
+    return fitter.fit_job(cells, datasets, lambda *_: None)
+
+
+def check_same_fits(one, other):
+    """Bitwise."""
+    assert (one.best, one.hyperprior) == (other.best, other.hyperprior)
+    np.testing.assert_array_equal(one.choice.nll, other.choice.nll)
+    for a, b in zip(one.fits, other.fits, strict=True):
+        for name in ("loc", "scale", "elbo_history"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+@pytest.fixture(scope="module")
+def fitted(fitter):
+    return fit_for_real(fitter, [CELL])[0]
+
+
+def test_test_rows_cannot_matter(fitter, fitted):
+    nothing = np.full_like(DATASET.x_test, np.nan)
+    poisoned = replace(DATASET, x_test=nothing, y_test=np.full_like(DATASET.y_test, -1))
+    (again,) = fit_for_real(fitter, [CELL], {CELL.dataset: poisoned})
+    check_same_fits(fitted, again)
+    assert np.isfinite(fitted.fits[0].loc).all()
+
+
+def test_company_does_not_matter(fitter, fitted):
+    other = replace(CELL, dataset=Moons(noise=0.3, train=60, test=40, seed=5))
+    _, again = fit_for_real(fitter, [other, CELL])
+    check_same_fits(fitted, again)
+
+
+def test_the_refit_is_that_of_the_chosen_scale(fitter, fitted):
+    chosen = fitted.choice.candidate
+    assert fitted.choice.scores[chosen] == fitted.choice.scores.min()
+    assert fitted.hyperprior.scale == pytest.approx(fitted.choice.scales[chosen])
+    assert fitted.data["prior_scale"] == fitted.hyperprior.scale
+    assert fitted.best == int(np.argmax([made.elbo for made in fitted.fits]))
+    assert fitted.seconds > 0
+
+
+def test_a_flat_prior_is_reported_as_improper():
+    (done,) = fit_for_real(GroupFitter(16), [FLAT])
+    assert [made.status for made in done.fits] == ["improper"] * 2
+    assert done.best == int(done.choice.nll[0].argmin())
+    assert "prior_scale" not in done.data
+
+
+def test_a_huge_learning_rate_diverges():
+    inference = Inference(steps=50, learning_rate=1e30, restarts=2, validation=0)
+    (done,) = fit_for_real(
+        GroupFitter(16), [replace(CELL, hyperprior=HalfNormal(), inference=inference)]
+    )
+    assert [made.status for made in done.fits] == ["diverged"] * 2
+    assert done.best is None
+    assert "not finite" in done.fits[0].reason
