@@ -117,6 +117,11 @@ def test_arviz_summarises_it(az, idata):
     assert summary.loc["weight_1[x2, 1]", "mean"] == pytest.approx(mean, rel=1e-5)
 
 
+# A verdict on the draws: a mean-field guide is narrower than the posterior, and few were kept.
+few_draws = pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
+
+
+@few_draws
 def test_arviz_compares_it(az, idata):
     """Leave-one-out is near the fit's own log-likelihood, and not above it."""
     log_likelihood = idata["log_likelihood"]["y"].values.astype(float)
@@ -126,6 +131,7 @@ def test_arviz_compares_it(az, idata):
     assert in_sample - 10 < loo.elpd < in_sample
 
 
+@few_draws
 def test_arviz_corrects_for_the_guide(az, idata):
     """The draws come from the guide, so loo wants the densities of both."""
     densities = idata["sample_stats"]
@@ -133,12 +139,14 @@ def test_arviz_corrects_for_the_guide(az, idata):
         idata, log_p=densities["log_p"].values, log_q=densities["log_q"].values
     )
     assert loo.n_data_points == 60
+    print(loo.elpd, az.loo(idata).elpd, float((densities["log_p"]-densities["log_q"]).std()))
     assert loo.elpd == pytest.approx(az.loo(idata).elpd, abs=5)
 
 
 @pytest.mark.parametrize("plot", ["plot_forest", "plot_dist", "plot_trace"])
 def test_arviz_draws_it(az, idata, plot):
-    drawn = getattr(az, plot)(idata, var_names=["layer_1_scale", "layer_2_scale"], backend="matplotlib")
+    names = ["layer_1_scale", "layer_2_scale"]
+    drawn = getattr(az, plot)(idata, var_names=names, backend="matplotlib")
     figure = drawn.viz["figure"].item()
     assert figure.axes
     matplotlib.pyplot.close("all")
