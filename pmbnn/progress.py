@@ -64,7 +64,7 @@ class Display:
 
     def running_job(self, job: str, stage: str, done: int, total: int, elbo: float) -> None:
         """Show how far a job is; `job` says what is fitted."""
-        self.running[job] = f"{job}: {stage} step {done:,}/{total:,}, ELBO {elbo:,.1f}"
+        self.running[job] = f"{stage} step {done:,}/{total:,}, ELBO {elbo:,.1f}: {job}"
         self._refresh()
 
     def finished_job(self, job: str) -> None:
@@ -99,7 +99,10 @@ class Display:
             self.live.update(self._render())
 
     def _render(self) -> Group:
-        lines = [Text(line) for line in list(self.running.values())[:SHOWN_JOBS]]
+        lines = [
+            Text(line, no_wrap=True, overflow="ellipsis")
+            for line in list(self.running.values())[:SHOWN_JOBS]
+        ]
         return Group(self.bar, *lines)
 
 

@@ -107,7 +107,7 @@ def test_jobs_come_and_go():
     display.console.print(display._render())
     *_, bar, running = display.console.file.getvalue().splitlines()
     assert "0/1" in bar
-    assert running == "a: fit step 1,000/20,000, ELBO nan"
+    assert running == "fit step 1,000/20,000, ELBO nan: a"
 
 
 # Time left

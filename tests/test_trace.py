@@ -301,9 +301,7 @@ def test_the_map_lies_over_the_training_rows(toy):
     for name, column in zip(("x1", "x2"), raw.T, strict=True):
         axis = predictions[name].values
         reach = 0.1 * np.ptp(column)
-        np.testing.assert_allclose(
-            axis, np.linspace(column.min() - reach, column.max() + reach, 8)
-        )
+        np.testing.assert_allclose(axis, np.linspace(column.min() - reach, column.max() + reach, 8))
 
 
 def test_the_map_is_that_of_the_best_restart(toy):
@@ -414,9 +412,7 @@ def test_a_toy_trace_is_small(tmp_path):
 LARGE = replace(
     CELL,
     network=Dense(hidden=(60, 60)),
-    predict=Predict(
-        draws=4, trace_draws=7, map=Map(resolution=4), fresh=Fresh(size=50, draws=2)
-    ),
+    predict=Predict(draws=4, trace_draws=7, map=Map(resolution=4), fresh=Fresh(size=50, draws=2)),
 )
 
 
