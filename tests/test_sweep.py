@@ -130,8 +130,8 @@ def start(environment, tmp_path_factory):
 def finish(process, timeout=300):
     """Exit status and what was printed."""
     code = process.wait(timeout)
-    out, err = (path.read_text() for path in process.streams)
-    return SimpleNamespace(code=code, out=out, err=err)
+    stdout, stderr = (path.read_text() for path in process.streams)
+    return SimpleNamespace(code=code, stdout=stdout, stderr=stderr)
 
 
 def wait_until(condition, what, timeout=120):
@@ -187,24 +187,503 @@ def mtimes(out, pattern="cells/**/*"):
 @pytest.fixture(scope="module")
 def whole(start, tmp_path_factory):
     """An uninterrupted run of everything on two workers."""
-    out = tmp_path_factory.mktemp("whole") / "deep" / "out"
-    out.parent.mkdir()
+    out = tmp_path_factory.mktemp("whole") / "out"
     done = finish(start(WHOLE, out, "--workers", "2"))
-    assert done.code == 0, done.err
+    assert done.code == 0, done.stderr
     return SimpleNamespace(out=out, cells=records(out), **vars(done))
 
 
 def test_a_run_says_what_it_does(whole):
-    lines = whole.out.splitlines()
-    assert whole.err == ""
-    assert "moons: prior flat with half_normal: `flat` has no scale" in lines[0]
+    lines = whole.stdout.splitlines()
+    assert "Traceback" not in whole.stderr, "no more than what PyMC says itself"
+    assert lines[0].startswith("moons: prior flat with half_normal: `flat` has no scale")
     assert "8 cells, 0 stored already, 8 to fit" in lines
-    stored = [line for line in lines if re.match(r"\[\d/8\] ", line)]
-    assert [line[:5] for line in stored] == [f"[{n}/8]" for n in range(1, 9)]
-    assert sum("accuracy 0." in line for line in stored) == 8
-    assert "Test accuracy, circles: circles, noise 0.3, factor 0.5" in whole.out
-    assert f"{whole.out_folder if False else ''}metrics.csv" in whole.out
+    stored = [line for line in lines if line.startswith("[")]
+    assert [line[:6] for line in stored] == [f"[{n}/8] " for n in range(1, 9)]
+    assert all(re.search(r", accuracy 0\.\d{4} \(", line) for line in stored)
+    assert "Test accuracy, circles: circles, noise 0.3, factor 0.5" in whole.stdout
+    assert lines[-1].startswith(f"tables {whole.out}/metrics.csv, {whole.out}/summary.csv;")
 
 
 def test_a_run_leaves_every_file(whole):
-    out = whole.out
+    top = {path.name for path in whole.out.iterdir()}
+    assert top == {
+        "cells",
+        "experiment.yaml",
+        "figures",
+        "metrics.csv",
+        "provenance.json",
+        "summary.csv",
+    }
+    assert len(whole.cells) == 8
+    for name in whole.cells:
+        files = {path.name for path in (whole.out / "cells" / name).iterdir()}
+        assert files == {"trace.nc", "metrics.json", "map.png"}
+        assert (whole.out / "cells" / name / "map.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(list(whole.out.glob("figures/*.png"))) >= 3
+    assert not list(whole.out.rglob(".*"))
+
+
+def test_a_run_records_the_resolved_experiment(whole):
+    assert load_experiment(whole.out / "experiment.yaml") == load_experiment(
+        whole.out.parent / "out.yaml"
+    )
+
+
+def test_a_run_records_where_its_numbers_come_from(whole):
+    provenance = json.loads((whole.out / "provenance.json").read_text())
+    assert {"python", "pymc", "jax", "arviz", "numpy"} <= set(provenance["versions"])
+    assert [entry["source"] for entry in provenance["data"]] == ["scikit-learn"] * 3
+    fingerprints = {entry["fingerprint"] for entry in provenance["data"]}
+    assert {record["fingerprint"] for record in whole.cells.values()} == fingerprints
+    assert provenance["seeds"] == {"inference": [0]}
+    assert provenance["machine"]["cores"] >= 1
+
+
+def test_statuses(whole):
+    by_prior = {}
+    for record in whole.cells.values():
+        by_prior.setdefault(record["settings"]["prior"]["kind"], set()).add(record["status"])
+    assert by_prior["flat"] == {"improper"}
+    assert by_prior["normal"] <= {"converged", "not_converged"}
+
+
+def test_the_tables_hold_every_cell(whole):
+    rows = table(whole.out / "metrics.csv")
+    assert sorted(row["name"] for row in rows) == sorted(whole.cells)
+    assert [row["sweep"] for row in rows] == ["reference"] + ["moons"] * 6 + ["circles"]
+    for row in rows:
+        results = whole.cells[row["name"]]["results"]
+        for name in ("accuracy", "nll", "elbo", "excess_nll", "pooled_accuracy"):
+            assert float(row[name]) == results[name]
+
+
+def test_the_summary_is_over_data_seeds(whole):
+    rows = table(whole.out / "metrics.csv")
+    summary = table(whole.out / "summary.csv")
+    assert [row["cells"] for row in summary] == ["1", "2", "2", "2", "1"]
+    assert {row["failed"] for row in summary} == {"0"}
+    (flat,) = [row for row in summary if row["prior.kind"] == "flat"]
+    nlls = [float(row["nll"]) for row in rows if row["prior.kind"] == "flat"]
+    assert float(flat["nll"]) == pytest.approx(np.mean(nlls))
+    assert float(flat["nll_se"]) == pytest.approx(np.std(nlls, ddof=1) / np.sqrt(2))
+
+
+def test_a_tuned_scale_is_recorded(whole):
+    tuned = [r for r in whole.cells.values() if "log" in str(r["settings"]["hyperprior"])]
+    assert len(tuned) == 2
+    for record in tuned:
+        choice = record["choice"]
+        scores = [
+            nll[restart] for nll, restart in zip(choice["nll"], choice["restart"], strict=True)
+        ]
+        assert choice["candidate"] == int(np.argmin(scores))
+        assert record["results"]["scale"] == choice["scales"][choice["candidate"]]
+        assert record["results"]["validation_nll"] == min(scores)
+
+
+def test_the_reference_engine_runs_through_the_file(whole):
+    (record,) = [r for r in whole.cells.values() if r["sweep"] == "reference"]
+    assert record["settings"]["inference"]["engine"] == "pymc"
+    assert 0 <= record["results"]["accuracy"] <= 1
+    trace = Results(whole.out).load_trace(record["name"])
+    assert trace["fit"]["step"].values[-1] == 50
+    assert np.isfinite(trace["fit"]["elbo"]).all()
+
+
+# Again
+
+
+def test_a_second_run_fits_nothing(whole, start):
+    before, tables = mtimes(whole.out), mtimes(whole.out, "*.csv")
+    pictures = mtimes(whole.out, "figures/*")
+    done = finish(start(WHOLE, whole.out, "--workers", "2"))
+    assert (done.code, done.stderr) == (0, "")
+    assert "8 cells, 8 stored already, 0 to fit" in done.stdout
+    assert not re.search(r"^\[\d", done.stdout, re.MULTILINE)
+    assert (mtimes(whole.out), mtimes(whole.out, "figures/*")) == (before, pictures)
+    assert list(mtimes(whole.out, "*.csv")) == list(tables)
+    tables_of = re.compile("Test accuracy, .*", re.DOTALL)
+    assert tables_of.search(done.stdout)[0] == tables_of.search(whole.stdout)[0]
+
+
+def test_fresh_fits_the_chosen_cells_again_to_the_same_numbers(whole, start, tmp_path):
+    """In other company, too: of three cells fitted together, two are chosen."""
+    out = tmp_path / "out"
+    shutil.copytree(whole.out, out)
+    before = mtimes(out, "cells/*/metrics.json")
+    options = ["--only", "hyperprior=half_normal", "--only", "dataset.kind=moons"]
+    done = finish(start(WHOLE, out, "--fresh", "--quiet", *options))
+    assert (done.code, done.stderr) == (0, "")
+    after = mtimes(out, "cells/*/metrics.json")
+    again = {path.parent.name for path in before if after[path] != before[path]}
+    assert len(again) == 2
+    assert all("seed0_dense-3_normal_half" in n or "seed1_dense-3_normal_half" in n for n in again)
+    check_same_cells(whole.out, out, whole.cells)
+    assert done.stdout.startswith("Test accuracy, reference"), "quiet: no more than the tables"
+
+
+# Interruptions
+
+
+def worker_pids(parent):
+    """Process ids of the workers of a running sweep."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            words = (stat.parent / "cmdline").read_text()
+        except OSError:
+            continue  # it has just ended
+        if int(fields[1]) == parent and "spawn_main" in words:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture(scope="module")
+def interrupted(start, tmp_path_factory):
+    """A sweep that was stopped again and again, on one worker, and what it printed each time.
+
+    First its worker is killed before it can fit anything, and the sweep itself when the next
+    worker has stored a cell; then it is stopped by Ctrl-C at the next cell; then it ends.
+    """
+    out = tmp_path_factory.mktemp("interrupted") / "out"
+    command = (REORDERED, out, "--workers", "1")
+
+    killed = start(*command)
+    (victim,) = wait_until(lambda: worker_pids(killed.pid), "a worker")
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: good(out), "a first cell")
+    orphans = worker_pids(killed.pid)
+    os.kill(killed.pid, signal.SIGKILL)
+    kill = finish(killed)
+    wait_until(lambda: not any(map(is_running, orphans)), "the orphans' end")
+    kill.orphans, kill.cells = orphans, records(out)
+
+    stopped = start(*command)
+    wait_until(lambda: good(out) - set(good_of(kill.cells)), "a second cell")
+    os.killpg(stopped.pid, signal.SIGINT)
+    stop = finish(stopped)
+    stop.cells, stop.files = records(out), mtimes(out)
+
+    end = finish(start(*command))
+    end.cells, end.files = records(out), mtimes(out)
+    return SimpleNamespace(out=out, kill=kill, stop=stop, end=end)
+
+
+def good_of(cells):
+    return {name: record for name, record in cells.items() if record["results"]}
+
+
+def test_a_killed_worker_is_reported_and_the_sweep_goes_on(interrupted):
+    lines = interrupted.kill.stdout.splitlines()
+    dead = [line for line in lines if "the worker process was ended by SIGKILL" in line]
+    assert len(dead) == 3, "the cells of its job"
+    lost = [r for r in interrupted.kill.cells.values() if r["status"] == "error"]
+    assert len(lost) == 3
+    assert {record["reason"] for record in lost} == {"the worker process was ended by SIGKILL"}
+    assert good_of(interrupted.kill.cells)
+
+
+def test_a_killed_sweep_leaves_whole_cells_and_no_processes(interrupted, whole):
+    assert interrupted.kill.code == -signal.SIGKILL
+    assert len(interrupted.kill.orphans) == 1
+    assert "Traceback" not in interrupted.kill.stderr
+    assert len(interrupted.kill.cells) < 8, "it was killed in the middle"
+    for name, record in good_of(interrupted.kill.cells).items():
+        assert timeless(record) == timeless(whole.cells[name])
+
+
+def test_ctrl_c_says_one_line_and_keeps_what_is_finished(interrupted, whole):
+    stop = interrupted.stop
+    assert stop.code == 130
+    (line,) = stop.stderr.splitlines()
+    assert line.startswith("interrupted: finished cells are kept")
+    kept = good_of(stop.cells)
+    assert len(good_of(interrupted.kill.cells)) < len(kept) < 8
+    for name, record in kept.items():
+        assert timeless(record) == timeless(whole.cells[name])
+        for path in (interrupted.out / "cells" / name).iterdir():
+            assert interrupted.end.files[path] == stop.files[path], "and not fitted again"
+
+
+def test_cells_lost_with_a_worker_are_fitted_by_the_next_run(interrupted):
+    assert not [r for r in interrupted.end.cells.values() if r["status"] == "error"]
+
+
+def test_an_interrupted_sweep_ends_with_the_numbers_of_an_uninterrupted_one(interrupted, whole):
+    """Whatever the number of workers and the order of sweeps, data sets, priors."""
+    names = [name for name, record in whole.cells.items() if record["sweep"] != "reference"]
+    assert len(names) == 7
+    check_same_cells(whole.out, interrupted.out, names)
+    rows = {row["name"]: timeless(row) for row in table(whole.out / "metrics.csv")}
+    again = {row["name"]: timeless(row) for row in table(interrupted.out / "metrics.csv")}
+    for name in names:
+        filled = {key: value for key, value in rows[name].items() if value != ""}
+        assert filled == {key: value for key, value in again[name].items() if value != ""}
+
+
+def test_nothing_half_written_is_left(interrupted):
+    assert not list(interrupted.out.rglob(".*"))
+
+
+# Failures
+
+
+def test_a_fit_that_diverges_is_recorded_and_named(interrupted):
+    end = interrupted.end
+    assert end.code == 1
+    assert end.stderr == ""
+    (lost,) = [r for r in end.cells.values() if not r["results"]]
+    assert lost["status"] == "diverged"
+    assert "not finite" in lost["reason"]
+    (named,) = [line for line in end.stdout.splitlines() if line.startswith("failed: ")]
+    assert "moons, noise 0.3, seed 0, laplace × fixed 1: " in named
+    assert lost["reason"] in named
+    assert {p.name for p in (interrupted.out / "cells" / lost["name"]).iterdir()} == {
+        "metrics.json"
+    }
+    assert len(good_of(end.cells)) == 7, "the others are finished"
+
+
+def test_a_fit_that_diverged_is_in_the_tables(interrupted):
+    (row,) = [r for r in table(interrupted.out / "metrics.csv") if r["status"] == "diverged"]
+    assert (row["accuracy"], row["inference.learning_rate"]) == ("", "1e+30")
+    (row,) = [r for r in table(interrupted.out / "summary.csv") if r["failed"] == "1"]
+    assert row["prior.kind"] == "laplace"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two cells of one job, ready to be run in this process."""
+    file = tmp_path / "experiment.yaml"
+    sweep = MOONS | {"prior": "normal", "hyperprior": "fixed"}
+    file.write_text(yaml.safe_dump({"name": "two", "sweeps": [sweep]}))
+    made = prepare(load_experiment(file), tmp_path / "out")
+    made.results.prepare()
+    return made
+
+
+class Fitter:
+    """Finds every fit diverged, except for cells that make it raise."""
+
+    def __init__(self, *bad):
+        self.bad, self.asked = bad, []
+
+    def fit_job(self, cells, datasets, report):
+        self.asked.append(cells)
+        if set(cells) & set(self.bad):
+            raise FloatingPointError("no number\nat all")
+        one = np.ones(1)
+        lost = Fit(one, one, one, one, np.nan, "diverged", "scripted", random_streams("x"))
+        return [FittedCell(c, c.hyperprior, {}, (lost,), None, None, 1.5) for c in cells]
+
+
+def run_in_process(run, fitter, monkeypatch):
+    """Records of the cells, in the order stored."""
+    monkeypatch.setattr(job, "_fitter", lambda *_: fitter)
+    stored = []
+    task = JobTask("group", 16, tuple(run.tasks.values()))
+    job.run_job(task, run.results.folder, lambda *_: None, stored.append)
+    return stored
+
+
+def test_a_cell_that_raises_is_recorded_and_the_others_are_fitted(run, monkeypatch):
+    bad, fine = run.tasks
+    fitter = Fitter(bad)
+    failed, other = run_in_process(run, fitter, monkeypatch)
+    assert fitter.asked == [[bad, fine], [bad], [fine]], "together first, then each alone"
+    assert (failed["status"], failed["reason"]) == ("error", "FloatingPointError: no number")
+    assert "fit_job" in failed["traceback"]
+    assert failed["results"] == {}
+    assert (other["status"], other["reason"]) == ("diverged", "scripted")
+    assert other["seconds"] >= 1.5
+    for record in (failed, other):
+        saved = run.results.load_metrics(record["name"])
+        assert {k: saved[k] for k in ("status", "reason")} == {
+            k: record[k] for k in ("status", "reason")
+        }
+
+
+@pytest.mark.parametrize("where", ["evaluating", "writing"])
+def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
+    def fail(*_):
+        raise OSError(f"failed while {where}")
+
+    def evaluate(*_):
+        if where == "writing":
+            return {"trace.nc": lambda path: path.write_text("half"), "map.png": fail}
+        fail()
+
+    monkeypatch.setattr(job, "_evaluate", evaluate)
+    fitter = Fitter()
+    fit_job = fitter.fit_job
+    monkeypatch.setattr(
+        fitter, "fit_job", lambda *given: [replace(cell, best=0) for cell in fit_job(*given)]
+    )
+    stored = run_in_process(run, fitter, monkeypatch)
+    assert [r["reason"] for r in stored] == [f"OSError: failed while {where}"] * 2
+    assert sorted(os.listdir(run.results.cells)) == sorted(r["name"] for r in stored)
+    for record in stored:
+        assert os.listdir(run.results.cells / record["name"]) == ["metrics.json"]
+
+
+def test_data_that_change_in_between_are_noticed(run, monkeypatch):
+    tasks = {c: replace(t, fingerprint="of yesterday") for c, t in run.tasks.items()}
+    changed = replace(run, tasks=tasks)
+    for record in run_in_process(changed, Fitter(), monkeypatch):
+        assert record["reason"] == "DataError: the data changed while the sweep was running"
+
+
+def test_errors_are_tried_again_and_verdicts_are_not(run):
+    first, second = run.tasks.values()
+    for status, missing in [("error", 2), ("diverged", 1), ("converged", 1), ("improper", 1)]:
+        run.results.save_cell(first.name, {"metrics.json": json_writer({"status": status})})
+        assert len(run.missing(list(run.tasks))) == missing
+    run.results.save_cell(second.name, {"metrics.json": json_writer({"status": "converged"})})
+    assert run.missing(list(run.tasks)) == []
+
+
+# Without fitting
+
+
+def call(folder, environment, *arguments):
+    """A run of the command line in a folder, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "pmbnn.sweep", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(WHOLE))
+    return tmp_path
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(folder, environment):
+    done = call(folder, environment, "experiment.yaml", "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == [
+        "tiny: 8 cells",
+        "  reference: 1 cells = 1 prior × hyperprior",
+    ]
+    assert os.listdir(folder) == ["experiment.yaml"]
+
+
+def test_a_dry_run_of_a_selection(folder, environment):
+    done = call(folder, environment, "experiment.yaml", "--dry-run", "--only", "prior=flat")
+    assert done.stdout.startswith("tiny: 2 of 8 cells\n")
+
+
+def test_help(folder, environment):
+    done = call(folder, environment, "--help")
+    assert done.returncode == 0
+    for option in ("--out", "--only", "--dry-run", "--fresh", "--workers", "--quiet"):
+        assert option in done.stdout
+
+
+def check_refused(folder, environment, *arguments, match):
+    """Exit status 2, one line that says why, and not a file more than before."""
+    before = sorted(folder.rglob("*"))
+    done = call(folder, environment, *arguments)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert re.search(match, line), line
+    assert done.stdout == ""
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        (
+            {"prior": ["normal", "laplas"]},
+            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, laplace, normal, got 'laplas'; "
+            "did you mean `laplace`",
+        ),
+        (
+            {"prior": "flat", "hyperprior": "half_normal"},
+            r"`sweeps\[0\].hyperprior` must include fixed for prior `flat`",
+        ),
+        (
+            {"dataset": {"kind": "moons", "noise": -1}},
+            r"`sweeps\[0\].dataset.noise` must be > 0, got -1\.",
+        ),
+        ({"prior": []}, r"`sweeps\[0\].prior` must not be empty"),
+        (
+            {"inference": {"stepps": 100}},
+            r"`sweeps\[0\].inference` has no key `stepps`; did you mean `steps`",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused(folder, environment, changes, match):
+    sweeps = [MOONS | changes]
+    (folder / "experiment.yaml").write_text(yaml.safe_dump({"name": "bad", "sweeps": sweeps}))
+    check_refused(folder, environment, "experiment.yaml", match=match)
+
+
+def test_broken_yaml_is_refused_with_its_line(folder, environment):
+    (folder / "experiment.yaml").write_text("name: bad\nsweeps:\n  - {name: one,\n")
+    check_refused(folder, environment, "experiment.yaml", match="experiment.yaml, line 4, column 1")
+
+
+@pytest.mark.parametrize(
+    ("file", "match"),
+    [
+        ("nowhere.yaml", "nowhere.yaml does not exist"),
+        (".", "is a folder; name an experiment file"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(folder, environment, file, match):
+    check_refused(folder, environment, file, match=match)
+
+
+@pytest.mark.parametrize(
+    ("condition", "match"),
+    [
+        ("prior", "`--only` must be KEY=VALUE, got 'prior'"),
+        ("priro=flat", "`--only` must be one of .*; did you mean `prior`"),
+        ("prior=cauchy", "`--only prior` must be one of flat, normal, got 'cauchy'"),
+    ],
+)
+def test_a_bad_selection_is_refused(folder, environment, condition, match):
+    check_refused(folder, environment, "experiment.yaml", "--only", condition, match=match)
+
+
+def test_a_results_folder_that_cannot_be_written_is_refused(folder, environment):
+    """Below a regular file nobody can write, not even root."""
+    (folder / "file").write_text("mine")
+    for out in ("file/results", "file"):
+        check_refused(
+            folder,
+            environment,
+            "experiment.yaml",
+            "--out",
+            out,
+            match=f"The results folder `{out}` cannot be written: ",
+        )
+
+
+def test_a_damaged_data_file_is_refused(folder, environment):
+    whole = gzip.compress(bytes(5000))
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(whole[: len(whole) // 2])
+    dataset = {"kind": "mnist", "source": "local", "folder": str(folder)}
+    sweep = {"name": "digits", "dataset": dataset, "network": "dense", "prior": "normal"}
+    (folder / "experiment.yaml").write_text(yaml.safe_dump({"name": "bad", "sweeps": [sweep]}))
+    check_refused(
+        folder, environment, "experiment.yaml", match="Data set `mnist`: .*train-images-idx3-ubyte"
+    )
