@@ -102,10 +102,13 @@ def _run(
     records = run.records()
     if not tables_are_current(run, records):
         from pmbnn.figures import write_figures
+        from pmbnn.index_page import index_page
 
         if not quiet:
             console.print("drawing overviews")
-        write_figures(run.results, records)
+        figures = write_figures(run.results, records)
+        page = index_page(experiment.name, figures, records)
+        run.results.write_text("index.html", page)
         write_tables(run, records)
     return _conclude(console, run, wanted, records)
 

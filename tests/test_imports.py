@@ -24,7 +24,7 @@ LAYERS = """
     yaml_file axes
     config selection estimate
     plan tasks
-    models figures progress
+    models figures progress index_page
     inference
     prediction
     fitting
