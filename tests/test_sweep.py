@@ -218,6 +218,7 @@ def test_a_run_leaves_every_file(whole):
     top = {path.name for path in whole.out.iterdir()}
     assert top == {
         "cells",
+        "index.html",
         "experiment.yaml",
         "figures",
         "metrics.csv",
