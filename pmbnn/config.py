@@ -149,6 +149,7 @@ def _pairs(
                 if isinstance(hyperprior.spec, Fixed) and hyperprior.spec.scale is None:
                     rule = f"must be a number with prior `{kind}`"
                     raise must(hyperprior.place_of("scale"), rule, None)
+                _check_centred(prior, hyperprior)
                 yield prior, hyperprior
             continue
         fixed = next((h for h in hyperpriors if isinstance(h.spec, Fixed)), None)
@@ -158,6 +159,16 @@ def _pairs(
                 f"(`{prior.place}`), which has no scale to put a hyperprior on."
             )
         yield prior, replace(fixed, spec=Fixed(scale=None))
+
+
+def _check_centred(prior: Choice, hyperprior: Choice) -> None:
+    """Raise ConfigError where weights that are never centred are asked to be."""
+    if getattr(hyperprior.spec, "centred", False) and not prior.spec.centrable:
+        rule = (
+            f"must be false with prior `{prior.spec.kind}` (`{prior.place}`), whose weights are "
+            "always scaled from standard draws"
+        )
+        raise must(hyperprior.place_of("centred"), rule, True)
 
 
 def _left_out(sections: Sections) -> tuple[LeftOut, ...]:

@@ -27,7 +27,7 @@ class MapPrediction:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers by name, and the predictions behind them (of the best restart)."""
+    """Numbers by name, and the predictions behind them (of the restarts that have a weight)."""
 
     results: Mapping[str, float]
     test: Moments
@@ -50,7 +50,7 @@ def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Eval
         for i, fit in enumerate(fitted.fits)
         if not fit.failed
     }
-    test = moments[fitted.best]
+    test = _mixed(moments, fitted)
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
     results = _prefixed("", test, dataset.y_test)
@@ -65,6 +65,14 @@ def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Eval
 def predicted_sd(moments: Moments) -> np.ndarray:
     """Uncertainty: standard deviation of the predicted class's probability, ``(observation,)``."""
     return np.take_along_axis(moments.sd, moments.mean.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+def _mixed(moments: Mapping[int, Moments], fitted: FittedCell) -> Moments:
+    """Moments of the cell's mixture of restarts."""
+    weights = {i: weight for i, weight in enumerate(fitted.weights) if weight > 0}
+    if len(weights) == 1:
+        return moments[next(iter(weights))]
+    return pool([moments[i] for i in weights], list(weights.values()))
 
 
 def _prefixed(prefix: str, moments: Moments, label: np.ndarray) -> dict[str, float]:
@@ -84,7 +92,7 @@ def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> dict[str, float]:
-    """Excess error and excess NLL over the bounds, of the best restart and of all pooled."""
+    """Excess error and excess NLL over the bounds, as predicted and with all restarts pooled."""
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
@@ -93,7 +101,7 @@ def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -
         for i, fit in enumerate(fitted.fits)
         if not fit.failed
     }
-    best, pooled = moments[fitted.best], pool(list(moments.values()))
+    best, pooled = _mixed(moments, fitted), pool(list(moments.values()))
     bounds = spec.bounds()
     return {
         "excess_error": metrics.excess_error(best.mean, truth),
@@ -113,10 +121,10 @@ def _predict_map(
     reach = settings.margin * (high - low)
     axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-    moments = predictor.moments(
-        fitted.fits[fitted.best],
-        fitted.data,
-        dataset.standardisation(points),
-        fitted.cell.predict.draws,
-    )
-    return MapPrediction(axes[0], axes[1], moments)
+    x = dataset.standardisation(points)
+    moments = {
+        i: predictor.moments(fitted.fits[i], fitted.data, x, fitted.cell.predict.draws)
+        for i, weight in enumerate(fitted.weights)
+        if weight > 0
+    }
+    return MapPrediction(axes[0], axes[1], _mixed(moments, fitted))

@@ -7,19 +7,23 @@ prior) and the score that ranks cells come from fits on part of the training row
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
 from pmbnn.config import Cell
 from pmbnn.datasets.base import Dataset, Rows
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.fit import Fit, Member, random_streams
+from pmbnn.learning_rate import Search, search_learning_rate
 from pmbnn.metrics import nll
 from pmbnn.models import build_model, model_data
 from pmbnn.plan import settings_digest
 from pmbnn.prediction import Predictor
 from pmbnn.priors import Fixed, Hyperprior
+from pmbnn.specification import Tune
 
 Report = Callable[[str, int, int, float], None]
 """Called with the stage, steps done, steps in all and the latest mean ELBO."""
@@ -61,8 +65,10 @@ class Choice:
 class FittedCell:
     """A cell with its fits on all training rows.
 
-    ``best`` is the restart it predicts with, None if all diverged; ``data`` are the values of
-    the final model's data variables; ``seconds`` is its share of the time spent fitting.
+    ``best`` is the best restart, None if all diverged; ``weights`` are those of the restarts in
+    its predictions, ``(restart,)``; ``data`` are the values of the final model's data variables;
+    ``search`` is that of the learning rate, where it was searched for; ``seconds`` is its share
+    of the time spent fitting.
     """
 
     cell: Cell
@@ -70,7 +76,9 @@ class FittedCell:
     data: Mapping[str, np.ndarray]
     fits: tuple[Fit, ...]
     best: int | None
+    weights: tuple[float, ...]
     choice: Choice | None
+    search: Search | None
     seconds: float
 
 
@@ -88,19 +96,40 @@ class GroupFitter:
         self.width = width
         self._engines: dict[int, object] = {}
         self._predictor: Predictor | None = None
+        self._search: Search | None = None
+        self._checkpoints: Path | None = None
 
     def predictor(self, cell: Cell, rows: Rows) -> Predictor:
         """Predictions of the group's model."""
         if self._predictor is None:
-            self._predictor = Predictor(graph_model(cell, rows))
+            self._predictor = Predictor(graph_model(cell, rows), cell.inference)
         return self._predictor
 
     def fit_job(
-        self, cells: Sequence[Cell], datasets: Mapping[object, Dataset], report: Report
+        self,
+        cells: Sequence[Cell],
+        datasets: Mapping[object, Dataset],
+        report: Report,
+        pilot: Cell | None = None,
+        checkpoints: Path | None = None,
     ) -> list[FittedCell]:
-        """Fit every cell; `datasets` holds the loaded data by specification."""
+        """Fit every cell.
+
+        Parameters
+        ----------
+        datasets
+            The loaded data by specification.
+        pilot
+            The group's first cell, whose data its learning rate is searched on; it is needed
+            only where there is a rate to search for.
+        checkpoints
+            Folder for the checkpoints of this job's long fits.
+        """
         start = time.monotonic()
+        self._checkpoints = checkpoints
         training = [datasets[cell.dataset].training for cell in cells]
+        if isinstance(cells[0].inference.learning_rate, Tune) and self._search is None:
+            self._search = self._search_rate(pilot, datasets[pilot.dataset].training, report)
         choices = self._choose(cells, training, report)
         chosen = [
             candidates(cell.hyperprior)[choice.candidate if choice else 0]
@@ -114,19 +143,36 @@ class GroupFitter:
         fits = _in_runs(self._fit(tasks, "fit", report), [c.inference.restarts for c in cells])
         seconds = (time.monotonic() - start) / len(cells)
         return [
-            FittedCell(
-                cell,
-                hyperprior,
-                model_data(hyperprior, rows),
-                tuple(of_cell),
-                best_restart(of_cell, choice),
-                choice,
-                seconds,
-            )
-            for cell, hyperprior, rows, of_cell, choice in zip(
-                cells, chosen, training, fits, choices, strict=True
-            )
+            self._fitted(*of_cell, seconds)
+            for of_cell in zip(cells, chosen, training, fits, choices, strict=True)
         ]
+
+    def _fitted(self, cell, hyperprior, rows, fits, choice, seconds) -> FittedCell:
+        best = best_restart(fits, choice)
+        return FittedCell(
+            cell=cell,
+            hyperprior=hyperprior,
+            data=model_data(hyperprior, rows),
+            fits=tuple(fits),
+            best=best,
+            weights=restart_weights(fits, best, cell.predict.mixture),
+            choice=choice,
+            search=self._search,
+            seconds=seconds,
+        )
+
+    def _search_rate(self, pilot: Cell, rows: Rows, report: Report) -> Search:
+        """Search the group's learning rate on the rows of its first cell."""
+        hyperprior = candidates(pilot.hyperprior)[0]
+        data, name = model_data(hyperprior, rows), settings_digest(pilot)
+
+        def member(rate: float, number: int, repeat: int) -> Member:
+            return Member(data, random_streams(f"{name}/search/{number}/{repeat}"), rate)
+
+        options = pilot.inference.learning_rate.candidates
+        return search_learning_rate(
+            self._engine(pilot, rows), options, member, lambda *news: report("search", *news)
+        )
 
     def _choose(self, cells, training, report: Report) -> list[Choice | None]:
         """Scores of every candidate of every cell on held-out training rows."""
@@ -167,19 +213,30 @@ class GroupFitter:
         scales = [h.scale if isinstance(h, Fixed) else None for h in options]
         return Choice(np.array(scales, dtype=float), scores, chosen)
 
-    def _fit(self, tasks, stage: str, report: Report) -> list[Fit]:
-        if not tasks:
-            return []
-        cell, rows, *_ = tasks[0]
+    def _engine(self, cell: Cell, rows: Rows):
+        """What fits the group's cells on that many rows."""
         if len(rows) not in self._engines:
             engine = ENGINES[cell.inference.engine]
             model = graph_model(cell, rows)
             self._engines[len(rows)] = engine(model, cell.inference, len(rows), self.width)
+        return self._engines[len(rows)]
+
+    def _fit(self, tasks, stage: str, report: Report) -> list[Fit]:
+        if not tasks:
+            return []
+        cell, rows, *_ = tasks[0]
         members = [
-            Member(model_data(h, r), random_streams(f"{settings_digest(c)}/{name}"))
-            for c, r, h, name in tasks
+            Member(
+                model_data(hyperprior, rows),
+                random_streams(f"{settings_digest(cell)}/{name}"),
+                self._search.chosen if self._search else cell.inference.learning_rate,
+            )
+            for cell, rows, hyperprior, name in tasks
         ]
-        return self._engines[len(rows)].fit(members, lambda *news: report(stage, *news))
+        checkpoints = None if self._checkpoints is None else Checkpoints(self._checkpoints / stage)
+        return self._engine(cell, rows).fit(
+            members, lambda *news: report(stage, *news), checkpoints
+        )
 
 
 def scored_restarts(fits: Sequence[Fit]) -> list[int]:
@@ -199,6 +256,27 @@ def best_restart(fits: Sequence[Fit], choice: Choice | None) -> int | None:
         scores = np.nan_to_num(choice.nll[choice.candidate], nan=np.inf)
         return min(alive, key=lambda i: scores[i])
     return max(alive, key=lambda i: fits[i].elbo)
+
+
+def restart_weights(fits: Sequence[Fit], best: int | None, mixture: str) -> tuple[float, ...]:
+    """Weights of the restarts in a cell's predictions.
+
+    ``best`` takes one alone; ``equal`` all alike; ``elbo`` in proportion to exp(ELBO), which is
+    the optimum of a mixture whose components hardly overlap. Where the ELBO means nothing (an
+    improper prior) or compares no masses (a point), ``elbo`` is ``equal``.
+
+    References
+    ----------
+    Zobay (2014), Variational Bayesian inference with Gaussian-mixture approximations,
+    section 2, for components without overlap.
+    """
+    alive = np.array([not fit.failed for fit in fits])
+    if best is None or mixture == "best":
+        return tuple(float(i == best) for i in range(len(fits)))
+    weights = alive.astype(float)
+    if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
+        weights[alive] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
+    return tuple(float(w) for w in weights / weights.sum())
 
 
 def graph_model(cell: Cell, rows: Rows) -> pm.Model:

@@ -13,6 +13,7 @@ from pmbnn.figures.plane import plot_plane
 from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title
 from pmbnn.fitting import FittedCell, GroupFitter, Report, graph_model
+from pmbnn.inference.convergence import final_mean
 from pmbnn.priors import Fixed
 from pmbnn.storage import Results, Writer, json_writer, trace_writer
 from pmbnn.tasks import CellTask, JobTask
@@ -25,22 +26,32 @@ def run_job(job: JobTask, folder: Path, report: Report, stored: Callable[[dict],
     A cell that fails is stored with its status and the reason, and does not stop the others.
     """
     results = Results(folder)
-    for task, outcome in _fit(job, report):
+    for task, outcome in _fit(job, results, report):
         stored(_finish(task, outcome, _fitter(job.group, job.width), results))
+    results.remove_checkpoints(job.identity)
 
 
-def _fit(job: JobTask, report: Report) -> list[tuple[CellTask, FittedCell | Exception]]:
+def _fit(
+    job: JobTask, results: Results, report: Report
+) -> list[tuple[CellTask, FittedCell | Exception]]:
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
-        datasets = {task.cell.dataset: _load(task) for task in job.cells}
+        pilots = () if job.pilot is None else (job.pilot,)
+        datasets = {task.cell.dataset: _load(task) for task in (*job.cells, *pilots)}
         fitter = _fitter(job.group, job.width)
-        fitted = fitter.fit_job([task.cell for task in job.cells], datasets, report)
+        fitted = fitter.fit_job(
+            [task.cell for task in job.cells],
+            datasets,
+            report,
+            pilot=None if job.pilot is None else job.pilot.cell,
+            checkpoints=results.checkpoints(job.identity),
+        )
         return list(zip(job.cells, fitted, strict=True))
     except Exception as error:
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
-    alone = (JobTask(job.group, job.width, (task,)) for task in job.cells)
-    return [pair for single in alone for pair in _fit(single, report)]
+    alone = (JobTask(job.group, job.width, (task,), job.pilot) for task in job.cells)
+    return [pair for single in alone for pair in _fit(single, results, report)]
 
 
 @lru_cache(maxsize=1)
@@ -93,8 +104,16 @@ def _fit_record(fitted: FittedCell) -> dict[str, Any]:
     shown = best or fitted.fits[0]
     record = {"status": shown.status, "reason": shown.reason, "best": fitted.best}
     record["restarts"] = [
-        {"status": fit.status, "reason": fit.reason, "elbo": fit.elbo} for fit in fitted.fits
+        {"status": fit.status, "reason": fit.reason, "elbo": fit.elbo, "weight": weight}
+        for fit, weight in zip(fitted.fits, fitted.weights, strict=True)
     ]
+    record["kl_forms"] = dict(fitted.fits[0].kl_forms)
+    if fitted.search is not None:
+        record["learning_rate_search"] = {
+            "candidates": fitted.search.candidates.tolist(),
+            "elbo": fitted.search.elbo.tolist(),
+            "chosen": fitted.search.chosen,
+        }
     if fitted.choice is not None:
         record["choice"] = {
             "scales": fitted.choice.scales.tolist(),
@@ -112,9 +131,13 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
     predictor = fitter.predictor(cell, dataset.training)
     evaluation = evaluate(fitted, dataset, predictor)
     hyperprior, choice = fitted.hyperprior, fitted.choice
+    best = fitted.fits[fitted.best]
     record["results"] = {
         **evaluation.results,
-        "elbo": fitted.fits[fitted.best].elbo,
+        "elbo": best.elbo,
+        "log_likelihood": final_mean(best.history.log_likelihood),
+        "kl": final_mean(best.history.kl),
+        "learning_rate": best.learning_rate,
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if choice is None else float(choice.scores.min()),
     }

@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 from pmbnn.datasets.base import Rows
 from pmbnn.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.networks import Dense, Network, Parameter
-from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, Hierarchical, Hyperprior, Prior
+from pmbnn.priors import (
+    HYPERPRIORS,
+    PRIORS,
+    STANDARD,
+    Fixed,
+    Hierarchical,
+    Hyperprior,
+    Prior,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import pymc as pm
     from pytensor.tensor import TensorVariable
-
-STANDARD = "_z"
-"""Ending of the standard draws that a non-centred model scales into weights."""
 
 ROW_DATA = ("x", "target")
 """Data variables with one row an observation: what a minibatch takes rows of."""
@@ -42,22 +47,21 @@ def build_model(
 
     Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
     ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
-    the layer's outputs); the observed variable is ``y``. Inputs ``x``, labels ``target`` and
+    the layer's outputs); the observed variable is ``y``. A prior adds what it names in its own
+    docstring; free variables that end in ``_z`` are standard draws, which stand behind
+    something that a trace keeps. Inputs ``x``, labels ``target`` and
     every constant of the priors are ``pm.Data``.
 
     Raises
     ------
     ValueError
-        If a prior without a scale meets a hyperprior.
+        If a prior without a scale meets a hyperprior, or one that is never centred a centred
+        hyperprior.
     """
     import pymc as pm
     import pytensor
 
-    if not prior.has_scale and isinstance(hyperprior, Hierarchical):
-        raise ValueError(
-            f"`hyperprior` must be `fixed` with prior `{prior.kind}`, which has no scale, "
-            f"got `{hyperprior.kind}`."
-        )
+    _check_pair(prior, hyperprior)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
     parameters = network.parameters(len(dataset.features), len(dataset.classes))
@@ -136,6 +140,22 @@ def _named(value, choices, place):
     return choices[value]()
 
 
+def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
+    """Raise ValueError if the prior cannot meet the hyperprior."""
+    if not isinstance(hyperprior, Hierarchical):
+        return
+    if not prior.has_scale:
+        raise ValueError(
+            f"`hyperprior` must be `fixed` with prior `{prior.kind}`, which has no scale, "
+            f"got `{hyperprior.kind}`."
+        )
+    if hyperprior.centred and not prior.centrable:
+        raise ValueError(
+            f"`hyperprior.centred` must be False with prior `{prior.kind}`, whose weights are "
+            "always scaled from standard draws, got True."
+        )
+
+
 def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
     """Labels of every axis: names of features and classes, numbers of hidden units."""
     coords = {
@@ -160,20 +180,32 @@ def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]
         centred = True
     else:
         scales, centred = _learned_scales(parameters, hyperprior, data), hyperprior.centred
-    return {p.name: _weight(p, prior, scales[p.name], centred) for p in parameters}
+    shared = prior.shared()
+    return {p.name: _weight(p, prior, scales[p.name], centred, shared) for p in parameters}
 
 
-def _weight(parameter: Parameter, prior: Prior, scale, centred: bool) -> "TensorVariable":
+def _weight(
+    parameter: Parameter,
+    prior: Prior,
+    scale: "TensorVariable | float",
+    centred: bool,
+    shared: Mapping[str, "TensorVariable"],
+) -> "TensorVariable":
+    """One weight matrix or bias vector of the current model: drawn, or scaled from draws."""
     import numpy as np
     import pymc as pm
 
+    name, dims = parameter.name, parameter.dims
     if prior.fan_in:
         scale = scale / parameter.fan_in**0.5
-    if centred:
-        return prior.variable(parameter.name, scale, parameter.dims)
+    local = prior.local_scale(name, dims)
+    if local is not None:
+        scale = scale * local
+    elif centred:
+        return prior.variable(name, scale, dims, shared)
     # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.
-    standard = prior.variable(parameter.name + STANDARD, np.float64(1.0), parameter.dims)
-    return pm.Deterministic(parameter.name, scale * standard, dims=parameter.dims)
+    standard = prior.variable(name + STANDARD, np.float64(1.0), dims, shared)
+    return pm.Deterministic(name, scale * standard, dims=dims)
 
 
 def _learned_scales(

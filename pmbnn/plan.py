@@ -19,14 +19,15 @@ from pmbnn.experiment import Cell, Experiment, Sweep
 from pmbnn.inference.settings import DEFAULT_STEPS
 from pmbnn.likelihoods import Categorical
 from pmbnn.networks import Network
-from pmbnn.specification import Specification
+from pmbnn.priors import StudentT
+from pmbnn.specification import Specification, Tune
 
 GROUP_WIDTH = 16
 """Fits of small networks in one program; wider ones were no faster a fit."""
 
 LABEL_LENGTH = 119
 
-ALWAYS_SHOWN = {(DatasetSpec, "seed"), (Network, "hidden")}
+ALWAYS_SHOWN = {(DatasetSpec, "seed"), (Network, "hidden"), (StudentT, "nu")}
 """Fields that a label shows even where they have their default."""
 
 NEVER_SHOWN = {"kind", "folder", "restarts", "validation", "improper_scale_cap"}
@@ -79,7 +80,12 @@ def settings_digest(cell: Cell) -> str:
     return hashlib.sha256(_canonical(settings).encode()).hexdigest()
 
 
-def identity(cell: Cell, fingerprint: str, versions: Mapping[str, str]) -> str:
+def identity(
+    cell: Cell,
+    fingerprint: str,
+    versions: Mapping[str, str],
+    pilot: tuple[Cell, str] | None = None,
+) -> str:
     """First 12 hexadecimal digits of a SHA-256 over everything that decides a cell's result.
 
     Parameters
@@ -88,8 +94,13 @@ def identity(cell: Cell, fingerprint: str, versions: Mapping[str, str]) -> str:
         Of the loaded data.
     versions
         Of the packages that can change the numbers.
+    pilot
+        The cell that the learning rate is searched on, and the fingerprint of its data.
     """
-    content = _canonical([_settings(cell), fingerprint, dict(versions)])
+    content = [_settings(cell), fingerprint, dict(versions)]
+    if pilot is not None:
+        content += [_settings(pilot[0]), pilot[1]]
+    content = _canonical(content)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
@@ -105,7 +116,19 @@ def group_key(cell: Cell) -> str:
         settings["dataset"] = [dataset.rows, dataset.n_features, dataset.n_classes]
     settings["hyperprior"] = dict(cell.hyperprior.structure)
     del settings["inference"]["seed"], settings["inference"]["restarts"]
+    if not isinstance(cell.inference.learning_rate, Tune):
+        del settings["inference"]["learning_rate"]
     return _canonical(settings)
+
+
+def pilots(cells: Sequence[Cell]) -> dict[Cell, Cell]:
+    """The cell on which the learning rate of each cell is searched, where it is searched.
+
+    It is the first of its group in the full plan, whatever part of the plan is run.
+    """
+    first: dict[str, Cell] = {}
+    searched = [cell for cell in cells if isinstance(cell.inference.learning_rate, Tune)]
+    return {cell: first.setdefault(group_key(cell), cell) for cell in searched}
 
 
 def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[Job]:
@@ -203,7 +226,8 @@ def _field_label(name: str, value: object) -> str:
     if isinstance(value, bool):
         return name if value else f"no_{name}"
     if isinstance(value, int | float):
-        return f"{name}{_number(value)}"
+        # The value of `sigma_1` must not run into its number.
+        return f"{name}{'_' if name[-1].isdigit() else ''}{_number(value)}"
     if isinstance(value, tuple):
         return "-".join(_number(entry) for entry in value) or "linear"
     if isinstance(value, Specification):
@@ -284,6 +308,7 @@ __all__ = [
     "is_large",
     "job_label",
     "jobs",
+    "pilots",
     "plan_lines",
     "print_plan",
     "settings_digest",

@@ -11,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 
 from pmbnn.inference.fit import Fit
-from pmbnn.inference.flat import flatten_model
-from pmbnn.inference.guides import mean_field_log_density
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.guides import build_guide
 from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
 
 BLOCK = 2_048
@@ -67,10 +69,17 @@ class Moments:
         ]
 
 
-def pool(parts: Sequence[Moments]) -> Moments:
-    """Moments over the draws of all parts together, as if they had been taken at once."""
+def pool(parts: Sequence[Moments], weights: Sequence[float] | None = None) -> Moments:
+    """Moments of a mixture of the parts.
+
+    Parameters
+    ----------
+    weights
+        Of the parts, with sum 1; unless given, as if all draws had been taken at once.
+    """
     draws = sum(part.draws for part in parts)
-    weights = [part.draws / draws for part in parts]
+    if weights is None:
+        weights = [part.draws / draws for part in parts]
     mean = sum(w * part.mean for w, part in zip(weights, parts, strict=True))
     variance = sum(
         w * (part.sd**2 + (part.mean - mean) ** 2) for w, part in zip(weights, parts, strict=True)
@@ -82,7 +91,7 @@ def pool(parts: Sequence[Moments]) -> Moments:
 class Predictor:
     """Predictions of every member of one group, from its model's graph.
 
-    Compiled once, whatever the number of rows.
+    Compiled once, whatever the number of rows; the settings tell which guide to draw from.
 
     Raises
     ------
@@ -90,35 +99,49 @@ class Predictor:
         If the model's likelihood is not categorical.
     """
 
-    def __init__(self, model: pm.Model, dtype: str = "float32") -> None:
+    def __init__(self, model: pm.Model, settings: Inference, dtype: str = "float32") -> None:
         self.dtype = dtype
         self.flat = flat = flatten_model(model, rows=None)
+        self.guide = build_guide(settings, flat.size, flat.improper)
         if flat.probabilities is None:
             raise ValueError("Predictions need a categorical likelihood, this model has another.")
         self.constants = [name for name in flat.data if name not in ROW_DATA]
-        inputs = [flat.values, flat.data["x"], *(flat.data[n] for n in self.constants)]
-        trained = [flat.values, *flat.data.values()]
-        with precision(dtype):
-            self._probabilities = jax_function(inputs, [flat.probabilities])
-            self._log_joint = jax.jit(
-                jax.vmap(
-                    jax_function(trained, [flat.log_likelihood, flat.log_prior]),
-                    in_axes=(0, *(None for _ in flat.data)),
-                )
-            )
-            self._posterior = jax.jit(
-                jax.vmap(
-                    jax_function(
-                        [flat.values, *(flat.data[n] for n in self.constants)],
-                        list(flat.posterior.values()),
-                    ),
-                    in_axes=(0, *(None for _ in self.constants)),
-                )
-            )
-        self._probabilities_of_draws = jax.jit(
-            jax.vmap(self._probabilities, in_axes=(0, None, *(None for _ in self.constants)))
+        values = flat_vector(flat)
+        log_likelihood, log_prior, probabilities, *posterior = flat.at(
+            values,
+            [flat.log_likelihood, flat.log_prior, flat.probabilities, *flat.posterior.values()],
         )
+        constants, x = [flat.data[n] for n in self.constants], flat.data["x"]
+        rows = [flat.data[name] for name in ROW_DATA]
+        with precision(dtype):
+            self._probabilities = jax_function([values, x, *constants], [probabilities])
+            log_joint = jax_function([values, *rows, *constants], [log_likelihood, log_prior])
+            named = jax_function([values, *constants], posterior)
+        self._probabilities_of_draws = self._over_draws(self._probabilities, 1)
+        self._log_joint = self._over_draws(log_joint, len(rows))
+        self._posterior = self._over_draws(named, 0)
+        self._log_guide = self._build_log_guide(values)
         self._moments = jax.jit(self._moments_of_block)
+        self._draws = jax.jit(jax.vmap(self._draw, in_axes=(None, None, 0)))
+
+    def _over_draws(self, function, n_rows: int):
+        """A function of the flat vector, the rows and the constants, for many vectors."""
+        return jax.jit(jax.vmap(function, (0, *(None,) * (n_rows + len(self.constants)))))
+
+    def _build_log_guide(self, values):
+        """Log-density of the guide at draws; None of a point."""
+        if self.guide.is_point:
+            return None
+        natural = {
+            name: pt.tensor(name, dtype="float64", shape=shape)
+            for name, shape in self.guide.natural_shapes.items()
+        }
+        # Double precision: the sum over a large network's parameters needs it.
+        with precision("float64"):
+            graph = jax_function(
+                [values, *natural.values()], [self.guide.log_density(natural, values)]
+            )
+        return jax.jit(jax.vmap(graph, (0, *(None,) * len(natural))))
 
     def moments(
         self, fit: Fit, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
@@ -126,12 +149,14 @@ class Predictor:
         """Predictive moments at standardised inputs ``(observation, feature)``."""
         constants = [data[name] for name in self.constants]
         parts = []
+        # All draws of a point are the same.
+        draws = 1 if self.guide.is_point else draws
         with precision(self.dtype):
-            guide = [jnp.asarray(a, self.dtype) for a in (fit.loc, fit.scale)]
+            natural = self._natural(fit)
             constants = [jnp.asarray(c, self.dtype) for c in constants]
             for start in range(0, len(x), BLOCK):
                 block = jnp.asarray(_padded(x[start : start + BLOCK]), self.dtype)
-                moments = self._moments(*guide, _draw_key(fit), draws, block, constants)
+                moments = self._moments(natural, _draw_key(fit), draws, block, constants)
                 parts.append(jax.device_get(moments))
         mean, sd, entropy = (np.concatenate(p)[: len(x)] for p in zip(*parts, strict=True))
         return Moments(draws, mean, sd, entropy)
@@ -139,8 +164,7 @@ class Predictor:
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that `moments` uses."""
         with precision(self.dtype):
-            guide = [jnp.asarray(a, self.dtype) for a in (fit.loc, fit.scale)]
-            return np.asarray(_draws(*guide, _draw_key(fit), jnp.arange(draws)))
+            return np.asarray(self._draws(self._natural(fit), _draw_key(fit), jnp.arange(draws)))
 
     def posterior(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -167,28 +191,52 @@ class Predictor:
         """Log-likelihood of every row, log joint density and log guide density of draws.
 
         Shapes ``(draw, observation)``, ``(draw,)``, ``(draw,)``; nats, densities on the
-        unconstrained vector.
+        unconstrained vector; that of a point guide is not a number.
         """
         with precision(self.dtype):
-            arrays = [jnp.asarray(data[n]) for n in self.flat.data]
-            log_likelihood, log_prior = self._log_joint(jnp.asarray(values, self.dtype), *arrays)
+            arrays = [jnp.asarray(data[n]) for n in (*ROW_DATA, *self.constants)]
+            values = jnp.asarray(values, self.dtype)
+            log_likelihood, log_prior = self._log_joint(values, *arrays)
         log_likelihood = np.asarray(log_likelihood)
         log_p = log_likelihood.sum(axis=1, dtype=np.float64) + np.asarray(log_prior)
-        return log_likelihood, log_p, mean_field_log_density(values, fit.loc, fit.scale)
+        return log_likelihood, log_p, self._log_guide_density(fit, np.asarray(values))
 
-    def _moments_of_block(self, loc, scale, key, draws, x, constants):
+    def _log_guide_density(self, fit: Fit, values: np.ndarray) -> np.ndarray:
+        if self._log_guide is None:
+            return np.full(len(values), np.nan)
+        with precision("float64"):
+            natural = [jnp.asarray(fit.natural[n], "float64") for n in self.guide.natural_shapes]
+            return np.asarray(self._log_guide(jnp.asarray(values, "float64"), *natural)[0])
+
+    def _natural(self, fit: Fit) -> dict[str, jax.Array]:
+        names = self.guide.natural_shapes
+        return {name: jnp.asarray(fit.natural[name], self.dtype) for name in names}
+
+    def _draw(self, natural, key, i):
+        """The `i`-th draw of a fit's guide, whoever asks for it."""
+        key = jax.random.fold_in(key, i)
+        shapes = self.guide.noise
+        keys = [key] if len(shapes) == 1 else jax.random.split(key, max(1, len(shapes)))
+        noise = {
+            name: jax.random.normal(k, shape, self.dtype)
+            for (name, shape), k in zip(shapes.items(), keys, strict=False)
+        }
+        return self.guide.draw(natural, noise)
+
+    def _moments_of_block(self, natural, key, draws, x, constants):
         """Running mean, standard deviation and entropy over draws (Welford 1962)."""
 
         def body(i, carry):
             mean, squares, entropy = carry
-            p = self._probabilities(_draw(loc, scale, key, i), x, *constants)[0].T
+            p = self._probabilities(self._draw(natural, key, i), x, *constants)[0].T
             step = p - mean
             # Usually step · (p - new mean), which the compiler may round to below zero.
             squares = squares + step**2 * (i / (i + 1))
             entropy = entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
             return mean + step / (i + 1), squares, entropy
 
-        classes = jax.eval_shape(lambda: self._probabilities(loc, x, *constants)[0]).shape[1]
+        of_one = jax.eval_shape(lambda: self._probabilities(natural["loc"], x, *constants)[0])
+        classes = of_one.shape[1]
         zero = jnp.zeros((classes, x.shape[0]), x.dtype)
         mean, squares, entropy = jax.lax.fori_loop(0, draws, body, (zero, zero, zero[0]))
         return mean.T, jnp.sqrt(squares / draws).T, entropy / draws
@@ -197,14 +245,6 @@ class Predictor:
 def _padded(x: np.ndarray) -> np.ndarray:
     """Rows filled up with zeros to the length of a block."""
     return np.pad(x, ((0, BLOCK - len(x)), (0, 0)))
-
-
-def _draw(loc, scale, key, i):
-    """The `i`-th draw of a fit's guide, whoever asks for it."""
-    return loc + scale * jax.random.normal(jax.random.fold_in(key, i), loc.shape, loc.dtype)
-
-
-_draws = jax.jit(jax.vmap(_draw, in_axes=(None, None, None, 0)))
 
 
 def _draw_key(fit: Fit) -> jax.Array:

@@ -1,6 +1,6 @@
 """What to predict from a fitted network, as an experiment file says it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,11 +33,13 @@ class Predict(Specification):
 
     ``draws`` of each restart are taken for predictions, and the first ``trace_draws`` of them
     kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
-    large networks too; small ones always keep it.
+    large networks too; small ones always keep it. ``mixture`` says which restarts predict: the
+    ``best``, all alike (``equal``), or all weighted by their evidence (``elbo``).
     """
 
     draws: Annotated[int, Field(ge=2)] = 1000
     trace_draws: Annotated[int, Field(ge=2)] = 100
     log_likelihood: bool = False
+    mixture: Literal["best", "equal", "elbo"] = "best"
     map: Map = Map()
     fresh: Fresh = Fresh()

@@ -10,7 +10,7 @@ import xarray as xr
 from pmbnn.datasets import DataError
 from pmbnn.experiment import SOURCES
 from pmbnn.fitting import candidates
-from pmbnn.inference.fit import Fit, Streams
+from pmbnn.inference.fit import Fit, History, Streams
 from pmbnn.models import build_model, model_data
 from pmbnn.prediction import Predictor
 from pmbnn.priors import Fixed
@@ -54,7 +54,7 @@ def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
         hyperprior = Fixed(scale=record["results"]["scale"])
     rows = dataset.training
     model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
-    predictor, data = Predictor(model), model_data(hyperprior, rows)
+    predictor, data = Predictor(model, specs["inference"]), model_data(hyperprior, rows)
     fits = {i: _fit(trace["guide"], i) for i in trace["posterior"]["chain"].values}
     chains = [predictor.posterior(data, predictor.values(fit, draws)) for fit in fits.values()]
     return _dataset(chains, list(fits), draws, model)
@@ -70,18 +70,15 @@ def _specification(section: str, settings: dict[str, Any]) -> Specification:
 def _fit(guide: xr.DataTree, chain: int) -> Fit:
     """As much of a fit as drawing from its guide takes."""
     kept = guide.to_dataset().sel(chain=chain)
-    empty = np.zeros(4, dtype=np.uint32)
-    streams = Streams(empty, empty, empty, kept["draw_stream"].values)
-    history = np.empty(0)
+    empty, nothing = np.zeros(4, dtype=np.uint32), np.empty(0)
     return Fit(
-        loc=kept["loc"].values,
+        natural={name: kept[name].values for name in kept if name != "draw_stream"},
         scale=kept["scale"].values,
-        elbo_history=history,
-        elbo_step=history,
+        history=History(nothing, nothing, nothing, nothing),
         elbo=np.nan,
         status="converged",
         reason="",
-        streams=streams,
+        streams=Streams(empty, empty, empty, kept["draw_stream"].values),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pmbnn.config import Cell, Experiment, resolved_text
 from pmbnn.datasets import DataError, DatasetSpec
-from pmbnn.plan import Job, cell_label, identity, is_large, jobs
+from pmbnn.plan import Job, cell_label, identity, is_large, jobs, pilots
 from pmbnn.storage import Results, json_writer
 from pmbnn.tables import Record, metrics_row, summarise
 from pmbnn.tasks import CellTask, JobTask
@@ -61,10 +61,13 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     for spec in dict.fromkeys(cell.dataset for cell in cells):
         sources[spec] = _load(spec)
     versions = {name: version(name) for name in DECISIVE}
-    tasks = {}
+    tasks, searched_on = {}, pilots(cells)
     for cell in cells:
         fingerprint, _ = sources[cell.dataset]
-        digest = identity(cell, fingerprint, versions)
+        pilot = searched_on.get(cell)
+        digest = identity(
+            cell, fingerprint, versions, pilot and (pilot, sources[pilot.dataset][0])
+        )
         tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint)
     return Run(experiment, Results(folder), tasks, sources)
 
@@ -100,7 +103,9 @@ def _first(job: Job) -> Cell:
 
 
 def _task(run: Run, job: Job) -> JobTask:
-    return JobTask(job.group, job.width, tuple(run.tasks[c] for c in job.cells if c is not None))
+    pilot = pilots(list(run.tasks)).get(_first(job))
+    tasks = tuple(run.tasks[c] for c in job.cells if c is not None)
+    return JobTask(job.group, job.width, tasks, pilot and run.tasks[pilot])
 
 
 def _bury(run: Run, tasks: Sequence[JobTask], event: Finished) -> Iterator[Stored]:

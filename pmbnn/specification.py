@@ -1,8 +1,10 @@
 """What every named part of an experiment file has in common."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0)]
 
 
 class Specification(BaseModel):
@@ -18,6 +20,26 @@ class Specification(BaseModel):
 
     expands: ClassVar[bool] = True
     """Whether a list in the place of one of its scalars is an axis of the grid."""
+
+
+class Tune(Specification):
+    """Candidate values ``[low, high, count]``, evenly spaced on a logarithmic axis."""
+
+    expands: ClassVar[bool] = False
+    log: tuple[Positive, Positive, Annotated[int, Field(ge=2, le=100)]]
+
+    @model_validator(mode="after")
+    def _ascending(self):
+        low, high, _ = self.log
+        if low >= high:
+            raise ValueError(f"must have low < high in `log`, got {low:g} and {high:g}")
+        return self
+
+    @property
+    def candidates(self) -> tuple[float, ...]:
+        """The values to try, ascending."""
+        low, high, count = self.log
+        return tuple(low * (high / low) ** (i / (count - 1)) for i in range(count))
 
 
 def registry[S: Specification](*classes: type[S]) -> dict[str, type[S]]:

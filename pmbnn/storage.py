@@ -82,6 +82,17 @@ class Results:
         part.chmod(0o755)
         os.replace(part, self.cells / name)
 
+    def checkpoints(self, job: str) -> Path:
+        """Folder of the checkpoints of a job's fits; it may not exist."""
+        return self.folder / "checkpoints" / job
+
+    def remove_checkpoints(self, job: str | None = None) -> None:
+        """Forget the checkpoints of a job, or all."""
+        kept = self.folder / "checkpoints"
+        _remove(kept if job is None else kept / job)
+        if kept.is_dir() and not any(kept.iterdir()):
+            kept.rmdir()
+
     def load_metrics(self, name: str) -> dict[str, Any]:
         """The numbers of a finished cell."""
         return json.loads((self.cells / name / "metrics.json").read_text(encoding="utf-8"))

@@ -93,6 +93,7 @@ def _run(
     run = prepare(experiment, folder)
     write_header(run)
     if fresh:
+        run.results.remove_checkpoints()
         for cell in wanted:
             run.results.remove(run.tasks[cell].name)
     missing = run.missing(wanted)

@@ -1,5 +1,6 @@
 """What the parent process hands to its workers: cells with everything that names them."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +34,18 @@ class CellTask:
 
 @dataclass(frozen=True)
 class JobTask:
-    """Cells that are fitted together; jobs of one `group` share their compiled programs."""
+    """Cells that are fitted together; jobs of one `group` share their compiled programs.
+
+    ``pilot`` is the cell that the group's learning rate is searched on, where it is searched.
+    """
 
     group: str
     width: int
     cells: tuple[CellTask, ...]
+    pilot: CellTask | None = None
+
+    @property
+    def identity(self) -> str:
+        """Hexadecimal digits that decide every number of the job."""
+        content = "\n".join(task.identity for task in self.cells)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]

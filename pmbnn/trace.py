@@ -6,6 +6,7 @@ again (`pmbnn.regenerate`), and the training rows are named by fingerprint only.
 """
 
 import json
+import re
 
 import numpy as np
 import pymc as pm
@@ -22,6 +23,9 @@ GALLERY = 20
 
 LARGE_TRACE_DRAWS = 100
 """Draws of a large network's last layer that are kept at least."""
+
+OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
+"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
 
 
 def build_trace(
@@ -74,10 +78,9 @@ def _posterior(fitted, predictor, values, model, large) -> xr.Dataset:
 
 
 def _kept_of_large(name: str, available: dict) -> bool:
-    """The last layer's weights and biases, and every learned scale."""
-    layers = [int(n.rsplit("_", 1)[1]) for n in available if n.startswith("weight_")]
-    last = max(layers)
-    return name.endswith(("_scale", "_variance")) or name in (f"weight_{last}", f"bias_{last}")
+    """What belongs to the last layer's weights and biases, and what belongs to none."""
+    layers = {found: int(m[1]) for found in available if (m := OF_A_LAYER.match(found))}
+    return layers.get(name) in (None, max(layers.values()))
 
 
 def _density_groups(fitted, predictor, values) -> dict[str, xr.Dataset]:
@@ -111,32 +114,47 @@ def _posterior_predictive(fitted, predictor, values) -> xr.Dataset:
 
 def _fit_group(fitted: FittedCell) -> xr.Dataset:
     """ELBO histories; a restart that was stopped early is filled up with not-a-number."""
-    length = max(len(fit.elbo_history) for fit in fitted.fits)
-    history = np.full((len(fitted.fits), length), np.nan)
-    for row, fit in zip(history, fitted.fits, strict=True):
-        row[: len(fit.elbo_history)] = fit.elbo_history
-    steps = max((fit.elbo_step for fit in fitted.fits), key=len)
+    longest = max((fit.history.step for fit in fitted.fits), key=len)
+    arrays = {
+        name: np.full((len(fitted.fits), len(longest)), np.nan)
+        for name in ("elbo", "log_likelihood", "kl")
+    }
+    for chain, fit in enumerate(fitted.fits):
+        for name, array in arrays.items():
+            own = getattr(fit.history, name)
+            array[chain, : len(own)] = own
     attrs = {
         "status": json.dumps([fit.status for fit in fitted.fits]),
         "best": -1 if fitted.best is None else fitted.best,
+        "kl_forms": json.dumps(dict(fitted.fits[0].kl_forms)),
     }
+    rates = [fit.learning_rate for fit in fitted.fits]
     return xr.Dataset(
-        {"elbo": (("chain", "window"), history), "step": (("window",), steps)},
+        {name: (("chain", "window"), array) for name, array in arrays.items()}
+        | {"step": (("window",), longest), "learning_rate": (("chain",), rates)}
+        | {"weight": (("chain",), np.asarray(fitted.weights))},
         coords={"chain": range(len(fitted.fits))},
         attrs=attrs,
     )
 
 
 def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
-    """Means, scales and random streams, from which every draw can be had again."""
+    """Natural parameters and random streams, from which every draw can be had again.
+
+    ``scale`` is the standard deviation of every parameter, whatever the guide.
+    """
     slots = [[s.name, s.start, list(s.shape)] for s in predictor.flat.slots]
     stacked = {
-        name: np.stack([getattr(fit, name) for fit in fitted.fits]).astype("f4")
-        for name in ("loc", "scale")
+        name: np.stack([fit.natural[name] for fit in fitted.fits]).astype("f4")
+        for name in predictor.guide.natural_shapes
     }
+    stacked["scale"] = np.stack([fit.scale for fit in fitted.fits]).astype("f4")
     streams = np.stack([fit.streams.draws for fit in fitted.fits])
     return xr.Dataset(
-        {name: (("chain", "parameter"), array) for name, array in stacked.items()}
+        {
+            name: (("chain", "parameter", f"{name}_column")[: array.ndim], array)
+            for name, array in stacked.items()
+        }
         | {"draw_stream": (("chain", "word"), streams)},
         coords={"chain": range(len(fitted.fits))},
         attrs={"slots": json.dumps(slots)},

@@ -1,44 +1,41 @@
 """The compiled engine: a whole group of fits as one program.
 
-The ELBO graph of one model becomes a JAX function; its gradient step is looped inside XLA and
-mapped over the members of the group, which share the graph and differ in data values and
+The objective of one model becomes a JAX function; its gradient steps are looped inside XLA
+and mapped over the members of the group, which share the graph and differ in data values and
 random streams only. Between segments of the loop the host looks at the ELBO: for progress,
-and to stop when no member is alive any more.
+for checkpoints, and to stop what has diverged or converged.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pymc as pm
 
 from pmbnn.inference.batches import batch_indices
-from pmbnn.inference.elbo import build_elbo
-from pmbnn.inference.fit import Fit, Member, Progress, final_elbo, verdict
+from pmbnn.inference.checkpoint import Checkpoint, Checkpoints
+from pmbnn.inference.convergence import final_mean, late_gain, verdict
+from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.fit import Fit, History, Member, Progress
 from pmbnn.inference.flat import flatten_model
-from pmbnn.inference.guides import MeanField, MeanFieldParameters, initial_parameters, softplus
+from pmbnn.inference.guides import build_guide
+from pmbnn.inference.initial import initial_means
 from pmbnn.inference.jax_edge import jax_function, precision
-from pmbnn.inference.optimisers import build_optimiser
+from pmbnn.inference.loop import Loop, State
+from pmbnn.inference.optimisers import relative_rate
+from pmbnn.inference.run import Run, arrays_of, kept, restored
 from pmbnn.inference.settings import Inference
-from pmbnn.models import ROW_DATA
 
 SEGMENTS = 200
-"""Into how many windows a fit is cut: one point of the ELBO history each."""
+"""Into how many windows a fit is cut: one point of its history each."""
 
-
-class State(NamedTuple):
-    """Where the loop is: parameters, the optimiser's state and the number of steps done."""
-
-    parameters: MeanFieldParameters
-    optimiser: optax.OptState
-    step: jax.Array
+MAP_SHARE = 0.1
+"""Share of the steps that a MAP fit takes which gives the means their start."""
 
 
 class CompiledEngine:
-    """Mean-field ADVI for every member of one group.
+    """Variational inference for every member of one group.
 
     Parameters
     ----------
@@ -51,6 +48,11 @@ class CompiledEngine:
         member never depend on its company; 1 runs the members one by one, on all cores.
     dtype
         ``float32`` or ``float64``.
+
+    Raises
+    ------
+    ValueError
+        If the guide or the estimator does not fit the model.
     """
 
     def __init__(
@@ -60,93 +62,192 @@ class CompiledEngine:
         self.steps = settings.total_steps(rows)
         self.batch = min(settings.batch or rows, rows)
         self.segment = -(-self.steps // SEGMENTS)
-        self.flat = flatten_model(model, self.batch)
-        self.guide = MeanField(
-            self.flat.size, settings.improper_scale_cap if self.flat.improper else None
-        )
-        self.optimiser = build_optimiser(settings, self.steps)
+        self.flat = flatten_model(model, self.batch, jacobian=not settings.is_point)
+        self.improper = self.flat.improper and not settings.is_point
+        self.guide = build_guide(settings, self.flat.size, self.improper)
+        self.objective = build_objective(self.flat, self.guide, settings, rows, self.batch)
         with precision(dtype):
-            self._loss = self._build_loss()
-        mapped = self._run_segment
+            self.loop = Loop(self.objective, settings, dtype)
+            self._natural = self._build_natural()
+        mapped = self.loop.segment
         if width > 1:
-            mapped = jax.vmap(mapped, in_axes=(0, 0, 0, 0, None))
+            mapped = jax.vmap(mapped, in_axes=(0, 0, 0, 0, 0, None, None))
         self._program = jax.jit(mapped)
+        self._starter = self._build_starter(model)
 
-    def fit(self, members: Sequence[Member], progress: Progress | None = None) -> list[Fit]:
-        """Fit every member; one that diverges neither stops nor touches the others."""
+    def fit(
+        self,
+        members: Sequence[Member],
+        progress: Progress | None = None,
+        checkpoints: Checkpoints | None = None,
+        steps: int | None = None,
+    ) -> list[Fit]:
+        """Fit every member; one that diverges neither stops nor touches the others.
+
+        Parameters
+        ----------
+        checkpoints
+            Where to leave checkpoints, and to look for those of an interrupted call with the
+            same members; none unless given.
+        steps
+            Length of the fits; that of the settings unless given.
+        """
         fits: list[Fit] = []
         for start in range(0, len(members), self.width):
             chunk = list(members[start : start + self.width])
             padded = chunk + [chunk[0]] * (self.width - len(chunk))
+            checkpoint = None if checkpoints is None else checkpoints.of(f"{start}")
             with precision(self.dtype):
-                fits += self._fit_chunk(padded, progress)[: len(chunk)]
+                run = self._run(padded, steps or self.steps, progress, checkpoint)
+                fits += self._results(padded, run, steps or self.steps)[: len(chunk)]
         return fits
 
-    def _build_loss(self):
-        """Negative ELBO as a JAX function of parameters, noise and the data by name."""
-        objective = build_elbo(self.flat, self.guide, self.rows / self.batch)
-        names = list(objective.data)
-        inputs = [*objective.parameters, objective.noise, *objective.data.values()]
-        graph = jax_function(inputs, [-objective.elbo])
+    # Building
 
-        def loss(parameters, noise, data):
-            return graph(*parameters, noise, *(data[name] for name in names))[0]
+    def _build_natural(self):
+        """Natural parameters and standard deviations as a JAX function of a guide's own."""
+        guide, parameters = self.guide, self.objective.parameters
+        natural = guide.natural(parameters)
+        outputs = [*natural.values(), guide.marginal_scale(natural)]
+        graph = jax_function(list(parameters.values()), outputs)
 
-        return loss
+        def of(parameters):
+            *arrays, scale = graph(*(parameters[n] for n in self.objective.parameters))
+            return dict(zip(natural, arrays, strict=True)), scale
 
-    def _run_segment(self, state: State, data, batches, key, n):
-        """`n` steps of one member, and the sum of their ELBOs."""
+        return jax.jit(jax.vmap(of) if self.width > 1 else of)
 
-        def body(i, carry):
-            state, total = carry
-            noise = jax.random.normal(
-                jax.random.fold_in(key, state.step), (self.flat.size,), self.dtype
-            )
-            seen = data if batches is None else _take_rows(data, batches[i])
-            loss, gradient = jax.value_and_grad(self._loss)(state.parameters, noise, seen)
-            update, optimiser = self.optimiser.update(gradient, state.optimiser)
-            parameters = optax.apply_updates(state.parameters, update)
-            return State(parameters, optimiser, state.step + 1), total - loss
+    def _build_starter(self, model: pm.Model) -> "CompiledEngine | None":
+        """The engine of the MAP fits that give means their start, where that is asked for."""
+        if self.settings.initial_mean != "map":
+            return None
+        plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "average": 0.0}
+        length = {"steps": max(1, round(MAP_SHARE * self.steps)), "epochs": None}
+        settings = self.settings.model_copy(
+            update={"guide": "map", "kl_scaling": "sum", "early_stop": False} | plain | length
+        )
+        return CompiledEngine(model, settings, self.rows, self.width, self.dtype)
 
-        return jax.lax.fori_loop(0, n, body, (state, jnp.zeros((), self.dtype)))
+    # Running
 
-    def _fit_chunk(self, members: list[Member], progress: Progress | None) -> list[Fit]:
-        state = self._stack([self._initial_state(m) for m in members])
+    def _run(
+        self,
+        members: list[Member],
+        steps: int,
+        progress: Progress | None,
+        checkpoint: Checkpoint | None,
+    ) -> Run:
+        """Run a chunk to its end, from its checkpoint if there is one."""
+        run = restored(checkpoint, self._start(members))
         data = self._stack([self._cast(m.data) for m in members])
         keys = self._stack([self._key(m) for m in members])
-        history, steps, done = [], [], 0
-        while done < self.steps:
-            n = min(self.segment, self.steps - done)
-            batches = self._batches(members, done)
-            state, total = self._program(state, data, batches, keys, n)
-            done += n
-            history.append(np.atleast_1d(np.asarray(total, np.float64)) / n)
-            steps.append(done)
-            alive = np.isfinite(history[-1])
+        rates = self._stack([jnp.asarray(self._rate(m), self.dtype) for m in members])
+        while run.done < steps and not self._is_over(run):
+            n = min(self.segment, steps - run.done)
+            batches = self._batches(members, run.done)
+            state, sums = self._program(run.state, data, batches, keys, rates, n, steps)
+            run = self._after(run, state, sums, n, steps)
             if progress is not None:
-                elbo = float(history[-1][alive].mean()) if alive.any() else float("nan")
-                progress(done, self.steps, elbo)
-            if not alive.any():
-                break
-        return self._results(members, state, np.array(history).T, np.array(steps))
+                progress(run.done, steps, self._mean_elbo(run))
+            if checkpoint is not None:
+                checkpoint.save_if_due(lambda run=run: arrays_of(run))
+        if checkpoint is not None:
+            checkpoint.save_if_due(lambda: arrays_of(run), at_end=True)
+        return run
 
-    def _results(self, members, state: State, history, steps) -> list[Fit]:
-        loc, rho = (np.atleast_2d(np.asarray(p)) for p in state.parameters)
-        scale = softplus(rho, self.guide.scale_cap)
+    def _start(self, members: list[Member]) -> Run:
+        state = self._stack([self.loop.start(p) for p in self._initial(members)])
+        return Run(state, [], [], np.zeros(len(members), np.int64))
+
+    def _initial(self, members: list[Member]) -> list[dict[str, np.ndarray]]:
+        """Unconstrained parameters of each member at its start."""
+        generators = [np.random.default_rng(m.streams.initial) for m in members]
+        if self._starter is None:
+            how, slots = self.settings.initial_mean, self.flat.slots
+            means = [initial_means(slots, how, rng) for rng in generators]
+        else:
+            means = [fit.loc for fit in self._starter.fit(members)]
+        scale = self.settings.initial_scale
+        return [
+            self.guide.initial(np.asarray(mean, np.float64), scale, rng)
+            for mean, rng in zip(means, generators, strict=True)
+        ]
+
+    def _after(self, run: Run, state: State, sums, n: int, steps: int) -> Run:
+        """The run with one more window; members that had stopped stay where they were."""
+        if run.stopped.any():
+            state = kept(run.state, state, run.stopped > 0)
+        sums = np.asarray(sums, np.float64).reshape(-1, 2) / n
+        run = Run(state, [*run.sums, sums], [*run.ends, run.done + n], run.stopped)
+        if not self.settings.early_stop:
+            return run
+        elbo, way = self._elbo(run), self._way(run.ends, steps)
+        settled = [
+            (g := late_gain(history, way, self.rows)) is not None and g.is_small
+            for history in elbo.T
+        ]
+        newly = np.where((run.stopped == 0) & np.array(settled), len(run.ends), 0)
+        return run._replace(stopped=run.stopped + newly)
+
+    def _is_over(self, run: Run) -> bool:
+        """Whether every member has diverged or stopped."""
+        if not run.ends:
+            return False
+        return bool((~np.isfinite(self._elbo(run)[-1]) | (run.stopped > 0)).all())
+
+    def _elbo(self, run: Run) -> np.ndarray:
+        """Mean ELBO of each window and member."""
+        sums = np.stack(run.sums)
+        with np.errstate(invalid="ignore"):  # infinite parts of a fit that diverges
+            return sums[..., 0] - self.settings.kl_weight * sums[..., 1]
+
+    def _mean_elbo(self, run: Run) -> float:
+        """Mean ELBO of the members that have not diverged."""
+        last = self._elbo(run)[-1]
+        alive = last[np.isfinite(last)]
+        return float(alive.mean()) if alive.size else float("nan")
+
+    def _way(self, ends: Sequence[int], steps: int) -> np.ndarray:
+        """Sum of the relative learning rates of the steps in each window."""
+        rates = np.asarray(relative_rate(self.settings.schedule, np.arange(ends[-1]), steps))
+        return np.add.reduceat(rates, [0, *ends[:-1]])
+
+    def _results(self, members: list[Member], run: Run, steps: int) -> list[Fit]:
+        parameters = run.state.average if self.settings.average else run.state.parameters
+        natural, scale = jax.device_get(self._natural(parameters))
+        if self.width == 1:
+            natural, scale = {k: v[None] for k, v in natural.items()}, scale[None]
+        elbo, parts = self._elbo(run), np.stack(run.sums)
         fits = []
         for i, member in enumerate(members):
-            status, reason = verdict(history[i], steps, loc[i], scale[i], self.flat.improper)
-            elbo = final_elbo(history[i])
+            own = slice(0, run.stopped[i] or None)
+            ends = np.array(run.ends)[own]
+            history = History(ends, elbo[own, i], parts[own, i, 0], parts[own, i, 1])
+            arrays = {name: array[i] for name, array in natural.items()}
+            finite = all(np.isfinite(a).all() for a in (*arrays.values(), scale[i]))
+            way = self._way(ends, steps)
+            status, reason = verdict(history.elbo, ends, way, self.rows, finite, self.improper)
             fits.append(
-                Fit(loc[i], scale[i], history[i], steps, elbo, status, reason, member.streams)
+                Fit(
+                    natural=arrays,
+                    scale=scale[i],
+                    history=history,
+                    elbo=final_mean(history.elbo),
+                    status=status,
+                    reason=reason,
+                    streams=member.streams,
+                    learning_rate=self._rate(member),
+                    kl_forms=self.objective.kl_forms,
+                )
             )
         return fits
 
-    def _initial_state(self, member: Member) -> State:
-        rng = np.random.default_rng(member.streams.initial)
-        start = initial_parameters(self.flat.slots, self.settings, rng)
-        parameters = MeanFieldParameters(*(jnp.asarray(p, self.dtype) for p in start))
-        return State(parameters, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
+    # Members to arrays
+
+    def _rate(self, member: Member) -> float:
+        if member.learning_rate is not None:
+            return member.learning_rate
+        return float(self.settings.learning_rate)
 
     def _cast(self, data) -> dict[str, jax.Array]:
         integer = {True: "int32", False: self.dtype}
@@ -173,7 +274,3 @@ class CompiledEngine:
         if self.width == 1:
             return items[0]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)
-
-
-def _take_rows(data, rows):
-    return {name: value[rows] if name in ROW_DATA else value for name, value in data.items()}

@@ -1,46 +1,105 @@
-"""The evidence lower bound, as a PyTensor graph with its noise as an input.
+"""The evidence lower bound, as a PyTensor graph with its noise as inputs.
 
 One graph serves every backend, and the same noise gives the same number everywhere. Higher
 is better; what an optimiser minimises is its negative.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytensor.tensor as pt
-from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
+from pmbnn.inference.divergence import Form, build_divergence
+from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import FlatModel
-from pmbnn.inference.guides import MeanField, MeanFieldParameters
+from pmbnn.inference.guides import Guide
+from pmbnn.inference.settings import Inference
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The ELBO and its inputs: guide parameters, noise ``(size,)``, data by name."""
+    """The two parts of the ELBO and what they are graphs of.
 
-    parameters: MeanFieldParameters
-    noise: TensorVariable
+    The ELBO is ``log_likelihood - kl``; with a KL weight β, a fit maximises
+    ``log_likelihood - β · kl``.
+
+    Attributes
+    ----------
+    parameters
+        Inputs: the guide's unconstrained parameters, by name.
+    frozen
+        Inputs for the same numbers, which a gradient takes as constants; empty unless the
+        estimator is the path derivative.
+    noise
+        Inputs for the noise, by name.
+    data
+        Inputs for the model's data variables, by name.
+    log_likelihood
+        Log-probability of all observations of the data set, in nats.
+    kl
+        Divergence of the guide from the prior, in nats.
+    kl_forms
+        How the expectation of each free variable's log-prior is taken.
+    """
+
+    parameters: dict[str, TensorVariable]
+    frozen: dict[str, TensorVariable]
+    noise: dict[str, Noise]
     data: dict[str, TensorVariable]
-    elbo: TensorVariable
+    log_likelihood: TensorVariable
+    kl: TensorVariable
+    kl_forms: Mapping[str, Form]
 
 
-def build_elbo(flat: FlatModel, guide: MeanField, likelihood_weight: float) -> Objective:
-    """One-draw estimate of the ELBO, in nats, summed over all observations.
+def build_objective(
+    flat: FlatModel, guide: Guide, settings: Inference, rows: int, batch: int
+) -> Objective:
+    """One-draw estimate of the ELBO's two parts, summed over all observations.
 
     Parameters
     ----------
-    likelihood_weight
-        Number of rows of the data set over the number of rows a step sees: the likelihood of
-        a minibatch stands for that of all rows, while the prior is counted once.
+    rows, batch
+        Number of rows of the data set, and of those that a step sees: the likelihood of a
+        minibatch stands for that of all rows, while the prior is counted once.
+
+    Raises
+    ------
+    ValueError
+        If the estimator cannot rewrite the model.
 
     References
     ----------
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, equation 4;
     the minibatch weight is that of Hoffman et al. (2013), Stochastic Variational Inference.
     """
-    parameters = guide.parameters()
-    noise = pt.tensor("noise", dtype="float64", shape=(guide.size,))
-    log_joint = flat.log_prior + likelihood_weight * flat.log_likelihood.sum()
-    draw = guide.draw(parameters, noise)
-    at_draw = graph_replace([log_joint], {flat.values: draw})[0]
-    return Objective(parameters, noise, flat.data, at_draw + guide.entropy(parameters))
+    parameters = _inputs(guide.shapes, "")
+    frozen = _inputs(guide.shapes, "frozen_") if settings.estimator == "path_derivative" else {}
+    noise = {
+        name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()
+    }
+    natural = guide.natural(parameters)
+    draw = guide.draw(natural, {name: n.variable for name, n in noise.items()})
+    likelihood = rewrite_likelihood(flat, natural, settings.estimator)
+    divergence = build_divergence(
+        flat, guide, settings, natural, guide.natural(frozen) if frozen else natural, draw, rows
+    )
+    log_likelihood, kl = flat.at(
+        draw, [likelihood.log_likelihood.sum() * (rows / batch), divergence.value]
+    )
+    return Objective(
+        parameters=parameters,
+        frozen=frozen,
+        noise=noise | likelihood.noise,
+        data=flat.data,
+        log_likelihood=log_likelihood,
+        kl=kl,
+        kl_forms=divergence.forms,
+    )
+
+
+def _inputs(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> dict[str, TensorVariable]:
+    return {
+        name: pt.tensor(prefix + name, dtype="float64", shape=shape)
+        for name, shape in shapes.items()
+    }

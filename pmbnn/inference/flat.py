@@ -1,15 +1,17 @@
-"""A PyMC model as graphs of one flat vector of unconstrained values.
+"""A PyMC model as graphs of its unconstrained free variables, laid out in one flat vector.
 
-Every other file of this package works on that vector: a guide draws it, the ELBO scores it,
+Every other file of this package works on these: a guide draws the vector, the ELBO scores it,
 predictions read class probabilities off it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat
+from pymc.logprob.transforms import Transform
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
@@ -30,19 +32,46 @@ class Slot:
         """Index after the last element."""
         return self.start + int(np.prod(self.shape))
 
+    def of(self, vector):
+        """The variable's part of a flat vector, in its own shape."""
+        return vector[self.start : self.stop].reshape(self.shape)
+
 
 @dataclass(frozen=True)
-class FlatModel:
-    """Graphs of a model on a flat vector.
+class Distribution:
+    """What a free variable is drawn from a priori.
 
     Attributes
     ----------
-    values
-        Input: the flat vector, ``(size,)``.
+    kind
+        Type of PyMC's random variable.
+    parameters
+        Its parameters as PyMC orders them, graphs of the other free variables and the data.
+    transform
+        The transformation that makes its values unconstrained; None where they are.
+    """
+
+    kind: type
+    parameters: tuple[TensorVariable, ...]
+    transform: Transform | None
+
+
+@dataclass(frozen=True)
+class FlatModel:
+    """Graphs of a model on its free variables, and their places in one flat vector.
+
+    Attributes
+    ----------
+    slots
+        Where each free variable lies in the flat vector.
+    free
+        Inputs: the unconstrained value of each free variable, by the slot's name.
     data
         Inputs that stand for the model's data variables, by name, with static shapes.
-    log_prior
-        Log-density of all free variables at `values`, Jacobians included; a scalar, in nats.
+    distributions
+        What each free variable is drawn from, by the slot's name.
+    log_priors
+        Log-density of each free variable, summed over its elements; a scalar, in nats.
     log_likelihood
         Log-probability of every observation, ``(observation,)``, in nats.
     probabilities
@@ -54,9 +83,10 @@ class FlatModel:
     """
 
     slots: tuple[Slot, ...]
-    values: TensorVariable
+    free: dict[str, TensorVariable]
     data: dict[str, TensorVariable]
-    log_prior: TensorVariable
+    distributions: dict[str, Distribution]
+    log_priors: dict[str, TensorVariable]
     log_likelihood: TensorVariable
     probabilities: TensorVariable | None
     posterior: dict[str, TensorVariable]
@@ -67,38 +97,64 @@ class FlatModel:
         """Number of unconstrained scalars."""
         return self.slots[-1].stop
 
+    @property
+    def log_prior(self) -> TensorVariable:
+        """Log-density of all free variables together; a scalar, in nats."""
+        return sum(self.log_priors.values())
 
-def flatten_model(model: pm.Model, rows: int | None) -> FlatModel:
-    """Graphs of `model` on one flat vector, for a given number of observations.
+    def at(
+        self, vector: TensorVariable, graphs: Sequence[TensorVariable]
+    ) -> list[TensorVariable]:
+        """The same graphs with every free variable read off a flat vector, ``(size,)``."""
+        values = {self.free[slot.name]: slot.of(vector) for slot in self.slots}
+        return graph_replace(list(graphs), values, strict=False)
 
-    ``rows=None`` leaves the number open, which is enough for predictions.
+
+def flat_vector(flat: FlatModel) -> TensorVariable:
+    """An input that stands for the flat vector, ``(size,)``."""
+    return pt.tensor("values", dtype="float64", shape=(flat.size,))
+
+
+def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> FlatModel:
+    """Graphs of `model` on its free variables, for a given number of observations.
+
+    ``rows=None`` leaves the number open, which is enough for predictions. Without `jacobian`,
+    densities are those of the constrained variables, as a mode is usually looked for.
     """
     slots = _slots(model)
-    values = pt.tensor("values", dtype="float64", shape=(slots[-1].stop,))
+    free = {s.name: pt.tensor(s.name, dtype="float64", shape=s.shape) for s in slots}
     data = {
         v.name: pt.tensor(v.name, dtype=v.dtype, shape=_static_shape(model, v, rows))
         for v in model.data_vars
     }
-    named = _posterior(model)
-    probabilities = likelihood_probabilities(model)
+    named, probabilities = _posterior(model), likelihood_probabilities(model)
+    parameters = [v.owner.op.dist_params(v.owner) for v in model.free_RVs]
     graphs = [
-        sum(term.sum() for term in model.logp(vars=model.free_RVs, sum=False)),
         elementwise_logp(model),
+        *(term.sum() for term in model.logp(vars=model.free_RVs, jacobian=jacobian, sum=False)),
+        *model.replace_rvs_by_values([p for found in parameters for p in found]),
         *named.values(),
         *([] if probabilities is None else [probabilities]),
     ]
-    replaced = graph_replace(graphs, _replacements(model, slots, values, data), strict=False)
-    log_prior, log_likelihood, *rest = replaced
-    improper = any(isinstance(v.owner.op, _flat_op()) for v in model.free_RVs)
+    replaced = iter(graph_replace(graphs, _replacements(model, free, data), strict=False))
+    log_likelihood, names = next(replaced), [model.rvs_to_values[v].name for v in model.free_RVs]
     return FlatModel(
         slots=slots,
-        values=values,
+        free=free,
         data=data,
-        log_prior=log_prior,
         log_likelihood=log_likelihood,
-        probabilities=None if probabilities is None else rest[-1],
-        posterior=dict(zip(named, rest[: len(named)], strict=True)),
-        improper=improper,
+        log_priors={name: next(replaced) for name in names},
+        distributions={
+            name: Distribution(
+                kind=type(v.owner.op),
+                parameters=tuple(next(replaced) for _ in found),
+                transform=model.rvs_to_transforms[v],
+            )
+            for name, v, found in zip(names, model.free_RVs, parameters, strict=True)
+        },
+        posterior={name: next(replaced) for name in named},
+        probabilities=next(replaced, None),
+        improper=any(isinstance(v.owner.op, _flat_op()) for v in model.free_RVs),
     )
 
 
@@ -137,15 +193,11 @@ def _posterior(model: pm.Model) -> dict[str, TensorVariable]:
     return dict(zip([v.name for v in kept], model.replace_rvs_by_values(kept), strict=True))
 
 
-def _replacements(model, slots, values, data) -> dict:
-    by_name = {slot.name: slot for slot in slots}
-    free = {
-        v: values[by_name[v.name].start : by_name[v.name].stop].reshape(by_name[v.name].shape)
-        for v in model.value_vars
-    }
+def _replacements(model, free, data) -> dict:
     lengths = {
         length: pt.constant(length.get_value(), dtype=length.dtype)
         for length in model.dim_lengths.values()
         if hasattr(length, "get_value")
     }
-    return free | lengths | {v: data[v.name] for v in model.data_vars}
+    values = {v: free[v.name] for v in model.value_vars}
+    return values | lengths | {v: data[v.name] for v in model.data_vars}

@@ -1,82 +1,318 @@
-"""Guides: families of distributions on the flat vector that approximate the posterior."""
+"""Guides: families of distributions on the flat vector that approximate the posterior.
 
+A guide has *unconstrained* parameters, which an optimiser moves, and *natural* ones, which
+its formulas are written in and which a fit keeps. `draw` takes PyTensor, JAX and NumPy
+arrays alike, so that the ELBO and the predictions share it; the other methods build graphs.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.flat import Slot
 from pmbnn.inference.settings import Inference
 
 LOG_2PI = float(np.log(2 * np.pi))
 
+LARGEST_FULL_RANK = 5_000
+"""Variables of the largest guide with a full covariance: 25 million entries, and two moments
+of each for the optimiser, 300 MB."""
 
-class MeanFieldParameters(NamedTuple):
-    """Means and unconstrained scales, ``(size,)`` each; the scale is ``softplus(rho)``."""
+FACTOR_START = 0.1
+"""Size of a low-rank factor at the start, in units of the initial scale: at zero, its gradient
+would be zero too."""
 
-    loc: np.ndarray
-    rho: np.ndarray
+type Arrays = Mapping[str, TensorVariable]
 
 
 @dataclass(frozen=True)
-class MeanField:
-    """Independent normal distributions; ``scale_cap`` limits their standard deviations.
+class Guide:
+    """Distribution of a flat vector with `size` elements.
+
+    Parameters
+    ----------
+    scale_cap
+        Upper limit of the standard deviation of every element; none unless given.
+    """
+
+    size: int
+    scale_cap: float | None = None
+
+    is_point: ClassVar[bool] = False
+    """Whether nothing is drawn."""
+    is_factorised: ClassVar[bool] = False
+    """Whether the elements are independent."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the unconstrained parameters by name."""
+        raise NotImplementedError
+
+    @property
+    def natural_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the natural parameters by name."""
+        raise NotImplementedError
+
+    @property
+    def noise(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the standard normal arrays that a draw takes, by name."""
+        return {"noise": (self.size,)}
+
+    def initial(
+        self, loc: np.ndarray, scale: float, rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """Unconstrained parameters with means `loc` and independent elements of one scale."""
+        raise NotImplementedError
+
+    def natural(self, parameters: Arrays) -> dict[str, TensorVariable]:
+        """Natural parameters; ``loc``, the means, is one of them."""
+        raise NotImplementedError
+
+    def draw(self, natural: Mapping, noise: Mapping):
+        """One draw of the flat vector from standard normal noise."""
+        raise NotImplementedError
+
+    def marginal_scale(self, natural: Arrays) -> TensorVariable:
+        """Standard deviation of every element, ``(size,)``."""
+        raise NotImplementedError
+
+    def entropy(self, natural: Arrays) -> TensorVariable:
+        """Differential entropy, in nats."""
+        return self._log_volume(natural) + 0.5 * self.size * (1 + LOG_2PI)
+
+    def log_density(self, natural: Arrays, value: TensorVariable) -> TensorVariable:
+        """Log-density of the guide at `value`, in nats."""
+        distance = self._squared_distance(natural, value)
+        return -0.5 * (distance + self.size * LOG_2PI) - self._log_volume(natural)
+
+    def _log_volume(self, natural: Arrays) -> TensorVariable:
+        """Half the log-determinant of the covariance."""
+        raise NotImplementedError
+
+    def _squared_distance(self, natural: Arrays, value: TensorVariable) -> TensorVariable:
+        """Squared distance from the means in units of the covariance (Mahalanobis)."""
+        raise NotImplementedError
+
+    def _cap(self, scale: TensorVariable) -> TensorVariable | float:
+        """Factor that brings standard deviations under the cap."""
+        return 1.0 if self.scale_cap is None else pt.minimum(1.0, self.scale_cap / scale)
+
+
+class MeanField(Guide):
+    """Independent normal distributions.
 
     References
     ----------
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, equations 5-7.
     """
 
-    size: int
-    scale_cap: float | None = None
+    is_factorised = True
 
-    def parameters(self) -> MeanFieldParameters:
-        """Symbolic parameters, the inputs of a graph."""
-        return MeanFieldParameters(
-            *(pt.tensor(name, dtype="float64", shape=(self.size,)) for name in ("loc", "rho"))
+    @property
+    def shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "rho": (self.size,)}
+
+    @property
+    def natural_shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "scale": (self.size,)}
+
+    def initial(self, loc, scale, rng):  # noqa: D102
+        return {"loc": loc, "rho": np.full(loc.shape, inverse_softplus(scale))}
+
+    def natural(self, parameters):  # noqa: D102
+        scale = pt.softplus(parameters["rho"])
+        if self.scale_cap is not None:
+            scale = pt.minimum(scale, self.scale_cap)
+        return {"loc": parameters["loc"], "scale": scale}
+
+    def draw(self, natural, noise):  # noqa: D102
+        return natural["loc"] + natural["scale"] * noise["noise"]
+
+    def marginal_scale(self, natural):  # noqa: D102
+        return natural["scale"]
+
+    def _log_volume(self, natural):
+        return pt.log(natural["scale"]).sum()
+
+    def _squared_distance(self, natural, value):
+        return (((value - natural["loc"]) / natural["scale"]) ** 2).sum()
+
+
+@dataclass(frozen=True)
+class LowRank(Guide):
+    """Normal distribution whose covariance is diagonal plus one of rank `rank`.
+
+    References
+    ----------
+    Ong, Nott and Smith (2018), Gaussian Variational Approximation with a Factor Covariance
+    Structure, equation 6.
+    """
+
+    rank: int = 10
+
+    @property
+    def shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "rho": (self.size,), "factor": (self.size, self.rank)}
+
+    @property
+    def natural_shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "diagonal": (self.size,), "factor": (self.size, self.rank)}
+
+    @property
+    def noise(self):  # noqa: D102
+        return {"noise": (self.size,), "factor_noise": (self.rank,)}
+
+    def initial(self, loc, scale, rng):  # noqa: D102
+        size = FACTOR_START * scale / np.sqrt(self.rank)
+        factor = size * rng.standard_normal((self.size, self.rank))
+        rho = np.full(loc.shape, inverse_softplus(scale))
+        return {"loc": loc, "rho": rho, "factor": factor}
+
+    def natural(self, parameters):  # noqa: D102
+        diagonal, factor = pt.softplus(parameters["rho"]), parameters["factor"]
+        if self.scale_cap is not None:
+            cap = self._cap(pt.sqrt(diagonal**2 + (factor**2).sum(axis=1)))
+            diagonal, factor = diagonal * cap, factor * cap[:, None]
+        return {"loc": parameters["loc"], "diagonal": diagonal, "factor": factor}
+
+    def draw(self, natural, noise):  # noqa: D102
+        along = natural["factor"] @ noise["factor_noise"]
+        return natural["loc"] + natural["diagonal"] * noise["noise"] + along
+
+    def marginal_scale(self, natural):  # noqa: D102
+        return pt.sqrt(natural["diagonal"] ** 2 + (natural["factor"] ** 2).sum(axis=1))
+
+    def _log_volume(self, natural):
+        _, root = self._capacitance(natural)
+        return pt.log(natural["diagonal"]).sum() + pt.log(pt.diagonal(root)).sum()
+
+    def _squared_distance(self, natural, value):
+        standard, root = self._capacitance(natural)
+        step = (value - natural["loc"]) / natural["diagonal"]
+        along = pt.linalg.solve_triangular(root, standard.T @ step, lower=True, b_ndim=1)
+        return (step**2).sum() - (along**2).sum()
+
+    def _capacitance(self, natural) -> tuple[TensorVariable, TensorVariable]:
+        """Factor in units of the diagonal, and the lower root of its capacitance matrix.
+
+        With it, determinant and inverse of the covariance take work of rank² · size (Woodbury).
+        """
+        standard = natural["factor"] / natural["diagonal"][:, None]
+        capacitance = pt.eye(self.rank) + standard.T @ standard
+        return standard, pt.linalg.cholesky(capacitance)
+
+
+class FullRank(Guide):
+    """Normal distribution with any covariance, by its lower triangular root.
+
+    References
+    ----------
+    Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, section 2.4.
+    """
+
+    @property
+    def shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "rho": (self.size,), "lower": (self.size, self.size)}
+
+    @property
+    def natural_shapes(self):  # noqa: D102
+        return {"loc": (self.size,), "root": (self.size, self.size)}
+
+    def initial(self, loc, scale, rng):  # noqa: D102
+        rho = np.full(loc.shape, inverse_softplus(scale))
+        return {"loc": loc, "rho": rho, "lower": np.zeros((self.size, self.size))}
+
+    def natural(self, parameters):  # noqa: D102
+        # A mask costs twice the memory of a packed triangle, and no scattering.
+        mask = pt.constant(np.tri(self.size, k=-1, dtype=np.float64))
+        diagonal = pt.eye(self.size) * pt.softplus(parameters["rho"])[:, None]
+        root = parameters["lower"] * mask + diagonal
+        if self.scale_cap is not None:
+            root = root * self._cap(pt.sqrt((root**2).sum(axis=1)))[:, None]
+        return {"loc": parameters["loc"], "root": root}
+
+    def draw(self, natural, noise):  # noqa: D102
+        return natural["loc"] + natural["root"] @ noise["noise"]
+
+    def marginal_scale(self, natural):  # noqa: D102
+        return pt.sqrt((natural["root"] ** 2).sum(axis=1))
+
+    def _log_volume(self, natural):
+        return pt.log(pt.diagonal(natural["root"])).sum()
+
+    def _squared_distance(self, natural, value):
+        step = value - natural["loc"]
+        standard = pt.linalg.solve_triangular(natural["root"], step, lower=True, b_ndim=1)
+        return (standard**2).sum()
+
+
+class Point(Guide):
+    """A single point: the mode of the posterior, or of the likelihood."""
+
+    is_point = True
+    is_factorised = True
+
+    @property
+    def shapes(self):  # noqa: D102
+        return {"loc": (self.size,)}
+
+    @property
+    def natural_shapes(self):  # noqa: D102
+        return {"loc": (self.size,)}
+
+    @property
+    def noise(self):  # noqa: D102
+        return {}
+
+    def initial(self, loc, scale, rng):  # noqa: D102
+        return {"loc": loc}
+
+    def natural(self, parameters):  # noqa: D102
+        return {"loc": parameters["loc"]}
+
+    def draw(self, natural, noise):  # noqa: D102
+        return natural["loc"]
+
+    def marginal_scale(self, natural):  # noqa: D102
+        return pt.zeros_like(natural["loc"])
+
+
+GUIDES: dict[str, type[Guide]] = {
+    "mean_field": MeanField,
+    "low_rank": LowRank,
+    "full_rank": FullRank,
+    "map": Point,
+    "maximum_likelihood": Point,
+}
+
+
+def build_guide(settings: Inference, size: int, improper: bool) -> Guide:
+    """The guide that the settings name, for a model with `size` unconstrained scalars.
+
+    Raises
+    ------
+    ValueError
+        If a guide with a full covariance is asked for a model too large for it.
+    """
+    cap = settings.improper_scale_cap if improper else None
+    if settings.guide == "low_rank":
+        return LowRank(size, cap, rank=min(settings.rank, size))
+    if settings.guide == "full_rank" and size > LARGEST_FULL_RANK:
+        raise ValueError(
+            f"`guide` must not be full_rank for a model of {size:,} parameters: it takes at "
+            f"most {LARGEST_FULL_RANK:,}. `low_rank` has no such limit."
         )
-
-    def scale(self, parameters: MeanFieldParameters) -> TensorVariable:
-        """Standard deviations, ``(size,)``."""
-        scale = pt.softplus(parameters.rho)
-        return scale if self.scale_cap is None else pt.minimum(scale, self.scale_cap)
-
-    def draw(self, parameters: MeanFieldParameters, noise: TensorVariable) -> TensorVariable:
-        """One draw of the flat vector from standard normal `noise`, both ``(size,)``."""
-        return parameters.loc + self.scale(parameters) * noise
-
-    def entropy(self, parameters: MeanFieldParameters) -> TensorVariable:
-        """Differential entropy, in nats."""
-        return pt.log(self.scale(parameters)).sum() + 0.5 * self.size * (1 + LOG_2PI)
+    return GUIDES[settings.guide](size, cap)
 
 
-def mean_field_log_density(draws: np.ndarray, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Log-density of `draws` ``(draw, size)`` under a mean-field guide, ``(draw,)``, in nats."""
-    standard = (draws - loc) / scale
-    return (-0.5 * standard**2 - np.log(scale) - 0.5 * LOG_2PI).sum(axis=-1)
+def softplus(rho: np.ndarray) -> np.ndarray:
+    """Scales of unconstrained parameters `rho`."""
+    return np.logaddexp(0, rho)
 
 
-def softplus(rho: np.ndarray, scale_cap: float | None = None) -> np.ndarray:
-    """Standard deviations of a guide with unconstrained scales `rho`."""
-    with np.errstate(invalid="ignore"):  # a fit that diverged has no numbers to warn about
-        return np.minimum(np.logaddexp(0, rho), np.inf if scale_cap is None else scale_cap)
-
-
-def initial_parameters(
-    slots: tuple[Slot, ...], settings: Inference, rng: np.random.Generator
-) -> MeanFieldParameters:
-    """Where a fit starts, double precision; see `Inference` for the choices."""
-    loc = np.concatenate([_initial_mean(s.shape, settings.initial_mean, rng) for s in slots])
-    # The inverse of softplus, written so that it neither overflows nor cancels.
-    rho = settings.initial_scale + np.log(-np.expm1(-settings.initial_scale))
-    return MeanFieldParameters(loc, np.full(loc.shape, rho))
-
-
-def _initial_mean(shape: tuple[int, ...], how: str, rng: np.random.Generator) -> np.ndarray:
-    if how == "random":
-        return 0.1 * rng.standard_normal(int(np.prod(shape)))
-    if how == "fan_in" and len(shape) > 1:
-        return rng.standard_normal(int(np.prod(shape))) / np.sqrt(np.prod(shape[:-1]))
-    return np.zeros(int(np.prod(shape)))
+def inverse_softplus(scale: float) -> float:
+    """Unconstrained parameter of a scale, written so that it neither overflows nor cancels."""
+    return float(scale + np.log(-np.expm1(-scale)))

@@ -1,5 +1,7 @@
-"""Learning-rate schedules and the optimiser."""
+"""Learning-rate schedules, optimisers and the averaging of their steps."""
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from pmbnn.inference.settings import Inference
@@ -9,18 +11,47 @@ WARM_UP = 0.1
 START = 25.0
 """By how much a one-cycle schedule starts below its highest rate (Smith and Topin 2018)."""
 
-
-def build_schedule(settings: Inference, steps: int) -> optax.Schedule:
-    """Learning rate as a function of the step, over a fit of that many steps."""
-    rate = settings.learning_rate
-    if settings.schedule == "one_cycle":
-        warm_up = max(1, round(WARM_UP * steps))
-        return optax.warmup_cosine_decay_schedule(rate / START, rate, warm_up, max(steps, 2))
-    if settings.schedule == "cosine":
-        return optax.cosine_decay_schedule(rate, steps)
-    return optax.constant_schedule(rate)
+DIRECTIONS = {
+    "adam": optax.scale_by_adam,
+    "adamax": optax.scale_by_adamax,
+    "sgd": optax.identity,
+}
 
 
-def build_optimiser(settings: Inference, steps: int) -> optax.GradientTransformation:
-    """Adam with the schedule of the settings (Kingma and Ba 2015)."""
-    return optax.adam(build_schedule(settings, steps))
+def relative_rate(schedule: str, step: jax.Array, steps: jax.Array) -> jax.Array:
+    """Learning rate at `step` of `steps`, in units of its highest."""
+    if schedule == "constant":
+        return jnp.ones_like(step / steps)
+    if schedule == "cosine":
+        return 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
+    warm_up = jnp.maximum(1, jnp.round(WARM_UP * steps))
+    rising = 1 / START + (1 - 1 / START) * step / warm_up
+    falling = 0.5 * (1 + jnp.cos(jnp.pi * (step - warm_up) / jnp.maximum(1, steps - warm_up)))
+    return jnp.where(step < warm_up, rising, falling)
+
+
+def build_optimiser(settings: Inference) -> optax.GradientTransformation:
+    """Direction of a step at learning rate 1, downhill being positive.
+
+    References
+    ----------
+    Kingma and Ba (2015), Adam: A Method for Stochastic Optimization, algorithms 1 and 2.
+    """
+    direction = DIRECTIONS[settings.optimiser]()
+    if settings.clip is None:
+        return direction
+    return optax.chain(optax.clip_by_global_norm(settings.clip), direction)
+
+
+def averaged(average, parameters, step: jax.Array, share: float):
+    """Running average of parameters after `step` steps, most of it over their last `share`.
+
+    Unlike the plain mean of the last steps it takes no knowledge of when the last one is.
+
+    References
+    ----------
+    Shamir and Zhang (2013), Stochastic Gradient Descent for Non-smooth Optimization,
+    section 4 (polynomial-decay averaging).
+    """
+    weight = jnp.minimum(1.0, 1 / (share * step))
+    return jax.tree.map(lambda a, p: (a + weight * (p - a)).astype(p.dtype), average, parameters)

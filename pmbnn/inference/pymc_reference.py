@@ -10,10 +10,13 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-from pmbnn.inference.fit import Fit, Member, Progress, final_elbo, verdict
+from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.convergence import final_mean, verdict
+from pmbnn.inference.fit import Fit, History, Member, Progress
 from pmbnn.inference.flat import FlatModel, flatten_model
-from pmbnn.inference.guides import MeanFieldParameters, initial_parameters, softplus
-from pmbnn.inference.optimisers import build_schedule
+from pmbnn.inference.guides import MeanField, softplus
+from pmbnn.inference.initial import initial_means
+from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.settings import Inference
 
 WINDOWS = 200
@@ -29,12 +32,24 @@ class PymcEngine:
 
     def __init__(self, model: pm.Model, settings: Inference, rows: int, width: int = 1) -> None:
         self.model, self.settings, self.width = model, settings, width
-        self.steps = settings.total_steps(rows)
+        self.rows, self.steps = rows, settings.total_steps(rows)
         self.flat: FlatModel = flatten_model(model, rows)
-        self.rates = np.array([_as_float(r) for r in _rates(settings, self.steps)])
+        self.guide = MeanField(self.flat.size)
+        relative = relative_rate(settings.schedule, np.arange(self.steps), self.steps)
+        self.rates = settings.learning_rate * np.asarray(relative, np.float64)
 
-    def fit(self, members: Sequence[Member], progress: Progress | None = None) -> list[Fit]:
-        """Fit every member; one that diverges does not stop the others."""
+    def fit(
+        self,
+        members: Sequence[Member],
+        progress: Progress | None = None,
+        checkpoints: Checkpoints | None = None,
+        steps: int | None = None,
+    ) -> list[Fit]:
+        """Fit every member; one that diverges does not stop the others.
+
+        `checkpoints` and `steps` are for the sake of one interface: ``pm.fit`` can neither
+        leave off nor be a short try.
+        """
         return [self._fit_one(member, progress) for member in members]
 
     def _fit_one(self, member: Member, progress: Progress | None) -> Fit:
@@ -71,9 +86,10 @@ class PymcEngine:
 
     def _start(self, approx, member: Member) -> None:
         rng = np.random.default_rng(member.streams.initial)
-        start = initial_parameters(self.flat.slots, self.settings, rng)
+        means = initial_means(self.flat.slots, self.settings.initial_mean, rng)
+        start = self.guide.initial(means, self.settings.initial_scale, rng)
         group = approx.groups[0]
-        for shared, ours in zip(_shared(group), start, strict=True):
+        for shared, ours in zip(_shared(group), start.values(), strict=True):
             theirs = shared.get_value()
             for slot, place in self._places(group):
                 theirs[place] = ours[slot.start : slot.stop]
@@ -92,21 +108,27 @@ class PymcEngine:
         )
         length = max(1, -(-self.steps // WINDOWS))
         starts = np.arange(0, len(losses), length)
-        history = -np.array([np.mean(losses[s : s + length]) for s in starts])
+        elbo = -np.array([np.mean(losses[s : s + length]) for s in starts])
         step = np.minimum(starts + length, len(losses))
-        scale = softplus(rho)
-        status, reason = verdict(history, step, loc, scale, self.flat.improper)
-        return Fit(loc, scale, history, step, final_elbo(history), status, reason, member.streams)
+        natural = {"loc": loc, "scale": softplus(rho)}
+        way = np.add.reduceat(self.rates[: len(losses)], starts)
+        is_finite = all(np.isfinite(array).all() for array in natural.values())
+        status, reason = verdict(elbo, step, way, self.rows, is_finite, self.flat.improper)
+        # PyMC tells the whole only, not its parts.
+        unknown = np.full(len(elbo), np.nan)
+        return Fit(
+            natural=natural,
+            scale=natural["scale"],
+            history=History(step, elbo, unknown, unknown),
+            elbo=final_mean(elbo),
+            status=status,
+            reason=reason,
+            streams=member.streams,
+            learning_rate=float(self.settings.learning_rate),
+            kl_forms=dict.fromkeys((slot.name for slot in self.flat.slots), "monte_carlo"),
+        )
 
 
-def _shared(group) -> MeanFieldParameters:
-    return MeanFieldParameters(group.params_dict["mu"], group.params_dict["rho"])
-
-
-def _rates(settings: Inference, steps: int):
-    schedule = build_schedule(settings, steps)
-    return (schedule(step) for step in range(steps))
-
-
-def _as_float(rate) -> float:
-    return float(np.asarray(rate))
+def _shared(group) -> tuple:
+    """Means and unconstrained scales, as the compiled engine's guide orders them."""
+    return group.params_dict["mu"], group.params_dict["rho"]

@@ -4,12 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.specification import Specification
+from pmbnn.specification import Positive, Specification, Tune
 
-Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 DEFAULT_STEPS = 10_000
+
+POINT_GUIDES = ("map", "maximum_likelihood")
+"""Guides that are a single point: nothing is drawn, and there is no entropy."""
+
+LAYER_ESTIMATORS = ("local_reparameterisation", "flipout")
+"""Estimators that rewrite the matrix products which weights enter through."""
 
 
 class Inference(Specification):
@@ -20,24 +26,54 @@ class Inference(Specification):
     engine
         ``compiled``, this project's own; or ``pymc``, the same through ``pm.fit``.
     guide
-        Family of the approximation.
+        Family of the approximation: normal with independent variables (``mean_field``), with
+        a covariance that is diagonal plus one of low ``rank`` (``low_rank``), or with any
+        covariance (``full_rank``); or a point, that of highest posterior density (``map``) or
+        likelihood (``maximum_likelihood``).
+    rank
+        Rank of the guide ``low_rank``.
+    estimator
+        How the gradient is estimated: ``reparameterisation``; ``path_derivative``, without
+        the score of the guide; ``local_reparameterisation``, drawing what weights make of each
+        row instead of weights; ``flipout``, decorrelating the rows by random signs.
+    kl
+        ``auto`` integrates the divergence from the prior exactly wherever prior and guide
+        allow it; ``monte_carlo`` takes it at the draw.
+    kl_weight
+        Factor of the divergence from the prior; 1 is the ELBO, below is tempering.
+    kl_warm_up
+        Share of the steps in which that factor rises from 0.
+    kl_scaling
+        ``sum`` over all weights; or ``first_dimension``, which divides the divergence of each
+        tensor by its first dimension and multiplies it by the number of rows: no ELBO, but
+        the objective of one published system, for its reproduction.
     steps, epochs
         Length of the fit: gradient steps (10,000 unless said), or passes over the rows.
     batch
         Rows a step; all of them unless said.
+    optimiser
+        ``adam``, ``adamax`` or ``sgd``.
     learning_rate
-        Adam's step size at its highest.
+        Step size at its highest, or candidates ``{tune: {log: [low, high, count]}}`` to choose
+        from by the ELBO of short fits.
     schedule
         ``constant``; ``one_cycle``, up to the learning rate over the first tenth and down to
         zero on a cosine; ``cosine``, down from the start.
+    clip
+        Largest norm of a gradient; longer ones are shortened to it.
+    average
+        Share of the steps, the last ones, whose parameters are averaged; 0 takes the last.
+    early_stop
+        Stop a fit when it has converged; its learning rate must be constant.
     restarts
         Independent fits of a cell.
     seed
         Decides initial values, noise and minibatches.
     initial_mean
         Where the guide's means start, in unconstrained space: at ``zero``, at standard normal
-        draws times 0.1 (``random``), or matrices at normal draws with variance 1 / fan-in and
-        everything else at zero (``fan_in``).
+        draws times 0.1 (``random``), matrices at normal draws with variance 1 / fan-in and
+        everything else at zero (``fan_in``), or at the end of a ``map`` fit that starts there
+        and takes a tenth of the steps.
     initial_scale
         Where every standard deviation of the guide starts.
     improper_scale_cap
@@ -49,15 +85,29 @@ class Inference(Specification):
     """
 
     engine: Literal["compiled", "pymc"] = "compiled"
-    guide: Literal["mean_field"] = "mean_field"
+    guide: Literal["mean_field", "low_rank", "full_rank", "map", "maximum_likelihood"] = (
+        "mean_field"
+    )
+    rank: Count = 10
+    estimator: Literal[
+        "reparameterisation", "path_derivative", "local_reparameterisation", "flipout"
+    ] = "reparameterisation"
+    kl: Literal["auto", "monte_carlo"] = "auto"
+    kl_weight: Annotated[float, Field(ge=0)] = 1.0
+    kl_warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
+    kl_scaling: Literal["sum", "first_dimension"] = "sum"
     steps: Count | None = None
     epochs: Positive | None = None
     batch: Count | None = None
-    learning_rate: Positive = 0.02
+    optimiser: Literal["adam", "adamax", "sgd"] = "adam"
+    learning_rate: Positive | Tune = 0.02
     schedule: Literal["constant", "one_cycle", "cosine"] = "one_cycle"
+    clip: Positive | None = None
+    average: Share = 0.0
+    early_stop: bool = False
     restarts: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    initial_mean: Literal["zero", "random", "fan_in"] = "fan_in"
+    initial_mean: Literal["zero", "random", "fan_in", "map"] = "fan_in"
     initial_scale: Positive = 0.05
     improper_scale_cap: Positive = 10.0
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.2
@@ -66,12 +116,63 @@ class Inference(Specification):
     def _consistent(self):
         if self.steps is not None and self.epochs is not None:
             raise ValueError("must set `steps` or `epochs`, not both")
-        if self.engine == "pymc" and self.batch is not None:
-            raise ValueError("must leave out `batch` with engine `pymc`, which fits full batch")
+        if self.early_stop and self.schedule != "constant":
+            raise ValueError(
+                f"must have `schedule` constant with `early_stop`, got {self.schedule}: "
+                "a rate that falls to zero stops every fit"
+            )
+        self._check_guide()
+        if self.engine == "pymc":
+            self._check_pymc()
         return self
+
+    def _check_guide(self) -> None:
+        """Raise ValueError if something asks for another guide."""
+        if self.guide != "mean_field":
+            for name, values in (
+                ("estimator", LAYER_ESTIMATORS),
+                ("kl_scaling", ("first_dimension",)),
+            ):
+                if getattr(self, name) in values:
+                    raise ValueError(
+                        f"must have `guide` mean_field with `{name}` {getattr(self, name)}, "
+                        f"got {self.guide}"
+                    )
+        if self.is_point and self.estimator != "reparameterisation":
+            raise ValueError(
+                f"must leave out `estimator` with `guide` {self.guide}, which draws nothing, "
+                f"got {self.estimator}"
+            )
+        if self.estimator == "path_derivative" and self.kl_scaling != "sum":
+            raise ValueError("must have `kl_scaling` sum with `estimator` path_derivative")
+
+    def _check_pymc(self) -> None:
+        """Raise ValueError if a setting is asked of ``pm.fit`` that it does not have."""
+        if self.batch is not None:
+            raise ValueError("must leave out `batch` with engine `pymc`, which fits full batch")
+        for name in PYMC_LACKS:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"must leave out `{name}` with engine `pymc`, which has no other choice, "
+                    f"got {getattr(self, name)}"
+                )
+        if isinstance(self.learning_rate, Tune):
+            raise ValueError("must give a number for `learning_rate` with engine `pymc`")
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the guide is a single point."""
+        return self.guide in POINT_GUIDES
 
     def total_steps(self, rows: int) -> int:
         """Gradient steps of a fit on that many rows."""
         if self.epochs is None:
             return self.steps or DEFAULT_STEPS
         return max(1, round(self.epochs * rows / min(self.batch or rows, rows)))
+
+
+PYMC_LACKS = (
+    *("guide", "estimator", "kl", "kl_weight", "kl_warm_up", "kl_scaling", "optimiser"),
+    *("clip", "average", "early_stop"),
+)
+"""Settings that the engine ``pymc`` takes at their defaults only."""

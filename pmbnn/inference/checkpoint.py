@@ -1,0 +1,64 @@
+"""Checkpoints of long fits: where they are, to go on from exactly there."""
+
+import os
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+INTERVAL = 20.0
+"""Seconds between two checkpoints; a fit that takes less leaves none."""
+
+type Arrays = list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """A folder for the checkpoints of one job, each fit of which has a name of its own."""
+
+    folder: Path
+    interval: float = INTERVAL
+
+    def of(self, name: str) -> "Checkpoint":
+        """The checkpoint of one fit."""
+        return Checkpoint(self.folder / f"{name}.npz", self.interval)
+
+
+class Checkpoint:
+    """One file with the arrays of a fit, replaced whole."""
+
+    def __init__(
+        self, path: Path, interval: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path, self.interval, self._clock = path, interval, clock
+        self._last = clock()
+
+    def load(self) -> Arrays | None:
+        """The arrays that were saved last; None if there are none that can be read."""
+        try:
+            with np.load(self.path, allow_pickle=False) as stored:
+                return [stored[f"arr_{i}"] for i in range(len(stored.files))]
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def save_if_due(self, arrays: Callable[[], Arrays], at_end: bool = False) -> None:
+        """Save `arrays` if enough time has passed since the last time.
+
+        At the end, a fit that left a checkpoint before leaves its last one too, so that a job
+        of several long fits starts none of them again.
+        """
+        if self._clock() - self._last >= self.interval or (at_end and self.path.exists()):
+            self._save(arrays())
+            self._last = self._clock()
+
+    def _save(self, arrays: Arrays) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with partial.open("wb") as file:
+            np.savez(file, *arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, self.path)
