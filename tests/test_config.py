@@ -275,12 +275,13 @@ MISTAKES = [
     # sections
     (
         experiment(prior="[normal, laplace, gaussian]"),
-        "`sweeps[0].prior[2]` must be one of cauchy, flat, laplace, normal, got 'gaussian'.",
+        "`sweeps[0].prior[2]` must be one of cauchy, flat, horseshoe, laplace, normal, "
+        "scale_mixture, student_t, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
-        "`sweeps[0].prior.kind[1]` must be one of cauchy, flat, laplace, normal, got 'laplase'; "
-        "did you mean `laplace`?",
+        "`sweeps[0].prior.kind[1]` must be one of cauchy, flat, horseshoe, laplace, normal, "
+        "scale_mixture, student_t, got 'laplase'; did you mean `laplace`?",
     ),
     (
         experiment(prior="3"),
@@ -293,7 +294,8 @@ MISTAKES = [
     (experiment(prior="[]"), "`sweeps[0].prior` must not be empty."),
     (
         experiment(prior="{fan_in: true}"),
-        "`sweeps[0].prior.kind` is missing. Choices: cauchy, flat, laplace, normal.",
+        "`sweeps[0].prior.kind` is missing. Choices: cauchy, flat, horseshoe, laplace, normal, "
+        "scale_mixture, student_t.",
     ),
     (
         experiment(prior="[normal, normal]"),
@@ -458,7 +460,32 @@ MISTAKES = [
         experiment(hyperprior="{kind: fixed, scale: {tune: {log: [10, 1, 3]}}}"),
         "`sweeps[0].hyperprior.scale.tune` must have low < high in `log`, got 10 and 1.",
     ),
+    (
+        experiment(prior="{kind: student_t, nu: [3, 0]}"),
+        "`sweeps[0].prior.nu[1]` must be > 0, got 0.",
+    ),
+    (
+        experiment(prior="{kind: scale_mixture, proportion: 1}"),
+        "`sweeps[0].prior.proportion` must be < 1, got 1.",
+    ),
+    (
+        experiment(prior="[normal, {kind: scale_mixture, sigma_2: [0.1, 2]}]"),
+        "`sweeps[0].prior[1]` must have `sigma_1` >= `sigma_2`, which tells the components "
+        "apart, got 1 and 2.",
+    ),
+    (
+        experiment(prior="{kind: scale_mixture, spread: 0.5}"),
+        "`sweeps[0].prior` must have `learned: true` to set `spread`, got 0.5.",
+    ),
     # combinations
+    (
+        experiment(
+            prior="[normal, horseshoe]",
+            hyperprior="[fixed, {kind: half_cauchy, centred: [false, true]}]",
+        ),
+        "`sweeps[0].hyperprior[1].centred[1]` must be false with prior `horseshoe` "
+        "(`sweeps[0].prior[1]`), whose weights are always scaled from standard draws, got true.",
+    ),
     (
         experiment(prior="[flat, normal]", hyperprior=f"[{FIXED_NULL}]"),
         "`sweeps[0].hyperprior[0].scale` must be a number with prior `normal`, got null.",

@@ -9,13 +9,24 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from scipy import stats
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax, logit
 
 from pmbnn.datasets.base import Rows
 from pmbnn.likelihoods import LIKELIHOODS, Categorical
 from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
 from pmbnn.networks import NETWORKS, Dense
-from pmbnn.priors import HYPERPRIORS, PRIORS, Fixed, HalfCauchy, HalfNormal, Hierarchical, Normal
+from pmbnn.priors import (
+    HYPERPRIORS,
+    PRIORS,
+    Fixed,
+    HalfCauchy,
+    HalfNormal,
+    Hierarchical,
+    Horseshoe,
+    Normal,
+    ScaleMixture,
+    StudentT,
+)
 
 
 def rows(n=9, random_seed=0):
@@ -41,7 +52,7 @@ def build(prior="normal", hyperprior="fixed", network=SMALL, dataset=ROWS):
 def random_point(model, random_seed=1):
     """Normal draws for every unconstrained value, by name, shaped as its dims declare."""
     rng = np.random.default_rng(random_seed)
-    dims = {v: model.named_vars_to_dims[v.name] for v in model.free_RVs}
+    dims = {v: model.named_vars_to_dims.get(v.name, ()) for v in model.free_RVs}
     shapes = {v: [len(model.coords[name]) for name in dims[v]] for v in model.free_RVs}
     return {model.rvs_to_values[v].name: 0.7 * rng.normal(size=shapes[v]) for v in model.free_RVs}
 
@@ -89,42 +100,70 @@ def variants(hyperprior):
     return [hyperprior(**dict(zip(choices, c, strict=True))) for c in product(*choices.values())]
 
 
+def meet(prior, hyperprior):
+    """Whether a model of the two can be built."""
+    if not isinstance(hyperprior, Hierarchical):
+        return True
+    return prior.has_scale and (prior.centrable or not hyperprior.centred)
+
+
+def settings_met(prior, hyperprior):
+    """Settings that a prior's test covers: all of a hyperprior once, later its defaults.
+
+    How weights are scaled depends neither on the density of a weight nor on that of a scale.
+    """
+    if prior is Normal or hyperprior is HalfNormal:
+        return variants(hyperprior)
+    return [hyperprior()]
+
+
+LEARNED_MIXTURE = ScaleMixture(learned=True)
 PAIRS = [
     (prior(), hyperprior)
     for prior, kind in product(PRIORS.values(), HYPERPRIORS.values())
-    for hyperprior in variants(kind)
-    if prior.has_scale or not isinstance(hyperprior, Hierarchical)
+    for hyperprior in settings_met(prior, kind)
+    if meet(prior, hyperprior)
 ]
+PAIRS += [(LEARNED_MIXTURE, kind()) for kind in HYPERPRIORS.values()]
+PAIRS += [(LEARNED_MIXTURE, HalfNormal(centred=True, per="unit"))]
 
 
 def pair_name(pair):
     """Kinds and settings of a pair, to name its test."""
     prior, hyperprior = pair
-    return "-".join(str(value) for value in (prior.kind, *hyperprior.structure.values()))
+    learned = ["learned"] if prior == LEARNED_MIXTURE else []
+    return "-".join(map(str, (prior.kind, *learned, *hyperprior.structure.values())))
 
 
-def expected_dims(network, hyperprior):
+def is_scaled(prior, hyperprior):
+    """Whether weights are standard draws times a scale."""
+    return not getattr(hyperprior, "centred", True) or not prior.centrable
+
+
+def expected_dims(network, prior, hyperprior):
     """Dims of every variable that has any, by name."""
-    learned = isinstance(hyperprior, Hierarchical)
     dims = {"x": ("observation", "feature"), "target": ("observation",), "y": ("observation",)}
     for parameter in network.parameters(2, 3):
         dims[parameter.name] = parameter.dims
-        if learned and not hyperprior.centred:
+        if is_scaled(prior, hyperprior):
             dims[parameter.name + STANDARD] = parameter.dims
-        if learned and hyperprior.per == "unit":
+        if not prior.centrable:
+            dims[f"{parameter.name}_local"] = parameter.dims
+        if getattr(hyperprior, "per", None) == "unit":
             dims[f"layer_{parameter.layer}_scale"] = parameter.dims[-1:]
             if hyperprior.on == "variance":
                 dims[f"layer_{parameter.layer}_variance"] = parameter.dims[-1:]
     return dims
 
 
-def expected_names(network, hyperprior):
+def expected_names(network, prior, hyperprior):
     """Every variable of the model but the constants and the observed one."""
-    names = {p.name for p in network.parameters(2, 3)} | {"x", "target"}
+    names = set(expected_dims(network, prior, hyperprior)) - {"y"}
+    if prior == LEARNED_MIXTURE:
+        learned = {f"mixture_{name}" for name in ("proportion", "sigma_1", "sigma_2")}
+        names |= learned | {name + STANDARD for name in learned}
     if not isinstance(hyperprior, Hierarchical):
         return names
-    if not hyperprior.centred:
-        names |= {p.name + STANDARD for p in network.parameters(2, 3)}
     layers = {f"layer_{p.layer}" for p in network.parameters(2, 3)}
     owners = {"network"} if hyperprior.per == "network" else layers
     names |= {f"{owner}_scale" for owner in owners}
@@ -140,14 +179,15 @@ def test_every_combination(pair, network, likelihood, evaluate):
     model = build_model(network, prior, hyperprior, LIKELIHOODS[likelihood](), ROWS)
 
     constants = hyperprior.constants if prior.has_scale else {}
-    assert set(model.named_vars) == expected_names(network, hyperprior) | {"y", *constants}
+    names = expected_names(network, prior, hyperprior)
+    assert set(model.named_vars) == names | {"y", *constants}
     assert {v.name for v in model.data_vars} == {"x", "target", *constants}
     assert {k: float(model[k].get_value()) for k in constants} == dict(constants)
     np.testing.assert_array_equal(model["x"].get_value(), ROWS.x)
     np.testing.assert_array_equal(model["target"].get_value(), ROWS.y)
 
     dims = {name: found for name, found in model.named_vars_to_dims.items() if found}
-    assert dims == expected_dims(network, hyperprior)
+    assert dims == expected_dims(network, prior, hyperprior)
     assert all(v.ndim == len(dims.get(name, ())) for name, v in model.named_vars.items())
     assert [v.name for v in model.observed_RVs] == ["y"]
 
@@ -164,7 +204,12 @@ def test_every_combination(pair, network, likelihood, evaluate):
 
 @pytest.mark.parametrize(
     ("prior", "hyperprior"),
-    [p for p in product(PRIORS, HYPERPRIORS) if p[0] != "flat" or p[1] == "fixed"],
+    [
+        *((prior, "fixed") for prior in (*PRIORS, LEARNED_MIXTURE)),
+        *((kind, "half_cauchy") for kind, prior in PRIORS.items() if prior.has_scale),
+        *(("normal", kind) for kind in HYPERPRIORS if kind not in ("fixed", "half_cauchy")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "learned",
 )
 # PyTensor says so of every check in a graph, since a traced JAX function cannot raise.
 @pytest.mark.filterwarnings("ignore:(?s)Skipping .* as JAX tracing would remove it:UserWarning")
@@ -289,7 +334,7 @@ def test_log_probability_in_numpy_and_scipy(log_probability):
 
 @pytest.mark.parametrize("fan_in", [False, True])
 @pytest.mark.parametrize("per", ["layer", "network", "unit"])
-@pytest.mark.parametrize("prior", ["normal", "laplace", "cauchy"])
+@pytest.mark.parametrize("prior", [k for k, p in PRIORS.items() if p.has_scale and p.centrable])
 def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log_probability, at):
     prior = PRIORS[prior](fan_in=fan_in)
     loose = build(prior, HalfCauchy(per=per))
@@ -334,15 +379,116 @@ def test_hyperprior_on_the_variance(per, centred, log_probability, at):
         np.testing.assert_allclose(weight, scale * point["weight_1_z"], rtol=1e-14)
 
 
+FIXED_DENSITIES = {
+    Normal: lambda w, scale: stats.norm.logpdf(w, scale=scale),
+    StudentT: lambda w, scale: stats.t.logpdf(w, 4.0, scale=scale),
+    ScaleMixture: lambda w, scale: np.log(
+        0.2 * stats.norm.pdf(w, scale=scale) + 0.8 * stats.norm.pdf(w, scale=0.1 * scale)
+    ),
+}
+
+
 @pytest.mark.parametrize("fan_in", [False, True])
-def test_fan_in_divides_a_fixed_scale(fan_in, log_probability):
-    model = build(Normal(fan_in=fan_in), Fixed(scale=0.8))
-    point = random_point(model)
-    for parameter in SMALL.parameters(2, 3):
+@pytest.mark.parametrize("prior", FIXED_DENSITIES)
+def test_fan_in_divides_a_fixed_scale(prior, fan_in, evaluate):
+    model = build(prior(fan_in=fan_in), Fixed(scale=0.8))
+    point, parameters = random_point(model), SMALL.parameters(2, 3)
+    densities = model.logp(vars=[model[p.name] for p in parameters], sum=False)
+    found = evaluate(densities, {value: point[value.name] for value in model.value_vars})
+    for parameter, density in zip(parameters, found, strict=True):
         scale = 0.8 / np.sqrt(parameter.fan_in) if fan_in else 0.8
-        found = log_probability(model, point, [model[parameter.name]])
-        expected = stats.norm.logpdf(point[parameter.name], scale=scale).sum()
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        expected = FIXED_DENSITIES[prior](point[parameter.name], scale)
+        np.testing.assert_allclose(density, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("fan_in", [False, True])
+@pytest.mark.parametrize("hyperprior", [Fixed(scale=0.8), HalfCauchy(), HalfCauchy(per="unit")])
+def test_horseshoe_weights_are_products(hyperprior, fan_in, log_probability, at):
+    model = build(Horseshoe(fan_in=fan_in), hyperprior)
+    point, parameters = random_point(model), SMALL.parameters(2, 3)
+    weights = at(model, [model[p.name] for p in parameters], point)
+    expected, size = 0.0, 0
+    for parameter, weight in zip(parameters, weights, strict=True):
+        learned = point.get(f"layer_{parameter.layer}_scale_log__")
+        scale = 0.8 if learned is None else np.exp(learned)
+        u, z = (point[parameter.name + ending] for ending in ("_local_log__", STANDARD))
+        root = np.sqrt(parameter.fan_in) if fan_in else 1.0
+        np.testing.assert_allclose(weight, scale / root * np.exp(u) * z, rtol=1e-13)
+        expected += (stats.halfcauchy.logpdf(np.exp(u)) + u + stats.norm.logpdf(z)).sum()
+        size += u.size
+    names = [p.name + ending for p in parameters for ending in ("_local", STANDARD)]
+    found = log_probability(model, point, [model[name] for name in names])
+    # PyMC 6.4 normalises a half-Cauchy in single precision, 1.9e-9 too low.
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=2e-9 * size)
+
+
+def test_all_layers_share_a_learned_mixture(log_probability):
+    model = build(LEARNED_MIXTURE, Fixed(scale=1.0))
+    point, names = random_point(model), [p.name for p in SMALL.parameters(2, 3)]
+    z = {name: point[f"mixture_{name}_z"] for name in ("sigma_1", "sigma_2", "proportion")}
+    share = expit(logit(0.2) + z["proportion"])
+    w = np.concatenate([point[name].ravel() for name in names])
+    wide, narrow = (
+        stats.norm.pdf(w, scale=sigma)
+        for sigma in (np.exp(z["sigma_1"]), 0.1 * np.exp(z["sigma_2"]))
+    )
+    found = log_probability(model, point, [model[name] for name in names])
+    expected = np.log(share * wide + (1 - share) * narrow).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def mixture_cdf(x):
+    """Distribution function of the mixture's defaults."""
+    return 0.2 * stats.norm.cdf(x) + 0.8 * stats.norm.cdf(x / 0.1)
+
+
+@pytest.mark.parametrize(
+    ("prior", "cdf"),
+    [
+        (StudentT(nu=3.0), stats.t(3).cdf),
+        (ScaleMixture(), mixture_cdf),
+        (LEARNED_MIXTURE, None),
+        (Horseshoe(), None),
+    ],
+    ids=["student_t", "scale_mixture", "learned", "horseshoe"],
+)
+def test_draws_of_the_prior(prior, cdf):
+    """Drawn weights have the distribution, or are made of what they should be."""
+    model = build(prior, Fixed(scale=0.5))
+    with pytensor.config.change_flags(mode="FAST_COMPILE"), model:
+        draws = pm.sample_prior_predictive(draws=300, random_seed=1)
+    found = draws["prior"]
+    assert draws["prior_predictive"]["y"].shape == (1, 300, len(ROWS))
+    weight = found["weight_2"].to_numpy()[0]
+    assert weight.shape == (300, 4, 3)
+    if cdf is not None:
+        assert stats.kstest(weight.ravel() / 0.5, cdf).pvalue > 0.001
+    elif prior == LEARNED_MIXTURE:
+        share, *sigmas = (
+            found[f"mixture_{name}"].to_numpy()[0][:, None, None]
+            for name in ("proportion", "sigma_1", "sigma_2")
+        )
+        wide, narrow = (stats.norm.cdf(weight, scale=0.5 * sigma) for sigma in sigmas)
+        assert stats.kstest((share * wide + (1 - share) * narrow).ravel(), "uniform").pvalue > 0.001
+    else:
+        local, standard = (found[f"weight_2{ending}"].to_numpy()[0] for ending in ("_local", "_z"))
+        np.testing.assert_allclose(weight, 0.5 * local * standard, rtol=1e-12)
+        assert stats.kstest(local.ravel(), stats.halfcauchy.cdf).pvalue > 0.001
+        assert stats.kstest(standard.ravel(), stats.norm.cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize(
+    ("prior", "edges"),
+    [
+        (LEARNED_MIXTURE, ["mixture_proportion -> weight_1", "mixture_sigma_2_z -> mixture_sigma"]),
+        (Horseshoe(), ["weight_1_local -> weight_1", "weight_1_z -> weight_1"]),
+    ],
+    ids=["learned", "horseshoe"],
+)
+def test_graph_of_a_prior(prior, edges):
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        source = pm.model_to_graphviz(build(prior, "fixed")).source
+    assert all(edge in source for edge in edges)
 
 
 def test_a_flat_prior_leaves_the_likelihood(log_probability):
@@ -391,7 +537,10 @@ def test_dense_classifier_has_two_classes_at_least(labels):
     [
         (
             {"prior": "gauss"},
-            "^`prior` must be one of cauchy, flat, laplace, normal, got 'gauss'.$",
+            (
+                "^`prior` must be one of cauchy, flat, horseshoe, laplace, normal, "
+                "scale_mixture, student_t, got 'gauss'.$"
+            ),
         ),
         (
             {"hyperprior": "gamma"},
@@ -411,6 +560,13 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             (
                 "^`hyperprior` must be `fixed` with prior `flat`, which has no scale, "
                 "got `half_cauchy`.$"
+            ),
+        ),
+        (
+            {"prior": "horseshoe", "hyperprior": HalfCauchy(centred=True)},
+            (
+                "^`hyperprior.centred` must be False with prior `horseshoe`, whose weights are "
+                "always scaled from standard draws, got True.$"
             ),
         ),
     ],

@@ -23,7 +23,17 @@ from pmbnn.plan import (
     width,
 )
 from pmbnn.prediction_settings import Map, Predict
-from pmbnn.priors import Fixed, Flat, HalfNormal, Laplace, Normal, Tune
+from pmbnn.priors import (
+    Fixed,
+    Flat,
+    HalfNormal,
+    Horseshoe,
+    Laplace,
+    Normal,
+    ScaleMixture,
+    StudentT,
+    Tune,
+)
 
 CELL = Cell(
     "sweep",
@@ -85,6 +95,12 @@ def grid(priors=PRIORS, seeds=12, restarts=3):
         (
             {"dataset": Mnist(source="local", folder="/a b/c")},
             "mnist-local-seed0_dense-5-5_normal_half_normal",
+        ),
+        ({"prior": StudentT()}, "moons-noise0.4-seed0_dense-5-5_student_t-nu4_half_normal"),
+        ({"prior": Horseshoe()}, "moons-noise0.4-seed0_dense-5-5_horseshoe_half_normal"),
+        (
+            {"prior": ScaleMixture(sigma_1=0.5, learned=True)},
+            "moons-noise0.4-seed0_dense-5-5_scale_mixture-sigma_1_0.5-learned_half_normal",
         ),
     ],
 )

@@ -616,8 +616,8 @@ def check_refused(folder, environment, *arguments, match):
     [
         (
             {"prior": ["normal", "laplas"]},
-            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, laplace, normal, got 'laplas'; "
-            "did you mean `laplace`",
+            r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, laplace, normal, "
+            "scale_mixture, student_t, got 'laplas'; did you mean `laplace`",
         ),
         (
             {"prior": "flat", "hyperprior": "half_normal"},

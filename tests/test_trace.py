@@ -23,7 +23,7 @@ from pmbnn.models import model_data
 from pmbnn.networks import Dense
 from pmbnn.prediction import Predictor
 from pmbnn.prediction_settings import Fresh, Map, Predict
-from pmbnn.priors import Fixed, HalfNormal, Normal
+from pmbnn.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture
 from pmbnn.storage import trace_writer
 from pmbnn.trace import GALLERY, build_trace
 
@@ -436,6 +436,26 @@ def test_a_large_network_keeps_its_last_layer_and_all_scales(large):
     expected = large.predictor.posterior(large.fitted.data, values)
     for name in posterior.data_vars:
         np.testing.assert_array_equal(posterior[name].sel(chain=1), expected[name])
+
+
+@pytest.mark.parametrize(
+    ("prior", "names"),
+    [
+        (Horseshoe(), {"weight_3_local", "bias_3_local"}),
+        (
+            ScaleMixture(learned=True),
+            {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
+        ),
+    ],
+    ids=["horseshoe", "scale_mixture"],
+)
+def test_a_large_network_keeps_what_else_its_prior_learns(prior, names, toy, tmp_path):
+    cell = replace(LARGE, prior=prior, hyperprior=Fixed(scale=0.5))
+    posterior = made_cell(cell, toy.dataset, tmp_path).trace["posterior"]
+    assert set(posterior.data_vars) == {"weight_3", "bias_3"} | names
+    if prior.kind == "horseshoe":
+        assert posterior["weight_3_local"].dims == ("chain", "draw", "hidden_2", "output")
+        assert (posterior["weight_3_local"] > 0).all()
 
 
 def test_a_large_network_keeps_no_rows(large):

@@ -5,7 +5,7 @@ from typing import Any
 
 from pmbnn.tables import Record, data_label, label, settings_row
 
-CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST"}
+CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST", "student": "Student"}
 """Words that keep their capital letters inside a name."""
 
 

@@ -22,7 +22,7 @@ LARGEST_FULL_RANK = 5_000
 of each for the optimiser, 300 MB."""
 
 FACTOR_START = 0.1
-"""Size of a low-rank factor at the start, in units of the initial scale: at zero, its gradient
+"""Size of a low-rank factor at the start, in units of the diagonal: at zero, its gradient
 would be zero too."""
 
 type Arrays = Mapping[str, TensorVariable]
@@ -166,13 +166,14 @@ class LowRank(Guide):
         return {"noise": (self.size,), "factor_noise": (self.rank,)}
 
     def initial(self, loc, scale, rng):  # noqa: D102
-        size = FACTOR_START * scale / np.sqrt(self.rank)
-        factor = size * rng.standard_normal((self.size, self.rank))
+        factor = FACTOR_START * rng.standard_normal((self.size, self.rank))
         rho = np.full(loc.shape, inverse_softplus(scale))
         return {"loc": loc, "rho": rho, "factor": factor}
 
     def natural(self, parameters):  # noqa: D102
-        diagonal, factor = pt.softplus(parameters["rho"]), parameters["factor"]
+        diagonal = pt.softplus(parameters["rho"])
+        # In these units a step of the optimiser moves a scale about as far as mean-field does.
+        factor = parameters["factor"] * (diagonal / np.sqrt(self.rank))[:, None]
         if self.scale_cap is not None:
             cap = self._cap(pt.sqrt(diagonal**2 + (factor**2).sum(axis=1)))
             diagonal, factor = diagonal * cap, factor * cap[:, None]
@@ -226,10 +227,12 @@ class FullRank(Guide):
         return {"loc": loc, "rho": rho, "lower": np.zeros((self.size, self.size))}
 
     def natural(self, parameters):  # noqa: D102
-        # A mask costs twice the memory of a packed triangle, and no scattering.
-        mask = pt.constant(np.tri(self.size, k=-1, dtype=np.float64))
-        diagonal = pt.eye(self.size) * pt.softplus(parameters["rho"])[:, None]
-        root = parameters["lower"] * mask + diagonal
+        # A mask costs twice the memory of a packed triangle, and no scattering. In units of the
+        # diagonal and over the root of the size, a step of the optimiser moves a row about as
+        # far as it moves the scale of a mean-field guide.
+        mask = pt.constant(np.tri(self.size, k=-1) / np.sqrt(self.size))
+        unit = parameters["lower"] * mask + pt.eye(self.size)
+        root = unit * pt.softplus(parameters["rho"])[:, None]
         if self.scale_cap is not None:
             root = root * self._cap(pt.sqrt((root**2).sum(axis=1)))[:, None]
         return {"loc": parameters["loc"], "root": root}

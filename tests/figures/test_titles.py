@@ -13,6 +13,7 @@ from pmbnn.figures.titles import cell_title, combination_title, distinct_titles,
         ("half_cauchy", "half-Cauchy"),
         ("laplace", "Laplace"),
         ("mnist", "MNIST"),
+        ("student_t", "Student-t"),
     ],
 )
 def test_pretty_names(kind, words):
