@@ -21,7 +21,7 @@ from pmbnn.inference.fit import Fit, History, Member, Progress
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.initial import initial_means
-from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.jax_edge import compiler_options, jax_function, precision
 from pmbnn.inference.loop import Loop, State
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.run import Run, arrays_of, kept, restored
@@ -69,10 +69,12 @@ class CompiledEngine:
         with precision(dtype):
             self.loop = Loop(self.objective, settings, dtype)
             self._natural = self._build_natural()
-        mapped = self.loop.segment
+        prepare, segment = self.loop.prepare, self.loop.segment
         if width > 1:
-            mapped = jax.vmap(mapped, in_axes=(0, 0, 0, 0, 0, None, None))
-        self._program = jax.jit(mapped)
+            prepare = jax.vmap(prepare, axis_size=width)
+            segment = jax.vmap(segment, in_axes=(0, 0, 0, 0, 0, None, None))
+        self._prepare = jax.jit(prepare)
+        self._program = jax.jit(segment, compiler_options=compiler_options())
         self._starter = self._build_starter(model)
 
     def fit(
@@ -140,7 +142,9 @@ class CompiledEngine:
         """Run a chunk to its end, from its checkpoint if there is one."""
         run = restored(checkpoint, self._start(members))
         data = self._stack([self._cast(m.data) for m in members])
-        keys = self._stack([self._key(m) for m in members])
+        if self.batch == self.rows:
+            data = self._prepare(data)
+        keys = self._stack([jnp.asarray(m.streams.noise[:2], jnp.uint32) for m in members])
         rates = self._stack([jnp.asarray(self._rate(m), self.dtype) for m in members])
         while run.done < steps and not self._is_over(run):
             n = min(self.segment, steps - run.done)
@@ -254,13 +258,6 @@ class CompiledEngine:
         return {
             k: jnp.asarray(v, integer[np.asarray(v).dtype.kind in "iu"]) for k, v in data.items()
         }
-
-    def _key(self, member: Member) -> jax.Array:
-        # threefry gives a member the same numbers whatever it is mapped with; the generator
-        # for members run one by one is many times faster on large draws.
-        if self.width > 1:
-            return jax.random.wrap_key_data(member.streams.noise[:2], impl="threefry2x32")
-        return jax.random.wrap_key_data(member.streams.noise, impl="unsafe_rbg")
 
     def _batches(self, members: list[Member], done: int):
         if self.batch == self.rows:

@@ -4,18 +4,25 @@ KL(q ‖ p) = −entropy of q − E_q[log p]. The entropy of a normal guide is a
 expected log-density of a free variable is known for the priors listed in `EXPECTED`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Literal
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat, HalfNormal, InverseGamma, Laplace, Normal
 from pymc.logprob.transforms import LogTransform
-from pytensor.graph.basic import Constant
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.flat import Distribution, FlatModel, Slot
+from pmbnn.inference.flat import (
+    Distribution,
+    FlatModel,
+    Slot,
+    as_scalar,
+    have_equal_parameters,
+    split_vector,
+)
 from pmbnn.inference.guides import LOG_2PI, Arrays, Guide
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.settings import Inference
@@ -66,37 +73,83 @@ def build_divergence(
         return Divergence(-flat.log_prior, at_draw)
     if settings.estimator == "path_derivative":
         return Divergence(guide.log_density(frozen, draw) - flat.log_prior, at_draw)
-    terms, forms = {}, {}
-    for slot in flat.slots:
-        exact = None if settings.kl == "monte_carlo" else _expected(slot, flat, guide, natural)
-        terms[slot] = flat.log_priors[slot.name] if exact is None else exact
-        forms[slot.name] = "monte_carlo" if exact is None else "exact"
+    runs = _runs(flat, guide, settings)
+    forms: dict[str, Form] = {
+        slot.name: "monte_carlo" if formula is None else "exact"
+        for run, formula in runs
+        for slot in run
+    }
     if settings.kl_scaling == "first_dimension":
-        return Divergence(_by_first_dimension(terms, natural, rows), forms)
-    return Divergence(-guide.entropy(natural) - sum(terms.values()), forms)
+        singles = [([slot], formula) for run, formula in runs for slot in run]
+        terms = _expected(singles, flat, guide, natural)
+        return Divergence(_by_first_dimension(singles, terms, natural, rows), forms)
+    terms = _expected(runs, flat, guide, natural)
+    return Divergence(-guide.entropy(natural) - sum(terms), forms)
 
 
-def _expected(slot: Slot, flat: FlatModel, guide: Guide, natural: Arrays) -> TensorVariable | None:
-    """Expected log-density of one free variable, summed; None where it is not known."""
-    distribution = flat.distributions[slot.name]
-    formula = EXPECTED.get(distribution.kind)
+def _runs(flat: FlatModel, guide: Guide, settings: Inference) -> list[tuple[list[Slot], Callable]]:
+    """Neighbouring free variables with the same prior, and the formula of its expectation.
+
+    The formula is None where the expectation is not known. A small network spends less time
+    on numbers than on starting operations: one on a run costs what one on each variable would.
+    """
+    runs: list[tuple[list[Slot], Callable | None]] = []
+    for slot in flat.slots:
+        distribution = flat.distributions[slot.name]
+        formula = _formula(slot, distribution, flat, guide, settings)
+        last = flat.distributions[runs[-1][0][-1].name] if runs else None
+        if (
+            last is not None
+            and formula is not None
+            and runs[-1][1] is formula
+            and have_equal_parameters(last.parameters, distribution.parameters)
+        ):
+            runs[-1][0].append(slot)
+        else:
+            runs.append(([slot], formula))
+    return runs
+
+
+def _formula(slot: Slot, distribution: Distribution, flat, guide, settings) -> Callable | None:
+    """Formula of the expected log-density of one free variable; None where it is not known."""
+    formula = EXPECTED.get((distribution.kind, type(distribution.transform)))
     # Given a draw of what it is independent of, such as a learned scale, the formula holds too.
     own = [flat.free[slot.name]] if guide.is_factorised else list(flat.free.values())
-    if formula is None or depends_on(distribution.parameters, own):
+    if settings.kl == "monte_carlo" or depends_on(distribution.parameters, own):
         return None
-    scale = slot.of(guide.marginal_scale(natural))
-    found = formula(distribution, slot.of(natural["loc"]), scale)
-    return None if found is None else found.sum()
+    return formula
 
 
-def _by_first_dimension(terms: Mapping[Slot, TensorVariable], natural: Arrays, rows: int):
+def _expected(runs, flat: FlatModel, guide: Guide, natural: Arrays) -> list[TensorVariable]:
+    """Expected log-density of each run, summed, or its log-density at the draw."""
+    lengths = [run[-1].stop - run[0].start for run, _ in runs]
+    means = split_vector(natural["loc"], lengths)
+    scales = split_vector(guide.marginal_scale(natural), lengths)
+    return [
+        sum(flat.log_priors[slot.name] for slot in run)
+        if formula is None
+        else formula(*_arguments(run, flat, mean, scale)).sum()
+        for (run, formula), mean, scale in zip(runs, means, scales, strict=True)
+    ]
+
+
+def _arguments(run: list[Slot], flat: FlatModel, mean, scale):
+    """Parameters of a run's prior, and means and scales in a shape that goes with them."""
+    parameters = flat.distributions[run[0].name].parameters
+    scalars = [as_scalar(p) for p in parameters]
+    if all(p is not None for p in scalars):
+        return scalars, mean, scale
+    return parameters, mean.reshape(run[0].shape), scale.reshape(run[0].shape)
+
+
+def _by_first_dimension(singles, terms, natural: Arrays, rows: int) -> TensorVariable:
     """Sum over tensors of their divergence over their first dimension, times the rows.
 
     This is what reproduces the printed divergence of one published variational network (26.4
     at its start, where the sum over its weights is about 10,180).
     """
     total = 0.0
-    for slot, term in terms.items():
+    for ([slot], _), term in zip(singles, terms, strict=True):
         entropy = (pt.log(slot.of(natural["scale"])) + 0.5 * (1 + LOG_2PI)).sum()
         total = total - (entropy + term) * (rows / (slot.shape[0] if slot.shape else 1))
     return total
@@ -105,15 +158,15 @@ def _by_first_dimension(terms: Mapping[Slot, TensorVariable], natural: Arrays, r
 # Expected log-densities under a normal distribution of the unconstrained variable, elementwise
 
 
-def _normal(distribution: Distribution, loc, scale):
-    mu, sigma = distribution.parameters
+def _normal(parameters, loc, scale):
+    mu, sigma = parameters
     distance = ((loc - mu) ** 2 + scale**2) / sigma**2
-    return -0.5 * (distance + LOG_2PI) - pt.log(sigma) * pt.ones_like(loc)
+    return -0.5 * (distance + LOG_2PI) - pt.log(sigma)
 
 
-def _laplace(distribution: Distribution, loc, scale):
+def _laplace(parameters, loc, scale):
     """By the mean of a folded normal variable (Leone, Nelson and Nottingham 1961)."""
-    mu, b = distribution.parameters
+    mu, b = parameters
     step = loc - mu
     standard = step / scale
     folded = scale * np.sqrt(2 / np.pi) * pt.exp(-0.5 * standard**2)
@@ -121,41 +174,31 @@ def _laplace(distribution: Distribution, loc, scale):
     return -absolute / b - pt.log(2 * b)
 
 
-def _flat(distribution: Distribution, loc, scale):
+def _flat(parameters, loc, scale):
     return pt.zeros_like(loc)
 
 
-def _half_normal(distribution: Distribution, loc, scale):
+def _half_normal(parameters, loc, scale):
     """The variable is log-normal: its square has mean exp(2 loc + 2 scale²)."""
-    mu, sigma = distribution.parameters
-    if not (isinstance(mu, Constant) and np.all(mu.data == 0)):
-        return None
+    _, sigma = parameters
     square = pt.exp(2 * loc + 2 * scale**2)
     return 0.5 * np.log(2 / np.pi) - pt.log(sigma) - 0.5 * square / sigma**2 + loc
 
 
-def _inverse_gamma(distribution: Distribution, loc, scale):
+def _inverse_gamma(parameters, loc, scale):
     """The variable is log-normal: its inverse has mean exp(scale² / 2 − loc)."""
-    alpha, beta = distribution.parameters
+    alpha, beta = parameters
     inverse = pt.exp(0.5 * scale**2 - loc)
     return alpha * pt.log(beta) - pt.gammaln(alpha) - alpha * loc - beta * inverse
 
 
-def _untransformed(formula: Callable) -> Callable:
-    return lambda d, loc, scale: formula(d, loc, scale) if d.transform is None else None
-
-
-def _of_logarithm(formula: Callable) -> Callable:
-    return lambda d, loc, scale: (
-        formula(d, loc, scale) if isinstance(d.transform, LogTransform) else None
-    )
-
-
-EXPECTED: dict[type, Callable] = {
-    type(Normal.rv_op): _untransformed(_normal),
-    type(Laplace.rv_op): _untransformed(_laplace),
-    type(Flat.rv_op): _untransformed(_flat),
-    type(HalfNormal.rv_op): _of_logarithm(_half_normal),
-    type(InverseGamma.rv_op): _of_logarithm(_inverse_gamma),
+EXPECTED: dict[tuple[type, type], Callable] = {
+    (type(Normal.rv_op), NoneType): _normal,
+    (type(Laplace.rv_op), NoneType): _laplace,
+    (type(Flat.rv_op), NoneType): _flat,
+    # PyMC's half-normal has no location but zero.
+    (type(HalfNormal.rv_op), LogTransform): _half_normal,
+    (type(InverseGamma.rv_op), LogTransform): _inverse_gamma,
 }
-"""Formulas by the type of PyMC's random variable."""
+"""Formulas by the types of PyMC's random variable and its transformation; they take parameters,
+means and scales."""

@@ -15,6 +15,7 @@ from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla_forms import materialised
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def build_objective(
     noise = {
         name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()
     }
-    natural = guide.natural(parameters)
-    draw = guide.draw(natural, {name: n.variable for name, n in noise.items()})
+    natural = {name: materialised(v) for name, v in guide.natural(parameters).items()}
+    draw = materialised(guide.draw(natural, {name: n.variable for name, n in noise.items()}))
     likelihood = rewrite_likelihood(flat, natural, settings.estimator)
     divergence = build_divergence(
         flat, guide, settings, natural, guide.natural(frozen) if frozen else natural, draw, rows

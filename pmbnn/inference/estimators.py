@@ -65,7 +65,7 @@ def rewrite_likelihood(flat: FlatModel, natural: Arrays, estimator: str) -> Rewr
             "through a matrix product. Choose reparameterisation or path_derivative."
         )
     at = {
-        name: {flat.free[s.name]: s.of(natural[name]) for s in flat.slots}
+        name: {flat.free[slot]: part for slot, part in flat.unpacked(natural[name]).items()}
         for name in ("loc", "scale")
     }
     noise: dict[str, Noise] = {}

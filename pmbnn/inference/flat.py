@@ -12,8 +12,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat
 from pymc.logprob.transforms import Transform
+from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
+from pytensor.tensor.elemwise import DimShuffle
 
 from pmbnn.inference.observed import elementwise_logp, likelihood_probabilities
 from pmbnn.models import STANDARD
@@ -106,8 +108,28 @@ class FlatModel:
         self, vector: TensorVariable, graphs: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
         """The same graphs with every free variable read off a flat vector, ``(size,)``."""
-        values = {self.free[slot.name]: slot.of(vector) for slot in self.slots}
+        parts = self.unpacked(vector)
+        values = {self.free[name]: part for name, part in parts.items()}
         return graph_replace(list(graphs), values, strict=False)
+
+    def unpacked(self, vector: TensorVariable) -> dict[str, TensorVariable]:
+        """Parts of a flat vector, ``(size,)``, by the slot's name and in its shape."""
+        parts = split_vector(vector, [slot.stop - slot.start for slot in self.slots])
+        return {
+            slot.name: part.reshape(slot.shape)
+            for slot, part in zip(self.slots, parts, strict=True)
+        }
+
+
+def split_vector(vector: TensorVariable, lengths: Sequence[int]) -> list[TensorVariable]:
+    """Consecutive parts of a vector.
+
+    The gradient of a split is one concatenation; that of as many slices is as many vectors of
+    full length, all but a part of each zero.
+    """
+    if len(lengths) == 1:
+        return [vector]
+    return pt.split(vector, splits_size=list(lengths))
 
 
 def flat_vector(flat: FlatModel) -> TensorVariable:
@@ -163,13 +185,47 @@ def _flat_op() -> type:
 
 
 def _slots(model: pm.Model) -> tuple[Slot, ...]:
-    """Free variables one after the other, in the model's order."""
-    shapes = {v.name: _shape(model, v) for v in model.value_vars}
+    """Free variables one after the other, those with the same prior side by side."""
+    kinds: list[list] = []
+    for rv in model.free_RVs:
+        for kind in kinds:
+            if _have_same_prior(kind[0], rv, model):
+                kind.append(rv)
+                break
+        else:
+            kinds.append([rv])
+    values = [model.rvs_to_values[rv] for kind in kinds for rv in kind]
+    shapes = {v.name: _shape(model, v) for v in values}
     starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())])
     return tuple(
         Slot(name, int(start), shape)
         for (name, shape), start in zip(shapes.items(), starts[:-1], strict=True)
     )
+
+
+def _have_same_prior(rv, other, model: pm.Model) -> bool:
+    """Whether two free variables are of one kind, with equal parameters and transformations."""
+    if type(rv.owner.op) is not type(other.owner.op):
+        return False
+    transforms = [type(model.rvs_to_transforms[v]) for v in (rv, other)]
+    return transforms[0] is transforms[1] and have_equal_parameters(
+        *(v.owner.op.dist_params(v.owner) for v in (rv, other))
+    )
+
+
+def have_equal_parameters(ours: Sequence, theirs: Sequence) -> bool:
+    """Whether two lists of parameters are the same scalars, as far as their graphs tell."""
+    ours, theirs = ([as_scalar(p) for p in found] for found in (ours, theirs))
+    if any(p is None for p in (*ours, *theirs)):
+        return False
+    return len(ours) == len(theirs) and equal_computations(ours, theirs)
+
+
+def as_scalar(variable: TensorVariable) -> TensorVariable | None:
+    """The scalar that a variable is a spread-out form of; None if it is something else."""
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return variable if variable.type.ndim == 0 else None
 
 
 def _shape(model: pm.Model, value: TensorVariable) -> tuple[int, ...]:

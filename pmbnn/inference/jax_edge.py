@@ -10,9 +10,12 @@ import jax
 import pytensor.link.jax.dispatch  # noqa: F401  (sets JAX's 64-bit flag, once, at import)
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.mode import JAX
+from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
+
+from pmbnn.inference.xla_forms import use_thin_operations
 
 
 @contextmanager
@@ -32,12 +35,51 @@ def jax_function(
     Checks of parameter values are left out: they cannot raise under JAX, and every constant
     was validated before.
     """
+    return jax_funcify(_rewritten(inputs, outputs))
+
+
+def split_jax_function(
+    data: Sequence[TensorVariable],
+    inputs: Sequence[TensorVariable],
+    outputs: Sequence[TensorVariable],
+) -> tuple[Callable[..., tuple], Callable[..., tuple]]:
+    """`jax_function` in two: what depends on `data` only, and the rest.
+
+    The first takes the data and gives a tuple; the second takes `inputs`, then that tuple's
+    elements. A loop over the second alone need not do the work of the first at every step.
+    """
+    graph = _rewritten([*data, *inputs], outputs)
+    of_data = set(graph.inputs[: len(data)])
+    for node in graph.toposort():
+        parents = [v for v in node.inputs if not isinstance(v, Constant)]
+        if parents and all(v in of_data for v in parents):
+            of_data.update(node.outputs)
+    rest = [node for node in graph.toposort() if not of_data.issuperset(node.outputs)]
+    used = [v for node in rest for v in node.inputs]
+    prepared = [v for v in dict.fromkeys([*used, *graph.outputs]) if v in of_data]
+    first = FunctionGraph(graph.inputs[: len(data)], prepared, clone=True)
+    second = FunctionGraph([*graph.inputs[len(data) :], *prepared], graph.outputs, clone=True)
+    # A graph without outputs would become a function that gives None.
+    prepare = jax_funcify(first) if prepared else lambda *data: ()
+    return prepare, jax_funcify(second)
+
+
+def _rewritten(
+    inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable]
+) -> FunctionGraph:
     graph = FunctionGraph(list(inputs), list(outputs), clone=True)
     for node in graph.toposort():
         if isinstance(node.op, CheckParameterValue):
             graph.replace(node.outputs[0], node.inputs[0], import_missing=True)
     JAX.optimizer.rewrite(graph)
-    return jax_funcify(graph)
+    use_thin_operations(graph)
+    return graph
+
+
+def compiler_options() -> dict[str, int]:
+    """Options for XLA's compiler on this machine."""
+    # XLA would use half of what AVX-512 offers; other processors keep to what they have.
+    return {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else {}
 
 
 def use_compilation_cache() -> None:

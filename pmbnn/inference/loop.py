@@ -1,5 +1,6 @@
 """The loop of gradient steps: one fit, as JAX functions that a group maps over its members."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -7,7 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from pmbnn.inference.elbo import Objective
-from pmbnn.inference.jax_edge import jax_function
+from pmbnn.inference.jax_edge import split_jax_function
+from pmbnn.inference.noise import DRAWS, random_bits
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
@@ -42,7 +44,7 @@ class Loop:
     def __init__(self, objective: Objective, settings: Inference, dtype: str) -> None:
         self.objective, self.settings, self.dtype = objective, settings, dtype
         self.optimiser = build_optimiser(settings)
-        self._parts = _compiled(objective)
+        self._prepare, self._parts = _compiled(objective)
 
     def start(self, parameters: Parameters) -> State:
         """The state before the first step."""
@@ -52,18 +54,22 @@ class Loop:
             parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32)
         )
 
-    def parts(self, parameters: Parameters, noise, data) -> tuple[jax.Array, jax.Array]:
+    def prepare(self, data) -> tuple[jax.Array, ...]:
+        """What the objective needs of the data, by name: everything that no parameter moves."""
+        return self._prepare(*(data[name] for name in self.objective.data))
+
+    def parts(self, parameters: Parameters, noise, prepared) -> tuple[jax.Array, jax.Array]:
         """Log-likelihood and divergence of the objective, at given noise."""
         frozen = jax.lax.stop_gradient(parameters)
         # By name: JAX sorts the keys of a dictionary that it hands back.
         inputs = [parameters[n] for n in self.objective.parameters]
         inputs += [frozen[n] for n in self.objective.frozen]
         inputs += [noise[n] for n in self.objective.noise]
-        return self._parts(*inputs, *(data[n] for n in self.objective.data))
+        return self._parts(*inputs, *prepared)
 
-    def loss(self, parameters: Parameters, noise, data, kl_weight) -> tuple[jax.Array, tuple]:
+    def loss(self, parameters: Parameters, noise, prepared, kl_weight) -> tuple[jax.Array, tuple]:
         """Negative ELBO at the given KL weight, and its parts."""
-        log_likelihood, kl = self.parts(parameters, noise, data)
+        log_likelihood, kl = self.parts(parameters, noise, prepared)
         return kl_weight * kl - log_likelihood, (log_likelihood, kl)
 
     def segment(
@@ -73,25 +79,29 @@ class Loop:
 
         Parameters
         ----------
+        data
+            By name; as prepared where a step sees all rows. The preparation is a program of
+            its own then: within this one, XLA would read the data through a transposition.
         batches
             Row indices ``(step, batch)``; None if a step sees all rows.
         key
-            The fit's own stream of noise.
+            Of the fit's own noise, ``(2,)`` unsigned 32-bit words.
         """
 
         def body(i, carry):
             state, sums = carry
-            seen = data if batches is None else _take_rows(data, batches[i])
+            seen = data if batches is None else self.prepare(_take_rows(data, batches[i]))
             state, parts = self._step(state, seen, key, learning_rate, steps)
             return state, sums + jnp.stack(parts)
 
         return jax.lax.fori_loop(0, n, body, (state, jnp.zeros(2, self.dtype)))
 
-    def _step(self, state: State, data, key, learning_rate, steps) -> tuple[State, tuple]:
+    def _step(self, state: State, prepared, key, learning_rate, steps) -> tuple[State, tuple]:
         settings = self.settings
-        noise = self._noise(jax.random.fold_in(key, state.step))
+        noise = self._noise(key, state.step)
         slope = jax.grad(self.loss, has_aux=True)
-        gradient, parts = slope(state.parameters, noise, data, self._kl_weight(state.step, steps))
+        weight = self._kl_weight(state.step, steps)
+        gradient, parts = slope(state.parameters, noise, prepared, weight)
         direction, optimiser = self.optimiser.update(gradient, state.optimiser)
         rate = learning_rate * relative_rate(settings.schedule, state.step, steps)
         parameters = jax.tree.map(
@@ -107,22 +117,24 @@ class Loop:
         weight, warm_up = self.settings.kl_weight, self.settings.kl_warm_up
         return weight * jnp.minimum(1.0, step / (warm_up * steps)) if warm_up else weight
 
-    def _noise(self, key) -> dict[str, jax.Array]:
+    def _noise(self, key, step) -> dict[str, jax.Array]:
         """Noise of one step: here, and nowhere else, is where a fit draws any."""
-        inputs = self.objective.noise
-        keys = [key] if len(inputs) == 1 else jax.random.split(key, max(1, len(inputs)))
-        draw = {"normal": jax.random.normal, "sign": jax.random.rademacher}
-        return {
-            name: draw[noise.kind](k, noise.variable.type.shape, self.dtype)
-            for (name, noise), k in zip(inputs.items(), keys, strict=False)
-        }
+        drawn = {}
+        for stream, (name, noise) in enumerate(self.objective.noise.items()):
+            shape = noise.variable.type.shape
+            bits = random_bits(key, step, stream, math.prod(shape))
+            drawn[name] = DRAWS[noise.kind](bits, self.dtype).reshape(shape)
+        # Without the barrier XLA draws a number anew wherever it is used.
+        return jax.lax.optimization_barrier(drawn)
 
 
 def _compiled(objective: Objective):
-    """The objective's two parts as a JAX function of its inputs, in their order."""
+    """The objective as two JAX functions: of its data; of the rest of its inputs, in order."""
     inputs = [*objective.parameters.values(), *objective.frozen.values()]
-    inputs += [*(n.variable for n in objective.noise.values()), *objective.data.values()]
-    return jax_function(inputs, [objective.log_likelihood, objective.kl])
+    inputs += [noise.variable for noise in objective.noise.values()]
+    return split_jax_function(
+        list(objective.data.values()), inputs, [objective.log_likelihood, objective.kl]
+    )
 
 
 def _take_rows(data, rows):

@@ -19,7 +19,7 @@ def elementwise_logp(model: pm.Model) -> TensorVariable:
     if probabilities is None:
         return model.logp(vars=[observed], sum=False)[0]
     classes = pt.arange(_n_classes(model, probabilities))[:, None]
-    one_hot = pt.eq(model.rvs_to_values[observed][None, :], classes)
+    one_hot = pt.eq(model.rvs_to_values[observed][None, :], classes).astype("float64")
     outputs = _outputs_first(probabilities)
     if outputs is None:
         # The label's probability first, its logarithm then: 0 · log(0) would not be a number.

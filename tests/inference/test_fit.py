@@ -1,4 +1,4 @@
-"""Verdicts on made histories, and random streams."""
+"""What goes into a fit and comes out of it."""
 
 import subprocess
 import sys
@@ -6,100 +6,26 @@ import sys
 import numpy as np
 import pytest
 
-from pmbnn.inference.fit import Fit, final_elbo, random_streams, verdict
-
-WINDOWS = 200
-STEP = 50 * np.arange(1, WINDOWS + 1)
-GUIDE = (np.zeros(3), np.ones(3))
+from pmbnn.inference.fit import Fit, History, Member, random_streams
 
 
-def noise(sd, random_seed=0):
-    return sd * np.random.default_rng(random_seed).normal(size=WINDOWS)
+def a_fit(status):
+    natural = {"loc": np.arange(3.0), "scale": np.ones(3)}
+    history = History(*(np.zeros(1) for _ in range(4)))
+    return Fit(natural, np.ones(3), history, 0.0, status, "", random_streams("a"))
 
 
-def status(history, loc=GUIDE[0], scale=GUIDE[1], improper=False):
-    return verdict(history, STEP[: len(history)], loc, scale, improper)
+@pytest.mark.parametrize("status", ["converged", "not_converged", "improper", "diverged"])
+def test_only_divergence_is_failure(status):
+    assert a_fit(status).failed == (status == "diverged")
 
 
-def test_flat_history_converges():
-    rise = -100 * np.exp(-np.arange(WINDOWS) / 10)
-    assert status(-300 + rise + noise(1.0))[0] == "converged"
+def test_means_of_the_guide():
+    np.testing.assert_array_equal(a_fit("converged").loc, [0.0, 1.0, 2.0])
 
 
-def test_rise_is_not_converged():
-    """Half a unit a window is 10 between tenths, against errors of a third and 0.3."""
-    found, reason = status(-300 + 0.5 * np.arange(WINDOWS) + noise(1.0))
-    assert found == "not_converged"
-    assert reason.startswith("the last tenth of the steps raised the ELBO by 9.")
-
-
-@pytest.mark.parametrize(("gain", "expected"), [(0.25, "converged"), (0.35, "not_converged")])
-def test_a_thousandth_is_settled(gain, expected):
-    """Without noise only the size of the gain counts: 0.3 is a thousandth of the ELBO."""
-    history = np.full(WINDOWS, -300.0)
-    history[-20:] += gain
-    assert status(history)[0] == expected
-
-
-@pytest.mark.parametrize(("factor", "expected"), [(2.98, "converged"), (3.02, "not_converged")])
-def test_three_standard_errors_are_settled(factor, expected):
-    """Windows of ±1 have a known error; the ELBO is near zero, so its size does not count."""
-    history = np.tile([-1.0, 1.0], WINDOWS // 2)
-    error = np.sqrt(2 * (20 / 19) / 20)
-    history[-20:] += factor * error
-    assert status(history)[0] == expected
-
-
-def test_a_fall_is_settled():
-    assert status(-300 - 0.5 * np.arange(WINDOWS))[0] == "converged"
-
-
-@pytest.mark.parametrize("windows", [1, 2, 14])
-def test_too_few_windows(windows):
-    """One window a tenth has no standard error."""
-    assert status(np.full(windows, -3.0)) == ("not_converged", "too few steps to tell")
-
-
-def test_enough_windows():
-    assert status(np.full(20, -3.0))[0] == "converged"
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("improper", [False, True])
-def test_diverged(value, improper):
-    """The first window that is not finite is named; improper or not."""
-    history = np.full(WINDOWS, -300.0)
-    history[[7, 9]] = value
-    found = status(history, improper=improper)
-    assert found == ("diverged", "the ELBO was not finite by step 400")
-
-
-@pytest.mark.parametrize("broken", ["loc", "scale"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_parameters_diverged(broken, value):
-    """After the last window nothing but the guide tells."""
-    guide = {broken: np.array([0.5, value, 0.5])}
-    found = status(np.full(WINDOWS, -300.0), **guide)
-    assert found == ("diverged", "some parameter of the guide is not finite")
-
-
-def test_improper():
-    found, reason = status(-300 + 0.5 * np.arange(WINDOWS), improper=True)
-    assert found == "improper"
-    assert reason == "the posterior is improper, its ELBO has no maximum"
-
-
-def test_final_elbo():
-    assert final_elbo(np.arange(200.0)) == 189.5
-    assert final_elbo(np.arange(14.0)) == 13
-    assert final_elbo(np.array([-5.0])) == -5
-    assert np.isnan(final_elbo(np.array([1.0, np.nan])))
-
-
-@pytest.mark.parametrize("name", ["converged", "not_converged", "improper", "diverged"])
-def test_only_divergence_is_failure(name):
-    fit = Fit(*GUIDE, np.zeros(1), np.ones(1), 0.0, name, "", random_streams("a"))
-    assert fit.failed == (name == "diverged")
+def test_a_member_takes_the_learning_rate_of_the_settings():
+    assert Member({}, random_streams("a")).learning_rate is None
 
 
 def words(streams):

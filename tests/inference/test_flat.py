@@ -2,10 +2,14 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pymc.logprob.transforms import LogTransform
+from scipy.stats import invgamma
 
-from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.models import dense_classifier
+from pmbnn.priors import InverseGamma
 
 X = np.random.default_rng(0).normal(size=(12, 2))
 Y = np.arange(12) % 3
@@ -16,10 +20,9 @@ def build(**settings):
 
 
 def test_slots():
-    """The value variables one after the other, in the model's order, nothing between."""
+    """Every value variable has its place, nothing between, equal priors side by side."""
     model = build(hyperprior="half_normal")
     flat = flatten_model(model, rows=12)
-    assert [slot.name for slot in flat.slots] == [v.name for v in model.value_vars]
     assert {slot.name: slot.shape for slot in flat.slots} == {
         "layer_1_scale_log__": (),
         "weight_1_z": (2, 4),
@@ -31,6 +34,34 @@ def test_slots():
     assert [slot.start for slot in flat.slots[1:]] == [slot.stop for slot in flat.slots[:-1]]
     assert flat.slots[0].start == 0
     assert flat.size == 29
+    kinds = [slot.name.endswith("_z") for slot in flat.slots]
+    assert kinds in (sorted(kinds), sorted(kinds, reverse=True))
+
+
+def test_slots_of_unlike_priors():
+    """In the model's order, but what has the prior of an earlier one comes next to it."""
+    with pm.Model() as model:
+        pm.Normal("a", 0.0, 1.0)
+        pm.Normal("b", 0.0, 2.0)
+        pm.Laplace("c", 0.0, 1.0)
+        pm.Normal("d", 0.0, 1.0, shape=3)
+        pm.Normal("e", [0.0, 0.0], 1.0)
+        pm.HalfNormal("f", 1.0)
+        pm.Laplace("g", 0.0, 1.0)
+        pm.HalfNormal("h", 1.0, default_transform=None)
+        pm.Normal("y", 0.0, 1.0, observed=X[:, 0])
+    names = [slot.name for slot in flatten_model(model, 12).slots]
+    assert names == ["a", "d", "b", "c", "g", "e", "f_log__", "h"]
+
+
+def test_unpacked(evaluate):
+    """Parts of a vector, as of an array."""
+    flat, vector = flatten_model(build(hyperprior="half_normal"), 12), np.arange(29.0)
+    parts = flat.unpacked(pt.constant(vector))
+    assert list(parts) == [slot.name for slot in flat.slots]
+    for found, slot in zip(evaluate(list(parts.values()), {}), flat.slots, strict=True):
+        assert found.shape == slot.shape
+        np.testing.assert_array_equal(found, slot.of(vector))
 
 
 @pytest.mark.parametrize("rows", [12, 5, None])
@@ -41,29 +72,72 @@ def test_static_shapes(rows):
         "target": (rows,),
         "prior_scale": (),
     }
-    assert flat.values.type.shape == (27,)
+    assert flat_vector(flat).type.shape == (flat.size,) == (27,)
+    assert {name: v.type.shape for name, v in flat.free.items()} == {
+        slot.name: slot.shape for slot in flat.slots
+    }
+
+
+def at_a_point(model, flat, rows, evaluate, graphs):
+    """Values of `graphs` at a random flat vector, and the point that it stands for."""
+    vector, values = np.random.default_rng(1).normal(size=flat.size), flat_vector(flat)
+    data = {"x": X[:rows], "target": Y[:rows].astype(np.int32)}
+    data |= {"hyperprior_alpha": 2.0, "hyperprior_beta": 1.0}
+    given = {values: vector} | {v: data[name] for name, v in flat.data.items()}
+    parts = {slot.name: slot.of(vector) for slot in flat.slots}
+    point = {v: parts[v.name] for v in model.value_vars}
+    return evaluate(flat.at(values, graphs), given), point
 
 
 @pytest.mark.parametrize("rows", [12, 5])
-def test_values(rows, evaluate):
+@pytest.mark.parametrize("centred", [False, True])
+def test_values(rows, centred, evaluate):
     """Prior and likelihood are PyMC's, at a point whose every element has its place."""
-    model = build(hyperprior="inverse_gamma")
-    shorter = dense_classifier(X[:rows], Y[:rows], hidden=(4,), hyperprior="inverse_gamma")
-    flat = flatten_model(model, rows)
-    vector = np.random.default_rng(1).normal(size=flat.size)
-    rows_of = {"x": X[:rows], "target": Y[:rows].astype(np.int32)}
-    values = rows_of | {"hyperprior_alpha": 2.0, "hyperprior_beta": 1.0}
-    given = {flat.values: vector} | {v: values[name] for name, v in flat.data.items()}
-    found = evaluate([flat.log_prior, flat.log_likelihood], given)
-    point = {
-        v: vector[slot.start : slot.stop].reshape(slot.shape)
-        for v, slot in zip(shorter.value_vars, flat.slots, strict=True)
-    }
-    prior = [term.sum() for term in shorter.logp(vars=shorter.free_RVs, sum=False)]
+    hyperprior = InverseGamma(centred=centred)
+    shorter = dense_classifier(X[:rows], Y[:rows], hidden=(4,), hyperprior=hyperprior)
+    flat = flatten_model(build(hyperprior=hyperprior), rows)
+    names = [v.name for v in shorter.value_vars]
+    assert set(flat.log_priors) == set(names)
+    priors = [flat.log_priors[name] for name in names]
+    graphs = [flat.log_likelihood, flat.log_prior, *priors]
+    (by_row, prior, *priors), point = at_a_point(shorter, flat, rows, evaluate, graphs)
+    terms = [term.sum() for term in shorter.logp(vars=shorter.free_RVs, sum=False)]
     rows_of_y = shorter.logp(vars=shorter.observed_RVs, sum=False)[0]
-    *terms, by_row = evaluate([*prior, rows_of_y], point)
-    np.testing.assert_allclose(found[0], sum(terms), rtol=1e-10)
-    np.testing.assert_allclose(found[1], by_row, rtol=1e-10)
+    *expected, expected_by_row = evaluate([*terms, rows_of_y], point)
+    np.testing.assert_allclose(priors, expected, rtol=1e-10)
+    np.testing.assert_allclose(prior, sum(expected), rtol=1e-10)
+    np.testing.assert_allclose(by_row, expected_by_row, rtol=1e-10)
+
+
+def test_densities_without_the_jacobian(evaluate):
+    """Of the scale itself: the log-transformation adds its logarithm, and to it alone."""
+    model = build(hyperprior="inverse_gamma")
+    with_it, without = (flatten_model(model, 12, jacobian=j) for j in (True, False))
+    found = [
+        at_a_point(model, flat, 12, evaluate, [flat.log_priors[v.name] for v in model.value_vars])
+        for flat in (with_it, without)
+    ]
+    (value, point), (other, _) = found
+    logarithms = [point[v] if v.name.endswith("_log__") else 0.0 for v in model.value_vars]
+    np.testing.assert_allclose(np.subtract(value, other), logarithms, atol=1e-12)
+    scale = np.exp(point[model.value_vars[0]])
+    np.testing.assert_allclose(other[0], invgamma(2.0, scale=1.0).logpdf(scale), rtol=1e-10)
+    assert sum(logarithm != 0 for logarithm in logarithms) == 2
+
+
+def test_distributions(evaluate):
+    """Kind, transformation, and parameters as graphs of the other free variables and data."""
+    flat = flatten_model(build(hyperprior=InverseGamma(centred=True)), 12)
+    assert set(flat.distributions) == {slot.name for slot in flat.slots}
+    scale, weight = (flat.distributions[n] for n in ("layer_1_scale_log__", "weight_1"))
+    assert scale.kind is type(pm.InverseGamma.rv_op)
+    assert isinstance(scale.transform, LogTransform)
+    assert weight.kind is type(pm.Normal.rv_op)
+    assert weight.transform is None
+    given = {flat.free["layer_1_scale_log__"]: np.log(3.0)}
+    given |= {flat.data["hyperprior_alpha"]: 2.5, flat.data["hyperprior_beta"]: 0.5}
+    found = evaluate([*scale.parameters, *weight.parameters], given)
+    assert [float(np.squeeze(f)) for f in found] == pytest.approx([2.5, 0.5, 0.0, 3.0])
 
 
 @pytest.mark.parametrize(("prior", "improper"), [("flat", True), ("cauchy", False)])

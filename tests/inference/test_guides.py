@@ -1,112 +1,230 @@
-"""The guide against SciPy, and where it starts."""
+"""The guides against SciPy's multivariate normal distribution, and where they start."""
 
 import numpy as np
+import pytensor.tensor as pt
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal
 
-from pmbnn.inference.flat import Slot
 from pmbnn.inference.guides import (
-    MeanField,
-    MeanFieldParameters,
-    initial_parameters,
-    mean_field_log_density,
+    GUIDES,
+    LARGEST_FULL_RANK,
+    build_guide,
+    inverse_softplus,
     softplus,
 )
 from pmbnn.inference.settings import Inference
 
-SLOTS = (Slot("scale", 0, ()), Slot("weight", 1, (400, 25)), Slot("bias", 10_001, (25,)))
-SIZE = 10_026
+SIZE = 6
+DISTRIBUTIONS = ["mean_field", "low_rank", "full_rank"]
+POINTS = ["map", "maximum_likelihood"]
 
 
-def start(random_seed=0, **settings):
+def build(name, cap=None, size=SIZE, rank=3):
+    settings = Inference(guide=name, rank=rank, improper_scale_cap=cap or 10.0)
+    return build_guide(settings, size, improper=cap is not None)
+
+
+def random_parameters(guide, random_seed=0):
+    """Scales between 10⁻² and 5, and correlations of any size."""
     rng = np.random.default_rng(random_seed)
-    return initial_parameters(SLOTS, Inference(**settings), rng)
+    found = {name: 3 * rng.normal(size=shape) for name, shape in guide.shapes.items()}
+    if "rho" in found:
+        found["rho"] = np.linspace(-4.5, 5.0, guide.size)
+    return found
 
 
-def by_slot(loc):
-    return {s.name: loc[s.start : s.stop] for s in SLOTS}
+def evaluated(guide, parameters, graphs_of, evaluate):
+    """Values of the graphs that `graphs_of` makes of the guide's natural parameters."""
+    inputs = {name: pt.tensor(name, dtype="float64", shape=s) for name, s in guide.shapes.items()}
+    graphs = graphs_of(guide.natural(inputs))
+    return evaluate(graphs, {inputs[name]: value for name, value in parameters.items()})
+
+
+def natural_of(guide, parameters, evaluate):
+    names = list(guide.natural_shapes)
+    values = evaluated(guide, parameters, lambda n: [n[name] for name in names], evaluate)
+    return dict(zip(names, values, strict=True))
+
+
+def mean_and_covariance(guide, natural):
+    """Of draws: they are linear in their noise, so one for each of its elements tells both."""
+    zeros = {name: np.zeros(shape) for name, shape in guide.noise.items()}
+    mean, centred = guide.draw(natural, zeros), natural | {"loc": np.zeros(guide.size)}
+    columns = [
+        guide.draw(centred, zeros | {name: unit.reshape(shape)})
+        for name, shape in guide.noise.items()
+        for unit in np.eye(int(np.prod(shape)))
+    ]
+    return mean, np.transpose(columns) @ np.array(columns)
+
+
+# --- densities ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [None, 1.5])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_equals_scipy(name, cap, evaluate):
+    guide = build(name, cap)
+    parameters = random_parameters(guide)
+    mean, covariance = mean_and_covariance(guide, natural_of(guide, parameters, evaluate))
+    np.testing.assert_array_equal(mean, parameters["loc"])
+    expected = multivariate_normal(mean, covariance)
+    values = mean + 2 * np.random.default_rng(3).normal(size=(4, SIZE))
+    entropy, marginal, *densities = evaluated(
+        guide,
+        parameters,
+        lambda n: [
+            guide.entropy(n),
+            guide.marginal_scale(n),
+            *(guide.log_density(n, pt.constant(v)) for v in values),
+        ],
+        evaluate,
+    )
+    np.testing.assert_allclose(entropy, expected.entropy(), rtol=1e-9)
+    np.testing.assert_allclose(marginal, np.sqrt(np.diag(covariance)), rtol=1e-9)
+    np.testing.assert_allclose(densities, expected.logpdf(values), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_cap(name, evaluate):
+    """Wider elements are scaled to the cap; the others, and all correlations, stay."""
+    cap, parameters = 1.5, random_parameters(build(name))
+    free, capped = (
+        mean_and_covariance(guide, natural_of(guide, parameters, evaluate))[1]
+        for guide in (build(name), build(name, cap))
+    )
+    factor = np.minimum(1, cap / np.sqrt(np.diag(free)))
+    assert 0 < (factor < 1).sum() < SIZE
+    np.testing.assert_allclose(capped, factor[:, None] * free * factor, rtol=1e-12, atol=1e-15)
+    assert np.sqrt(np.diag(capped)).max() <= cap * (1 + 1e-12)
+
+
+def test_families_differ(evaluate):
+    """Independent elements; a diagonal plus a matrix of the rank; anything."""
+    covariances = {
+        name: mean_and_covariance(g, natural_of(g, random_parameters(g), evaluate))[1]
+        for name in DISTRIBUTIONS
+        for g in [build(name, rank=2)]
+    }
+    diagonal = covariances["mean_field"]
+    np.testing.assert_array_equal(diagonal, np.diag(np.diag(diagonal)))
+    low = build("low_rank", rank=2)
+    scale = natural_of(low, random_parameters(low), evaluate)["diagonal"]
+    assert np.linalg.matrix_rank(covariances["low_rank"] - np.diag(scale**2), tol=1e-9) == 2
+    assert (np.abs(covariances["full_rank"]) > 1e-12).all()
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_draws_of_arrays_and_of_graphs_agree(name, evaluate):
+    """The ELBO draws in a graph, predictions draw arrays."""
+    guide = build(name)
+    parameters, rng = random_parameters(guide), np.random.default_rng(1)
+    noise = {n: rng.normal(size=shape) for n, shape in guide.noise.items()}
+    constants = {n: pt.constant(value) for n, value in noise.items()}
+    [draw] = evaluated(guide, parameters, lambda n: [guide.draw(n, constants)], evaluate)
+    expected = guide.draw(natural_of(guide, parameters, evaluate), noise)
+    np.testing.assert_allclose(draw, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_points(name, evaluate):
+    """No noise, no spread, whether the model is improper or not."""
+    guide = build(name, cap=0.5)
+    parameters = random_parameters(guide)
+    assert guide.is_point
+    assert guide.noise == {}
+    assert list(guide.shapes) == list(guide.natural_shapes) == ["loc"]
+    draw, scale = evaluated(
+        guide, parameters, lambda n: [guide.draw(n, {}), guide.marginal_scale(n)], evaluate
+    )
+    np.testing.assert_array_equal(draw, parameters["loc"])
+    np.testing.assert_array_equal(scale, np.zeros(SIZE))
+
+
+# --- shapes and limits --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_shapes(name, evaluate):
+    """Of what an optimiser moves, and of what a fit keeps, are as announced."""
+    guide = build(name)
+    start = guide.initial(np.zeros(SIZE), 0.05, np.random.default_rng(0))
+    assert {n: value.shape for n, value in start.items()} == guide.shapes
+    natural = natural_of(guide, start, evaluate)
+    assert {n: value.shape for n, value in natural.items()} == guide.natural_shapes
+
+
+@pytest.mark.parametrize(("rank", "kept"), [(3, 3), (6, 6), (10, 6)])
+def test_rank_is_at_most_the_size(rank, kept):
+    guide = build("low_rank", rank=rank)
+    assert guide.rank == kept
+    assert guide.shapes["factor"] == (SIZE, kept)
+
+
+def test_full_rank_has_a_largest_size():
+    message = (
+        r"`guide` must not be full_rank for a model of 5,001 parameters: it takes at most "
+        r"5,000\. `low_rank` has no such limit\."
+    )
+    with pytest.raises(ValueError, match=message):
+        build("full_rank", size=LARGEST_FULL_RANK + 1)
+    assert build("full_rank", size=LARGEST_FULL_RANK).size == LARGEST_FULL_RANK
+    assert build("low_rank", size=LARGEST_FULL_RANK + 1).size == LARGEST_FULL_RANK + 1
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_cap_is_for_improper_models(name):
+    assert build(name).scale_cap is None
+    assert build(name, cap=0.5).scale_cap == 0.5
+
+
+# --- starts -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-4, 0.05, np.log(2), 1.0, 10.0])
-def test_initial_scale(scale):
-    rho = start(initial_scale=scale).rho
-    assert rho.shape == (SIZE,)
-    np.testing.assert_allclose(softplus(rho), scale, rtol=1e-12)
+@pytest.mark.parametrize("name", ["mean_field", "full_rank"])
+def test_start(name, scale, evaluate):
+    """Independent elements of one scale around the means."""
+    guide, loc = build(name), np.linspace(-2, 2, SIZE)
+    start = guide.initial(loc, scale, np.random.default_rng(0))
+    mean, covariance = mean_and_covariance(guide, natural_of(guide, start, evaluate))
+    np.testing.assert_array_equal(mean, loc)
+    np.testing.assert_allclose(covariance, scale**2 * np.eye(SIZE), rtol=1e-12)
 
 
-def test_initial_mean_zero():
-    np.testing.assert_array_equal(start(initial_mean="zero").loc, np.zeros(SIZE))
+@pytest.mark.parametrize("scale", [1e-8, 0.05, 10.0])
+def test_start_of_a_low_rank(scale, evaluate):
+    """A hundredth of the variance in the factor, or it would have no gradient."""
+    guide, loc = build("low_rank", size=2000), np.linspace(-2, 2, 2000)
+    start = guide.initial(loc, scale, np.random.default_rng(0))
+    natural = natural_of(guide, start, evaluate)
+    np.testing.assert_array_equal(natural["loc"], loc)
+    np.testing.assert_allclose(natural["diagonal"], scale, rtol=1e-12)
+    share = (natural["factor"] ** 2).sum(axis=1) / scale**2
+    # Chi-squared over its degrees of freedom, 3, times a hundredth.
+    assert abs(share.mean() - 0.01) < 4 * 0.01 * np.sqrt(2 / 3 / 2000)
 
 
-def check_normal(sample, sd):
-    """Mean and mean square within four standard errors of those of a normal draw."""
-    n = sample.size
-    assert abs(sample.mean()) < 4 * sd / np.sqrt(n)
-    assert abs(np.mean(sample**2) / sd**2 - 1) < 4 * np.sqrt(2 / n)
+def test_start_of_a_low_rank_is_the_streams():
+    guide = build("low_rank")
+    first, same, other = (
+        guide.initial(np.zeros(SIZE), 1.0, np.random.default_rng(i))["factor"] for i in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).all()
 
 
-def test_initial_mean_random():
-    loc = start(initial_mean="random").loc
-    check_normal(loc, 0.1)
-    assert all((part != 0).all() for part in by_slot(loc).values())
+@pytest.mark.parametrize("name", POINTS)
+def test_start_of_a_point(name):
+    loc = np.linspace(-2, 2, SIZE)
+    start = build(name).initial(loc, 0.05, np.random.default_rng(0))
+    np.testing.assert_array_equal(start["loc"], loc)
 
 
-def test_initial_mean_fan_in():
-    """Matrices by their fan-in; biases and scales at zero."""
-    parts = by_slot(start(initial_mean="fan_in").loc)
-    check_normal(parts["weight"], 1 / np.sqrt(400))
-    assert not parts["scale"].any()
-    assert not parts["bias"].any()
-
-
-def test_fan_in_of_a_filter():
-    """Every axis but the last counts as input."""
-    rng = np.random.default_rng(0)
-    slots = (Slot("filter", 0, (5, 4, 20, 25)),)
-    check_normal(initial_parameters(slots, Inference(), rng).loc, 1 / 20)
-
-
-@pytest.mark.parametrize("how", ["random", "fan_in"])
-def test_initial_mean_is_the_streams(how):
-    same, other = (start(random_seed=i, initial_mean=how).loc for i in (0, 1))
-    np.testing.assert_array_equal(start(random_seed=0, initial_mean=how).loc, same)
-    assert not np.array_equal(same, other)
-
-
-def symbolic(cap, evaluate, noise):
-    """Scale, draw and entropy of a guide of three variables, as its graphs have them."""
-    guide = MeanField(3, cap)
-    parameters = guide.parameters()
-    loc, rho = np.array([1.0, -2.0, 0.5]), np.array([-20.0, 0.0, 30.0])
-    graphs = [guide.scale(parameters), guide.draw(parameters, noise), guide.entropy(parameters)]
-    return loc, rho, evaluate(graphs, {parameters.loc: loc, parameters.rho: rho})
-
-
-@pytest.mark.parametrize("cap", [None, 5.0])
-def test_graphs_equal_scipy(cap, evaluate):
-    noise = np.array([0.3, -1.2, 2.0])
-    loc, rho, (scale, draw, entropy) = symbolic(cap, evaluate, noise)
-    expected = np.log1p(np.exp(rho))
-    expected[2] = expected[2] if cap is None else cap
-    np.testing.assert_allclose(scale, expected, rtol=1e-12)
-    np.testing.assert_allclose(softplus(rho, cap), expected, rtol=1e-12)
-    np.testing.assert_allclose(draw, loc + expected * noise, rtol=1e-12)
-    np.testing.assert_allclose(entropy, norm(loc, expected).entropy().sum(), rtol=1e-12)
+@pytest.mark.parametrize("scale", [1e-300, 1e-8, 1e-4, np.log(2), 1.0, 800.0])
+def test_inverse_softplus(scale):
+    np.testing.assert_allclose(softplus(inverse_softplus(scale)), scale, rtol=1e-12)
 
 
 def test_softplus_does_not_overflow():
     np.testing.assert_array_equal(softplus(np.array([-800.0, 800.0])), [0.0, 800.0])
-
-
-def test_log_density_equals_scipy():
-    rng = np.random.default_rng(0)
-    loc, scale = rng.normal(size=4), np.array([1e-6, 0.1, 1.0, 30.0])
-    draws = loc + scale * 3 * rng.normal(size=(7, 4))
-    found = mean_field_log_density(draws, loc, scale)
-    assert found.shape == (7,)
-    np.testing.assert_allclose(found, norm(loc, scale).logpdf(draws).sum(axis=1), rtol=1e-10)
-
-
-def test_parameters_are_named():
-    assert [p.name for p in MeanField(2).parameters()] == ["loc", "rho"]
-    assert MeanFieldParameters._fields == ("loc", "rho")

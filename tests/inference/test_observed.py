@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import log_softmax
 
-from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.jax_edge import jax_function, precision
 from pmbnn.inference.observed import elementwise_logp, likelihood_probabilities
 from pmbnn.models import dense_classifier
@@ -84,6 +84,13 @@ def test_equals_pymc(way, classes, evaluate):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+def log_likelihood(flat):
+    """JAX function of the flat vector and the data variables."""
+    vector = flat_vector(flat)
+    graphs = flat.at(vector, [flat.log_likelihood])
+    return jax_function([vector, *flat.data.values()], graphs)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("way", [softmax, logits, built])
 def test_saturated_outputs(way, dtype):
@@ -97,7 +104,7 @@ def test_saturated_outputs(way, dtype):
     values = np.concatenate([logit.ravel(), np.zeros(flat.size - logit.size)])
     data = {"x": x, "target": labels, "prior_scale": 1.0}
     with precision(dtype):
-        log_p = jax_function([flat.values, *flat.data.values()], [flat.log_likelihood])
+        log_p = log_likelihood(flat)
         arrays = [jax.numpy.asarray(data[n]) for n in flat.data]
         at = jax.numpy.asarray(values, dtype)
         found = log_p(at, *arrays)[0]
@@ -118,7 +125,7 @@ def test_saturated_probabilities():
         pm.Categorical("y", p=pt.stack([1 - p, p], axis=1), observed=labels)
     flat = flatten_model(model, rows=3)
     with precision("float64"):
-        log_p = jax_function([flat.values], [flat.log_likelihood])
+        log_p = log_likelihood(flat)
         at = jax.numpy.asarray([200.0, 0.0, -1000.0])
         found = log_p(at)[0]
         gradient = jax.grad(lambda v: log_p(v)[0].sum())(at)

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from pmbnn.inference.settings import Inference
+from pmbnn.inference.settings import PYMC_LACKS, Inference
+from pmbnn.specification import Tune
 
 
 @pytest.mark.parametrize(
@@ -24,13 +25,95 @@ def test_total_steps(settings, steps):
     assert Inference(**settings).total_steps(100) == steps
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"steps": 10, "epochs": 1.0}, "must set `steps` or `epochs`, not both"),
-        ({"engine": "pymc", "batch": 10}, "must leave out `batch` with engine `pymc`"),
-    ],
-)
-def test_settings_that_exclude_each_other(settings, message):
+def refuse(message, **settings):
     with pytest.raises(ValidationError, match=message):
         Inference(**settings)
+
+
+def test_one_length():
+    refuse("must set `steps` or `epochs`, not both", steps=10, epochs=1.0)
+
+
+@pytest.mark.parametrize("schedule", ["one_cycle", "cosine"])
+def test_early_stop_takes_a_constant_rate(schedule):
+    message = f"must have `schedule` constant with `early_stop`, got {schedule}: a rate that"
+    refuse(message, early_stop=True, schedule=schedule)
+    assert Inference(early_stop=True, schedule="constant").early_stop
+
+
+@pytest.mark.parametrize("guide", ["low_rank", "full_rank", "map", "maximum_likelihood"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("estimator", "local_reparameterisation"),
+        ("estimator", "flipout"),
+        ("kl_scaling", "first_dimension"),
+    ],
+)
+def test_what_takes_independent_weights(guide, name, value):
+    refuse(
+        f"must have `guide` mean_field with `{name}` {value}, got {guide}",
+        **{
+            "guide": guide,
+            name: value,
+        },
+    )
+    assert getattr(Inference(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize("guide", ["map", "maximum_likelihood"])
+def test_points_have_no_estimator(guide):
+    message = (
+        f"must leave out `estimator` with `guide` {guide}, which draws nothing, got path_derivative"
+    )
+    refuse(message, guide=guide, estimator="path_derivative")
+    assert Inference(guide=guide).is_point
+
+
+@pytest.mark.parametrize("guide", ["mean_field", "low_rank", "full_rank"])
+def test_distributions_are_no_points(guide):
+    assert not Inference(guide=guide, estimator="path_derivative").is_point
+
+
+def test_path_derivative_is_of_the_elbo():
+    message = "must have `kl_scaling` sum with `estimator` path_derivative"
+    refuse(message, kl_scaling="first_dimension", estimator="path_derivative")
+
+
+NOT_BY_PYMC = {
+    "guide": "low_rank",
+    "estimator": "flipout",
+    "kl": "monte_carlo",
+    "kl_weight": 0.5,
+    "kl_warm_up": 0.1,
+    "kl_scaling": "first_dimension",
+    "optimiser": "sgd",
+    "clip": 1.0,
+    "average": 0.1,
+    "early_stop": True,
+}
+
+
+def test_all_that_pymc_lacks_is_tried():
+    assert set(NOT_BY_PYMC) == set(PYMC_LACKS)
+
+
+@pytest.mark.parametrize("name", NOT_BY_PYMC)
+def test_pymc_lacks(name):
+    value = NOT_BY_PYMC[name]
+    settings = {name: value, "schedule": "constant"}
+    message = f"must leave out `{name}` with engine `pymc`, which has no other choice, got {value}"
+    refuse(message, engine="pymc", **settings)
+    assert getattr(Inference(**settings), name) == value
+
+
+def test_pymc_fits_full_batch():
+    message = "must leave out `batch` with engine `pymc`, which fits full batch"
+    refuse(message, engine="pymc", batch=10)
+
+
+def test_pymc_does_not_tune():
+    candidates = Tune(log=(0.01, 0.1, 3))
+    message = "must give a number for `learning_rate` with engine `pymc`"
+    refuse(message, engine="pymc", learning_rate=candidates)
+    assert Inference(learning_rate=candidates).learning_rate is candidates

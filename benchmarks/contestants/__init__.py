@@ -1,0 +1,1 @@
+"""Contestants of the small-network benchmark: one long-lived process each."""

@@ -1,0 +1,125 @@
+"""Operations in the form that XLA runs fast on a CPU; numbers differ by rounding only.
+
+XLA calls a library for every matrix product, and sums with a scalar loop what it cannot fuse.
+For matrices of a few rows that costs more than the arithmetic: written as sums of products
+over the short axis, a product fuses with the activation around it. Which form is better shows
+in the shapes, known when JAX traces.
+
+It also fuses what is cheap into all that uses it, and computes it as often: random numbers or
+weights once for every layer, even for every observation. `materialised` puts an end to that.
+"""
+
+import functools
+import operator
+
+import jax
+import jax.numpy as jnp
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.fg import FunctionGraph
+from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.tensor import TensorVariable
+from pytensor.tensor.math import Dot
+from pytensor.tensor.special import LogSoftmax
+
+SHORT = 8
+"""Longest axis that is unrolled."""
+LONG = 64
+"""Fewest observations for which that pays."""
+
+
+class Materialised(ViewOp):
+    """The same array, computed once and kept in memory."""
+
+
+def materialised(variable: TensorVariable) -> TensorVariable:
+    """The same variable, which XLA computes once, whatever uses it."""
+    return Materialised()(variable)
+
+
+class ThinDot(Dot):
+    """Matrix product that is unrolled where its matrix is small and the other one long."""
+
+
+class ThinLogSoftmax(LogSoftmax):
+    """Log-softmax that is unrolled over a short first axis."""
+
+
+def use_thin_operations(graph: FunctionGraph) -> None:
+    """Replace products and log-softmaxes of `graph` by forms that look at their shapes."""
+    for node in graph.toposort():
+        if type(node.op) is Dot:
+            thin = ThinDot()
+        elif type(node.op) is LogSoftmax and node.op.axis == (0,):
+            thin = ThinLogSoftmax(axis=node.op.axis)
+        else:
+            continue
+        graph.replace(node.outputs[0], thin(*node.inputs), import_missing=True)
+
+
+@jax_funcify.register(Materialised)
+def _funcify_materialised(op, **kwargs):
+    return jax.lax.optimization_barrier
+
+
+@jax_funcify.register(ThinDot)
+def _funcify_dot(op, **kwargs):
+    def dot(a, b):
+        thin = a.ndim == b.ndim == 2 and max(a.shape) <= SHORT and b.shape[1] >= LONG
+        return _thin_product(a, b) if thin else jnp.dot(a, b)
+
+    return dot
+
+
+@jax_funcify.register(ThinLogSoftmax)
+def _funcify_log_softmax(op, **kwargs):
+    def log_softmax(x):
+        thin = x.ndim == 2 and x.shape[0] <= SHORT and x.shape[1] >= LONG
+        return _thin_log_softmax(x) if thin else jax.nn.log_softmax(x, axis=0)
+
+    return log_softmax
+
+
+def _total(terms):
+    return functools.reduce(operator.add, terms)
+
+
+@jax.custom_vjp
+def _thin_product(a, b):
+    """``a @ b`` as a sum of outer products."""
+    return _total(a[:, k, None] * b[k] for k in range(len(b)))
+
+
+def _product_forward(a, b):
+    # Without the barrier XLA computes the weights anew for every observation.
+    a = jax.lax.optimization_barrier(a)
+    return _thin_product(a, b), (a, b)
+
+
+def _product_backward(kept, d):
+    a, b = kept
+    # The sum over observations is a library product: XLA's own is not vectorised.
+    return d @ b.T, _total(a[j, :, None] * d[j] for j in range(len(a)))
+
+
+_thin_product.defvjp(_product_forward, _product_backward)
+
+
+@jax.custom_vjp
+def _thin_log_softmax(x):
+    return _log_softmax_forward(x)[0]
+
+
+def _log_softmax_forward(x):
+    rows = list(x)
+    highest = functools.reduce(jnp.maximum, rows)
+    powers = [jnp.exp(row - highest) for row in rows]
+    total = _total(powers)
+    shift = highest + jnp.log(total)
+    return jnp.stack([row - shift for row in rows]), jnp.stack([p / total for p in powers])
+
+
+def _log_softmax_backward(probabilities, d):
+    return (d - probabilities * _total(d[i] for i in range(len(d))),)
+
+
+_thin_log_softmax.defvjp(_log_softmax_forward, _log_softmax_backward)

@@ -1,0 +1,407 @@
+"""Closed forms, through the engine: linear regression, a worked update, a published divergence."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+from scipy.special import expit
+from scipy.stats import multivariate_normal, norm, truncnorm
+
+from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.fit import Member, random_streams
+from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
+from pmbnn.inference.jax_edge import precision
+from pmbnn.inference.loop import Loop
+from pmbnn.inference.settings import Inference
+from pmbnn.models import dense_classifier
+
+ROWS, SIZE = 30, 3
+SIGMA, PRIOR = np.float64(0.8), np.float64(1.5)  # Python's would stay in single precision
+MIXING = np.array([[1, 0.8, 0], [0, 0.6, 0.3], [0, 0, 1]])
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(ROWS, SIZE)) @ MIXING
+Y = X @ [1.0, -2.0, 0.5] + SIGMA * RNG.normal(size=ROWS)
+ORTHOGONAL = np.linalg.qr(X)[0] * [3.0, 4.0, 5.0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_traces():
+    """Spare every node of a graph the record of where it was made."""
+    with pytensor.config.change_flags(traceback__limit=0):
+        yield
+
+
+# --- linear regression: the exact posterior -----------------------------------------------
+
+
+def linear_regression(x):
+    with pm.Model() as model:
+        weight = pm.Normal("weight", 0.0, PRIOR, shape=SIZE)
+        pm.Normal("y", x @ weight, SIGMA, observed=Y)
+    return model
+
+
+def posterior(x):
+    """Mean and covariance of the weights."""
+    covariance = np.linalg.inv(x.T @ x / SIGMA**2 + np.eye(SIZE) / PRIOR**2)
+    return covariance @ x.T @ Y / SIGMA**2, covariance
+
+
+def log_evidence(x):
+    return multivariate_normal(cov=SIGMA**2 * np.eye(ROWS) + PRIOR**2 * x @ x.T).logpdf(Y)
+
+
+def mean_field(mean, covariance):
+    """The optimum: means of the posterior, inverse roots of its precision's diagonal."""
+    scale = 1 / np.sqrt(np.diag(np.linalg.inv(covariance)))
+    return {"loc": mean, "rho": inverse_softplus_of(scale)}
+
+
+def full_rank(mean, covariance):
+    root = np.linalg.cholesky(covariance)
+    scale = np.diag(root)
+    lower = np.tril(root / scale[:, None], k=-1) * np.sqrt(SIZE)
+    return {"loc": mean, "rho": inverse_softplus_of(scale), "lower": lower}
+
+
+def low_rank(mean, covariance):
+    """Half of the smallest eigenvalue is on the diagonal, the rest in as many factors."""
+    diagonal = np.full(SIZE, np.sqrt(0.5 * np.linalg.eigvalsh(covariance)[0]))
+    factor = np.linalg.cholesky(covariance - np.diag(diagonal**2))
+    unit = factor / diagonal[:, None] * np.sqrt(SIZE)
+    return {"loc": mean, "rho": inverse_softplus_of(diagonal), "factor": unit}
+
+
+def inverse_softplus_of(scale):
+    return np.array([inverse_softplus(s) for s in scale])
+
+
+GUIDES = {
+    "mean_field": (ORTHOGONAL, mean_field),
+    "low_rank": (X, low_rank),
+    "full_rank": (X, full_rank),
+}
+"""Inputs for which a guide can be the posterior, and its parameters then."""
+
+
+def loop_of(model, rows, **settings):
+    """The loop of a fit, in double precision."""
+    settings = Inference(**settings)
+    flat = flatten_model(model, rows)
+    guide = build_guide(settings, flat.size, flat.improper)
+    return Loop(build_objective(flat, guide, settings, rows, rows), settings, "float64")
+
+
+def elbos_and_gradients(loop, parameters, noises):
+    """ELBO, and its gradients in all parameters as a vector, of each noise."""
+
+    def of(noise):
+        loss = jax.value_and_grad(lambda p: loop.loss(p, noise, loop.prepare({}), 1.0)[0])
+        loss, gradient = loss(parameters)
+        return -loss, -jax.flatten_util.ravel_pytree(gradient)[0]
+
+    with precision("float64"):
+        parameters = {k: jnp.asarray(v, "float64") for k, v in parameters.items()}
+        noises = {k: jnp.asarray(v, "float64") for k, v in noises.items()}
+        return [np.asarray(a) for a in jax.jit(jax.vmap(of))(noises)]
+
+
+def shapes(loop):
+    return {name: n.variable.type.shape for name, n in loop.objective.noise.items()}
+
+
+def random_noises(loop, n):
+    rng = np.random.default_rng(3)
+    return {name: rng.normal(size=(n, *shape)) for name, shape in shapes(loop).items()}
+
+
+def cubature(loop):
+    """Points whose mean is that of any quadratic function of all noise, exactly.
+
+    Two a dimension: plus and minus its unit vector times the root of their number.
+    """
+    sizes = {name: int(np.prod(shape)) for name, shape in shapes(loop).items()}
+    n = sum(sizes.values())
+    points = np.sqrt(n) * np.concatenate([np.eye(n), -np.eye(n)])
+    parts = np.split(points, np.cumsum(list(sizes.values()))[:-1], axis=1)
+    return {
+        name: part.reshape(2 * n, *shape)
+        for (name, shape), part in zip(shapes(loop).items(), parts, strict=True)
+    }
+
+
+@pytest.fixture(scope="module", params=GUIDES)
+def exact(request):
+    """A guide, inputs, and the guide's parameters at the exact posterior."""
+    x, parameters = GUIDES[request.param]
+    return {"guide": request.param, "rank": SIZE}, x, parameters(*posterior(x))
+
+
+def test_exact_posterior(exact):
+    """Path derivative: the ELBO is the log-evidence at every draw, its gradient zero."""
+    guide, x, parameters = exact
+    with precision("float64"):
+        loop = loop_of(linear_regression(x), ROWS, estimator="path_derivative", **guide)
+    elbos, gradients = elbos_and_gradients(loop, parameters, random_noises(loop, 10))
+    np.testing.assert_allclose(elbos, log_evidence(x), rtol=1e-11)
+    np.testing.assert_allclose(gradients, 0, atol=1e-9)
+    moved = parameters | {"loc": parameters["loc"] + 0.1}
+    elbos, gradients = elbos_and_gradients(loop, moved, random_noises(loop, 10))
+    assert np.ptp(elbos) > 0.1
+    assert np.abs(gradients).max(axis=1).min() > 0.1
+
+
+@pytest.mark.parametrize("kl", ["auto", "monte_carlo"])
+def test_expected_elbo(exact, kl):
+    """Its mean is the log-evidence, its mean gradient zero: a quadratic function of noise."""
+    guide, x, parameters = exact
+    with precision("float64"):
+        loop = loop_of(linear_regression(x), ROWS, kl=kl, **guide)
+    elbos, gradients = elbos_and_gradients(loop, parameters, cubature(loop))
+    np.testing.assert_allclose(elbos.mean(), log_evidence(x), rtol=1e-11)
+    np.testing.assert_allclose(gradients.mean(axis=0), 0, atol=1e-9)
+    assert gradients.std(axis=0).max() > 1
+
+
+def mean_field_gap(covariance):
+    """Divergence of the best mean-field guide from the posterior."""
+    precision_diagonal = np.diag(np.linalg.inv(covariance))
+    return 0.5 * (np.log(precision_diagonal).sum() + np.linalg.slogdet(covariance)[1])
+
+
+@pytest.mark.parametrize("estimator", ["reparameterisation", "path_derivative"])
+def test_best_mean_field(estimator):
+    """Correlated weights: the gradient vanishes at narrow scales, the ELBO lacks the gap."""
+    mean, covariance = posterior(X)
+    with precision("float64"):
+        loop = loop_of(linear_regression(X), ROWS, estimator=estimator)
+    elbos, gradients = elbos_and_gradients(loop, mean_field(mean, covariance), cubature(loop))
+    gap = -mean_field_gap(covariance)
+    assert gap < -0.3
+    np.testing.assert_allclose(elbos.mean(), log_evidence(X) + gap, rtol=1e-11)
+    np.testing.assert_allclose(gradients.mean(axis=0), 0, atol=1e-9)
+    marginal = {"loc": mean, "rho": inverse_softplus_of(np.sqrt(np.diag(covariance)))}
+    _, gradients = elbos_and_gradients(loop, marginal, cubature(loop))
+    assert np.abs(gradients.mean(axis=0)).max() > 0.1
+
+
+# --- linear regression: fits --------------------------------------------------------------
+
+WIDTH = 8
+
+
+def fits_of(steps=2000, **settings):
+    settings = Inference(steps=steps, schedule="cosine", learning_rate=0.05, **settings)
+    engine = CompiledEngine(linear_regression(X), settings, ROWS, WIDTH, dtype="float64")
+    return engine.fit([Member({}, random_streams(str(i))) for i in range(WIDTH)])
+
+
+def check_mean(found, exact, close):
+    """Mean over fits within its error, which is small enough to tell."""
+    found = np.array(found)
+    error = found.std(axis=0, ddof=1) / np.sqrt(WIDTH)
+    # 5.4 is where Student's t with seven degrees of freedom leaves 0.1 % in both tails.
+    assert (np.abs(found.mean(axis=0) - exact) < 5.4 * error).all()
+    assert (error < close).all()
+
+
+def test_fit_mean_field():
+    mean, covariance = posterior(X)
+    fits = fits_of()
+    scale = softplus(mean_field(mean, covariance)["rho"])
+    check_mean([fit.loc for fit in fits], mean, 0.05 * scale)
+    check_mean([fit.scale for fit in fits], scale, 0.05 * scale)
+    expected = log_evidence(X) - mean_field_gap(covariance)
+    check_mean([fit.elbo for fit in fits], expected, 0.1)
+
+
+@pytest.mark.parametrize("guide", ["low_rank", "full_rank"])
+def test_fit_exact(guide):
+    """The path derivative has no noise left where these guides end: at the posterior."""
+    mean, covariance = posterior(X)
+    for fit in fits_of(6000, guide=guide, rank=SIZE, estimator="path_derivative"):
+        np.testing.assert_allclose(fit.loc, mean, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(covariance_of(fit), covariance, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(fit.scale**2, np.diag(covariance), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(fit.elbo, log_evidence(X), rtol=0, atol=1e-4)
+
+
+def covariance_of(fit):
+    natural = fit.natural
+    if "root" in natural:
+        return natural["root"] @ natural["root"].T
+    return np.diag(natural["diagonal"] ** 2) + natural["factor"] @ natural["factor"].T
+
+
+# --- Bayes by Backprop: one update worked by hand -----------------------------------------
+# Published to four decimals; so is the noise, which moves the loss by up to 53.5 · 2.13 · 5e-5.
+
+NOISE, SCALE = 1.9070, np.log1p(np.exp(2.0))
+ROUNDING = 0.006
+
+
+@pytest.fixture(scope="module")
+def worked():
+    """Engine of the published model; its noise is the published one."""
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0)
+        pm.Normal("y", w * np.array([2.0]), 0.5, observed=np.array([3.0]))
+    settings = Inference(
+        steps=1, optimiser="sgd", schedule="constant", learning_rate=0.01, kl="monte_carlo"
+    )
+    engine = CompiledEngine(model, settings, rows=1, width=1, dtype="float64")
+    engine.loop._noise = lambda key: {"noise": jnp.array([NOISE])}
+    return engine
+
+
+START = {"loc": np.array([0.5]), "rho": np.array([2.0])}
+
+
+def test_worked_parts(worked, evaluate):
+    """The draw, and its densities under the guide, the prior and the likelihood."""
+    flat, guide = worked.flat, worked.guide
+    natural = {"loc": pytensor.shared(START["loc"]), "scale": pytensor.shared(np.array([SCALE]))}
+    draw = guide.draw(natural, {"noise": np.array([NOISE])})
+    graphs = [draw.sum(), guide.log_density(natural, draw)]
+    graphs += flat.at(draw, [flat.log_prior, flat.log_likelihood.sum()])
+    w, log_q, log_prior, log_likelihood = evaluate(graphs, {})
+    np.testing.assert_allclose(w, 4.5561, atol=1.1e-4)
+    np.testing.assert_allclose(log_q, -3.4920, atol=1.1e-4)
+    np.testing.assert_allclose(log_prior, -11.2981, atol=6e-4)
+    np.testing.assert_allclose(log_likelihood, -74.9450, atol=ROUNDING)
+
+
+def test_worked_loss(worked):
+    """The loss has log q at the draw where ours has minus the entropy, with equal gradients.
+
+    Along a draw, log q = -log sigma - noise² / 2 + constant does not depend on the mean, and
+    on rho through -log sigma only, as the entropy does.
+    """
+    loop = worked.loop
+    with precision("float64"):
+        slope = jax.value_and_grad(
+            lambda p: loop.loss(p, loop._noise(None), loop.prepare({}), 1.0)[0]
+        )
+        loss, gradient = slope({k: jnp.asarray(v) for k, v in START.items()})
+    published = loss - 0.5 * (NOISE**2 - 1)
+    np.testing.assert_allclose(published, 82.7511, atol=ROUNDING)
+    np.testing.assert_allclose(gradient["loc"], 53.4541, atol=ROUNDING)
+    np.testing.assert_allclose(gradient["rho"], 89.3733, atol=0.02)
+
+
+def test_worked_loss_of_path_derivative():
+    """Its loss is the published one as it stands; its gradients lack the guide's score."""
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0)
+        pm.Normal("y", w * np.array([2.0]), 0.5, observed=np.array([3.0]))
+    with precision("float64"):
+        loop = loop_of(model, 1, estimator="path_derivative")
+    [elbo], [gradient] = elbos_and_gradients(loop, START, {"noise": [[NOISE]]})
+    np.testing.assert_allclose(elbo, -82.7511, atol=ROUNDING)
+    # Left out of the published slopes: log q's own, -noise / sigma along the draw.
+    expected = np.array([53.4541, 89.3733]) - NOISE / SCALE * np.array([1.0, NOISE * expit(2.0)])
+    expected[1] += expit(2.0) / SCALE
+    np.testing.assert_allclose(-gradient, expected, atol=0.02)
+
+
+def test_worked_step(worked):
+    """One step of stochastic gradient descent, by the engine's own loop."""
+    with precision("float64"):
+        key = jax.random.key(0)
+        state, _ = worked._program(
+            worked.loop.start(START), worked._prepare({}), None, key, 0.01, 1, 1
+        )
+    np.testing.assert_allclose(state.parameters["loc"], -0.0345, atol=1.1e-4)
+    np.testing.assert_allclose(state.parameters["rho"], 1.1063, atol=2.5e-4)
+    assert state.step == 1
+
+
+# --- a published divergence ---------------------------------------------------------------
+
+FAN_IN = {"weight_1": 784, "weight_2": 64, "weight_3": 64}
+
+
+def published_start(flat):
+    """Means truncated at two standard deviations of 1/√fan-in, biases 0, log-variances -1."""
+    rng = np.random.default_rng(5)
+    loc = np.zeros(flat.size)
+    for slot in flat.slots:
+        if slot.name in FAN_IN:
+            draws = truncnorm(-2, 2).rvs(slot.stop - slot.start, random_state=rng)
+            loc[slot.start : slot.stop] = draws / np.sqrt(FAN_IN[slot.name])
+    return {"loc": loc, "rho": np.full(flat.size, inverse_softplus(np.exp(-0.5)))}
+
+
+@pytest.fixture(scope="module")
+def large():
+    """784-64-64-10, standard normal prior."""
+    rng = np.random.default_rng(4)
+    return dense_classifier(rng.normal(size=(10, 784)), np.arange(10), hidden=(64, 64))
+
+
+def start_divergence(model, evaluate, **settings):
+    """Divergence at the published start, for ten rows, and by summing densities ourselves."""
+    settings, flat = Inference(**settings), flatten_model(model, 10)
+    guide = build_guide(settings, flat.size, improper=False)
+    objective = build_objective(flat, guide, settings, 10, 10)
+    start = published_start(flat)
+    given = {objective.parameters[name]: value for name, value in start.items()}
+    given[objective.data["prior_scale"]] = np.array(1.0)
+    [kl] = evaluate([objective.kl], given)
+    scale = softplus(start["rho"])
+    expected = 0.5 * (scale**2 + start["loc"] ** 2 - 1) - np.log(scale)
+    return kl, {s.name: s.of(expected) for s in flat.slots}
+
+
+def test_published_divergence(large, evaluate):
+    """26.404 a row, at the start of the first published run.
+
+    Random means give it a standard deviation of 0.007, the published number's and ours.
+    """
+    kl, elements = start_divergence(large, evaluate, kl_scaling="first_dimension")
+    assert len(elements) == 6
+    expected = sum(part.sum() / part.shape[0] for part in elements.values())
+    np.testing.assert_allclose(kl / 10, expected, rtol=1e-12)
+    np.testing.assert_allclose(kl / 10, 26.404, atol=4.5 * np.sqrt(2) * 0.007)
+
+
+def test_proper_divergence(large, evaluate):
+    """The sum over all 55,050 weights is what the ELBO takes, whatever the rows."""
+    kl, elements = start_divergence(large, evaluate)
+    assert sum(part.size for part in elements.values()) == 55_050
+    np.testing.assert_allclose(kl, sum(part.sum() for part in elements.values()), rtol=1e-12)
+    np.testing.assert_allclose(kl, 10_180, atol=5)
+
+
+def divergences(kl):
+    """Scaled divergence of a classifier at the points of a cubature."""
+    target = np.arange(ROWS) % 2
+    given = {"x": X, "target": target, "prior_scale": 1.0}
+    with precision("float64"):
+        model = dense_classifier(X, target, hidden=(2,))
+        loop = loop_of(model, ROWS, kl=kl, kl_scaling="first_dimension")
+        [(size,)] = shapes(loop).values()
+        at = {"loc": jnp.linspace(-1, 1, size), "rho": jnp.linspace(-2, 1, size)}
+        prepared = loop.prepare({k: jnp.asarray(v) for k, v in given.items()})
+        of = jax.jit(jax.vmap(lambda noise: loop.parts(at, {"noise": noise}, prepared)[1]))
+        return np.asarray(of(cubature(loop)["noise"]))
+
+
+def test_scaling_at_the_draw():
+    """With the prior at a draw the scaled divergence is unbiased: it meets the exact one."""
+    exact, drawn = divergences("auto"), divergences("monte_carlo")
+    assert np.ptp(exact) < 1e-9
+    assert np.ptp(drawn) > 1
+    np.testing.assert_allclose(drawn.mean(), exact[0], rtol=1e-11)
+
+
+def test_densities_by_scipy(worked, evaluate):
+    """The prior and likelihood of the worked update are those of SciPy, at another point."""
+    flat = worked.flat
+    [w] = flat.free.values()
+    found = evaluate([flat.log_prior, flat.log_likelihood.sum()], {w: np.array(-1.3)})
+    np.testing.assert_allclose(found, [norm(0, 1).logpdf(-1.3), norm(-2.6, 0.5).logpdf(3.0)])

@@ -1,0 +1,521 @@
+"""Gradient estimators: the expectation they share, and the variance they do not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy.signal import correlate
+from scipy.stats import norm
+
+from pmbnn.convolution import convolve, max_pool
+from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.estimators import rewrite_likelihood
+from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.guides import build_guide, inverse_softplus
+from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.loop import Loop
+from pmbnn.inference.settings import Inference
+from pmbnn.models import ROW_DATA, dense_classifier
+
+ROWS = 12
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(ROWS, 3))
+Y = (X[:, 0] * X[:, 1] > 0).astype(int)
+IMAGES = RNG.normal(size=(ROWS, 2, 4, 4))
+LAYER = ("local_reparameterisation", "flipout")
+EVERY = ("reparameterisation", *LAYER)
+ONE = np.float64(1.0)  # Python's own would stay in single precision
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_traces():
+    """Spare every node of a graph the record of where it was made."""
+    with pytensor.config.change_flags(traceback__limit=0):
+        yield
+
+
+# --- models -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and the values of its data variables."""
+
+    model: Any
+    data: dict
+
+    @property
+    def rows(self):
+        return len(self.data["x"])
+
+
+def weight(*shape, name="w"):
+    return pm.Normal(name, 0.0, ONE, shape=shape)
+
+
+def row_data(x, y):
+    dims = ("observation", *(f"axis_{i}" for i in range(1, x.ndim)))
+    return pm.Data("x", x, dims=dims), pm.Data("target", y, dims="observation")
+
+
+def dense(x=X, y=Y, **options):
+    constant = "hyperprior_sigma" if "hyperprior" in options else "prior_scale"
+    data = {"x": x, "target": y, constant: 1.0}
+    return Case(dense_classifier(x, y, **({"hidden": (4,)} | options)), data)
+
+
+def rows_first():
+    """Two layers as ``X @ W``, without a bias in the second."""
+    with pm.Model() as model:
+        x, target = row_data(X, Y)
+        hidden = pt.tanh(x @ weight(3, 4, name="w1") + weight(4, name="b1"))
+        pm.Categorical("y", logit_p=hidden @ weight(4, 2, name="w2"), observed=target)
+    return Case(model, {"x": X, "target": Y})
+
+
+def convolutional():
+    with pm.Model() as model:
+        x, target = row_data(IMAGES, Y)
+        maps = convolve(x.transpose(1, 2, 3, 0), weight(2, 3, 3, 3), (2, 4, 4), 3)
+        maps = pt.tanh(maps + weight(3, name="b1")[:, None, None, None])
+        features = max_pool(maps, (3, 2, 2), 2).reshape((3, -1))
+        outputs = weight(2, 3, name="dense") @ features
+        pm.Categorical("y", p=pm.math.softmax(outputs.T, axis=1), observed=target)
+    return Case(model, {"x": IMAGES, "target": Y})
+
+
+SIGMA, CONTRAST = np.float64(0.7), np.array([1.0, -0.5])
+TARGET = X @ [0.3, 1.0, -2.0]
+
+
+def linear(turned=False):
+    """Linear regression on a contrast of two units with a bias each; ``X @ W`` or turned."""
+    with pm.Model() as model:
+        x, target = row_data(X, TARGET)
+        if turned:
+            outputs = CONTRAST @ (weight(2, 3) @ x.T + weight(2, name="b")[:, None])
+        else:
+            outputs = (x @ weight(3, 2) + weight(2, name="b")) @ CONTRAST
+        pm.Normal("y", outputs, SIGMA, observed=target)
+    return Case(model, {"x": X, "target": TARGET})
+
+
+CASES = {
+    "fixed": dense,
+    "hierarchical": lambda: dense(hyperprior="half_normal"),
+    "rows first": rows_first,
+    "convolution": convolutional,
+}
+
+
+# --- evaluation ---------------------------------------------------------------------------
+
+
+def loop_of(case, estimator, batch=None, dtype="float64"):
+    """The loop of a fit; its `flat` model comes with it."""
+    settings, batch = Inference(estimator=estimator), batch or case.rows
+    flat = flatten_model(case.model, batch)
+    guide = build_guide(settings, flat.size, flat.improper)
+    objective = build_objective(flat, guide, settings, case.rows, batch)
+    return flat, Loop(objective, settings, dtype)
+
+
+def at(flat, scale=0.3):
+    """Parameters of a mean-field guide: means that differ, one scale."""
+    loc = 0.6 * np.random.default_rng(1).normal(size=flat.size)
+    return {"loc": loc, "rho": np.full(flat.size, inverse_softplus(scale))}
+
+
+def cast(arrays, dtype="float64"):
+    return {
+        k: jnp.asarray(v, "int32" if np.asarray(v).dtype.kind == "i" else dtype)
+        for k, v in arrays.items()
+    }
+
+
+def samples(case, estimator, n, batch=None, scale=0.3, data=None, fixed_rows=False):
+    """ELBO and gradient, ``(draw, 1 + parameter)``, over noise and minibatches."""
+    with precision("float64"):
+        flat, loop = loop_of(case, estimator, batch)
+        parameters, data = cast(at(flat, scale)), cast(data or case.data)
+
+        def of(key):
+            noise_key, row_key = jax.random.split(key)
+            row_key = jax.random.key(0) if fixed_rows else row_key
+            seen = data
+            if batch is not None:
+                rows = jax.random.permutation(row_key, case.rows)[:batch]
+                seen = {k: v[rows] if k in ROW_DATA else v for k, v in data.items()}
+            noise = loop._noise(noise_key)
+            loss = jax.value_and_grad(lambda p: loop.loss(p, noise, loop.prepare(seen), 1.0)[0])
+            value, gradient = loss(parameters)
+            return -jnp.append(value, ravel_pytree(gradient)[0])
+
+        keys = jax.random.split(jax.random.key(7), n)
+        run = jax.jit(lambda keys: jax.lax.map(of, keys, batch_size=min(n, 500)))
+        return np.asarray(run(keys))
+
+
+def check_same_mean(found, expected):
+    """Every mean within 4.5 standard errors: one of 700 such tests of 100 means fails."""
+    error = np.hypot(*(s.std(axis=0, ddof=1) / np.sqrt(len(s)) for s in (found, expected)))
+    distance = np.abs(found.mean(axis=0) - expected.mean(axis=0))
+    assert (distance < 4.5 * error + 1e-12).all()
+
+
+# --- the same expectation -----------------------------------------------------------------
+
+PAIRS = [
+    (name, estimator)
+    for name in CASES
+    for estimator in (*LAYER, "path_derivative")
+    if (name, estimator) != ("convolution", "local_reparameterisation")
+]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Case, and samples of plain reparameterisation, by the name of the case."""
+    cases = {name: build() for name, build in CASES.items()}
+    return {name: (case, samples(case, "reparameterisation", 8000)) for name, case in cases.items()}
+
+
+@pytest.mark.parametrize(("name", "estimator"), PAIRS)
+def test_same_expectation(name, estimator, plain):
+    """Of the ELBO and of its gradient in every parameter of the guide."""
+    case, expected = plain[name]
+    check_same_mean(samples(case, estimator, 8000), expected)
+
+
+def cubature(loop):
+    """Points whose mean is that of any quadratic function of all normal noise, exactly.
+
+    Two a dimension: plus and minus its unit vector times the root of their number. Signs are
+    drawn once.
+    """
+    inputs = loop.objective.noise
+    normal = {k: n.variable.type.shape for k, n in inputs.items() if n.kind == "normal"}
+    sizes = [int(np.prod(shape)) for shape in normal.values()]
+    n = sum(sizes)
+    points = np.sqrt(n) * np.concatenate([np.eye(n), -np.eye(n)])
+    parts = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+    found = {k: p.reshape(2 * n, *normal[k]) for k, p in zip(normal, parts, strict=True)}
+    rng = np.random.default_rng(2)
+    for k, noise in inputs.items():
+        if noise.kind == "sign":
+            signs = rng.choice([-1.0, 1.0], noise.variable.type.shape)
+            found[k] = np.broadcast_to(signs, (2 * n, *signs.shape))
+    return found
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("estimator", EVERY)
+def test_linear_regression(estimator, turned):
+    """Expected log-likelihood and its slopes, exactly: it is quadratic in the noise."""
+    case = linear(turned)
+    with precision("float64"):
+        flat, loop = loop_of(case, estimator)
+        parameters, prepared = cast(at(flat)), loop.prepare(cast(case.data))
+
+        def of(noise):
+            likelihood = jax.value_and_grad(lambda p: loop.parts(p, noise, prepared)[0])
+            return likelihood(parameters)
+
+        values, slopes = jax.jit(jax.vmap(of))(cast(cubature(loop)))
+        expected = jax.value_and_grad(lambda p: expected_log_likelihood(p, flat))(parameters)
+        np.testing.assert_allclose(values.mean(), expected[0], rtol=1e-10)
+        for name, slope in slopes.items():
+            np.testing.assert_allclose(slope.mean(axis=0), expected[1][name], rtol=1e-8, atol=1e-8)
+
+
+def design(flat):
+    """What multiplies every weight in the outputs, in the order of the flat vector."""
+    turned = flat.free["w"].type.shape == (2, 3)
+    products = [np.kron(CONTRAST, x) if turned else np.kron(x, CONTRAST) for x in X]
+    columns = {"w": np.array(products), "b": np.tile(CONTRAST, (ROWS, 1))}
+    return np.concatenate([columns[slot.name] for slot in flat.slots], axis=1)
+
+
+def expected_log_likelihood(parameters, flat):
+    """Of linear regression under a mean-field guide."""
+    x, scale = design(flat), jax.nn.softplus(parameters["rho"])
+    square = (TARGET - x @ parameters["loc"]) ** 2 + x**2 @ scale**2
+    return (-0.5 * square / SIGMA**2 - 0.5 * jnp.log(2 * jnp.pi * SIGMA**2)).sum()
+
+
+@pytest.mark.parametrize("name", ["fixed", "rows first"])
+def test_no_scale(name):
+    """Where the guide is a point, every estimator is the log-likelihood there."""
+    case = CASES[name]()
+    values = []
+    with precision("float64"):
+        for estimator in EVERY:
+            flat, loop = loop_of(case, estimator)
+            parameters = {"loc": at(flat)["loc"], "rho": np.full(flat.size, -40.0)}
+            noise = loop._noise(jax.random.key(0))
+            values.append(loop.parts(cast(parameters), noise, loop.prepare(cast(case.data)))[0])
+    np.testing.assert_allclose(values, values[0], rtol=1e-8)
+
+
+# --- rows ---------------------------------------------------------------------------------
+
+
+def row_log_likelihoods(case, estimator, noises_of, data=None, scale=0.3):
+    """Log-likelihood of every row, ``(draw, observation)``; and the flat model."""
+    settings, flat = Inference(estimator=estimator), flatten_model(case.model, case.rows)
+    guide = build_guide(settings, flat.size, improper=False)
+    natural = {k: pt.tensor(k, dtype="float64", shape=(flat.size,)) for k in ("loc", "scale")}
+    noise = {"noise": pt.tensor("noise", dtype="float64", shape=(flat.size,))}
+    likelihood = rewrite_likelihood(flat, natural, estimator)
+    draw = guide.draw(natural, noise)
+    inputs = [*natural.values(), *noise.values()]
+    inputs += [*(n.variable for n in likelihood.noise.values()), *flat.data.values()]
+    with precision("float64"):
+        function = jax_function(inputs, flat.at(draw, [likelihood.log_likelihood]))
+        _, loop = loop_of(case, estimator)
+        noises, given = cast(noises_of(loop)), cast(data or case.data)
+        own = [jnp.asarray(at(flat)["loc"]), jnp.full(flat.size, scale)]
+
+        def of(noise):
+            arrays = [noise[name] for name in ("noise", *likelihood.noise)]
+            return function(*own, *arrays, *(given[name] for name in flat.data))[0]
+
+        return np.asarray(jax.jit(jax.vmap(of))(noises)), flat
+
+
+def random_noises(n):
+    def of(loop):
+        return jax.vmap(loop._noise)(jax.random.split(jax.random.key(3), n))
+
+    return of
+
+
+def outputs_of(estimator, noises_of, case=None):
+    """Outputs of linear regression for every row, ``(draw, observation)``; and the flat model.
+
+    Log-densities at the targets 1 and -1 differ by 2 · output / sigma².
+    """
+    case = case or linear()
+    (up, flat), (down, _) = (
+        row_log_likelihoods(case, estimator, noises_of, case.data | {"target": np.full(ROWS, t)})
+        for t in (1.0, -1.0)
+    )
+    return (up - down) * SIGMA**2 / 2, flat
+
+
+@pytest.mark.parametrize("estimator", EVERY)
+def test_marginal_law(estimator):
+    """Each row's output has the mean and the variance that the weights give it, exactly.
+
+    Flipout's, whatever the signs; between rows, weights correlate what local noise does not.
+    """
+    outputs, flat = outputs_of(estimator, cubature)
+    x = design(flat)
+    np.testing.assert_allclose(outputs.mean(axis=0), x @ at(flat)["loc"], rtol=1e-9)
+    covariance = np.cov(outputs.T, ddof=0)
+    expected = 0.3**2 * x @ x.T
+    np.testing.assert_allclose(np.diag(covariance), np.diag(expected), rtol=1e-9)
+    assert np.abs(expected[0, 1:]).max() > 0.1
+    if estimator != "flipout":
+        keep = 1.0 if estimator == "reparameterisation" else np.eye(ROWS)
+        np.testing.assert_allclose(covariance, expected * keep, atol=1e-9)
+
+
+def correlations(values):
+    """Correlations between different rows."""
+    found = np.corrcoef(values.T)
+    return found[np.triu_indices(len(found), k=1)]
+
+
+def test_flipout_decorrelates_outputs():
+    """Over signs too, the outputs of two rows are uncorrelated."""
+    outputs, _ = outputs_of("flipout", random_noises(4000))
+    assert np.abs(correlations(outputs)).max() < 4.5 / np.sqrt(4000)
+
+
+def test_rows_of_local_reparameterisation():
+    """Rows' log-likelihoods are uncorrelated through both layers; plain draws correlate them."""
+    case = dense()
+    local, shared = (
+        row_log_likelihoods(case, estimator, random_noises(4000))[0]
+        for estimator in ("local_reparameterisation", "reparameterisation")
+    )
+    assert np.abs(correlations(local)).max() < 4.5 / np.sqrt(4000)
+    assert np.abs(correlations(shared)).max() > 0.5
+    for a, b in ((local, shared), (local**2, shared**2)):
+        check_same_mean(a, b)
+
+
+def test_learned_scale_is_shared():
+    """A draw of a learned scale is one for all rows: it keeps them correlated."""
+    found, _ = row_log_likelihoods(
+        dense(hyperprior="half_normal"), "local_reparameterisation", random_noises(4000), scale=1.0
+    )
+    assert correlations(found).mean() > 0.05
+
+
+# --- signs --------------------------------------------------------------------------------
+
+
+def test_noise_of_flipout():
+    """Two arrays of signs a product beside the guide's normal noise."""
+    with precision("float64"):
+        _, loop = loop_of(dense(), "flipout")
+        noise = loop._noise(jax.random.key(0))
+    kinds = {name: n.kind for name, n in loop.objective.noise.items()}
+    signs = {f"sign_{side}_{i}": "sign" for side in ("in", "out") for i in (1, 2)}
+    assert kinds == {"noise": "normal"} | signs
+    assert noise["sign_in_1"].shape == (3, ROWS)
+    assert noise["sign_out_1"].shape == (4, ROWS)
+    assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in signs)
+    drawn = [np.asarray(noise[name])[:2] for name in signs]
+    assert len({array.tobytes() for array in drawn}) == len(signs)
+
+
+def linear_convolution(rows_last):
+    """Normal model of a weighted sum over a convolution's units and positions."""
+    shares = np.random.default_rng(4).normal(size=(3, 2, 2, 1))
+    with pm.Model() as model:
+        x, target = row_data(IMAGES, TARGET)
+        kernels = weight(2, 3, 3, 3)
+        if rows_last:
+            maps = convolve(x.transpose(1, 2, 3, 0), kernels, (2, 4, 4), 3)
+        else:
+            windows = [x[:, :, i : i + 2, j : j + 2] for i in range(3) for j in range(3)]
+            patches = pt.stack(windows, axis=2).transpose(1, 2, 0, 3, 4).reshape((18, ROWS * 4))
+            maps = (kernels.reshape((18, 3)).T @ patches).reshape((3, ROWS, 2, 2))
+            maps = maps.transpose(0, 2, 3, 1)
+        pm.Normal("y", (shares * maps).sum(axis=(0, 1, 2)), SIGMA, observed=target)
+    return Case(model, {"x": IMAGES, "target": TARGET}), shares
+
+
+@pytest.mark.parametrize("rows_last", [True, False])
+def test_signs_of_a_convolution(rows_last):
+    """Every observation has one kernel of its own, at all its positions."""
+    case, shares = linear_convolution(rows_last)
+    drawn = {}
+
+    def one_draw(loop):
+        drawn.update(random_noises(1)(loop))
+        return drawn
+
+    [outputs], flat = outputs_of("flipout", one_draw, case)
+    noise, flip_in, flip_out = (
+        np.asarray(drawn[name][0]) for name in ("noise", "sign_in_1", "sign_out_1")
+    )
+    mean, deviation = (a.reshape(18, 3) for a in (at(flat)["loc"], 0.3 * noise))
+    expected = [
+        output_of(image, mean + deviation * np.outer(flip_in[:, r], flip_out[:, r]), shares)
+        for r, image in enumerate(IMAGES)
+    ]
+    np.testing.assert_allclose(outputs, expected, rtol=1e-9, atol=1e-9)
+
+
+def output_of(image, kernels, shares):
+    kernels = kernels.reshape(2, 3, 3, 3)
+    maps = [correlate(image, kernels[..., unit], mode="valid")[0] for unit in range(3)]
+    return (shares[..., 0] * np.array(maps)).sum()
+
+
+# --- variance -----------------------------------------------------------------------------
+
+MANY = 400
+
+
+def many_rows():
+    """Four hundred rows in four dimensions, eight hidden units."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(MANY, 4))
+    return dense(x, (x[:, 0] * x[:, 1] > 0).astype(int), hidden=(8,))
+
+
+def total_variances(n, **options):
+    """Variance of the gradient, summed over parameters, of each estimator; and the samples."""
+    case = many_rows()
+    found = {e: samples(case, e, n, **options) for e in EVERY}
+    return {e: s[:, 1:].var(axis=0, ddof=1).sum() for e, s in found.items()}, found
+
+
+def test_variance_of_minibatches():
+    """Over noise and minibatches, local noise has the least and shared draws the most."""
+    variance, found = total_variances(2000, batch=25, scale=0.2)
+    plain, local, flipout = (variance[e] for e in EVERY)
+    print(variance)
+    assert local < flipout < plain
+    for estimator in LAYER:
+        check_same_mean(found[estimator], found["reparameterisation"])
+
+
+# --- limits -------------------------------------------------------------------------------
+
+
+def test_convolution_has_no_local_form():
+    message = "must not be local_reparameterisation .* `w` is used at 4 places .* Choose flipout"
+    with pytest.raises(ValueError, match=message):
+        loop_of(convolutional(), "local_reparameterisation")
+
+
+@pytest.mark.parametrize("estimator", LAYER)
+def test_no_product(estimator):
+    with pm.Model() as model:
+        pm.Normal("y", (X * weight(3)).sum(axis=1), ONE, observed=TARGET)
+    with pytest.raises(ValueError, match=f"`estimator` must not be {estimator}"):
+        CompiledEngine(model, Inference(estimator=estimator), ROWS, width=1)
+
+
+def without_bias(offset):
+    """A relu layer that is dead for every row if `offset` is far below zero."""
+    with pm.Model() as model:
+        x, target = row_data(X, Y)
+        hidden = pt.maximum(x @ weight(3, 4, name="w1") + offset, 0.0)
+        pm.Categorical("y", logit_p=hidden @ weight(4, 2, name="w2"), observed=target)
+    return model
+
+
+def blank(columns):
+    x = X.copy()
+    x[:, columns] = 0.0
+    return x
+
+
+@pytest.mark.parametrize(
+    ("offset", "x"),
+    [(-100.0, X), (0.0, blank([1])), (0.0, blank([0, 1, 2]))],
+    ids=["dead layer", "constant input", "no input"],
+)
+@pytest.mark.parametrize("estimator", LAYER)
+def test_units_without_input(estimator, offset, x):
+    """Where a unit has no variance its gradients are finite, in single precision."""
+    case = Case(without_bias(offset), {"x": x, "target": Y})
+    with precision("float32"):
+        flat, loop = loop_of(case, estimator, dtype="float32")
+        parameters = cast(at(flat), "float32")
+        prepared = loop.prepare(cast(case.data, "float32"))
+
+        def of(key):
+            noise = loop._noise(key)
+            return jax.value_and_grad(lambda p: loop.loss(p, noise, prepared, 1.0)[0])(parameters)
+
+        losses, gradients = jax.jit(jax.vmap(of))(jax.random.split(jax.random.key(0), 50))
+    assert losses.dtype == "float32"
+    assert np.isfinite(losses).all()
+    assert all(np.isfinite(g).all() and np.abs(g).max() < 1e4 for g in gradients.values())
+
+
+def test_expected_log_likelihood_by_scipy():
+    """The closed form above: SciPy's densities, averaged over draws of the weights."""
+    flat = flatten_model(linear().model, ROWS)
+    parameters = at(flat)
+    weights = parameters["loc"] + 0.3 * np.random.default_rng(6).normal(size=(20_000, flat.size))
+    values = norm(weights @ design(flat).T, SIGMA).logpdf(TARGET).sum(axis=1)
+    with precision("float64"):
+        expected = float(expected_log_likelihood(cast(parameters), flat))
+    assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(len(values))

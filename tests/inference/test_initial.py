@@ -1,0 +1,63 @@
+"""Where the means of a guide start."""
+
+import numpy as np
+import pytest
+
+from pmbnn.inference.flat import Slot
+from pmbnn.inference.initial import initial_means
+
+SLOTS = (Slot("scale", 0, ()), Slot("weight", 1, (400, 25)), Slot("bias", 10_001, (25,)))
+SIZE = 10_026
+
+
+def start(how, random_seed=0):
+    return initial_means(SLOTS, how, np.random.default_rng(random_seed))
+
+
+def by_slot(loc):
+    return {s.name: loc[s.start : s.stop] for s in SLOTS}
+
+
+def check_normal(sample, sd):
+    """Mean and mean square within four standard errors of those of a normal draw."""
+    n = sample.size
+    assert abs(sample.mean()) < 4 * sd / np.sqrt(n)
+    assert abs(np.mean(sample**2) / sd**2 - 1) < 4 * np.sqrt(2 / n)
+
+
+def test_zero():
+    np.testing.assert_array_equal(start("zero"), np.zeros(SIZE))
+
+
+def test_random():
+    loc = start("random")
+    check_normal(loc, 0.1)
+    assert all((part != 0).all() for part in by_slot(loc).values())
+
+
+def test_fan_in():
+    """Matrices by their fan-in; biases and scales at zero."""
+    parts = by_slot(start("fan_in"))
+    check_normal(parts["weight"], 1 / np.sqrt(400))
+    assert not parts["scale"].any()
+    assert not parts["bias"].any()
+
+
+def test_fan_in_of_a_filter():
+    """Every axis but the last counts as input."""
+    slots = (Slot("filter", 0, (5, 4, 20, 25)),)
+    check_normal(initial_means(slots, "fan_in", np.random.default_rng(0)), 1 / 20)
+
+
+@pytest.mark.parametrize("how", ["zero", "random", "fan_in"])
+def test_double_precision(how):
+    loc = start(how)
+    assert loc.shape == (SIZE,)
+    assert loc.dtype == np.float64
+
+
+@pytest.mark.parametrize("how", ["random", "fan_in"])
+def test_the_stream_decides(how):
+    same, other = (start(how, random_seed=i) for i in (0, 1))
+    np.testing.assert_array_equal(start(how, random_seed=0), same)
+    assert not np.array_equal(same, other)
