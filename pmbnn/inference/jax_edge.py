@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.xla_forms import use_thin_operations
+from pmbnn.inference.xla_forms import use_fast_forms
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def _rewritten(
         if isinstance(node.op, CheckParameterValue):
             graph.replace(node.outputs[0], node.inputs[0], import_missing=True)
     JAX.optimizer.rewrite(graph)
-    use_thin_operations(graph)
+    use_fast_forms(graph)
     return graph
 
 

@@ -18,6 +18,7 @@ from pytensor.compile.ops import ViewOp
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
+from pytensor.tensor.basic import Split
 from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax
 
@@ -44,21 +45,34 @@ class ThinLogSoftmax(LogSoftmax):
     """Log-softmax that is unrolled over a short first axis."""
 
 
-def use_thin_operations(graph: FunctionGraph) -> None:
-    """Replace products and log-softmaxes of `graph` by forms that look at their shapes."""
+class PlainSplit(Split):
+    """Split of a vector whose gradient joins parts that were computed before."""
+
+
+def use_fast_forms(graph: FunctionGraph) -> None:
+    """Replace products, log-softmaxes and splits of `graph` by their forms here."""
     for node in graph.toposort():
         if type(node.op) is Dot:
-            thin = ThinDot()
+            fast = ThinDot()
         elif type(node.op) is LogSoftmax and node.op.axis == (0,):
-            thin = ThinLogSoftmax(axis=node.op.axis)
+            fast = ThinLogSoftmax(axis=node.op.axis)
+        elif type(node.op) is Split and node.op.axis == 0:
+            fast = PlainSplit(node.op.len_splits, axis=0)
         else:
             continue
-        graph.replace(node.outputs[0], thin(*node.inputs), import_missing=True)
+        replacements = fast(*node.inputs, return_list=True)
+        graph.replace_all(list(zip(node.outputs, replacements, strict=True)), import_missing=True)
 
 
 @jax_funcify.register(Materialised)
 def _funcify_materialised(op, **kwargs):
     return jax.lax.optimization_barrier
+
+
+@jax_funcify.register(PlainSplit)
+def _funcify_split(op, node, **kwargs):
+    lengths = tuple(int(n) for n in node.inputs[1].data)
+    return lambda x, _: list(_plain_split(x, lengths))
 
 
 @jax_funcify.register(ThinDot)
@@ -81,6 +95,24 @@ def _funcify_log_softmax(op, **kwargs):
 
 def _total(terms):
     return functools.reduce(operator.add, terms)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _plain_split(x, lengths):
+    return jax.lax.split(x, lengths)
+
+
+def _split_forward(x, lengths):
+    return _plain_split(x, lengths), None
+
+
+def _split_backward(lengths, kept, d):
+    # Within a loop over all elements XLA would ask at each of them which part it belongs to.
+    joined = jnp.concatenate(jax.lax.optimization_barrier(d))
+    return (jax.lax.optimization_barrier(joined),)
+
+
+_plain_split.defvjp(_split_forward, _split_backward)
 
 
 @jax.custom_vjp

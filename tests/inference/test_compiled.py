@@ -5,11 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
 
 from pmbnn.inference.batches import batch_indices
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.fit import Member, random_streams
-from pmbnn.inference.guides import MeanFieldParameters, initial_parameters, softplus
+from pmbnn.inference.guides import softplus
+from pmbnn.inference.initial import initial_means
 from pmbnn.inference.jax_edge import precision
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
@@ -19,18 +23,25 @@ X = np.random.default_rng(0).normal(size=(ROWS, 2))
 Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
-def member(i, **data):
+def member(i, learning_rate=None, **data):
     """The `i`-th member of a group: scales and inputs differ, unless given."""
     own = {"x": X + 0.1 * i, "target": (Y + i) % 2, "hyperprior_sigma": 0.5 + 0.1 * i}
-    return Member(own | data, random_streams(f"member/{i}"))
+    return Member(own | data, random_streams(f"member/{i}"), learning_rate)
 
 
 def check_equal(fits, expected):
     """Bit for bit."""
     for fit, other in zip(fits, expected, strict=True):
-        for name in ("loc", "scale", "elbo_history", "elbo_step"):
-            np.testing.assert_array_equal(getattr(fit, name), getattr(other, name))
+        assert list(fit.natural) == list(other.natural)
+        for name in fit.natural:
+            np.testing.assert_array_equal(fit.natural[name], other.natural[name])
+        for name in ("step", "elbo", "log_likelihood", "kl"):
+            found, wanted = (getattr(f.history, name) for f in (fit, other))
+            np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(fit.scale, other.scale)
+        np.testing.assert_array_equal(fit.elbo, other.elbo)
         assert (fit.status, fit.reason) == (other.status, other.reason)
+        assert fit.learning_rate == other.learning_rate
 
 
 # --- closed form --------------------------------------------------------------------------
@@ -83,28 +94,28 @@ def classifier(prior="normal", hyperprior="half_normal"):
 
 
 def start_of(engine, one):
+    """Unconstrained parameters at the start of a mean-field guide."""
     rng = np.random.default_rng(one.streams.initial)
-    return initial_parameters(engine.flat.slots, engine.settings, rng)
+    loc = initial_means(engine.flat.slots, engine.settings.initial_mean, rng)
+    return engine.guide.initial(loc, engine.settings.initial_scale, rng)
 
 
-def expected_history(engine, one):
-    """Mean ELBO of each window while the parameters stay where they start."""
-    start = MeanFieldParameters(*map(jnp.asarray, start_of(engine, one)))
-    key = jax.random.wrap_key_data(one.streams.noise[:2], impl="threefry2x32")
-    size, steps = engine.flat.size, engine.steps
+def expected_parts(engine, one):
+    """Mean log-likelihood and divergence of each window while parameters stay at their start."""
+    start = {name: jnp.asarray(value) for name, value in start_of(engine, one).items()}
+    loop, steps, key = engine.loop, engine.steps, jnp.asarray(one.streams.noise[:2])
     rows = batch_indices(one.streams.batches, engine.rows, engine.batch, 0, steps)
     if engine.batch == engine.rows:
         rows = np.tile(np.arange(ROWS), (steps, 1))
 
-    def elbo(step, rows):
-        noise = jax.random.normal(jax.random.fold_in(key, step), (size,), "float64")
+    def parts(step, rows):
         x, target = (jnp.asarray(one.data[name])[rows] for name in ("x", "target"))
-        data = {**one.data, "x": x, "target": target}
-        return -engine._loss(start, noise, data)
+        prepared = loop.prepare({**one.data, "x": x, "target": target})
+        return jnp.stack(loop.parts(start, loop._noise(key, step), prepared))
 
-    elbos = np.asarray(jax.jit(jax.vmap(elbo))(jnp.arange(steps), rows))
+    found = np.asarray(jax.jit(jax.vmap(parts))(jnp.arange(steps), rows))
     cuts = range(engine.segment, steps, engine.segment)
-    return np.array([part.mean() for part in np.split(elbos, cuts)])
+    return np.array([part.mean(axis=0) for part in np.split(found, cuts)]).T
 
 
 @pytest.mark.parametrize("batch", [None, 25])
@@ -114,18 +125,26 @@ def test_noise_and_rows_of_every_step(batch):
     Each step has noise of its own, from the member's stream; a minibatch fit sees the rows of
     that step, across passes, segments and the shorter last segment.
     """
-    settings = Inference(steps=401, batch=batch, learning_rate=1e-12, initial_scale=0.5)
+    weights = {"kl_weight": 0.3, "kl_warm_up": 0.9, "kl": "monte_carlo"}
+    still = {"steps": 401, "learning_rate": 1e-12, "initial_scale": 0.5}
+    settings = Inference(batch=batch, **still, **weights)
     engine = CompiledEngine(classifier(), settings, ROWS, width=3, dtype="float64")
     group = [member(i) for i in range(3)]
     fits = engine.fit(group)
     for fit, one in zip(fits, group, strict=True):
-        np.testing.assert_array_equal(fit.elbo_step, [*range(3, 401, 3), 401])
+        history = fit.history
+        np.testing.assert_array_equal(history.step, [*range(3, 401, 3), 401])
         with precision("float64"):
-            np.testing.assert_allclose(fit.elbo_history, expected_history(engine, one), rtol=1e-7)
-        loc, rho = start_of(engine, one)
-        np.testing.assert_allclose(fit.loc, loc, atol=1e-9)
-        np.testing.assert_allclose(fit.scale, softplus(rho), rtol=1e-8)
-    assert np.ptp(fits[0].elbo_history) > 1
+            log_likelihood, kl = expected_parts(engine, one)
+        np.testing.assert_allclose(history.log_likelihood, log_likelihood, rtol=1e-7)
+        np.testing.assert_allclose(history.kl, kl, rtol=1e-7)
+        # The weight in full, also while a fit is warming up.
+        np.testing.assert_allclose(history.elbo, log_likelihood - 0.3 * kl, rtol=1e-7)
+        start = start_of(engine, one)
+        np.testing.assert_allclose(fit.loc, start["loc"], atol=1e-9)
+        np.testing.assert_allclose(fit.scale, softplus(start["rho"]), rtol=1e-8)
+        assert fit.elbo == pytest.approx(history.elbo[-13:].mean(), rel=1e-12)
+    assert np.ptp(fits[0].history.elbo) > 1
 
 
 def test_minibatches_reach_the_optimum():
@@ -147,13 +166,13 @@ def test_minibatches_reach_the_optimum():
 
 
 def test_one_by_one():
-    """Width 1 has a generator of its own; it starts and steps all the same."""
+    """Width 1 maps nothing; it starts and steps all the same."""
     settings = Inference(steps=300)
     engine = CompiledEngine(classifier(), settings, ROWS, width=1)
     group = [member(0), member(1)]
     fits = engine.fit(group)
     check_equal(engine.fit(group[::-1]), fits[::-1])
-    assert all(fit.elbo_history[-30:].mean() > fit.elbo_history[:30].mean() for fit in fits)
+    assert all(fit.history.elbo[-30:].mean() > fit.history.elbo[:30].mean() for fit in fits)
     assert fits[0].loc.dtype == np.float32
     assert engine._program._cache_size() == 1
 
@@ -174,7 +193,7 @@ def sixteen(engine):
 
 def test_members_differ(sixteen):
     assert len({fit.loc.tobytes() for fit in sixteen}) == WIDTH
-    assert all(fit.elbo_history[-1] > fit.elbo_history[0] for fit in sixteen)
+    assert all(fit.history.elbo[-1] > fit.history.elbo[0] for fit in sixteen)
     assert all(np.isfinite(fit.loc).all() for fit in sixteen)
 
 
@@ -208,7 +227,7 @@ def test_all_diverged_stops(engine):
     [(done, total, elbo)] = news
     assert (done, total) == (3, 401)
     assert np.isnan(elbo)
-    np.testing.assert_array_equal(fits[0].elbo_step, [3])
+    np.testing.assert_array_equal(fits[0].history.step, [3])
     assert fits[0].status == "diverged"
 
 
@@ -220,9 +239,9 @@ def test_progress_is_of_the_living(engine, sixteen):
         lambda *new: news.append(new),
     )
     alive = [fit for i, fit in enumerate(sixteen) if i != 3]
-    expected = np.mean([fit.elbo_history for fit in alive], axis=0)
+    expected = np.mean([fit.history.elbo for fit in alive], axis=0)
     np.testing.assert_allclose([elbo for *_, elbo in news], expected, rtol=1e-12)
-    np.testing.assert_array_equal([done for done, *_ in news], sixteen[0].elbo_step)
+    np.testing.assert_array_equal([done for done, *_ in news], sixteen[0].history.step)
 
 
 @pytest.mark.parametrize("batch", [None, 25])
@@ -262,3 +281,297 @@ def test_proper_priors_have_no_cap():
     scales = np.array([fit.scale[0] for fit in fits])
     assert abs(scales.mean() - 3) < 4.5 * scales.std(ddof=1) / 4
     assert {fit.status for fit in fits} <= {"converged", "not_converged"}
+
+
+# --- groups of every kind -----------------------------------------------------------------
+
+
+KINDS = {
+    "low_rank": {"guide": "low_rank", "rank": 2},
+    "full_rank": {"guide": "full_rank"},
+    "flipout": {"estimator": "flipout"},
+    "minibatches": {"batch": 25, "optimiser": "adamax", "average": 0.3},
+    "map_start": {"initial_mean": "map", "estimator": "path_derivative"},
+}
+RATES = [None, 0.003, 0.1, 0.02]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_company_does_not_matter_to_any_kind(kind):
+    """With learning rates of their own, members are the same alone and in any place."""
+    engine = CompiledEngine(classifier(), Inference(steps=30, **KINDS[kind]), ROWS, width=4)
+    group = [member(i, rate) for i, rate in enumerate(RATES)]
+    four = engine.fit(group)
+    assert [fit.learning_rate for fit in four] == [0.02, 0.003, 0.1, 0.02]
+    assert len({fit.loc.tobytes() for fit in four}) == 4
+    for company in ([2], [3, 1], [1, 0, 3, 2, 1]):
+        check_equal(engine.fit([group[i] for i in company]), [four[i] for i in company])
+    assert engine._program._cache_size() == 1
+
+
+def test_learning_rates_of_members_are_used():
+    """A group of three rates is three groups with one rate each."""
+    group = [member(0, rate) for rate in (0.003, 0.1)]
+    engine = CompiledEngine(classifier(), Inference(steps=30), ROWS, width=2)
+    other = CompiledEngine(classifier(), Inference(steps=30, learning_rate=0.1), ROWS, width=2)
+    fits = engine.fit(group)
+    check_equal(other.fit([member(0)]), [fits[1]])
+    assert (fits[0].loc != fits[1].loc).all()
+
+
+# --- stops --------------------------------------------------------------------------------
+
+
+def logistic(prior="normal"):
+    return dense_classifier(X, LABELS, hidden=(), prior=prior)
+
+
+LABELS = (X[:, 0] + np.random.default_rng(5).normal(size=ROWS) > 0).astype(int)
+LINEAR = {"x": X, "target": LABELS, "prior_scale": 1.0}
+STOP = {"steps": 2000, "schedule": "constant", "initial_scale": 0.4}
+
+
+def with_rates(*rates):
+    return [Member(LINEAR, random_streams(f"rate/{r}"), r) for r in rates]
+
+
+@pytest.fixture(scope="module")
+def stopping():
+    """An engine that stops fits early, and members that stop soon, late and never."""
+    engine = CompiledEngine(logistic(), Inference(early_stop=True, **STOP), ROWS, width=4)
+    group = with_rates(0.05, 0.02, 1e-5)
+    shifted = LINEAR | {"x": 40 * X + 200.0}
+    group[2] = Member(shifted, group[2].streams, 0.002)
+    return engine, group, engine.fit(group)
+
+
+def test_stops(stopping):
+    """Histories end where their fits did, and the verdict is that of the stop."""
+    _, _, fits = stopping
+    ends = [fit.history.step[-1] for fit in fits]
+    assert ends[0] < 2000
+    assert ends[1] < 2000
+    assert ends[0] != ends[1]
+    assert ends[2] == 2000
+    assert [fit.status for fit in fits] == ["converged", "converged", "not_converged"]
+    for fit, end in zip(fits, ends, strict=True):
+        np.testing.assert_array_equal(fit.history.step, np.arange(10, end + 1, 10))
+
+
+def test_stops_whatever_the_company(stopping):
+    engine, group, fits = stopping
+    for company in ([0], [2, 1], [1, 2, 0, 1, 0]):
+        check_equal(engine.fit([group[i] for i in company]), [fits[i] for i in company])
+
+
+def test_a_stop_is_the_end_of_a_shorter_fit(stopping):
+    """Nothing after it shows; what goes on is what it would be without stops."""
+    engine, group, fits = stopping
+    plain = CompiledEngine(logistic(), Inference(**STOP), ROWS, width=4)
+    check_equal(plain.fit(group)[2:], fits[2:])
+    for i in (0, 1):
+        check_equal(plain.fit([group[i]], steps=int(fits[i].history.step[-1])), [fits[i]])
+
+
+def test_a_stopped_group_is_over(stopping):
+    engine, group, fits = stopping
+    news = []
+    engine.fit(group[:2], lambda *new: news.append(new))
+    assert news[-1][0] == max(fit.history.step[-1] for fit in fits[:2])
+    assert {total for _, total, _ in news} == {2000}
+
+
+def test_stops_beside_a_divergence(stopping):
+    """A member that is not a number never stops, nor keeps the others from it."""
+    engine, group, fits = stopping
+    broken = Member(LINEAR | {"prior_scale": 1e-300}, group[0].streams)
+    found = engine.fit([broken, group[1], group[0]])
+    assert found[0].status == "diverged"
+    check_equal(found[1:], [fits[1], fits[0]])
+
+
+def test_shorter_fits():
+    """A number of steps is that of settings which say so."""
+    engine, short = (
+        CompiledEngine(classifier(), Inference(steps=n, batch=25), ROWS, width=2) for n in (401, 40)
+    )
+    group = [member(0), member(1)]
+    news = []
+    found = engine.fit(group, lambda *new: news.append(new), steps=40)
+    assert [done for done, *_ in news] == [*range(3, 40, 3), 40]
+    assert {total for _, total, _ in news} == {40}
+    for fit, expected in zip(found, short.fit(group), strict=True):
+        np.testing.assert_array_equal(fit.loc, expected.loc)
+        np.testing.assert_array_equal(fit.scale, expected.scale)
+        np.testing.assert_allclose(fit.history.elbo[0], expected.history.elbo[:3].mean(), rtol=1e-5)
+
+
+# --- checkpoints --------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_at(window):
+    """Progress that raises at a window, counted over all chunks."""
+    count = iter(range(1, 10_000))
+
+    def progress(*new):
+        if next(count) == window:
+            raise Interrupted
+
+    return progress
+
+
+def check_resumes(engine, group, folder, window, left):
+    """Interrupted at a window, a fit goes on for those that were `left`, to the same bits."""
+    expected, news = engine.fit(group), []
+    checkpoints = Checkpoints(folder, interval=0.0)
+    with pytest.raises(Interrupted):
+        engine.fit(group, interrupt_at(window), checkpoints)
+    found = engine.fit(group, lambda *new: news.append(new), checkpoints)
+    check_equal(found, expected)
+    assert len(news) == left
+    again = engine.fit(group, lambda *new: pytest.fail("nothing is left to do"), checkpoints)
+    check_equal(again, expected)
+
+
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("batch", [None, 25])
+def test_resumed(width, batch, tmp_path):
+    """Two chunks of 50 windows, the second interrupted in its 21st: 30 are left."""
+    how = {"optimiser": "adamax", "average": 0.3, "clip": 5.0}
+    settings = Inference(steps=50, batch=batch, **how)
+    engine = CompiledEngine(classifier(), settings, ROWS, width)
+    group = [member(i) for i in range(width + 1)]
+    check_resumes(engine, group, tmp_path, 71, 30)
+
+
+def test_resumed_after_a_stop(stopping, tmp_path):
+    """Who had stopped stays so: the first member, for 20 windows or more."""
+    engine, group, fits = stopping
+    stop = len(fits[0].history.step)
+    check_resumes(engine, group, tmp_path, stop + 21, 200 - stop - 20)
+
+
+def test_resumed_after_divergence(engine, tmp_path):
+    """All have diverged: not a window is run again."""
+    group, checkpoints = [member(0, **BROKEN["x"])], Checkpoints(tmp_path, interval=0.0)
+    expected = engine.fit(group, None, checkpoints)
+    check_equal(engine.fit(group, lambda *new: pytest.fail("it is over"), checkpoints), expected)
+
+
+# --- starts, points and averages ----------------------------------------------------------
+
+
+def test_means_start_at_the_map():
+    """That of the same streams and rates, after a tenth of the steps."""
+    still = {"steps": 200, "schedule": "constant", "kl_weight": 0.5}
+    group = [member(0, 1e-12), member(1, 1e-12)]
+    quick = [Member(m.data, m.streams, 0.1) for m in group]
+    point = Inference(guide="map", **still | {"steps": 20})
+    expected = CompiledEngine(classifier(), point, ROWS, 2, "float64").fit(quick)
+    engine = CompiledEngine(
+        classifier(), Inference(initial_mean="map", **still), ROWS, 2, "float64"
+    )
+    starter = engine._starter
+    check_equal(starter.fit(quick), expected)
+    starts = engine._initial(quick)
+    for start, fit in zip(starts, expected, strict=True):
+        np.testing.assert_array_equal(start["loc"], fit.loc)
+        np.testing.assert_allclose(softplus(start["rho"]), 0.05, rtol=1e-12)
+    plain = CompiledEngine(classifier(), Inference(**still), ROWS, 2, "float64")
+    moved = starts[0]["loc"] - plain._initial(quick)[0]["loc"]
+    assert (np.abs(moved) > 0.01).any()
+    [first, _] = engine.fit(group)
+    np.testing.assert_allclose(first.loc, engine._initial(group)[0]["loc"], atol=1e-8)
+
+
+def test_averages_are_reported():
+    """They are steadier than the last step, and nothing of the way changes."""
+    model, mean, *_ = linear_regression()
+    how = {"steps": 1500, "schedule": "constant", "learning_rate": 0.03}
+    group = [Member({}, random_streams(str(i))) for i in range(8)]
+    last, averaged = (
+        CompiledEngine(model, Inference(average=share, **how), ROWS, 8, "float64").fit(group)
+        for share in (0.0, 0.5)
+    )
+    for a, b in zip(last, averaged, strict=True):
+        np.testing.assert_allclose(a.history.elbo, b.history.elbo, rtol=1e-9)
+    errors = [np.mean([(fit.loc - mean) ** 2 for fit in fits]) for fits in (last, averaged)]
+    assert errors[1] < 0.25 * errors[0]
+
+
+def likelihood_and_slope(weights):
+    """Negative log-likelihood of `LABELS` under a linear softmax, and its gradient."""
+    x = np.column_stack([X, np.ones(ROWS)])
+    outputs = x @ weights.reshape(3, 2)
+    shares = softmax(outputs, axis=1)
+    nll = -log_softmax(outputs, axis=1)[range(ROWS), LABELS].sum()
+    return nll, (x.T @ (shares - np.eye(2)[LABELS])).ravel()
+
+
+def test_maximum_likelihood_equals_scipy():
+    """The prior has no say, however narrow it is; outputs are found up to a common shift."""
+    best = minimize(likelihood_and_slope, np.zeros(6), jac=True, options={"gtol": 1e-10})
+    settings = Inference(guide="maximum_likelihood", steps=1500, schedule="cosine")
+    engine = CompiledEngine(logistic(), settings, ROWS, 1, "float64")
+    [fit] = engine.fit([Member(LINEAR | {"prior_scale": 1e-3}, random_streams("a"), 0.1)])
+    assert fit.history.log_likelihood[-1] == pytest.approx(-best.fun, rel=1e-7)
+    assert not fit.history.kl.any()
+    np.testing.assert_array_equal(fit.history.elbo, fit.history.log_likelihood)
+    weights = {slot.name: slot.of(fit.loc) for slot in engine.flat.slots}
+    found = np.concatenate([weights["weight_1"], weights["bias_1"][None]])
+    np.testing.assert_allclose(np.diff(found), np.diff(best.x.reshape(3, 2)), atol=1e-4)
+    assert not fit.scale.any()
+    assert fit.kl_forms == {}
+
+
+def test_map_is_the_posterior_mode():
+    """Of a conjugate regression, the mean; its ELBO is the log-joint density there."""
+    model, mean, *_ = linear_regression()
+    settings = Inference(guide="map", steps=1500, schedule="cosine")
+    engine = CompiledEngine(model, settings, ROWS, 1, "float64")
+    [fit] = engine.fit([Member({}, random_streams("a"), 0.1)])
+    np.testing.assert_allclose(fit.loc, mean, rtol=1e-6)
+    joint = model.compile_logp(mode="FAST_COMPILE")({"weight": mean})
+    assert fit.history.elbo[-1] == pytest.approx(float(joint), rel=1e-9)
+    assert list(fit.natural) == ["loc"]
+    assert fit.status == "converged"
+
+
+@pytest.mark.parametrize("guide", ["map", "maximum_likelihood"])
+def test_points_under_a_flat_prior_are_proper(guide):
+    """A mode needs no normalised density, and there is no scale to cap."""
+    settings = Inference(guide=guide, steps=300)
+    engine = CompiledEngine(logistic("flat"), settings, ROWS, 1, "float64")
+    [fit] = engine.fit([Member({"x": X, "target": LABELS}, random_streams("a"), 0.1)])
+    best = minimize(likelihood_and_slope, np.zeros(6), jac=True)
+    assert fit.status == "converged"
+    assert fit.history.elbo[-1] == pytest.approx(-best.fun, rel=1e-4)
+
+
+def test_a_mode_of_scales_is_without_the_jacobian():
+    """Of the scale itself: of an inverse-gamma density, beta / (alpha + 1)."""
+    with pm.Model() as model:
+        pm.InverseGamma("scale", 2.0, 0.6)
+        pm.Normal("y", 0.0, 1.0, observed=np.zeros(3))
+    settings = Inference(guide="map", steps=500, schedule="cosine")
+    engine = CompiledEngine(model, settings, 3, 1, "float64")
+    [fit] = engine.fit([Member({}, random_streams("a"), 0.1)])
+    assert np.exp(fit.loc[0]) == pytest.approx(0.2, rel=1e-5)
+
+
+def test_guides_that_do_not_fit_are_refused():
+    """Before anything is compiled."""
+    with pm.Model() as model:
+        pm.Normal("weight", shape=5001)
+        pm.Normal("y", 0.0, 1.0, observed=np.zeros(3))
+    with pytest.raises(ValueError, match="`guide` must not be full_rank"):
+        CompiledEngine(model, Inference(guide="full_rank"), 3, 1)
+
+
+def test_forms_of_the_divergence_are_told(sixteen):
+    assert set(sixteen[0].kl_forms.values()) == {"exact"}
+    assert len(sixteen[0].kl_forms) == 6

@@ -71,7 +71,7 @@ def compiled(model, data, loc, rho, noise, dtype="float64", **settings):
     """ELBO and its gradients in loc and rho, as the compiled engine has them."""
     engine = build(model, dtype, **{"kl": "monte_carlo"} | settings)
     found = evaluated(engine, data, loc, rho, noise)
-    assert found[0] == pytest.approx(found[4] - found[3], rel=10 * np.finfo(dtype).eps)
+    assert found[0] == pytest.approx(found[4] - found[3], rel=10 * float(np.finfo(dtype).eps))
     return [-a for a in found[:3]]
 
 

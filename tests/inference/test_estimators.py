@@ -1,5 +1,6 @@
 """Gradient estimators: the expectation they share, and the variance they do not."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +18,10 @@ from scipy.stats import norm
 from pmbnn.convolution import convolve, max_pool
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.estimators import rewrite_likelihood
+from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus
 from pmbnn.inference.jax_edge import jax_function, precision
-from pmbnn.inference.loop import Loop
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA, dense_classifier
 
@@ -119,13 +119,35 @@ CASES = {
 # --- evaluation ---------------------------------------------------------------------------
 
 
-def loop_of(case, estimator, batch=None, dtype="float64"):
-    """The loop of a fit; its `flat` model comes with it."""
-    settings, batch = Inference(estimator=estimator), batch or case.rows
-    flat = flatten_model(case.model, batch)
-    guide = build_guide(settings, flat.size, flat.improper)
-    objective = build_objective(flat, guide, settings, case.rows, batch)
-    return flat, Loop(objective, settings, dtype)
+class Estimate:
+    """The objective of a fit as a JAX function; build and call it within `precision`."""
+
+    def __init__(self, case, estimator, batch=None, dtype="float64"):
+        settings, batch = Inference(estimator=estimator), batch or case.rows
+        self.flat, self.dtype = flatten_model(case.model, batch), dtype
+        guide = build_guide(settings, self.flat.size, self.flat.improper)
+        self.objective = o = build_objective(self.flat, guide, settings, case.rows, batch)
+        inputs = [*o.parameters.values(), *o.frozen.values()]
+        inputs += [*(n.variable for n in o.noise.values()), *o.data.values()]
+        self._function = jax_function(inputs, [o.log_likelihood, o.kl])
+
+    def parts(self, parameters, noise, data):
+        """Log-likelihood and divergence."""
+        o, frozen = self.objective, jax.lax.stop_gradient(parameters)
+        arrays = [parameters[n] for n in o.parameters] + [frozen[n] for n in o.frozen]
+        arrays += [noise[n] for n in o.noise] + [data[n] for n in o.data]
+        return self._function(*arrays)
+
+    def elbo(self, parameters, noise, data):
+        log_likelihood, kl = self.parts(parameters, noise, data)
+        return log_likelihood - kl
+
+    def noise(self, key):
+        draw = {"normal": jax.random.normal, "sign": jax.random.rademacher}
+        return {
+            name: draw[n.kind](jax.random.fold_in(key, i), n.variable.type.shape, self.dtype)
+            for i, (name, n) in enumerate(self.objective.noise.items())
+        }
 
 
 def at(flat, scale=0.3):
@@ -141,23 +163,21 @@ def cast(arrays, dtype="float64"):
     }
 
 
-def samples(case, estimator, n, batch=None, scale=0.3, data=None, fixed_rows=False):
+def samples(case, estimator, n, batch=None, scale=0.3):
     """ELBO and gradient, ``(draw, 1 + parameter)``, over noise and minibatches."""
     with precision("float64"):
-        flat, loop = loop_of(case, estimator, batch)
-        parameters, data = cast(at(flat, scale)), cast(data or case.data)
+        estimate = Estimate(case, estimator, batch)
+        parameters, data = cast(at(estimate.flat, scale)), cast(case.data)
 
         def of(key):
             noise_key, row_key = jax.random.split(key)
-            row_key = jax.random.key(0) if fixed_rows else row_key
             seen = data
             if batch is not None:
                 rows = jax.random.permutation(row_key, case.rows)[:batch]
                 seen = {k: v[rows] if k in ROW_DATA else v for k, v in data.items()}
-            noise = loop._noise(noise_key)
-            loss = jax.value_and_grad(lambda p: loop.loss(p, noise, loop.prepare(seen), 1.0)[0])
-            value, gradient = loss(parameters)
-            return -jnp.append(value, ravel_pytree(gradient)[0])
+            elbo = jax.value_and_grad(estimate.elbo)
+            value, gradient = elbo(parameters, estimate.noise(noise_key), seen)
+            return jnp.append(value, ravel_pytree(gradient)[0])
 
         keys = jax.random.split(jax.random.key(7), n)
         run = jax.jit(lambda keys: jax.lax.map(of, keys, batch_size=min(n, 500)))
@@ -185,23 +205,22 @@ PAIRS = [
 def plain():
     """Case, and samples of plain reparameterisation, by the name of the case."""
     cases = {name: build() for name, build in CASES.items()}
-    return {name: (case, samples(case, "reparameterisation", 8000)) for name, case in cases.items()}
+    return {name: (case, samples(case, "reparameterisation", 4000)) for name, case in cases.items()}
 
 
 @pytest.mark.parametrize(("name", "estimator"), PAIRS)
 def test_same_expectation(name, estimator, plain):
     """Of the ELBO and of its gradient in every parameter of the guide."""
     case, expected = plain[name]
-    check_same_mean(samples(case, estimator, 8000), expected)
+    check_same_mean(samples(case, estimator, 4000), expected)
 
 
-def cubature(loop):
+def cubature(inputs):
     """Points whose mean is that of any quadratic function of all normal noise, exactly.
 
     Two a dimension: plus and minus its unit vector times the root of their number. Signs are
     drawn once.
     """
-    inputs = loop.objective.noise
     normal = {k: n.variable.type.shape for k, n in inputs.items() if n.kind == "normal"}
     sizes = [int(np.prod(shape)) for shape in normal.values()]
     n = sum(sizes)
@@ -222,18 +241,19 @@ def test_linear_regression(estimator, turned):
     """Expected log-likelihood and its slopes, exactly: it is quadratic in the noise."""
     case = linear(turned)
     with precision("float64"):
-        flat, loop = loop_of(case, estimator)
-        parameters, prepared = cast(at(flat)), loop.prepare(cast(case.data))
+        estimate = Estimate(case, estimator)
+        flat, data = estimate.flat, cast(case.data)
+        parameters = cast(at(flat))
 
         def of(noise):
-            likelihood = jax.value_and_grad(lambda p: loop.parts(p, noise, prepared)[0])
+            likelihood = jax.value_and_grad(lambda p: estimate.parts(p, noise, data)[0])
             return likelihood(parameters)
 
-        values, slopes = jax.jit(jax.vmap(of))(cast(cubature(loop)))
+        values, slopes = jax.jit(jax.vmap(of))(cast(cubature(estimate.objective.noise)))
         expected = jax.value_and_grad(lambda p: expected_log_likelihood(p, flat))(parameters)
-        np.testing.assert_allclose(values.mean(), expected[0], rtol=1e-10)
-        for name, slope in slopes.items():
-            np.testing.assert_allclose(slope.mean(axis=0), expected[1][name], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(values.mean(), expected[0], rtol=1e-10)
+    for name, slope in slopes.items():
+        np.testing.assert_allclose(slope.mean(axis=0), expected[1][name], rtol=1e-8, atol=1e-8)
 
 
 def design(flat):
@@ -251,49 +271,57 @@ def expected_log_likelihood(parameters, flat):
     return (-0.5 * square / SIGMA**2 - 0.5 * jnp.log(2 * jnp.pi * SIGMA**2)).sum()
 
 
-@pytest.mark.parametrize("name", ["fixed", "rows first"])
-def test_no_scale(name):
+def test_no_scale():
     """Where the guide is a point, every estimator is the log-likelihood there."""
-    case = CASES[name]()
-    values = []
+    case, values = dense(), []
     with precision("float64"):
         for estimator in EVERY:
-            flat, loop = loop_of(case, estimator)
-            parameters = {"loc": at(flat)["loc"], "rho": np.full(flat.size, -40.0)}
-            noise = loop._noise(jax.random.key(0))
-            values.append(loop.parts(cast(parameters), noise, loop.prepare(cast(case.data)))[0])
+            estimate = Estimate(case, estimator)
+            loc = at(estimate.flat)["loc"]
+            parameters = cast({"loc": loc, "rho": np.full(loc.size, -40.0)})
+            noise = estimate.noise(jax.random.key(0))
+            values.append(jax.jit(estimate.parts)(parameters, noise, cast(case.data))[0])
     np.testing.assert_allclose(values, values[0], rtol=1e-8)
 
 
 # --- rows ---------------------------------------------------------------------------------
 
 
-def row_log_likelihoods(case, estimator, noises_of, data=None, scale=0.3):
-    """Log-likelihood of every row, ``(draw, observation)``; and the flat model."""
-    settings, flat = Inference(estimator=estimator), flatten_model(case.model, case.rows)
-    guide = build_guide(settings, flat.size, improper=False)
+def row_log_likelihoods(case, estimator, noises_of, targets=None, scale=0.3):
+    """Log-likelihood of every row, ``(target, draw, observation)``; and the flat model.
+
+    `targets` are values of the data to take in turn, those of the case unless given.
+    """
+    flat, targets = flatten_model(case.model, case.rows), targets or [case.data["target"]]
+    guide = build_guide(Inference(), flat.size, improper=False)
     natural = {k: pt.tensor(k, dtype="float64", shape=(flat.size,)) for k in ("loc", "scale")}
-    noise = {"noise": pt.tensor("noise", dtype="float64", shape=(flat.size,))}
+    noise = {"noise": Noise(pt.tensor("noise", dtype="float64", shape=(flat.size,)), "normal")}
     likelihood = rewrite_likelihood(flat, natural, estimator)
-    draw = guide.draw(natural, noise)
-    inputs = [*natural.values(), *noise.values()]
-    inputs += [*(n.variable for n in likelihood.noise.values()), *flat.data.values()]
+    draw = guide.draw(natural, {"noise": noise["noise"].variable})
+    noise |= likelihood.noise
+    inputs = [*natural.values(), *(n.variable for n in noise.values()), *flat.data.values()]
     with precision("float64"):
         function = jax_function(inputs, flat.at(draw, [likelihood.log_likelihood]))
-        _, loop = loop_of(case, estimator)
-        noises, given = cast(noises_of(loop)), cast(data or case.data)
+        noises = cast(noises_of(noise))
         own = [jnp.asarray(at(flat)["loc"]), jnp.full(flat.size, scale)]
 
-        def of(noise):
-            arrays = [noise[name] for name in ("noise", *likelihood.noise)]
-            return function(*own, *arrays, *(given[name] for name in flat.data))[0]
+        @jax.jit
+        @functools.partial(jax.vmap, in_axes=(0, None))
+        def of(noises, data):
+            arrays = [noises[name] for name in noise]
+            return function(*own, *arrays, *(data[name] for name in flat.data))[0]
 
-        return np.asarray(jax.jit(jax.vmap(of))(noises)), flat
+        found = [np.asarray(of(noises, cast(case.data | {"target": t}))) for t in targets]
+    return found, flat
 
 
 def random_noises(n):
-    def of(loop):
-        return jax.vmap(loop._noise)(jax.random.split(jax.random.key(3), n))
+    """Arrays of noise, ``(draw, ...)``."""
+
+    def of(inputs):
+        rng = np.random.default_rng(3)
+        draw = {"normal": rng.standard_normal, "sign": lambda s: rng.choice([-1.0, 1.0], s)}
+        return {k: draw[x.kind]((n, *x.variable.type.shape)) for k, x in inputs.items()}
 
     return of
 
@@ -303,11 +331,8 @@ def outputs_of(estimator, noises_of, case=None):
 
     Log-densities at the targets 1 and -1 differ by 2 · output / sigma².
     """
-    case = case or linear()
-    (up, flat), (down, _) = (
-        row_log_likelihoods(case, estimator, noises_of, case.data | {"target": np.full(ROWS, t)})
-        for t in (1.0, -1.0)
-    )
+    targets = [np.full(ROWS, t) for t in (1.0, -1.0)]
+    (up, down), flat = row_log_likelihoods(case or linear(), estimator, noises_of, targets)
     return (up - down) * SIGMA**2 / 2, flat
 
 
@@ -345,7 +370,7 @@ def test_rows_of_local_reparameterisation():
     """Rows' log-likelihoods are uncorrelated through both layers; plain draws correlate them."""
     case = dense()
     local, shared = (
-        row_log_likelihoods(case, estimator, random_noises(4000))[0]
+        row_log_likelihoods(case, estimator, random_noises(4000))[0][0]
         for estimator in ("local_reparameterisation", "reparameterisation")
     )
     assert np.abs(correlations(local)).max() < 4.5 / np.sqrt(4000)
@@ -356,7 +381,7 @@ def test_rows_of_local_reparameterisation():
 
 def test_learned_scale_is_shared():
     """A draw of a learned scale is one for all rows: it keeps them correlated."""
-    found, _ = row_log_likelihoods(
+    [found], _ = row_log_likelihoods(
         dense(hyperprior="half_normal"), "local_reparameterisation", random_noises(4000), scale=1.0
     )
     assert correlations(found).mean() > 0.05
@@ -366,18 +391,20 @@ def test_learned_scale_is_shared():
 
 
 def test_noise_of_flipout():
-    """Two arrays of signs a product beside the guide's normal noise."""
-    with precision("float64"):
-        _, loop = loop_of(dense(), "flipout")
-        noise = loop._noise(jax.random.key(0))
-    kinds = {name: n.kind for name, n in loop.objective.noise.items()}
-    signs = {f"sign_{side}_{i}": "sign" for side in ("in", "out") for i in (1, 2)}
-    assert kinds == {"noise": "normal"} | signs
-    assert noise["sign_in_1"].shape == (3, ROWS)
-    assert noise["sign_out_1"].shape == (4, ROWS)
-    assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in signs)
-    drawn = [np.asarray(noise[name])[:2] for name in signs]
-    assert len({array.tobytes() for array in drawn}) == len(signs)
+    """Two arrays of signs a product beside the guide's normal noise; a fit draws them all."""
+    case, settings = dense(), Inference(estimator="flipout")
+    engine = CompiledEngine(case.model, settings, ROWS, width=1)
+    kinds = {name: n.kind for name, n in engine.objective.noise.items()}
+    names = [f"sign_{side}_{i}" for i in (1, 2) for side in ("in", "out")]
+    assert kinds == {"noise": "normal"} | dict.fromkeys(names, "sign")
+    with precision("float32"):
+        key = jnp.array([1, 2], "uint32")
+        noise, later = (engine.loop._noise(key, jnp.array(step)) for step in (0, 1))
+    assert [noise[name].shape[0] for name in names] == [3, 4, 4, 2]
+    assert all(noise[name].shape[1] == ROWS for name in names)
+    assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in names)
+    signs = [np.asarray(found[name])[:2].tobytes() for found in (noise, later) for name in names]
+    assert len(set(signs)) == 2 * len(names)
 
 
 def linear_convolution(rows_last):
@@ -403,8 +430,8 @@ def test_signs_of_a_convolution(rows_last):
     case, shares = linear_convolution(rows_last)
     drawn = {}
 
-    def one_draw(loop):
-        drawn.update(random_noises(1)(loop))
+    def one_draw(inputs):
+        drawn.update(random_noises(1)(inputs))
         return drawn
 
     [outputs], flat = outputs_of("flipout", one_draw, case)
@@ -437,18 +464,12 @@ def many_rows():
     return dense(x, (x[:, 0] * x[:, 1] > 0).astype(int), hidden=(8,))
 
 
-def total_variances(n, **options):
-    """Variance of the gradient, summed over parameters, of each estimator; and the samples."""
-    case = many_rows()
-    found = {e: samples(case, e, n, **options) for e in EVERY}
-    return {e: s[:, 1:].var(axis=0, ddof=1).sum() for e, s in found.items()}, found
-
-
 def test_variance_of_minibatches():
     """Over noise and minibatches, local noise has the least and shared draws the most."""
-    variance, found = total_variances(2000, batch=25, scale=0.2)
-    plain, local, flipout = (variance[e] for e in EVERY)
-    print(variance)
+    case = many_rows()
+    found = {e: samples(case, e, 1000, batch=25, scale=0.2) for e in EVERY}
+    plain, local, flipout = (s[:, 1:].var(axis=0, ddof=1).sum() for s in found.values())
+    print(plain, local, flipout)
     assert local < flipout < plain
     for estimator in LAYER:
         check_same_mean(found[estimator], found["reparameterisation"])
@@ -460,7 +481,7 @@ def test_variance_of_minibatches():
 def test_convolution_has_no_local_form():
     message = "must not be local_reparameterisation .* `w` is used at 4 places .* Choose flipout"
     with pytest.raises(ValueError, match=message):
-        loop_of(convolutional(), "local_reparameterisation")
+        Estimate(convolutional(), "local_reparameterisation")
 
 
 @pytest.mark.parametrize("estimator", LAYER)
@@ -471,12 +492,13 @@ def test_no_product(estimator):
         CompiledEngine(model, Inference(estimator=estimator), ROWS, width=1)
 
 
-def without_bias(offset):
-    """A relu layer that is dead for every row if `offset` is far below zero."""
+def relu_network(bias):
+    """Two layers, a bias in the first one only, or in none."""
     with pm.Model() as model:
         x, target = row_data(X, Y)
-        hidden = pt.maximum(x @ weight(3, 4, name="w1") + offset, 0.0)
-        pm.Categorical("y", logit_p=hidden @ weight(4, 2, name="w2"), observed=target)
+        hidden = x @ weight(3, 4, name="w1") + (weight(4, name="b1") if bias else 0.0)
+        outputs = pt.maximum(hidden, 0.0) @ weight(4, 2, name="w2")
+        pm.Categorical("y", logit_p=outputs, observed=target)
     return model
 
 
@@ -486,28 +508,37 @@ def blank(columns):
     return x
 
 
+def where_biases_kill(flat):
+    """Parameters whose first layer is dead in every row."""
+    parameters = at(flat)
+    for slot in flat.slots:
+        if slot.name == "b1":
+            parameters["loc"][slot.start : slot.stop] = -100.0
+    return parameters
+
+
 @pytest.mark.parametrize(
-    ("offset", "x"),
-    [(-100.0, X), (0.0, blank([1])), (0.0, blank([0, 1, 2]))],
+    ("bias", "x"),
+    [(True, X), (False, blank([1])), (False, blank([0, 1, 2]))],
     ids=["dead layer", "constant input", "no input"],
 )
 @pytest.mark.parametrize("estimator", LAYER)
-def test_units_without_input(estimator, offset, x):
+def test_units_without_input(estimator, bias, x):
     """Where a unit has no variance its gradients are finite, in single precision."""
-    case = Case(without_bias(offset), {"x": x, "target": Y})
+    case = Case(relu_network(bias), {"x": x, "target": Y})
     with precision("float32"):
-        flat, loop = loop_of(case, estimator, dtype="float32")
-        parameters = cast(at(flat), "float32")
-        prepared = loop.prepare(cast(case.data, "float32"))
+        estimate = Estimate(case, estimator, dtype="float32")
+        parameters = cast(where_biases_kill(estimate.flat), "float32")
+        data = cast(case.data, "float32")
 
         def of(key):
-            noise = loop._noise(key)
-            return jax.value_and_grad(lambda p: loop.loss(p, noise, prepared, 1.0)[0])(parameters)
+            return jax.value_and_grad(estimate.elbo)(parameters, estimate.noise(key), data)
 
-        losses, gradients = jax.jit(jax.vmap(of))(jax.random.split(jax.random.key(0), 50))
-    assert losses.dtype == "float32"
-    assert np.isfinite(losses).all()
-    assert all(np.isfinite(g).all() and np.abs(g).max() < 1e4 for g in gradients.values())
+        elbos, gradients = jax.jit(jax.vmap(of))(jax.random.split(jax.random.key(0), 50))
+    assert elbos.dtype == "float32"
+    assert np.isfinite(elbos).all()
+    # The divergence pulls the killing biases back by about a hundred each.
+    assert all(np.isfinite(g).all() and np.abs(g).max() < 1000 for g in gradients.values())
 
 
 def test_expected_log_likelihood_by_scipy():

@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.jax_edge import jax_function, precision, split_jax_function
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -42,3 +42,40 @@ def test_parameter_checks_are_left_out():
     assert np.isnan(found[1])
     with pytest.raises(ValueError, match="sigma > 0"):
         graph.eval({sigma: -2.0}, mode="FAST_COMPILE")
+
+
+def split(data, inputs, outputs, data_values, values):
+    """What is prepared of the data, and what the rest makes of it, in double precision."""
+    prepare, rest = split_jax_function(data, inputs, outputs)
+    with precision("float64"):
+        prepared = prepare(*map(jnp.asarray, data_values))
+        return prepared, rest(*map(jnp.asarray, values), *prepared)
+
+
+def test_what_depends_on_data_only_is_prepared():
+    """Once: the rest of the function takes it as it is, and the whole is the same."""
+    x, scale = pt.vector("x", dtype="float64"), pt.scalar("scale", dtype="float64")
+    w = pt.scalar("w", dtype="float64")
+    root = pt.sqrt(x**2 + pt.exp(scale))
+    outputs = [(w * root).sum(), w + scale]
+    data, values = [np.array([1.0, 2.0]), np.array(0.5)], [np.array(3.0)]
+    prepared, found = split([x, scale], [w], outputs, data, values)
+    expected = np.sqrt(data[0] ** 2 + np.exp(0.5))
+    assert any(p.shape == (2,) and np.allclose(p, expected, rtol=1e-12) for p in prepared)
+    np.testing.assert_allclose(found, [3 * expected.sum(), 3.5], rtol=1e-12)
+    with precision("float64"):
+        whole = jax_function([x, scale, w], outputs)(*map(jnp.asarray, [*data, *values]))
+    np.testing.assert_allclose(found, whole, rtol=1e-12)
+    assert len(prepared) == 2
+
+
+def test_outputs_of_data_or_of_nothing():
+    """An output may be prepared already; a function may have no data, or not use it."""
+    x, w = pt.scalar("x", dtype="float64"), pt.scalar("w", dtype="float64")
+    _, found = split([x], [w], [pt.exp(x), 2 * w], [1.0], [3.0])
+    np.testing.assert_allclose(found, [np.e, 6.0], rtol=1e-12)
+    prepared, found = split([], [w], [2 * w, pt.constant(4.0)], [], [3.0])
+    assert prepared == ()
+    np.testing.assert_allclose(found, [6.0, 4.0])
+    _, found = split([x], [w], [2 * w], [1.0], [3.0])
+    np.testing.assert_allclose(found, [6.0])

@@ -49,7 +49,7 @@ def within_errors(found, sample, errors=4.5):
 
 def elbo_error(fit):
     """Standard error of the mean ELBO of the last tenth, a fit's parameters being settled."""
-    last = fit.elbo_history[-len(fit.elbo_history) // 10 :]
+    last = fit.history.elbo[-len(fit.history.elbo) // 10 :]
     return last.std(ddof=1) / np.sqrt(len(last))
 
 
@@ -85,9 +85,9 @@ def test_same_steps(interpreted):
     moved = np.abs(expected.loc - by_compiled(model, data, steps=1, learning_rate=1e-9)[0].loc)
     assert moved.min() > 1e-3
     # PyMC has log q at the draw where ours has the entropy: ½ Σ(1 - noise²) between them.
-    difference = found.elbo_history - expected.elbo_history
+    difference = found.history.elbo - expected.history.elbo
     assert abs(difference.mean()) < 4 * np.sqrt(19 / 2 / 60)
-    assert np.ptp(expected.elbo_history) > 1
+    assert np.ptp(expected.history.elbo) > 1
 
 
 def test_rates_take_effect_at_their_step(interpreted):
@@ -120,11 +120,11 @@ def test_history_and_progress(interpreted):
     fit = by_pymc(
         dense_classifier(X, Y, hidden=()), steps=401, progress=lambda *new: news.append(new)
     )
-    np.testing.assert_array_equal(fit.elbo_step, [*range(3, 401, 3), 401])
-    assert fit.elbo_history.shape == fit.elbo_step.shape
+    np.testing.assert_array_equal(fit.history.step, [*range(3, 401, 3), 401])
+    assert fit.history.elbo.shape == fit.history.step.shape
     assert [done for done, *_ in news] == list(range(2, 401, 2))
     assert all(total == 401 and np.isfinite(elbo) for _, total, elbo in news)
-    assert fit.elbo_history[0] < fit.elbo_history[-1] == pytest.approx(fit.elbo, abs=10)
+    assert fit.history.elbo[0] < fit.history.elbo[-1] == pytest.approx(fit.elbo, abs=10)
 
 
 # PyTensor installed by pip finds no BLAS, and says so once; nothing here needs one.
