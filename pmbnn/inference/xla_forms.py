@@ -17,8 +17,10 @@ import jax.numpy as jnp
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
+from pytensor.scalar.math import Softplus
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Split
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.special import LogSoftmax
 
@@ -49,8 +51,12 @@ class PlainSplit(Split):
     """Split of a vector whose gradient joins parts that were computed before."""
 
 
+class FastSoftplus(ViewOp):
+    """Softplus without a choice of formulas by range."""
+
+
 def use_fast_forms(graph: FunctionGraph) -> None:
-    """Replace products, log-softmaxes and splits of `graph` by their forms here."""
+    """Replace products, log-softmaxes, splits and softplus of `graph` by their forms here."""
     for node in graph.toposort():
         if type(node.op) is Dot:
             fast = ThinDot()
@@ -58,6 +64,8 @@ def use_fast_forms(graph: FunctionGraph) -> None:
             fast = ThinLogSoftmax(axis=node.op.axis)
         elif type(node.op) is Split and node.op.axis == 0:
             fast = PlainSplit(node.op.len_splits, axis=0)
+        elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Softplus):
+            fast = FastSoftplus()
         else:
             continue
         replacements = fast(*node.inputs, return_list=True)
@@ -67,6 +75,11 @@ def use_fast_forms(graph: FunctionGraph) -> None:
 @jax_funcify.register(Materialised)
 def _funcify_materialised(op, **kwargs):
     return jax.lax.optimization_barrier
+
+
+@jax_funcify.register(FastSoftplus)
+def _funcify_softplus(op, **kwargs):
+    return _softplus
 
 
 @jax_funcify.register(PlainSplit)
@@ -95,6 +108,16 @@ def _funcify_log_softmax(op, **kwargs):
 
 def _total(terms):
     return functools.reduce(operator.add, terms)
+
+
+@jax.custom_jvp
+def _softplus(x):
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@_softplus.defjvp
+def _softplus_derivative(primals, tangents):
+    return _softplus(*primals), jax.lax.logistic(*primals) * tangents[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))

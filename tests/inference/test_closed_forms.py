@@ -296,7 +296,7 @@ def test_worked_loss():
     elbo = Elbo(published_model(), 1, kl="monte_carlo")
     [value], [gradient] = elbos_and_gradients(elbo, START, {"noise": [[NOISE]]})
     np.testing.assert_allclose(-value - 0.5 * (NOISE**2 - 1), 82.7511, atol=ROUNDING)
-    np.testing.assert_allclose(-gradient[0], 53.4541, atol=8 * SCALE * 6e-5 + 5e-5)
+    np.testing.assert_allclose(-gradient[0], 53.4541, atol=17 * SCALE * 5e-5 + 5e-5)
     np.testing.assert_allclose(-gradient[1], 89.3733, atol=ROUNDING)
 
 

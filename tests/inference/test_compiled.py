@@ -279,7 +279,8 @@ def test_proper_priors_have_no_cap():
     engine = CompiledEngine(model, settings, rows=5, width=WIDTH, dtype="float64")
     fits = engine.fit([Member({}, random_streams(str(i))) for i in range(WIDTH)])
     scales = np.array([fit.scale[0] for fit in fits])
-    assert abs(scales.mean() - 3) < 4.5 * scales.std(ddof=1) / 4
+    # Nothing about it is random: its divergence is exact, and no observation sees it.
+    np.testing.assert_allclose(scales, 3, rtol=1e-6)
     assert {fit.status for fit in fits} <= {"converged", "not_converged"}
 
 
@@ -328,20 +329,27 @@ def logistic(prior="normal"):
 
 LABELS = (X[:, 0] + np.random.default_rng(5).normal(size=ROWS) > 0).astype(int)
 LINEAR = {"x": X, "target": LABELS, "prior_scale": 1.0}
-STOP = {"steps": 2000, "schedule": "constant", "initial_scale": 0.4}
+STOP = {"steps": 2000, "schedule": "constant", "initial_mean": "zero"}
 
 
-def with_rates(*rates):
-    return [Member(LINEAR, random_streams(f"rate/{r}"), r) for r in rates]
+def far_mean():
+    """A normal mean at 10, which a guide reaches from 0 at the pace of its learning rate."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 10.0)
+        target = pm.Data("target", np.zeros(ROWS), dims="observation")
+        pm.Normal("y", mu, 1.0, observed=target, dims="observation")
+    return model
+
+
+def at_rate(rate, target=10.0):
+    return Member({"target": np.full(ROWS, target)}, random_streams(f"rate/{rate}"), rate)
 
 
 @pytest.fixture(scope="module")
 def stopping():
     """An engine that stops fits early, and members that stop soon, late and never."""
-    engine = CompiledEngine(logistic(), Inference(early_stop=True, **STOP), ROWS, width=4)
-    group = with_rates(0.05, 0.02, 1e-5)
-    shifted = LINEAR | {"x": 40 * X + 200.0}
-    group[2] = Member(shifted, group[2].streams, 0.002)
+    engine = CompiledEngine(far_mean(), Inference(early_stop=True, **STOP), ROWS, width=4)
+    group = [at_rate(rate) for rate in (0.1, 0.01, 0.001)]
     return engine, group, engine.fit(group)
 
 
@@ -349,13 +357,14 @@ def test_stops(stopping):
     """Histories end where their fits did, and the verdict is that of the stop."""
     _, _, fits = stopping
     ends = [fit.history.step[-1] for fit in fits]
-    assert ends[0] < 2000
-    assert ends[1] < 2000
-    assert ends[0] != ends[1]
-    assert ends[2] == 2000
+    assert ends[0] < 0.5 * ends[1]
+    assert ends[1] < ends[2] == 2000
     assert [fit.status for fit in fits] == ["converged", "converged", "not_converged"]
     for fit, end in zip(fits, ends, strict=True):
         np.testing.assert_array_equal(fit.history.step, np.arange(10, end + 1, 10))
+    found = [fit.loc[0] for fit in fits]
+    assert found[:2] == pytest.approx([10, 10], abs=1)
+    assert found[2] < 5
 
 
 def test_stops_whatever_the_company(stopping):
@@ -367,7 +376,7 @@ def test_stops_whatever_the_company(stopping):
 def test_a_stop_is_the_end_of_a_shorter_fit(stopping):
     """Nothing after it shows; what goes on is what it would be without stops."""
     engine, group, fits = stopping
-    plain = CompiledEngine(logistic(), Inference(**STOP), ROWS, width=4)
+    plain = CompiledEngine(far_mean(), Inference(**STOP), ROWS, width=4)
     check_equal(plain.fit(group)[2:], fits[2:])
     for i in (0, 1):
         check_equal(plain.fit([group[i]], steps=int(fits[i].history.step[-1])), [fits[i]])
@@ -384,7 +393,7 @@ def test_a_stopped_group_is_over(stopping):
 def test_stops_beside_a_divergence(stopping):
     """A member that is not a number never stops, nor keeps the others from it."""
     engine, group, fits = stopping
-    broken = Member(LINEAR | {"prior_scale": 1e-300}, group[0].streams)
+    broken = at_rate(0.1, np.nan)
     found = engine.fit([broken, group[1], group[0]])
     assert found[0].status == "diverged"
     check_equal(found[1:], [fits[1], fits[0]])
@@ -449,10 +458,10 @@ def test_resumed(width, batch, tmp_path):
 
 
 def test_resumed_after_a_stop(stopping, tmp_path):
-    """Who had stopped stays so: the first member, for 20 windows or more."""
+    """Who had stopped stays so: interrupted 21 windows after the first member's stop."""
     engine, group, fits = stopping
-    stop = len(fits[0].history.step)
-    check_resumes(engine, group, tmp_path, stop + 21, 200 - stop - 20)
+    first, last = (len(fit.history.step) for fit in fits[:2])
+    check_resumes(engine, group[:2], tmp_path, first + 21, last - first - 20)
 
 
 def test_resumed_after_divergence(engine, tmp_path):
