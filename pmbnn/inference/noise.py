@@ -48,10 +48,10 @@ def random_bits(key: jax.Array, step: jax.Array, stream: int, size: int) -> jax.
 
 def normal(bits: jax.Array, dtype: str) -> jax.Array:
     """Standard normal numbers from random bits."""
-    # 23 bits make a number from 1 to 2; half a unit more keeps away from the ends.
-    pattern = (bits >> np.uint32(9)) | np.uint32(0x3F800000)
-    uniform = jax.lax.bitcast_convert_type(pattern, "float32")
-    centred = 2 * uniform - np.float32(3 - 2.0**-23)
+    # Odd multiples of 2⁻²³ between −1 and 1, all of them exact in single precision: none is an
+    # end, where the number would be infinite.
+    odd = ((bits >> np.uint32(8)) | np.uint32(1)).astype(jnp.int32)
+    centred = odd.astype("float32") * np.float32(2.0**-23) - np.float32(1)
     return np.sqrt(2).astype(dtype) * jax.lax.erf_inv(centred.astype(dtype))
 
 

@@ -349,7 +349,7 @@ def at_rate(rate, target=10.0):
 def stopping():
     """An engine that stops fits early, and members that stop soon, late and never."""
     engine = CompiledEngine(far_mean(), Inference(early_stop=True, **STOP), ROWS, width=4)
-    group = [at_rate(rate) for rate in (0.1, 0.01, 0.001)]
+    group = [at_rate(rate) for rate in (0.1, 0.02, 0.001)]
     return engine, group, engine.fit(group)
 
 

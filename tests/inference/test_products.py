@@ -135,14 +135,14 @@ def test_narrow_networks(hidden, activation, products_of):
 
 def two_layers(x):
     hidden = pt.tanh(x @ weight(3, 4, name="w1") + weight(4, name="b1"))
-    return (hidden @ weight(4, 1, name="w2") + weight(1, name="b2")).sum(axis=1)
+    return (hidden @ weight(4, 2, name="w2") + weight(2, name="b2")).sum(axis=1)
 
 
 def test_rows_first(products_of):
     """``X @ W``: factors come back with units first, and the product as turned."""
     products = products_of(regression(two_layers))
     assert slots(products) == [("w1", "b1"), ("w2", "b2")]
-    assert [(p.transposed, p.inputs, p.units) for p in products] == [(True, 3, 4), (True, 4, 1)]
+    assert [(p.transposed, p.inputs, p.units) for p in products] == [(True, 3, 4), (True, 4, 2)]
 
 
 def test_rows_last(products_of):
@@ -182,6 +182,15 @@ def test_output_used_twice(products_of):
         return (hidden * pt.tanh(hidden)).sum(axis=1)
 
     assert slots(products_of(regression(network))) == [("w", "b")]
+
+
+def dead_layer(x):
+    return (pt.maximum(x @ weight(3, 4, name="w1") - 100.0, 0.0) @ weight(4, 2)).sum(axis=1)
+
+
+def test_layer_that_is_dead(products_of):
+    """Columns that do not move are no proof of mixing."""
+    assert slots(products_of(regression(dead_layer))) == [("w1",), ("w",)]
 
 
 def shared_bias(x):
