@@ -39,9 +39,10 @@ def convolve(
 
     channels, rows, columns = shape
     if padding == "same":
-        reach = size // 2
-        images = pt.pad(images, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
+        reach, inner = size // 2, images
         rows, columns = rows + 2 * reach, columns + 2 * reach
+        images = pt.zeros((channels, rows, columns, inner.shape[-1]))
+        images = images[:, reach:-reach, reach:-reach].set(inner) if reach else inner
     rows, columns = rows - size + 1, columns - size + 1
     windows = [
         images[:, i : i + rows, j : j + columns, :] for i in range(size) for j in range(size)

@@ -15,7 +15,13 @@ class Specification(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        # A class that no experiment uses need not build its validator.
+        defer_build=True,
     )
 
     expands: ClassVar[bool] = True

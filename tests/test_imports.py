@@ -19,14 +19,15 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend"}
 
 LAYERS = """
     specification metrics tables storage
-    datasets priors networks likelihoods prediction_settings inference.settings
+    datasets priors convolution likelihoods prediction_settings inference.settings
+    networks
     experiment config_errors
     yaml_file axes
     config selection estimate
     plan tasks
     models figures progress index_page
     inference
-    prediction
+    prediction learning_rate
     fitting
     evaluation regenerate
     trace

@@ -62,7 +62,8 @@ def rewrite_likelihood(flat: FlatModel, natural: Arrays, estimator: str) -> Rewr
     if not products:
         raise ValueError(
             f"`estimator` must not be {estimator} for this model: none of its weights enters "
-            "through a matrix product. Choose reparameterisation or path_derivative."
+            "through a matrix product with the data variable `x`. Choose reparameterisation or "
+            "path_derivative."
         )
     at = {
         name: {flat.free[slot]: part for slot, part in flat.unpacked(natural[name]).items()}

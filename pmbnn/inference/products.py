@@ -92,10 +92,10 @@ def _upright(weights, columns, output):
 
 
 def _product(graph, matrix, columns, output, transposed, layout, free, rows) -> Product:
-    bias, whole, bias_slot = _bias(graph, output, transposed, free, rows)
-    slots = [linear_in(matrix, free), *([] if bias_slot is None else [bias_slot])]
-    for name in slots:
-        _check_used_once(graph, free[name], name)
+    bias, whole, bias_slot = _bias(graph, output, transposed, layout[0], free, rows)
+    weights = output.owner.inputs[1 if transposed else 0]
+    _check_used_once(graph, weights, free)
+    slots = [linear_in(weights, free), *([] if bias_slot is None else [bias_slot])]
     return Product(whole, matrix, columns, bias, transposed, tuple(slots), *layout)
 
 
@@ -105,35 +105,43 @@ def linear_in(variable: TensorVariable, free: Mapping[str, TensorVariable]) -> s
     Linear is what rearranges the elements of one free variable, and multiplies them by things
     that do not depend on it: weights as they are, or as scaled by a learned scale.
     """
-    for name, value in free.items():
-        if variable is value:
-            return name if value.type.ndim else None
+    path = _linear_path(variable, free)
+    return next(name for name, value in free.items() if value is path[-1]) if path else None
+
+
+def _linear_path(variable: Variable, free: Mapping[str, TensorVariable]) -> list[Variable]:
+    """What lies between `variable` and the free variable it is linear in, both ends included."""
+    if any(variable is value for value in free.values()):
+        return [variable] if variable.type.ndim else []
     if variable.owner is None or not isinstance(variable, TensorVariable):
-        return None
+        return []
     op, inputs = variable.owner.op, variable.owner.inputs
     if isinstance(op, REARRANGING):
-        return linear_in(inputs[0], free)
-    if not isinstance(op, Elemwise):
-        return None
-    if isinstance(op.scalar_op, Neg):
-        return linear_in(inputs[0], free)
-    if isinstance(op.scalar_op, Mul | TrueDiv):
-        candidates = inputs if isinstance(op.scalar_op, Mul) else inputs[:1]
-        return _linear_factor(variable, candidates, free)
-    return None
+        return _extended(variable, _linear_path(inputs[0], free))
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Neg):
+        return _extended(variable, _linear_path(inputs[0], free))
+    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Mul | TrueDiv):
+        return _extended(variable, _linear_factor(variable, free))
+    return []
 
 
-def _linear_factor(variable, candidates, free) -> str | None:
-    """The free variable that one factor of an elementwise product is linear in."""
-    for factor in candidates:
-        name = linear_in(factor, free)
+def _extended(variable: Variable, path: list[Variable]) -> list[Variable]:
+    return [variable, *path] if path else []
+
+
+def _linear_factor(variable: Variable, free) -> list[Variable]:
+    """Path from the one factor of a product or quotient that is linear in a free variable."""
+    inputs = variable.owner.inputs
+    candidates = inputs[:1] if isinstance(variable.owner.op.scalar_op, TrueDiv) else inputs
+    for place, factor in enumerate(candidates):
+        path = _linear_path(factor, free)
         # A factor that is spread out would give several elements the same draw.
-        if name is None or factor.type.broadcastable != variable.type.broadcastable:
+        if not path or factor.type.broadcastable != variable.type.broadcastable:
             continue
-        others = [other for other in variable.owner.inputs if other is not factor]
-        if not depends_on(others, [free[name]]):
-            return name
-    return None
+        others = [other for i, other in enumerate(inputs) if i != place]
+        if not depends_on(others, path[-1:]):
+            return path
+    return []
 
 
 def depends_on(graphs: Sequence[Variable], variables: Sequence[Variable]) -> bool:
@@ -155,10 +163,10 @@ def _factors(node, free, rows) -> tuple[TensorVariable, TensorVariable, TensorVa
     return None
 
 
-def _bias(graph, output, transposed, free, rows):
+def _bias(graph, output, transposed, units, free, rows):
     """Bias that is added to a product, the sum, and the free variable the bias is linear in.
 
-    Without one, ``(None, output, None)``.
+    Without one of its own for every unit, ``(None, output, None)``.
     """
     clients = graph.clients[output]
     node = clients[0][0]
@@ -170,17 +178,20 @@ def _bias(graph, output, transposed, free, rows):
     if len(others) != 1 or not others[0].type.broadcastable[0 if transposed else 1]:
         return None, output, None
     name = linear_in(others[0], free)
-    if name is None or depends_on(others, rows):
+    if name is None or depends_on(others, rows) or np.prod(free[name].type.shape) != units:
         return None, output, None
+    _check_used_once(graph, others[0], free)
     return (others[0].T if transposed else others[0]), node.outputs[0], name
 
 
-def _check_used_once(graph: FunctionGraph, variable: TensorVariable, name: str) -> None:
-    if len(graph.clients[variable]) != 1:
+def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> None:
+    """Raise ValueError if weights, or what they are made of, enter anywhere else."""
+    name = linear_in(weights, free)
+    if any(len(graph.clients[variable]) != 1 for variable in _linear_path(weights, free)):
         raise ValueError(
-            f"`estimator` cannot rewrite this model: `{name}` enters its likelihood at "
-            f"{len(graph.clients[variable])} places, whose noise would have to be shared. "
-            "Choose reparameterisation or path_derivative."
+            f"`estimator` cannot rewrite this model: `{name}` enters its likelihood at several "
+            "places, whose noise would have to be shared. Choose reparameterisation or "
+            "path_derivative."
         )
 
 
@@ -195,7 +206,7 @@ def _layouts(factors, free, data) -> list[tuple[int, int, int, int, bool]]:
     x = data[ROW_DATA[0]]
     n = x.type.shape[0]
     changed = rng.permutation(n) < -(-n // 2)
-    moved = rng.standard_normal(x.type.shape)
+    moved = (10 * rng.standard_normal(x.type.shape)).astype(x.type.dtype)
     moved[~changed] = point[x][~changed]
     outputs = [v for matrix, columns, *_ in factors for v in (matrix, columns)]
     evaluate = pytensor.function(
@@ -213,7 +224,9 @@ def _layout(before: np.ndarray, after: np.ndarray, changed: np.ndarray) -> tuple
     moved = (before != after).any(axis=0)
     for rows_last in (True, False):
         belongs = np.tile(changed, positions) if rows_last else np.repeat(changed, positions)
-        if not rest and moved.any() and not moved[~belongs].any():
+        # Where nothing moves at all, as in a layer that is dead, one column a row says enough.
+        told = moved.any() or positions == 1
+        if not rest and told and not moved[~belongs].any():
             return positions, rows_last
     raise ValueError(
         "`estimator` cannot rewrite this model: a matrix product mixes its observations. "

@@ -82,6 +82,15 @@ def rows_first():
     return Case(model, {"x": X, "target": Y})
 
 
+def linear_hidden():
+    """Nothing between the layers: the columns of the second product are the first product."""
+    with pm.Model() as model:
+        x, target = row_data(X, Y)
+        outputs = x @ weight(3, 4, name="w1") @ weight(4, 2, name="w2")
+        pm.Categorical("y", logit_p=outputs, observed=target)
+    return Case(model, {"x": X, "target": Y})
+
+
 def convolutional():
     with pm.Model() as model:
         x, target = row_data(IMAGES, Y)
@@ -357,9 +366,10 @@ def test_flipout_decorrelates_outputs():
     assert np.abs(correlations(outputs)).max() < 4.5 / np.sqrt(4000)
 
 
-def test_rows_of_local_reparameterisation():
+@pytest.mark.parametrize("build", [dense, linear_hidden])
+def test_rows_of_local_reparameterisation(build):
     """Rows' log-likelihoods are uncorrelated through both layers; plain draws correlate them."""
-    case = dense()
+    case = build()
     local, shared = (
         row_log_likelihoods(case, estimator, many_noises)[0][0]
         for estimator in ("local_reparameterisation", "reparameterisation")

@@ -299,7 +299,7 @@ def bias_twice(x):
 )
 def test_used_twice(network, name, products_of):
     """Two uses of one weight share its noise, which separate products would not."""
-    with pytest.raises(ValueError, match=f"`{name}` enters its likelihood at 2 places"):
+    with pytest.raises(ValueError, match=f"`{name}` enters its likelihood at several places"):
         products_of(regression(network))
 
 
