@@ -22,6 +22,7 @@ from pmbnn.experiment import (
     Sweep,
     choosing_rows,
 )
+from pmbnn.inference.settings import LARGEST_FULL_RANK
 from pmbnn.priors import Fixed, Tune
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import read_yaml, yaml_text
@@ -109,6 +110,7 @@ def _sweep(item: object, place: str) -> Sweep:
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
     _check_choosing(pairs, choices["inference"])
     _check_batches(choices["dataset"], choices["inference"])
+    _check_guides(choices["dataset"], choices["network"], choices["inference"])
     sections = Sections(
         **{section: tuple(c.spec for c in options) for section, options in choices.items()}
     )
@@ -192,7 +194,8 @@ def _check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]
         if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
             rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
             raise must(place, rule, validation)
-        if not prior.spec.has_scale and inference.spec.restarts > 1:
+        improper = not prior.spec.has_scale and not inference.spec.is_point
+        if improper and inference.spec.restarts > 1:
             # Under an improper prior the ELBO has no maximum and cannot rank restarts.
             rule = (
                 f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
@@ -211,6 +214,18 @@ def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
         if batch > most:
             rule = f"must be <= {most}, the rows of `{dataset.place}` not held out for validation"
             raise must(inference.place_of("batch"), rule, batch)
+
+
+def _check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a network is too large for a guide with a full covariance."""
+    for dataset, network, inference in product(datasets, networks, inferences):
+        size = network.spec.size(dataset.spec.n_features, dataset.spec.n_classes)
+        if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
+            rule = (
+                f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
+                f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
+            )
+            raise must(inference.place_of("guide"), rule, inference.spec.guide)
 
 
 def _check_unique(experiment: Experiment) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pmbnn.tables import data_label, group_by_settings, label, mean_and_error
+from pmbnn.variants import Variant, families
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
@@ -126,11 +127,20 @@ def duration(seconds: float) -> str:
 
 
 def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """For each data set, accuracy ± standard error over seeds per prior × hyperprior."""
-    by_data: dict[tuple[str, str], list] = {}
-    for record in records:
-        by_data.setdefault((record["sweep"], data_label(record)), []).append(record)
-    return [_accuracy_table(f"{sweep}: {data}", rows) for (sweep, data), rows in by_data.items()]
+    """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
+
+    A variant is anything else that differs, such as the guide.
+    """
+    return [
+        _accuracy_table(_table_title(variant), variant.records)
+        for family in families(records)
+        for variant in family
+    ]
+
+
+def _table_title(variant: Variant) -> str:
+    first = variant.records[0]
+    return f"{first['sweep']}: {'; '.join([data_label(first), *variant.words])}"
 
 
 def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:

@@ -65,9 +65,7 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     for cell in cells:
         fingerprint, _ = sources[cell.dataset]
         pilot = searched_on.get(cell)
-        digest = identity(
-            cell, fingerprint, versions, pilot and (pilot, sources[pilot.dataset][0])
-        )
+        digest = identity(cell, fingerprint, versions, pilot and (pilot, sources[pilot.dataset][0]))
         tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint)
     return Run(experiment, Results(folder), tasks, sources)
 

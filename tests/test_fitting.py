@@ -13,7 +13,7 @@ from pmbnn import fitting
 from pmbnn.datasets import Moons
 from pmbnn.experiment import Cell
 from pmbnn.fitting import Choice, GroupFitter, best_restart, candidates, scored_restarts
-from pmbnn.inference.fit import Fit, random_streams
+from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
 from pmbnn.metrics import nll
@@ -42,7 +42,8 @@ def fit(elbo=0.0, status="converged", streams=None):
     """A fit of a given verdict."""
     streams = streams or random_streams("made")
     one = np.ones(1)
-    return Fit(one, one, np.array([elbo]), one, elbo, status, "as scripted", streams)
+    natural, history = {"loc": one, "scale": one}, History(one, np.array([elbo]), one, one)
+    return Fit(natural, one, history, elbo, status, "as scripted", streams)
 
 
 class Script:
@@ -81,7 +82,7 @@ class Script:
         self.rows, self.width = rows, width
         return self
 
-    def fit(self, members, progress):
+    def fit(self, members, progress, checkpoints=None, steps=None):
         progress(1, 1, 0.0)
         self.fitted += members
         found = []
@@ -359,8 +360,13 @@ def check_same_fits(one, other):
     assert (one.best, one.hyperprior) == (other.best, other.hyperprior)
     np.testing.assert_array_equal(one.choice.nll, other.choice.nll)
     for a, b in zip(one.fits, other.fits, strict=True):
-        for name in ("loc", "scale", "elbo_history"):
-            np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+        assert (a.elbo, a.status, a.learning_rate) == (b.elbo, b.status, b.learning_rate)
+        assert set(a.natural) == set(b.natural)
+        for name in a.natural:
+            np.testing.assert_array_equal(a.natural[name], b.natural[name])
+        np.testing.assert_array_equal(a.scale, b.scale)
+        for name in ("step", "elbo", "log_likelihood", "kl"):
+            np.testing.assert_array_equal(getattr(a.history, name), getattr(b.history, name))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend"}
 
 LAYERS = """
     specification metrics tables storage
-    datasets priors convolution likelihoods prediction_settings inference.settings
+    datasets variants priors convolution likelihoods prediction_settings inference.settings
     networks
     experiment config_errors
     yaml_file axes

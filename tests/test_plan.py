@@ -155,6 +155,7 @@ def test_fits_do_not_depend_on_what_is_predicted_or_on_the_number_of_restarts():
         {"dataset": Circles(noise=0.1, seed=4)},
         {"hyperprior": HalfNormal(sigma=3)},
         {"inference": Inference(seed=5, restarts=2)},
+        {"inference": Inference(learning_rate=0.1)},
         {"sweep": "other"},
     ],
 )
@@ -172,7 +173,7 @@ def test_values_do_not_split_a_group(changes):
         {"prior": Flat(), "hyperprior": Fixed(scale=None)},
         {"hyperprior": HalfNormal(per="unit")},
         {"hyperprior": Fixed()},
-        {"inference": Inference(learning_rate=0.1)},
+        {"inference": Inference(learning_rate=Tune(log=(0.01, 0.1, 3)))},
         {"inference": Inference(validation=0)},
         {"predict": Predict(draws=10)},
     ],

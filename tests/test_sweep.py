@@ -26,7 +26,7 @@ import yaml
 from pmbnn import job
 from pmbnn.config import load_experiment
 from pmbnn.fitting import FittedCell
-from pmbnn.inference.fit import Fit, random_streams
+from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.runner import prepare
 from pmbnn.storage import Results, json_writer
 from pmbnn.tasks import JobTask
@@ -482,13 +482,16 @@ class Fitter:
     def __init__(self, *bad):
         self.bad, self.asked = bad, []
 
-    def fit_job(self, cells, datasets, report):
+    def fit_job(self, cells, datasets, report, pilot=None, checkpoints=None):
         self.asked.append(cells)
         if set(cells) & set(self.bad):
             raise FloatingPointError("no number\nat all")
-        one = np.ones(1)
-        lost = Fit(one, one, one, one, np.nan, "diverged", "scripted", random_streams("x"))
-        return [FittedCell(c, c.hyperprior, {}, (lost,), None, None, 1.5) for c in cells]
+        one, streams = np.ones(1), random_streams("x")
+        history = History(one, one, one, one)
+        lost = Fit({"loc": one}, one, history, np.nan, "diverged", "scripted", streams)
+        return [
+            FittedCell(c, c.hyperprior, {}, (lost,), None, (0.0,), None, None, 1.5) for c in cells
+        ]
 
 
 def run_in_process(run, fitter, monkeypatch):
@@ -531,7 +534,9 @@ def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
     fitter = Fitter()
     fit_job = fitter.fit_job
     monkeypatch.setattr(
-        fitter, "fit_job", lambda *given: [replace(cell, best=0) for cell in fit_job(*given)]
+        fitter,
+        "fit_job",
+        lambda *given, **named: [replace(cell, best=0) for cell in fit_job(*given, **named)],
     )
     stored = run_in_process(run, fitter, monkeypatch)
     assert [r["reason"] for r in stored] == [f"OSError: failed while {where}"] * 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmbnn.figures.titles import distinct_titles, has_no_scale
-from pmbnn.tables import SEED, Record, mean_and_error, settings_row
+from pmbnn.tables import Record, mean_and_error, settings_row
 
 Place = tuple[int, int]
 
@@ -81,15 +81,6 @@ def combine(records: Sequence[Record]) -> Combinations:
 def data_seed(record: Record) -> int:
     """Seed of a cell's data set."""
     return record["settings"]["dataset"].get("seed", 0)
-
-
-def settings_without(record: Record, *sections: str) -> dict[str, Any]:
-    """Everything set, under dotted names, but for the data seed and some sections."""
-    return {
-        key: value
-        for key, value in settings_row(record).items()
-        if key != SEED and key.split(".")[0] not in sections
-    }
 
 
 def _columns(records: Sequence[Record]) -> dict[tuple, Mapping[str, Any]]:

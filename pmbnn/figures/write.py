@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from xarray import DataTree
 
 from pmbnn.figures.classes import plot_class_pairs
-from pmbnn.figures.combinations import combine, data_seed, settings_without
+from pmbnn.figures.combinations import combine, data_seed
 from pmbnn.figures.gallery import plot_gallery
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
@@ -22,6 +22,7 @@ from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title, data_title
 from pmbnn.storage import TEMPORARY, Results
 from pmbnn.tables import Record, best_group, data_label
+from pmbnn.variants import Variant, families
 
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""
@@ -61,45 +62,22 @@ def write_figures(results: Results, records: Sequence[Record]) -> list[Path]:
 
 def sheets(records: Sequence[Record]) -> list[Sheet]:
     """All records in the sets that are drawn together, in order of first appearance."""
-    groups: dict[tuple, list[Record]] = {}
-    for record in records:
-        rest = settings_without(record, "prior", "hyperprior")
-        groups.setdefault((record["sweep"], *rest.items()), []).append(record)
-    families: dict[tuple[str, str], list[list[Record]]] = {}
-    for group in groups.values():
-        families.setdefault((group[0]["sweep"], data_label(group[0])), []).append(group)
-    return [sheet for family in families.values() for sheet in _name_sheets(family)]
+    return [sheet for family in families(records) for sheet in _name_sheets(family)]
 
 
-def _name_sheets(family: list[list[Record]]) -> list[Sheet]:
+def _name_sheets(family: list[Variant]) -> list[Sheet]:
     """Sheets of one sweep and data set, told apart by the settings in which they differ."""
-    variants = [_variant(group[0], [other[0] for other in family]) for group in family]
-    suffixes = [_as_file_name("-".join(words)) for words in variants]
+    suffixes = [_as_file_name("-".join(variant.words)) for variant in family]
     if len(set(suffixes)) < len(suffixes) or max(map(len, suffixes)) > LONGEST_VARIANT:
         suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
     found = []
-    for group, words, suffix in zip(family, variants, suffixes, strict=True):
-        start = f"{group[0]['sweep']}-{_as_file_name(data_label(group[0]))}"
+    for variant, suffix in zip(family, suffixes, strict=True):
+        first = variant.records[0]
+        start = f"{first['sweep']}-{_as_file_name(data_label(first))}"
         file = f"{start}-{suffix}" if suffix else start
-        found.append(Sheet(file, "; ".join([data_title(group[0]), *words]), group))
+        title = "; ".join([data_title(first), *variant.words])
+        found.append(Sheet(file, title, list(variant.records)))
     return found
-
-
-def _variant(record: Record, others: Sequence[Record]) -> list[str]:
-    """Anything that is not the same in all sheets of a family: ``hidden 5-5``."""
-    rows = [settings_without(other, "prior", "hyperprior") for other in others]
-    own = settings_without(record, "prior", "hyperprior")
-    return [
-        f"{_short_name(key)} {value}"
-        for key, value in own.items()
-        if any(row.get(key) != value for row in rows)
-    ]
-
-
-def _short_name(key: str) -> str:
-    """Last part of a dotted name, or all of it where that alone says little."""
-    last = key.split(".")[-1]
-    return key.replace(".", " ") if last in ("kind", "seed") else last.replace("_", " ")
 
 
 def _as_file_name(words: str) -> str:

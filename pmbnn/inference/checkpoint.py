@@ -12,6 +12,9 @@ import numpy as np
 INTERVAL = 20.0
 """Seconds between two checkpoints; a fit that takes less leaves none."""
 
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile)
+"""What reading an archive that was cut short or damaged may raise."""
+
 type Arrays = list[np.ndarray]
 
 
@@ -39,9 +42,10 @@ class Checkpoint:
     def load(self) -> Arrays | None:
         """The arrays that were saved last; None if there are none that can be read."""
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            # NumPy leaves the file open where it is no archive, so it is opened here.
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return [stored[f"arr_{i}"] for i in range(len(stored.files))]
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        except UNREADABLE:
             return None
 
     def save_if_due(self, arrays: Callable[[], Arrays], at_end: bool = False) -> None:

@@ -15,7 +15,7 @@ import pymc as pm
 
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoint, Checkpoints
-from pmbnn.inference.convergence import final_mean, late_gain, verdict
+from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.fit import Fit, History, Member, Progress
 from pmbnn.inference.flat import flatten_model
@@ -140,7 +140,9 @@ class CompiledEngine:
         checkpoint: Checkpoint | None,
     ) -> Run:
         """Run a chunk to its end, from its checkpoint if there is one."""
-        run = restored(checkpoint, self._start(members))
+        run = restored(checkpoint, self._start(members, self._nowhere(members)))
+        if run is None:
+            run = self._start(members, self._initial_means(members))
         data = self._stack([self._cast(m.data) for m in members])
         if self.batch == self.rows:
             data = self._prepare(data)
@@ -159,23 +161,27 @@ class CompiledEngine:
             checkpoint.save_if_due(lambda: arrays_of(run), at_end=True)
         return run
 
-    def _start(self, members: list[Member]) -> Run:
-        state = self._stack([self.loop.start(p) for p in self._initial(members)])
-        return Run(state, [], [], np.zeros(len(members), np.int64))
-
-    def _initial(self, members: list[Member]) -> list[dict[str, np.ndarray]]:
-        """Unconstrained parameters of each member at its start."""
-        generators = [np.random.default_rng(m.streams.initial) for m in members]
-        if self._starter is None:
-            how, slots = self.settings.initial_mean, self.flat.slots
-            means = [initial_means(slots, how, rng) for rng in generators]
-        else:
-            means = [fit.loc for fit in self._starter.fit(members)]
+    def _start(self, members: list[Member], means: list[np.ndarray]) -> Run:
+        """The run before its first step; the rest of the guide starts from the same streams."""
         scale = self.settings.initial_scale
-        return [
-            self.guide.initial(np.asarray(mean, np.float64), scale, rng)
-            for mean, rng in zip(means, generators, strict=True)
-        ]
+        states = []
+        for member, mean in zip(members, means, strict=True):
+            rng = np.random.default_rng([*member.streams.initial, 1])
+            parameters = self.guide.initial(np.asarray(mean, np.float64), scale, rng)
+            states.append(self.loop.start(parameters))
+        return Run(self._stack(states), [], [], np.zeros(len(members), np.int64))
+
+    def _nowhere(self, members: list[Member]) -> list[np.ndarray]:
+        """Means that say no more than their length."""
+        return [np.zeros(self.flat.size)] * len(members)
+
+    def _initial_means(self, members: list[Member]) -> list[np.ndarray]:
+        """Where the means of each member start."""
+        if self._starter is not None:
+            return [fit.loc for fit in self._starter.fit(members)]
+        how, slots = self.settings.initial_mean, self.flat.slots
+        generators = [np.random.default_rng(m.streams.initial) for m in members]
+        return [initial_means(slots, how, rng) for rng in generators]
 
     def _after(self, run: Run, state: State, sums, n: int, steps: int) -> Run:
         """The run with one more window; members that had stopped stay where they were."""
@@ -186,10 +192,7 @@ class CompiledEngine:
         if not self.settings.early_stop:
             return run
         elbo, way = self._elbo(run), self._way(run.ends, steps)
-        settled = [
-            (g := late_gain(history, way, self.rows)) is not None and g.is_small
-            for history in elbo.T
-        ]
+        settled = [may_stop(history, way) for history in elbo.T]
         newly = np.where((run.stopped == 0) & np.array(settled), len(run.ends), 0)
         return run._replace(stopped=run.stopped + newly)
 
@@ -230,7 +233,7 @@ class CompiledEngine:
             arrays = {name: array[i] for name, array in natural.items()}
             finite = all(np.isfinite(a).all() for a in (*arrays.values(), scale[i]))
             way = self._way(ends, steps)
-            status, reason = verdict(history.elbo, ends, way, self.rows, finite, self.improper)
+            status, reason = verdict(history.elbo, ends, way, finite, self.improper)
             fits.append(
                 Fit(
                     natural=arrays,

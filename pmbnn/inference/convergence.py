@@ -12,22 +12,36 @@ TAIL = 0.1
 FEWEST_WINDOWS = 5
 """Windows that such a share needs for its standard error to mean something."""
 
-STANDARD_ERRORS = 2.0
-"""Gains within this many standard errors are noise."""
+STANDARD_ERRORS = 3.0
+"""A fit whose ELBO gained no more than this many standard errors has converged."""
 
-OF_ELBO, A_ROW = 1e-3, 1e-4
-"""Gains within this share of the ELBO, or this many nats an observation, are small enough."""
+STOPPING_TAIL, STOPPING_WINDOWS, STOPPING_ERRORS = 0.25, 20, 1.0
+"""The same to stop a fit early: more is compared and less is put down to noise, because whoever
+stops gives up what was still to come."""
+
+A_NAT, OF_ELBO = 1.0, 1e-3
+"""Gains that are small whatever the noise: a nat, which as evidence is not worth more than a
+bare mention (Kass and Raftery 1995, section 3.2), or this share of the ELBO."""
 
 
 class Gain(NamedTuple):
-    """By how much the ELBO rose over the end of a fit, its standard error, and enough to stop.
+    """By how much the ELBO rose over the end of a fit.
 
-    Nats, summed over observations.
+    Attributes
+    ----------
+    value, error
+        The gain and its standard error, in nats, summed over observations.
+    small
+        A gain that is small whatever the noise.
     """
 
     value: float
     error: float
-    is_small: bool
+    small: float
+
+    def is_within(self, errors: float) -> bool:
+        """Whether it is small, or within that many standard errors."""
+        return self.value <= max(errors * self.error, self.small)
 
 
 def final_mean(history: np.ndarray) -> float:
@@ -35,8 +49,12 @@ def final_mean(history: np.ndarray) -> float:
     return float(np.mean(history[-max(1, round(TAIL * len(history))) :]))
 
 
-def late_gain(history: np.ndarray, way: np.ndarray, rows: int) -> Gain | None:
-    """Gain of the last tenth of the way over the tenth before; None if it is too short to tell.
+def late_gain(
+    history: np.ndarray, way: np.ndarray, share: float = TAIL, fewest: int = FEWEST_WINDOWS
+) -> Gain | None:
+    """Gain of the last `share` of the way over an equal share before.
+
+    None if either has fewer than `fewest` windows, too few to tell.
 
     Parameters
     ----------
@@ -45,25 +63,27 @@ def late_gain(history: np.ndarray, way: np.ndarray, rows: int) -> Gain | None:
     way
         Sum of the learning rates of the steps in each window, ``(window,)``. Under a schedule
         that falls to zero, the last steps hardly move, and would make any fit look settled.
-    rows
-        Observations that the ELBO is summed over.
     """
     done = np.cumsum(way) / np.sum(way)
-    last = history[done > 1 - TAIL + 1e-9]
-    before = history[(done > 1 - 2 * TAIL + 1e-9) & (done <= 1 - TAIL + 1e-9)]
-    if min(len(last), len(before)) < FEWEST_WINDOWS:
+    last = history[done > 1 - share + 1e-9]
+    before = history[(done > 1 - 2 * share + 1e-9) & (done <= 1 - share + 1e-9)]
+    if min(len(last), len(before)) < fewest:
         return None
     value = float(last.mean() - before.mean())
     error = float(np.sqrt(last.var(ddof=1) / len(last) + before.var(ddof=1) / len(before)))
-    enough = max(STANDARD_ERRORS * error, OF_ELBO * abs(float(last.mean())), A_ROW * rows)
-    return Gain(value, error, value <= enough)
+    return Gain(value, error, max(A_NAT, OF_ELBO * abs(float(last.mean()))))
+
+
+def may_stop(history: np.ndarray, way: np.ndarray) -> bool:
+    """Whether a fit no longer gains, so far as its noise lets one see."""
+    gain = late_gain(history, way, STOPPING_TAIL, STOPPING_WINDOWS)
+    return gain is not None and gain.is_within(STOPPING_ERRORS)
 
 
 def verdict(
     history: np.ndarray,
     step: np.ndarray,
     way: np.ndarray,
-    rows: int,
     is_finite: bool,
     improper: bool,
 ) -> tuple[Status, str]:
@@ -85,8 +105,8 @@ def verdict(
         return "diverged", "some parameter of the guide is not finite"
     if improper:
         return "improper", "the posterior is improper, its ELBO has no maximum"
-    gain = late_gain(history, way, rows)
+    gain = late_gain(history, way)
     if gain is None:
         return "not_converged", "too few steps to tell"
     words = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"
-    return ("converged" if gain.is_small else "not_converged"), words
+    return ("converged" if gain.is_within(STANDARD_ERRORS) else "not_converged"), words

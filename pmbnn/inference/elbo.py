@@ -76,9 +76,7 @@ def build_objective(
     """
     parameters = _inputs(guide.shapes, "")
     frozen = _inputs(guide.shapes, "frozen_") if settings.estimator == "path_derivative" else {}
-    noise = {
-        name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()
-    }
+    noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()}
     natural = {name: materialised(v) for name, v in guide.natural(parameters).items()}
     draw = materialised(guide.draw(natural, {name: n.variable for name, n in noise.items()}))
     likelihood = rewrite_likelihood(flat, natural, settings.estimator)

@@ -89,8 +89,7 @@ class _Moments:
     def __init__(self, product: Product, flat: FlatModel, at) -> None:
         weights = {flat.free[name] for name in product.slots}
         self._at = {
-            name: {v: to for v, to in values.items() if v in weights}
-            for name, values in at.items()
+            name: {v: to for v, to in values.items() if v in weights} for name, values in at.items()
         }
 
     def mean(self, weights: TensorVariable) -> TensorVariable:

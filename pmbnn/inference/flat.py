@@ -104,9 +104,7 @@ class FlatModel:
         """Log-density of all free variables together; a scalar, in nats."""
         return sum(self.log_priors.values())
 
-    def at(
-        self, vector: TensorVariable, graphs: Sequence[TensorVariable]
-    ) -> list[TensorVariable]:
+    def at(self, vector: TensorVariable, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
         """The same graphs with every free variable read off a flat vector, ``(size,)``."""
         parts = self.unpacked(vector)
         values = {self.free[name]: part for name, part in parts.items()}

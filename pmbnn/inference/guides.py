@@ -13,13 +13,9 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.settings import Inference
+from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
 
 LOG_2PI = float(np.log(2 * np.pi))
-
-LARGEST_FULL_RANK = 5_000
-"""Variables of the largest guide with a full covariance: 25 million entries, and two moments
-of each for the optimiser, 300 MB."""
 
 FACTOR_START = 0.1
 """Size of a low-rank factor at the start, in units of the diagonal: at zero, its gradient
@@ -313,7 +309,8 @@ def build_guide(settings: Inference, size: int, improper: bool) -> Guide:
 
 def softplus(rho: np.ndarray) -> np.ndarray:
     """Scales of unconstrained parameters `rho`."""
-    return np.logaddexp(0, rho)
+    with np.errstate(invalid="ignore"):  # a fit that diverged has no numbers to warn about
+        return np.logaddexp(0, rho)
 
 
 def inverse_softplus(scale: float) -> float:

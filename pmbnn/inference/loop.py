@@ -50,9 +50,7 @@ class Loop:
         """The state before the first step."""
         parameters = {name: jnp.asarray(p, self.dtype) for name, p in parameters.items()}
         average = parameters if self.settings.average else {}
-        return State(
-            parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32)
-        )
+        return State(parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
 
     def prepare(self, data) -> tuple[jax.Array, ...]:
         """What the objective needs of the data, by name: everything that no parameter moves."""

@@ -32,11 +32,11 @@ class PymcEngine:
 
     def __init__(self, model: pm.Model, settings: Inference, rows: int, width: int = 1) -> None:
         self.model, self.settings, self.width = model, settings, width
-        self.rows, self.steps = rows, settings.total_steps(rows)
+        self.steps = settings.total_steps(rows)
         self.flat: FlatModel = flatten_model(model, rows)
         self.guide = MeanField(self.flat.size)
         relative = relative_rate(settings.schedule, np.arange(self.steps), self.steps)
-        self.rates = settings.learning_rate * np.asarray(relative, np.float64)
+        self.relative_rates = np.asarray(relative, np.float64)
 
     def fit(
         self,
@@ -53,19 +53,19 @@ class PymcEngine:
         return [self._fit_one(member, progress) for member in members]
 
     def _fit_one(self, member: Member, progress: Progress | None) -> Fit:
-        seed = int(member.streams.noise[0])
+        seed, rates = int(member.streams.noise[0]), self._rate(member) * self.relative_rates
         with pytensor.config.change_flags(floatX="float64"), self.model:
             pm.set_data(dict(member.data))
             advi = pm.ADVI(random_seed=seed)
             self._start(advi.approx, member)
-            rate = pytensor.shared(self.rates[0], "learning_rate")
+            rate = pytensor.shared(rates[0], "learning_rate")
             losses: list[float] = []
             try:
                 pm.fit(
                     self.steps,
                     method=advi,
                     obj_optimizer=pm.adam(learning_rate=rate),
-                    callbacks=[self._callback(rate, losses, progress)],
+                    callbacks=[self._callback(rate, rates, losses, progress)],
                     progressbar=False,
                     backend="c" if pytensor.config.cxx else None,
                 )
@@ -73,12 +73,16 @@ class PymcEngine:
                 losses.append(np.nan)
         return self._result(advi.approx, losses, member)
 
-    def _callback(self, rate, losses: list[float], progress: Progress | None):
+    def _rate(self, member: Member) -> float:
+        given = member.learning_rate
+        return float(self.settings.learning_rate if given is None else given)
+
+    def _callback(self, rate, rates, losses: list[float], progress: Progress | None):
         """Follow the schedule and keep the losses."""
 
         def callback(_, history, step):
             losses.append(history[-1])
-            rate.set_value(self.rates[min(step, self.steps - 1)])
+            rate.set_value(rates[min(step, self.steps - 1)])
             if progress is not None and step % max(1, self.steps // WINDOWS) == 0:
                 progress(step, self.steps, -float(history[-1]))
 
@@ -111,9 +115,9 @@ class PymcEngine:
         elbo = -np.array([np.mean(losses[s : s + length]) for s in starts])
         step = np.minimum(starts + length, len(losses))
         natural = {"loc": loc, "scale": softplus(rho)}
-        way = np.add.reduceat(self.rates[: len(losses)], starts)
+        way = np.add.reduceat(self.relative_rates[: len(losses)], starts)
         is_finite = all(np.isfinite(array).all() for array in natural.values())
-        status, reason = verdict(elbo, step, way, self.rows, is_finite, self.flat.improper)
+        status, reason = verdict(elbo, step, way, is_finite, self.flat.improper)
         # PyMC tells the whole only, not its parts.
         unknown = np.full(len(elbo), np.nan)
         return Fit(
@@ -124,7 +128,7 @@ class PymcEngine:
             status=status,
             reason=reason,
             streams=member.streams,
-            learning_rate=float(self.settings.learning_rate),
+            learning_rate=self._rate(member),
             kl_forms=dict.fromkeys((slot.name for slot in self.flat.slots), "monte_carlo"),
         )
 

@@ -51,12 +51,12 @@ def arrays_of(run: Run) -> list[np.ndarray]:
     return [np.array(run.ends), np.stack(run.sums), run.stopped, *leaves]
 
 
-def restored(checkpoint: Checkpoint | None, start: Run) -> Run:
-    """The run that a checkpoint holds; `start` if there is none that fits."""
+def restored(checkpoint: Checkpoint | None, like: Run) -> Run | None:
+    """The run that a checkpoint holds; None if there is none of the same shapes as `like`."""
     arrays = None if checkpoint is None else checkpoint.load()
-    leaves, structure = jax.tree.flatten(start.state)
+    leaves, structure = jax.tree.flatten(like.state)
     if arrays is None or [a.shape for a in arrays[3:]] != [leaf.shape for leaf in leaves]:
-        return start
+        return None
     ends, sums, stopped, *kept = arrays
     state = jax.tree.unflatten(structure, [jnp.asarray(a) for a in kept])
     return Run(state, list(sums), [int(e) for e in ends], stopped)

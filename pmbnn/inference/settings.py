@@ -17,6 +17,10 @@ POINT_GUIDES = ("map", "maximum_likelihood")
 LAYER_ESTIMATORS = ("local_reparameterisation", "flipout")
 """Estimators that rewrite the matrix products which weights enter through."""
 
+LARGEST_FULL_RANK = 5_000
+"""Variables of the largest guide with a full covariance: 25 million entries, and two moments
+of each for the optimiser, 300 MB."""
+
 
 class Inference(Specification):
     """Settings of a fit.
@@ -156,6 +160,8 @@ class Inference(Specification):
                     f"must leave out `{name}` with engine `pymc`, which has no other choice, "
                     f"got {getattr(self, name)}"
                 )
+        if self.initial_mean == "map":
+            raise ValueError("must not have `initial_mean` map with engine `pymc`")
         if isinstance(self.learning_rate, Tune):
             raise ValueError("must give a number for `learning_rate` with engine `pymc`")
 
