@@ -5,6 +5,7 @@ last ones fit for real.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,15 @@ import pytest
 from pmbnn import fitting
 from pmbnn.datasets import Moons
 from pmbnn.experiment import Cell
-from pmbnn.fitting import Choice, GroupFitter, best_restart, candidates, scored_restarts
+from pmbnn.fitting import (
+    Choice,
+    GroupFitter,
+    best_restart,
+    candidates,
+    restart_weights,
+    scored_restarts,
+)
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
@@ -307,6 +316,73 @@ def test_best_restart():
     assert best_restart([fit(status="diverged")], choice) is None
 
 
+# Weights of the restarts
+
+
+SOME = [fit(-52.0), fit(-50.0), fit(status="diverged"), fit(-51.0)]
+THIRDS = (pytest.approx(1 / 3), pytest.approx(1 / 3), 0.0, pytest.approx(1 / 3))
+
+
+def as_status(fits, status):
+    return [f if f.failed else replace(f, status=status) for f in fits]
+
+
+def test_the_best_restart_alone():
+    assert restart_weights(SOME, 1, "best") == (0, 1, 0, 0)
+    assert restart_weights(SOME[:1], 0, "best") == (1,)
+
+
+def test_equal_weights_of_restarts_that_did_not_diverge():
+    assert restart_weights(SOME, 1, "equal") == THIRDS
+    assert restart_weights(SOME[:1], 0, "equal") == (1,)
+
+
+def test_weights_in_proportion_to_the_evidence():
+    total = np.exp(-52) + np.exp(-50) + np.exp(-51)
+    expected = [np.exp(-52) / total, np.exp(-50) / total, 0, np.exp(-51) / total]
+    found = restart_weights(SOME, 1, "elbo")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert sum(found) == pytest.approx(1, rel=1e-15)
+
+
+def test_weights_of_a_hugely_different_evidence():
+    """Neither an overflow nor a division of zeros."""
+    assert restart_weights([fit(-1e7), fit(-2e7)], 0, "elbo") == (1, 0)
+    assert restart_weights([fit(1e7), fit(2e7)], 1, "elbo") == (0, 1)
+    np.testing.assert_array_equal(restart_weights([fit(-1e7)] * 4, 0, "elbo"), [0.25] * 4)
+
+
+@pytest.mark.parametrize("mixture", ["best", "equal", "elbo"])
+def test_no_weights_where_every_restart_diverged(mixture):
+    assert restart_weights([fit(status="diverged")] * 2, None, mixture) == (0, 0)
+
+
+def test_the_evidence_of_an_improper_posterior_weighs_nothing():
+    assert restart_weights(as_status(SOME, "improper"), 3, "elbo") == THIRDS
+
+
+def test_the_elbo_of_a_point_weighs_nothing():
+    points = [replace(made, scale=np.zeros(1)) for made in SOME]
+    assert restart_weights(points, 1, "elbo") == THIRDS
+
+
+def test_convergence_does_not_matter_to_the_weights():
+    assert restart_weights(as_status(SOME, "not_converged"), 1, "elbo") == restart_weights(
+        SOME, 1, "elbo"
+    )
+
+
+@pytest.mark.parametrize("mixture", ["best", "equal", "elbo"])
+def test_a_cell_has_the_weights_that_it_asks_for(script, mixture):
+    inference, predict = Inference(restarts=3), Predict(draws=20, mixture=mixture)
+    script.status = lambda name, restart: "diverged" if restart == 0 else "converged"
+    script.elbo = lambda name, restart: [np.nan, -2.0, -1.0][restart]
+    (done,) = script.fit_job([replace(CELL, inference=inference, predict=predict)])
+    share = {"best": 0, "equal": 0.5, "elbo": 1 / (1 + np.e)}[mixture]
+    assert done.best == 2
+    np.testing.assert_allclose(done.weights, [0, share, 1 - share])
+
+
 # Company
 
 
@@ -324,6 +400,16 @@ def test_every_cell_gets_its_own_data_and_fits(script):
     for member in script.fitted_by("fit"):
         cell, *_ = script.names[tuple(member.streams.noise)]
         np.testing.assert_array_equal(member.data["x"], cell.dataset.load().x_train)
+
+
+def test_every_cell_is_fitted_at_its_own_learning_rate(script):
+    """One program fits them all, so the rate must come with the member."""
+    rates = (0.001, 0.1)
+    cells = [replace(CELL, inference=Inference(learning_rate=rate)) for rate in rates]
+    assert all(done.search is None for done in script.fit_job(cells))
+    for name, times in (("choose", 3), ("fit", 1)):
+        found = [m.learning_rate for m in script.fitted_by(name)]
+        assert found == [rate for rate in rates for _ in range(times)]
 
 
 def test_every_fit_has_random_streams_of_its_own(script):
@@ -412,3 +498,95 @@ def test_a_huge_learning_rate_diverges():
     assert [made.status for made in done.fits] == ["diverged"] * 2
     assert done.best is None
     assert "not finite" in done.fits[0].reason
+
+
+# Interruptions
+
+
+LONG = replace(
+    CELL,
+    hyperprior=Fixed(scale=Tune(log=(0.1, 10, 2))),
+    inference=Inference(steps=30, restarts=2, batch=20, average=0.5),
+)
+"""Four fits to choose by and two at last: with a width of two, three chunks of 30 windows."""
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    return GroupFitter(2)
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Checkpoints after every window, however short it is."""
+    monkeypatch.setattr(fitting, "Checkpoints", partial(Checkpoints, interval=0.0))
+
+
+def fit_long(fitter, folder, stop=None):
+    """The fitted cell, None if it was stopped after a number of windows; what was reported."""
+    news = []
+
+    def report(stage, done, total, elbo):
+        news.append((stage, done, elbo))
+        if len(news) == stop:
+            raise KeyboardInterrupt
+
+    try:
+        (done,) = fitter.fit_job([LONG], {LONG.dataset: DATASET}, report, checkpoints=folder)
+    except KeyboardInterrupt:
+        done = None
+    return done, news
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(narrow):
+    return fit_long(narrow, None)
+
+
+def test_a_fit_without_a_folder_leaves_no_checkpoint(uninterrupted, eager, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done, news = uninterrupted
+    assert [stage for stage, *_ in news] == ["choose"] * 60 + ["fit"] * 30
+    assert done.best is not None
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stops", [(1,), (17,), (45,), (61,), (89,), (10, 30, 25)])
+def test_an_interrupted_fit_goes_on_bit_by_bit(narrow, uninterrupted, eager, tmp_path, stops):
+    """In every chunk and stage; of the windows, only the one just done is repeated."""
+    windows = 0
+    for stop in stops:
+        done, news = fit_long(narrow, tmp_path / "job", stop)
+        assert done is None
+        assert news == uninterrupted[1][windows : windows + stop]
+        windows += stop - 1
+    done, news = fit_long(narrow, tmp_path / "job")
+    assert news == uninterrupted[1][windows:]
+    check_same_fits(done, uninterrupted[0])
+
+
+def test_a_fit_that_has_ended_is_not_repeated(narrow, uninterrupted, eager, tmp_path):
+    """As when the evaluation was interrupted."""
+    fit_long(narrow, tmp_path)
+    done, news = fit_long(narrow, tmp_path)
+    assert news == []
+    check_same_fits(done, uninterrupted[0])
+
+
+def test_short_fits_leave_no_checkpoint(narrow, tmp_path):
+    fit_long(narrow, tmp_path, stop=70)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["other", "damaged"])
+def test_a_checkpoint_that_does_not_fit_does_no_harm(narrow, uninterrupted, eager, tmp_path, kind):
+    for stage, name in (("choose", "0"), ("choose", "2"), ("fit", "0")):
+        file = tmp_path / stage / f"{name}.npz"
+        file.parent.mkdir(exist_ok=True)
+        if kind == "other":
+            np.savez(file, *[np.ones((7, 5))] * 9)
+        else:
+            file.write_bytes(b"no archive")
+    done, news = fit_long(narrow, tmp_path)
+    assert news == uninterrupted[1]
+    check_same_fits(done, uninterrupted[0])

@@ -4,10 +4,10 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy.special import softmax, xlogy
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.fit import Fit, Member, random_streams
+from pmbnn.inference.fit import Fit, History, Member, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
 from pmbnn.prediction import BLOCK, Moments, Predictor, pool
@@ -26,10 +26,14 @@ def build(rows=slice(None), sigma=0.7):
     return model
 
 
+RANK = 4
+NORMAL_GUIDES = ("mean_field", "low_rank", "full_rank")
+
+
 @pytest.fixture(scope="module")
 def predictors():
     model = build()
-    return {dtype: Predictor(model, dtype) for dtype in ("float64", "float32")}
+    return {dtype: Predictor(model, Inference(), dtype) for dtype in ("float64", "float32")}
 
 
 @pytest.fixture
@@ -37,12 +41,49 @@ def predictor(predictors):
     return predictors["float64"]
 
 
-def guide(name="fit/0", loc=None, scale=None):
+@pytest.fixture(scope="module")
+def predictor_of(predictors):
+    """Predictors by guide, in double precision, each built when first asked for."""
+    model, built = build(), {"mean_field": predictors["float64"]}
+
+    def of(kind):
+        if kind not in built:
+            built[kind] = Predictor(model, Inference(guide=kind, rank=RANK), "float64")
+        return built[kind]
+
+    return of
+
+
+def guide(name="fit/0", loc=None, scale=None, kind="mean_field"):
     """A fit with a made guide: nothing here depends on how it was found."""
     rng = np.random.default_rng(len(name))
     loc = 0.8 * rng.normal(size=SIZE) if loc is None else loc
     scale = rng.uniform(0.2, 0.8, SIZE) if scale is None else scale
-    return Fit(loc, scale, np.zeros(1), np.ones(1), 0.0, "converged", "", random_streams(name))
+    natural = {
+        "mean_field": {"scale": scale},
+        "low_rank": {"diagonal": scale, "factor": 0.3 * rng.normal(size=(SIZE, RANK))},
+        "full_rank": {"root": np.diag(scale) + np.tril(0.1 * rng.normal(size=(SIZE, SIZE)), -1)},
+    }.get(kind, {})
+    natural = {"loc": loc} | natural
+    nothing = np.zeros(1)
+    return Fit(
+        natural=natural,
+        scale=np.sqrt(np.diag(covariance(natural))),
+        history=History(np.ones(1), nothing, nothing, nothing),
+        elbo=0.0,
+        status="converged",
+        reason="",
+        streams=random_streams(name),
+    )
+
+
+def covariance(natural):
+    """Covariance of a guide with these natural parameters; zero of a point."""
+    if "root" in natural:
+        return natural["root"] @ natural["root"].T
+    diagonal = natural.get("diagonal", natural.get("scale", np.zeros(SIZE)))
+    factor = natural.get("factor", np.zeros((SIZE, 1)))
+    return np.diag(diagonal**2) + factor @ factor.T
 
 
 def new_inputs(rows):
@@ -84,6 +125,26 @@ def test_moments_equal_numpy(predictor, rows):
     information = -xlogy(mean, mean).sum(axis=1) - expected.expected_entropy
     np.testing.assert_allclose(found.mutual_information, information, atol=1e-12)
     assert (found.sd > 1e-3).all()
+
+
+@pytest.mark.parametrize("kind", ["low_rank", "full_rank"])
+def test_moments_of_other_guides_equal_numpy(predictor_of, predictor, kind):
+    x, fit, of_kind = new_inputs(37), guide(kind=kind), predictor_of(kind)
+    posterior = predictor.posterior(DATA, of_kind.values(fit, DRAWS))
+    expected = moments_of(forward(posterior, x))
+    check_moments(of_kind.moments(fit, DATA, x, DRAWS), expected, rtol=1e-9)
+    assert (expected.sd > 1e-3).all()
+
+
+@pytest.mark.parametrize("draws", [1, 2, 300])
+def test_moments_of_a_point(predictor_of, predictor, draws):
+    """One network, however many draws are asked for: no spread, not even by rounding."""
+    x, fit = new_inputs(37), guide(kind="map")
+    found = predictor_of("map").moments(fit, DATA, x, draws)
+    p = forward(predictor.posterior(DATA, fit.loc[None]), x)
+    check_moments(found, moments_of(p), rtol=1e-9)
+    np.testing.assert_array_equal(found.sd, np.zeros((37, 3)))
+    np.testing.assert_allclose(found.mutual_information, np.zeros(37), atol=1e-12)
 
 
 def test_single_precision(predictors):
@@ -143,10 +204,12 @@ def test_other_constants_and_fits(predictor):
 # --- draws --------------------------------------------------------------------------------
 
 
-def test_values_are_the_guides(predictor):
+@pytest.mark.parametrize("kind", NORMAL_GUIDES)
+def test_values_are_the_guides(predictor_of, kind):
     """Normal draws of the guide: standardised, their mean and variance are chance away."""
-    fit = guide()
-    standard = (predictor.values(fit, 4000) - fit.loc) / fit.scale
+    fit, predictor = guide(kind=kind), predictor_of(kind)
+    root = np.linalg.cholesky(covariance(fit.natural))
+    standard = np.linalg.solve(root, (predictor.values(fit, 4000) - fit.loc).T).T
     assert standard.shape == (4000, SIZE)
     n = standard.size
     assert abs(standard.mean()) < 4 / np.sqrt(n)
@@ -164,6 +227,22 @@ def test_values_are_regenerated(predictors):
         assert len(np.unique(many[:, 0])) == 30
         same_guide = guide("fit/1")
         assert not np.isin(predictor.values(same_guide, 7), many).any()
+
+
+@pytest.mark.parametrize("kind", ["low_rank", "full_rank"])
+def test_values_of_other_guides_are_regenerated(predictor_of, kind):
+    predictor = predictor_of(kind)
+    many = predictor.values(guide(kind=kind), 30)
+    np.testing.assert_array_equal(predictor.values(guide(kind=kind), 7), many[:7])
+    assert len(np.unique(many[:, 0])) == 30
+    same_guide = guide("fit/1", kind=kind)
+    np.testing.assert_array_equal(same_guide.scale, guide(kind=kind).scale)
+    assert not np.isin(predictor.values(same_guide, 7), many).any()
+
+
+def test_values_of_a_point(predictor_of):
+    fit = guide(kind="map")
+    np.testing.assert_array_equal(predictor_of("map").values(fit, 5), np.tile(fit.loc, (5, 1)))
 
 
 def test_posterior_is_named(predictor, evaluate):
@@ -211,6 +290,45 @@ def test_pool(predictor):
     check_moments(pool(parts[:1]), parts[0], rtol=1e-12)
 
 
+def mixed_moments(parts, weights):
+    """Moments of a mixture of draws, `weights` those of each part's draws together."""
+    weight = np.concatenate(
+        [np.full(len(p), w / len(p)) for p, w in zip(parts, weights, strict=True)]
+    )
+    p = np.concatenate(parts)
+    mean = np.einsum("d,doc->oc", weight, p)
+    sd = np.sqrt(np.einsum("d,doc->oc", weight, (p - mean) ** 2))
+    entropy = np.einsum("d,doc->o", weight, -xlogy(p, p))
+    return Moments(len(p), mean, sd, entropy)
+
+
+def test_pool_with_weights(predictor):
+    """A mixture of the parts, whatever the number of draws each was estimated from."""
+    x, fits, draws = new_inputs(37), [guide("a"), guide("bb"), guide("ccc")], [30, 50, 1]
+    parts = [predictor.moments(f, DATA, x, n) for f, n in zip(fits, draws, strict=True)]
+    p = [
+        predictor.probabilities(DATA, predictor.values(f, n), x)
+        for f, n in zip(fits, draws, strict=True)
+    ]
+    for weights in ([0.2, 0.1, 0.7], [0.5, 0.5, 0.0]):
+        check_moments(pool(parts, weights), mixed_moments(p, weights), rtol=1e-9)
+    as_drawn = pool(parts, [n / 81 for n in draws])
+    check_moments(as_drawn, pool(parts), rtol=1e-12)
+    for name in ("mean", "expected_entropy"):
+        only = getattr(pool(parts, [0.0, 1.0, 0.0]), name)
+        np.testing.assert_array_equal(only, getattr(parts[1], name))
+
+
+def test_pool_of_points(predictor_of, predictor):
+    """An ensemble: the spread is that between its members, each one draw."""
+    x, of_point = new_inputs(37), predictor_of("map")
+    fits, weights = [guide(n, kind="map") for n in ("a", "bb", "ccc")], [0.2, 0.3, 0.5]
+    parts = [of_point.moments(f, DATA, x, 100) for f in fits]
+    p = [predictor.probabilities(DATA, f.loc[None], x) for f in fits]
+    check_moments(pool(parts), moments_of(np.concatenate(p)), rtol=1e-9)
+    check_moments(pool(parts, weights), mixed_moments(p, weights), rtol=1e-9)
+
+
 def test_split(predictor):
     x, sizes = new_inputs(10), [3, 0, 6, 1]
     parts = predictor.moments(guide(), DATA, x, 20).split(sizes)
@@ -247,19 +365,50 @@ def test_log_densities(predictors, evaluate, rows):
         np.testing.assert_allclose(found[2], log_q, rtol=tolerance)
 
 
-def test_mean_log_ratio_is_the_elbo(predictor):
+@pytest.mark.parametrize("kind", NORMAL_GUIDES)
+def test_log_density_of_every_guide(predictor_of, predictors, kind):
+    """SciPy's normal at the guide's own draws and far from them; the model's is untouched."""
+    fit, predictor = guide(kind=kind), predictor_of(kind)
+    values = predictor.values(fit, 4)
+    values = np.concatenate([values, fit.loc + 5 * (values - fit.loc)])
+    log_likelihood, log_p, log_q = predictor.log_densities(fit, DATA, values)
+    expected = multivariate_normal(fit.loc, covariance(fit.natural)).logpdf(values)
+    np.testing.assert_allclose(log_q, expected, rtol=1e-10)
+    same = predictors["float64"].log_densities(guide(), DATA, values)
+    np.testing.assert_allclose(log_likelihood, same[0], rtol=1e-12)
+    np.testing.assert_allclose(log_p, same[1], rtol=1e-12)
+
+
+def test_a_point_has_no_density(predictor_of, predictor):
+    fit = guide(kind="map")
+    values = predictor_of("map").values(fit, 3)
+    log_likelihood, log_p, log_q = predictor_of("map").log_densities(fit, DATA, values)
+    np.testing.assert_array_equal(log_q, np.full(3, np.nan))
+    same = predictor.log_densities(guide(), DATA, values)
+    np.testing.assert_allclose(log_likelihood, same[0], rtol=1e-12)
+    np.testing.assert_allclose(log_p, same[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["mean_field", "low_rank"])
+def test_mean_log_ratio_is_the_elbo(predictor_of, kind):
     """Over a guide that stays where it starts, with draws and noise of their own."""
-    settings = Inference(steps=4000, learning_rate=1e-12, initial_scale=0.3)
+    settings = Inference(guide=kind, rank=RANK, steps=4000, learning_rate=1e-12, initial_scale=0.3)
     engine = CompiledEngine(build(), settings, ROWS, width=1, dtype="float64")
     [fit] = engine.fit([Member(DATA, random_streams("elbo"))])
+    predictor, history = predictor_of(kind), fit.history
     values = predictor.values(fit, 4000)
-    _, log_p, log_q = predictor.log_densities(fit, DATA, values)
-    ratio = log_p - log_q
-    # The history is of windows: the deviation between them gives the error of their mean.
-    history = fit.elbo_history
-    error = np.hypot(ratio.std() / np.sqrt(4000), history.std() / np.sqrt(len(history)))
-    assert abs(ratio.mean() - history.mean()) < 4 * error
-    assert error < 0.5
+    log_likelihood, log_p, log_q = predictor.log_densities(fit, DATA, values)
+    log_likelihood = log_likelihood.sum(axis=1)
+    pairs = {
+        "elbo": (log_p - log_q, history.elbo),
+        "log_likelihood": (log_likelihood, history.log_likelihood),
+        "kl": (log_q - (log_p - log_likelihood), history.kl),
+    }
+    for by_draw, windows in pairs.values():
+        # The history is of windows: their deviation gives the error of their mean.
+        error = np.hypot(by_draw.std() / np.sqrt(4000), windows.std() / np.sqrt(len(windows)))
+        assert abs(by_draw.mean() - windows.mean()) < 4 * error
+        assert error < 0.5
 
 
 def test_only_categorical_models():
@@ -267,4 +416,4 @@ def test_only_categorical_models():
         mu = pm.Normal("mu")
         pm.Normal("y", mu, observed=np.zeros(3))
     with pytest.raises(ValueError, match="need a categorical likelihood"):
-        Predictor(model)
+        Predictor(model, Inference())

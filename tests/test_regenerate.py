@@ -21,16 +21,25 @@ sweeps:
     dataset: {kind: moons, noise: 0.3, train: 60, test: 40}
     network: {kind: dense, hidden: %s}
     prior: %s
-    hyperprior: [{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}, inverse_gamma]
-    inference: {steps: 100, restarts: 2}
+    hyperprior: %s
+    inference: {%s}
     predict: {draws: 10, trace_draws: 6, map: {resolution: 4}, fresh: {size: 50, draws: 2}}
 """
 
 
-def stored(folder: Path, hidden: str, prior: str) -> list[Path]:
+HYPERPRIORS = "[{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}, inverse_gamma]"
+
+
+def stored(
+    folder: Path,
+    hidden: str,
+    prior: str,
+    hyperprior: str = HYPERPRIORS,
+    inference: str = "steps: 100, restarts: 2",
+) -> list[Path]:
     """Folders of the cells of a tiny experiment, fitted in this process."""
     file = folder / "toy.yaml"
-    file.write_text(TOY % (hidden, prior))
+    file.write_text(TOY % (hidden, prior, hyperprior, inference))
     run = prepare(load_experiment(file), folder / "out")
     run.results.prepare()
     for job in jobs(list(run.tasks)):
@@ -48,14 +57,29 @@ def trace_of(cell: Path):
     return Results(cell.parent.parent).load_trace(cell.name)["posterior"].to_dataset()
 
 
+def check_draws(cell):
+    """Draws made again begin with those of the trace."""
+    posterior = trace_of(cell)
+    again = sample_posterior(cell, 9).sel(draw=slice(0, 5))
+    assert set(again) == set(posterior)
+    for name in posterior:
+        assert again[name].dims == posterior[name].dims
+        np.testing.assert_allclose(again[name], posterior[name], rtol=1e-6)
+
+
 def test_draws_equal_those_of_the_trace(toy_cells):
     for cell in toy_cells:
-        posterior = trace_of(cell)
-        again = sample_posterior(cell, 9).sel(draw=slice(0, 5))
-        assert set(again) == set(posterior)
-        for name in posterior:
-            assert again[name].dims == posterior[name].dims
-            np.testing.assert_allclose(again[name], posterior[name], rtol=1e-6)
+        check_draws(cell)
+
+
+@pytest.mark.parametrize("guide", ["low_rank, rank: 3", "full_rank", "map"])
+def test_draws_of_other_guides(tmp_path, guide):
+    """With a factor or a root in the file, or nothing but a point."""
+    settings = f"guide: {guide}, steps: 20, validation: 0, kl_weight: 0.3"
+    [cell] = stored(tmp_path, "[[3]]", "normal", "half_normal", settings)
+    check_draws(cell)
+    drawn = trace_of(cell)["weight_1"]
+    assert (drawn.std("draw") > 0).all() == (guide != "map")
 
 
 def test_large_network_has_every_layer_again(tmp_path):

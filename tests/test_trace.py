@@ -15,13 +15,13 @@ from pmbnn.datasets import Mnist, Moons
 from pmbnn.datasets.base import Standardisation
 from pmbnn.evaluation import evaluate, predicted_sd
 from pmbnn.experiment import Cell
-from pmbnn.fitting import FittedCell, GroupFitter, graph_model
-from pmbnn.inference.fit import Fit, random_streams
+from pmbnn.fitting import FittedCell, GroupFitter, graph_model, restart_weights
+from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
 from pmbnn.models import model_data
 from pmbnn.networks import Dense
-from pmbnn.prediction import Predictor
+from pmbnn.prediction import Predictor, pool
 from pmbnn.prediction_settings import Fresh, Map, Predict
 from pmbnn.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture
 from pmbnn.storage import trace_writer
@@ -64,29 +64,63 @@ def traced(fitted, dataset, predictor, folder):
     )
 
 
-def made_fit(size, restart, status="improper", sd=0.5):
+RANK = 4
+
+
+def made_fit(size, restart, status="improper", sd=0.5, kind="mean_field"):
     """A fit that was never fitted: for tests of shapes and sizes."""
     rng = np.random.default_rng(restart)
-    history = np.linspace(-100, -50, 200)
+    natural = {"loc": rng.normal(size=size)}
+    natural |= {
+        "mean_field": lambda: {"scale": np.full(size, sd)},
+        "low_rank": lambda: {
+            "diagonal": np.full(size, sd),
+            "factor": 0.3 * rng.normal(size=(size, RANK)),
+        },
+        "full_rank": lambda: {
+            "root": sd * np.eye(size) + np.tril(0.1 * rng.normal(size=(size, size)), -1)
+        },
+        "map": dict,
+    }[kind]()
+    natural = {name: array.astype("f4") for name, array in natural.items()}
+    # Covariances are for guides that have one: those of large mean-field guides are not small.
+    scale = natural.get("scale")
+    if scale is None:
+        scale = np.sqrt(np.diag(covariance(natural))).astype("f4")
+    log_likelihood, kl = np.linspace(-80, -40, 200), np.linspace(20, 10, 200)
     return Fit(
-        rng.normal(size=size).astype("f4"),
-        np.full(size, sd, "f4"),
-        history,
-        np.arange(1, 201),
-        -50.0,
-        status,
-        "made",
-        random_streams(f"made/{restart}"),
+        natural=natural,
+        scale=scale,
+        history=History(np.arange(1, 201), log_likelihood - kl, log_likelihood, kl),
+        elbo=-50.0 - restart,
+        status=status,
+        reason="made",
+        streams=random_streams(f"made/{restart}"),
+        learning_rate=0.01 * (restart + 1),
+        kl_forms={"weight_1_z": "exact", "layer_1_scale_log__": "monte_carlo"},
     )
+
+
+def covariance(natural):
+    """Covariance of a guide with these natural parameters; zero of a point."""
+    natural = {name: np.asarray(array, float) for name, array in natural.items()}
+    if "root" in natural:
+        return natural["root"] @ natural["root"].T
+    size = len(natural["loc"])
+    diagonal = natural.get("diagonal", natural.get("scale", np.zeros(size)))
+    factor = natural.get("factor", np.zeros((size, 1)))
+    return np.diag(diagonal**2) + factor @ factor.T
 
 
 def made_cell(cell, dataset, folder, statuses=("converged", "converged"), predictor=None):
     """A cell whose restarts were not fitted but made, and its trace."""
-    predictor = predictor or Predictor(graph_model(cell, dataset.training))
-    fits = tuple(made_fit(predictor.flat.size, i, s) for i, s in enumerate(statuses))
+    predictor = predictor or Predictor(graph_model(cell, dataset.training), cell.inference)
+    size, kind = predictor.flat.size, cell.inference.guide
+    fits = tuple(made_fit(size, i, s, kind=kind) for i, s in enumerate(statuses))
     best = next((i for i, made in enumerate(fits) if not made.failed), None)
     data = model_data(cell.hyperprior, dataset.training)
-    fitted = FittedCell(cell, cell.hyperprior, data, fits, best, None, 0.0)
+    weights = restart_weights(fits, best, cell.predict.mixture)
+    fitted = FittedCell(cell, cell.hyperprior, data, fits, best, weights, None, None, 0.0)
     return traced(fitted, dataset, predictor, folder)
 
 
@@ -340,10 +374,74 @@ def test_the_fit_is_kept(toy):
     fit = toy.trace["fit"].to_dataset()
     assert fit["elbo"].dims == ("chain", "window")
     for chain, made in enumerate(toy.fitted.fits):
-        np.testing.assert_array_equal(fit["elbo"][chain], made.elbo_history)
-    np.testing.assert_array_equal(fit["step"], toy.fitted.fits[0].elbo_step)
+        for name in ("elbo", "log_likelihood", "kl"):
+            assert fit[name].dims == ("chain", "window")
+            np.testing.assert_array_equal(fit[name][chain], getattr(made.history, name))
+    np.testing.assert_array_equal(fit["step"], toy.fitted.fits[0].history.step)
     assert json.loads(fit.attrs["status"]) == [made.status for made in toy.fitted.fits]
     assert fit.attrs["best"] == toy.fitted.best
+    np.testing.assert_array_equal(fit["learning_rate"], [0.02, 0.02])
+    np.testing.assert_array_equal(fit["weight"], [float(i == toy.fitted.best) for i in (0, 1)])
+    free = [name for name, *_ in json.loads(toy.trace["guide"].attrs["slots"])]
+    assert json.loads(fit.attrs["kl_forms"]) == dict.fromkeys(free, "exact")
+
+
+def test_the_elbo_is_the_likelihood_less_the_weighted_divergence(toy, tmp_path):
+    """A real fit, whose divergence is warmed up as well: the history has its full weight."""
+    inference = Inference(
+        guide="low_rank", rank=2, kl_weight=0.3, kl_warm_up=0.5, steps=40, validation=0
+    )
+    cell = replace(CELL, inference=inference)
+    fitter = GroupFitter(1)
+    (fitted,) = fitter.fit_job([cell], {cell.dataset: toy.dataset}, lambda *_: None)
+    predictor = fitter.predictor(cell, toy.dataset.training)
+    made = traced(fitted, toy.dataset, predictor, tmp_path)
+    fit = made.trace["fit"].to_dataset()
+    elbo = fit["log_likelihood"] - 0.3 * fit["kl"]
+    assert fit["elbo"].shape == (1, 40)
+    np.testing.assert_allclose(fit["elbo"], elbo, rtol=1e-12)
+    assert (fit["kl"] > 0).all()
+    assert (fit["log_likelihood"] < 0).all()
+    assert made.trace["guide"]["factor"].shape == (1, predictor.flat.size, 2)
+    loc, scale = (made.trace["guide"][name][0] for name in ("loc", "scale"))
+    np.testing.assert_array_equal(loc, fitted.fits[0].loc)
+    spread = covariance({n: a[0] for n, a in natural_of(made.trace["guide"], "low_rank").items()})
+    np.testing.assert_allclose(scale, np.sqrt(np.diag(spread)), rtol=1e-5)
+
+
+def test_every_restart_has_its_own_rate_and_weight(toy, tmp_path):
+    cell = replace(CELL, predict=CELL.predict.model_copy(update={"mixture": "elbo"}))
+    statuses = ("converged", "diverged", "converged")
+    made = made_cell(cell, toy.dataset, tmp_path, statuses, toy.predictor)
+    fit = made.trace["fit"]
+    np.testing.assert_allclose(fit["learning_rate"], [0.01, 0.02, 0.03])
+    # Two nats of evidence apart.
+    odds = np.exp(-2)
+    np.testing.assert_allclose(fit["weight"], [1 / (1 + odds), 0, odds / (1 + odds)], rtol=1e-12)
+    kl_forms = {"weight_1_z": "exact", "layer_1_scale_log__": "monte_carlo"}
+    assert json.loads(fit.attrs["kl_forms"]) == kl_forms
+
+
+def test_predictions_are_those_of_the_mixture(toy, tmp_path):
+    cell = replace(CELL, predict=CELL.predict.model_copy(update={"mixture": "elbo"}))
+    made = made_cell(cell, toy.dataset, tmp_path, predictor=toy.predictor)
+    weights = made.fitted.weights
+    assert 0 < weights[1] < weights[0] < 1
+    for group, x in (("test_predictions", toy.dataset.x_test), ("predictions", map_inputs(made))):
+        parts = [toy.predictor.moments(f, made.fitted.data, x, 60) for f in made.fitted.fits]
+        mixture, stored = pool(parts, weights), made.trace[group]
+        for name, expected in (("probability", mixture.mean), ("sd", mixture.sd)):
+            found = stored[name].values.reshape(expected.shape)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+        entropy = stored["entropy"].values.ravel()
+        np.testing.assert_allclose(entropy, mixture.entropy, rtol=1e-6)
+
+
+def map_inputs(made):
+    """Standardised points of the map, x1 slowest."""
+    axes = [made.trace["predictions"][name].values for name in ("x1", "x2")]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    return made.dataset.standardisation(points)
 
 
 def test_a_restart_that_diverged_is_no_chain(toy, tmp_path):
@@ -364,15 +462,93 @@ def test_a_history_that_was_cut_short_is_filled_up(toy, tmp_path):
     fits[1] = replace(
         fits[1],
         status="diverged",
-        elbo_history=np.array([-3.0, np.nan]),
-        elbo_step=np.array([1, 2]),
+        history=History(
+            step=np.array([1, 2]),
+            elbo=np.array([-3.0, np.nan]),
+            log_likelihood=np.array([-2.0, np.nan]),
+            kl=np.array([1.0, 4.0]),
+        ),
     )
-    fitted = replace(toy.fitted, fits=tuple(fits), best=0)
+    fitted = replace(toy.fitted, fits=tuple(fits), best=0, weights=(1.0, 0.0))
     fit = traced(fitted, toy.dataset, toy.predictor, tmp_path).trace["fit"]
-    np.testing.assert_array_equal(fit["elbo"][0], fits[0].elbo_history)
+    np.testing.assert_array_equal(fit["elbo"][0], fits[0].history.elbo)
     assert fit["elbo"][1, 0] == -3
     assert np.isnan(fit["elbo"][1, 1:]).all()
-    np.testing.assert_array_equal(fit["step"], fits[0].elbo_step)
+    assert fit["log_likelihood"][1, 0] == -2
+    np.testing.assert_array_equal(fit["kl"][1, :2], [1, 4])
+    assert np.isnan(fit["kl"][1, 2:]).all()
+    np.testing.assert_array_equal(fit["step"], fits[0].history.step)
+
+
+# Other guides
+
+
+@pytest.fixture(scope="module", params=["low_rank", "full_rank", "map"])
+def other(request, toy, tmp_path_factory):
+    """A made cell with another guide."""
+    cell = replace(CELL, inference=Inference(guide=request.param, rank=RANK))
+    return made_cell(cell, toy.dataset, tmp_path_factory.mktemp(request.param))
+
+
+NATURAL = {
+    "low_rank": {"diagonal": (), "factor": ("factor_column",)},
+    "full_rank": {"root": ("root_column",)},
+    "map": {},
+}
+
+
+def natural_of(group, kind):
+    """Natural parameters of every restart, from the guide's group alone."""
+    return {name: group[name].values for name in ("loc", *NATURAL[kind])}
+
+
+def test_another_guide_is_kept(other):
+    """Its natural parameters, and every element's standard deviation."""
+    kind, guide = other.fitted.cell.inference.guide, other.trace["guide"]
+    dims = {"loc": (), "scale": ()} | NATURAL[kind]
+    assert set(guide.data_vars) == {*dims, "draw_stream"}
+    for name, more in dims.items():
+        assert guide[name].dims == ("chain", "parameter", *more)
+        assert guide[name].dtype == np.float32
+    for chain, made in enumerate(other.fitted.fits):
+        natural = {n: array[chain] for n, array in natural_of(guide, kind).items()}
+        for name, array in natural.items():
+            np.testing.assert_array_equal(array, made.natural[name])
+        spread = np.sqrt(np.diag(covariance(natural)))
+        np.testing.assert_allclose(guide["scale"][chain], spread, rtol=1e-6)
+
+
+def test_draws_and_densities_of_another_guide(other):
+    """The draws are the predictor's; SciPy's density of the guide in the trace, or none."""
+    kind, guide = other.fitted.cell.inference.guide, other.trace["guide"]
+    for chain, made in enumerate(other.fitted.fits):
+        values = other.predictor.values(made, 50)
+        expected = other.predictor.posterior(other.fitted.data, values)
+        for name, array in other.trace["posterior"].sel(chain=chain).data_vars.items():
+            np.testing.assert_array_equal(array, expected[name])
+        densities = other.trace["sample_stats"].sel(chain=chain)
+        assert np.isfinite(densities["log_p"]).all()
+        if kind == "map":
+            assert np.isnan(densities["log_q"]).all()
+            continue
+        natural = {n: array[chain] for n, array in natural_of(guide, kind).items()}
+        normal = stats.multivariate_normal(natural["loc"], covariance(natural))
+        np.testing.assert_allclose(densities["log_q"], normal.logpdf(values), rtol=1e-9)
+
+
+def test_predictions_of_another_guide(other):
+    """From nothing but the posterior's draws: those of the best restart, the first."""
+    cell, group = other.fitted.cell, other.trace["test_predictions"]
+    values = other.predictor.values(other.fitted.fits[0], cell.predict.draws)
+    p = other.predictor.probabilities(other.fitted.data, values, other.dataset.x_test)
+    p = p.astype(float)
+    np.testing.assert_allclose(group["probability"], p.mean(axis=0), rtol=1e-4)
+    if cell.inference.guide == "map":
+        for name in ("test_predictions", "predictions"):
+            np.testing.assert_array_equal(other.trace[name]["sd"], 0)
+            assert other.trace[name]["mutual_information"].max() < 1e-6
+    else:
+        np.testing.assert_allclose(group["sd"], p.std(axis=0), rtol=1e-3)
 
 
 # The file

@@ -15,6 +15,7 @@ from pmbnn.inference.fit import Member, random_streams
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
 from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.run import Run
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
 
@@ -318,7 +319,8 @@ def test_worked_step():
     )
     engine = CompiledEngine(published_model(), settings, rows=1, width=1, dtype="float64")
     engine.loop._noise = lambda *stream: {"noise": jnp.array([NOISE])}
-    engine._initial = lambda members: [START]
+    start = Run(engine.loop.start(START), [], [], np.zeros(1, np.int64))
+    engine._start = lambda members, means: start
     [fit] = engine.fit([Member({}, random_streams("worked"))])
     np.testing.assert_allclose(fit.loc, -0.0345, atol=1.1e-4)
     np.testing.assert_allclose(fit.scale, softplus(1.1063), atol=1.1e-4)

@@ -486,15 +486,17 @@ def test_means_start_at_the_map():
     )
     starter = engine._starter
     check_equal(starter.fit(quick), expected)
-    starts = engine._initial(quick)
+    starts = engine._initial_means(quick)
     for start, fit in zip(starts, expected, strict=True):
-        np.testing.assert_array_equal(start["loc"], fit.loc)
-        np.testing.assert_allclose(softplus(start["rho"]), 0.05, rtol=1e-12)
+        np.testing.assert_array_equal(start, fit.loc)
+    begun = engine._start(quick, starts).state.parameters
+    np.testing.assert_array_equal(begun["loc"], starts)
+    np.testing.assert_allclose(softplus(begun["rho"]), 0.05, rtol=1e-6)
     plain = CompiledEngine(classifier(), Inference(**still), ROWS, 2, "float64")
-    moved = starts[0]["loc"] - plain._initial(quick)[0]["loc"]
+    moved = starts[0] - plain._initial_means(quick)[0]
     assert (np.abs(moved) > 0.01).any()
     [first, _] = engine.fit(group)
-    np.testing.assert_allclose(first.loc, engine._initial(group)[0]["loc"], atol=1e-8)
+    np.testing.assert_allclose(first.loc, engine._initial_means(group)[0], atol=1e-8)
 
 
 def test_averages_are_reported():

@@ -32,7 +32,7 @@ def members(data, count=1):
 def by_pymc(model, data=DATA, progress=None, rates=None, **settings):
     engine = PymcEngine(model, Inference(**settings), len(Y))
     if rates is not None:
-        engine.rates = rates
+        engine.relative_rates = rates / engine.settings.learning_rate
     return engine.fit(members(data), progress)[0]
 
 
