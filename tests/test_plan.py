@@ -146,6 +146,21 @@ def test_fits_do_not_depend_on_what_is_predicted_or_on_the_number_of_restarts():
     assert settings_digest(replace(CELL, inference=Inference(seed=1))) != settings_digest(CELL)
 
 
+def test_identity_depends_on_everything_of_the_pilot():
+    tuned = replace(CELL, inference=Inference(learning_rate=Tune(log=(0.01, 0.1, 3))))
+    pilot = replace(tuned, dataset=Moons(noise=0.4, seed=1))
+    first = identity(tuned, "data", {}, (pilot, "its data"))
+    assert identity(replace(tuned, sweep="other"), "data", {}, (pilot, "its data")) == first
+    assert identity(tuned, "data", {}, (replace(pilot, sweep="other"), "its data")) == first
+    others = [
+        identity(tuned, "data", {}),
+        identity(tuned, "data", {}, (tuned, "its data")),
+        identity(tuned, "data", {}, (pilot, "other data")),
+        identity(replace(tuned, hyperprior=HalfNormal(sigma=2)), "data", {}, (pilot, "its data")),
+    ]
+    assert len({first, *others}) == 5
+
+
 # Groups
 
 

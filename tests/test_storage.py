@@ -101,6 +101,42 @@ def test_left_overs_of_a_killed_run_are_cleared_and_nothing_else(results):
     assert results.load_metrics("cell") == {"a": 1}
 
 
+# Checkpoints
+
+
+def test_checkpoints_of_a_job_are_forgotten_and_those_of_others_kept(results):
+    assert not results.checkpoints("one").exists(), "naming a folder makes none"
+    for job in ("one", "two"):
+        for stage in ("choose", "fit"):
+            (results.checkpoints(job) / stage).mkdir(parents=True)
+            (results.checkpoints(job) / stage / "0.npz").write_bytes(b"kept")
+    results.remove_checkpoints("one")
+    assert contents(results.folder / "checkpoints") == ["two"]
+    assert contents(results.checkpoints("two")) == ["choose", "fit"]
+    results.remove_checkpoints("one")
+    results.remove_checkpoints("two")
+    assert contents(results.folder) == ["cells", "figures"], "the empty folder goes too"
+
+
+def test_all_checkpoints_are_forgotten(results):
+    results.remove_checkpoints()
+    for job in ("one", "two"):
+        results.checkpoints(job).mkdir(parents=True)
+        (results.checkpoints(job) / "0.npz").write_bytes(b"kept")
+    results.save_cell("cell", {"metrics.json": json_writer({})})
+    results.remove_checkpoints()
+    assert contents(results.folder) == ["cells", "figures"]
+    assert results.is_finished("cell")
+
+
+def test_checkpoints_outlive_the_start_of_the_next_run(results):
+    """An interrupted fit goes on from them."""
+    results.checkpoints("one").mkdir(parents=True)
+    (results.checkpoints("one") / "0.npz").write_bytes(b"kept")
+    results.prepare()
+    assert contents(results.checkpoints("one")) == ["0.npz"]
+
+
 # Folders that cannot be
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,11 +24,13 @@ import pytest
 import xarray as xr
 import yaml
 
-from pmbnn import job
+from pmbnn import fitting, job, sweep
 from pmbnn.config import load_experiment
 from pmbnn.fitting import FittedCell
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.fit import Fit, History, random_streams
-from pmbnn.runner import prepare
+from pmbnn.plan import jobs
+from pmbnn.runner import _task, prepare
 from pmbnn.storage import Results, json_writer
 from pmbnn.tasks import JobTask
 
@@ -468,9 +471,13 @@ def test_a_fit_that_diverged_is_in_the_tables(interrupted):
 @pytest.fixture
 def run(tmp_path):
     """Two cells of one job, ready to be run in this process."""
+    return prepared(tmp_path)
+
+
+def prepared(tmp_path, **inference):
     file = tmp_path / "experiment.yaml"
-    sweep = MOONS | {"prior": "normal", "hyperprior": "fixed"}
-    file.write_text(yaml.safe_dump({"name": "two", "sweeps": [sweep]}))
+    settings = {"inference": INFERENCE | inference, "prior": "normal", "hyperprior": "fixed"}
+    file.write_text(yaml.safe_dump({"name": "two", "sweeps": [MOONS | settings]}))
     made = prepare(load_experiment(file), tmp_path / "out")
     made.results.prepare()
     return made
@@ -561,6 +568,140 @@ def test_errors_are_tried_again_and_verdicts_are_not(run):
     assert run.missing(list(run.tasks)) == []
 
 
+# Checkpoints
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Checkpoints after every window, however short it is."""
+    monkeypatch.setattr(fitting, "Checkpoints", partial(Checkpoints, interval=0.0))
+
+
+def keep_parameters(task, fitted, fitter, record):
+    """In place of an evaluation: what was fitted, all of its digits."""
+    record["results"] = {str(i): made.loc.tolist() for i, made in enumerate(fitted.fits)}
+    return {}
+
+
+def run_job(run, stop=None):
+    """Fit the run's only job in this process; records stored, news in their order."""
+    (cut,) = jobs(list(run.tasks))
+    stored, news = [], []
+
+    def report(*now):
+        news.append(now)
+        if len(news) == stop:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        job.run_job(_task(run, cut), run.results.folder, report, stored.append)
+    return [timeless(record) for record in stored], news
+
+
+def test_a_job_goes_on_from_its_checkpoints_and_removes_them(eager, tmp_path, monkeypatch):
+    """Those of another job stay where they are, and do not matter."""
+    monkeypatch.setattr(job, "_evaluate", keep_parameters)
+    run = prepared(tmp_path, validation=0)
+    straight = replace(run, results=Results(tmp_path / "straight"))
+    for one in (run, straight):
+        one.results.prepare()
+    whole, every = run_job(straight)
+    assert (len(whole), len(every)) == (2, 100)
+    assert not (straight.results.folder / "checkpoints").exists()
+
+    kept = run.results.folder / "checkpoints"
+    (kept / "0123456789abcdef" / "fit").mkdir(parents=True)
+    (kept / "0123456789abcdef" / "fit" / "0.npz").write_bytes(b"of another job")
+    stored, news = run_job(run, stop=40)
+    assert stored == []
+    assert len(list(kept.iterdir())) == 2
+    again, rest = run_job(run)
+    assert news + rest == every[:40] + every[39:], "the window just done, and no other, twice"
+    assert again == whole
+    assert [path.name for path in kept.iterdir()] == ["0123456789abcdef"]
+    assert not run.missing(list(run.tasks))
+
+
+def test_fresh_removes_checkpoints(run, monkeypatch):
+    monkeypatch.setattr(sweep, "_fit_missing", lambda *_: None)
+    kept = run.results.folder / "checkpoints" / "0123456789abcdef"
+    for fresh in (False, True):
+        kept.mkdir(parents=True, exist_ok=True)
+        (kept / "0.npz").write_bytes(b"of any job")
+        sweep._run(run.experiment, list(run.tasks), run.results.folder, fresh, 1, True)
+        assert kept.exists() != fresh
+
+
+# Guides, estimators and what else a fit can be asked for
+
+QUICK = INFERENCE | {"validation": 0}
+ADVANCED = {
+    "name": "advanced",
+    "sweeps": [
+        {
+            "name": "guides",
+            "dataset": {"kind": "moons", **SIZE},
+            "prior": "normal",
+            "hyperprior": "half_normal",
+            "inference": [
+                QUICK
+                | {"estimator": "local_reparameterisation"}
+                | {"learning_rate": {"tune": {"log": [0.003, 0.3, 3]}}},
+                QUICK | {"guide": ["low_rank", "map"], "rank": 2},
+            ],
+        }
+        | COMMON
+        | {"predict": COMMON["predict"] | {"mixture": "elbo"}}
+    ],
+}
+"""Three cells, each in a group of its own."""
+
+
+@pytest.fixture(scope="module")
+def advanced(start, tmp_path_factory):
+    out = tmp_path_factory.mktemp("advanced") / "out"
+    done = finish(start(ADVANCED, out, "--workers", "2"))
+    assert done.code == 0, done.stdout + done.stderr
+    return SimpleNamespace(out=out, cells=records(out), rows=table(out / "metrics.csv"))
+
+
+def test_every_guide_runs_through_the_file(advanced):
+    assert [row["inference.guide"] for row in advanced.rows] == ["mean_field", "low_rank", "map"]
+    assert {record["status"] for record in advanced.cells.values()} <= {
+        "converged",
+        "not_converged",
+    }
+    for row in advanced.rows:
+        parts = [float(row[name]) for name in ("learning_rate", "kl", "log_likelihood")]
+        assert np.isfinite(parts).all()
+        assert float(row["elbo"]) == pytest.approx(parts[2] - parts[1], rel=1e-5)
+    assert [float(row["learning_rate"]) for row in advanced.rows[1:]] == [0.02, 0.02]
+
+
+def test_a_tuned_learning_rate_is_recorded(advanced):
+    row = advanced.rows[0]
+    search = advanced.cells[row["name"]]["learning_rate_search"]
+    assert search["candidates"] == pytest.approx([0.003, 0.03, 0.3])
+    assert search["chosen"] == search["candidates"][int(np.argmax(search["elbo"]))]
+    assert float(row["learning_rate"]) == search["chosen"]
+    assert "tuned" in row["name"]
+    others = [r for name, r in advanced.cells.items() if name != row["name"]]
+    assert not any("learning_rate_search" in record for record in others)
+
+
+def test_weights_of_the_restarts_are_recorded(advanced):
+    for row in advanced.rows:
+        record = advanced.cells[row["name"]]
+        weights = np.array([restart["weight"] for restart in record["restarts"]])
+        elbo = np.array([restart["elbo"] for restart in record["restarts"]])
+        expected = np.exp(elbo - elbo.max())
+        if row["inference.guide"] == "map":
+            expected = np.ones(2)
+        np.testing.assert_allclose(weights, expected / expected.sum(), rtol=1e-12)
+        trace = Results(advanced.out).load_trace(row["name"])
+        np.testing.assert_array_equal(trace["fit"]["weight"], weights)
+
+
 # Without fitting
 
 
@@ -636,6 +777,29 @@ def check_refused(folder, environment, *arguments, match):
         (
             {"inference": {"stepps": 100}},
             r"`sweeps\[0\].inference` has no key `stepps`; did you mean `steps`",
+        ),
+        (
+            {
+                "network": {"kind": "dense", "hidden": [[3], [100, 100]]},
+                "inference": {"guide": "full_rank"},
+            },
+            r"`sweeps\[0\].inference.guide` must not be full_rank with the 10,602 parameters of "
+            r"`sweeps\[0\].network.*`: it takes at most 5,000, `low_rank` any number",
+        ),
+        (
+            {"inference": {"early_stop": True, "schedule": "one_cycle"}},
+            r"`sweeps\[0\].inference` must have `schedule` constant with `early_stop`, "
+            "got one_cycle",
+        ),
+        (
+            {"inference": {"guide": ["mean_field", "low_rank"], "estimator": "flipout"}},
+            r"`sweeps\[0\].inference.*` must have `guide` mean_field with `estimator` flipout, "
+            "got low_rank",
+        ),
+        (
+            {"inference": {"guide": "laplace"}},
+            r"`sweeps\[0\].inference.guide` must be one of full_rank, low_rank, map, "
+            "maximum_likelihood, mean_field, got 'laplace'",
         ),
     ],
 )

@@ -386,27 +386,12 @@ def test_the_fit_is_kept(toy):
     assert json.loads(fit.attrs["kl_forms"]) == dict.fromkeys(free, "exact")
 
 
-def test_the_elbo_is_the_likelihood_less_the_weighted_divergence(toy, tmp_path):
-    """A real fit, whose divergence is warmed up as well: the history has its full weight."""
-    inference = Inference(
-        guide="low_rank", rank=2, kl_weight=0.3, kl_warm_up=0.5, steps=40, validation=0
-    )
-    cell = replace(CELL, inference=inference)
-    fitter = GroupFitter(1)
-    (fitted,) = fitter.fit_job([cell], {cell.dataset: toy.dataset}, lambda *_: None)
-    predictor = fitter.predictor(cell, toy.dataset.training)
-    made = traced(fitted, toy.dataset, predictor, tmp_path)
-    fit = made.trace["fit"].to_dataset()
-    elbo = fit["log_likelihood"] - 0.3 * fit["kl"]
-    assert fit["elbo"].shape == (1, 40)
-    np.testing.assert_allclose(fit["elbo"], elbo, rtol=1e-12)
-    assert (fit["kl"] > 0).all()
+def test_the_elbo_is_the_likelihood_less_the_divergence(toy):
+    fit = toy.trace["fit"].to_dataset()
+    assert toy.fitted.cell.inference.kl_weight == 1
+    np.testing.assert_allclose(fit["elbo"], fit["log_likelihood"] - fit["kl"], rtol=1e-12)
     assert (fit["log_likelihood"] < 0).all()
-    assert made.trace["guide"]["factor"].shape == (1, predictor.flat.size, 2)
-    loc, scale = (made.trace["guide"][name][0] for name in ("loc", "scale"))
-    np.testing.assert_array_equal(loc, fitted.fits[0].loc)
-    spread = covariance({n: a[0] for n, a in natural_of(made.trace["guide"], "low_rank").items()})
-    np.testing.assert_allclose(scale, np.sqrt(np.diag(spread)), rtol=1e-5)
+    assert (fit["kl"] > 0).all()
 
 
 def test_every_restart_has_its_own_rate_and_weight(toy, tmp_path):

@@ -6,6 +6,7 @@ Standard library and NumPy only: every environment runs this.
 import json
 import os
 import platform
+import resource
 import sys
 import time
 import traceback
@@ -86,8 +87,15 @@ def join(parameters) -> np.ndarray:
     return np.concatenate([np.ravel(np.asarray(parameters[name])) for name in SHAPES])
 
 
-def serve(build: Callable[[Problem, str], Contestant], packages: Sequence[str]) -> None:
-    """Answer requests until the line closes: ``compile``, ``chunk``, ``guide``."""
+def serve(
+    build: Callable[[Problem, str], Contestant],
+    packages: Sequence[str],
+    load: Callable[[str], object] = Problem.load,
+) -> None:
+    """Answer requests until the line closes: ``compile``, ``chunk``, ``guide``, ``memory``.
+
+    `load` makes the problem of the path that the command line names.
+    """
     # Libraries print progress; the line is kept for answers, the rest goes to the log.
     line = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -99,10 +107,13 @@ def serve(build: Callable[[Problem, str], Contestant], packages: Sequence[str]) 
         try:
             start = time.perf_counter()
             if request == "compile":
-                contestant = build(Problem.load(path), variant)
+                contestant = build(load(path), variant)
                 answer = {"steps": contestant.warm_up()}
             elif request == "chunk":
                 answer = {"steps": contestant.chunk()}
+            elif request == "memory":
+                kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                answer = {"megabytes": kilobytes / 1024}
             else:
                 loc, scale = contestant.guide()
                 answer = {"loc": np.asarray(loc).tolist(), "scale": np.asarray(scale).tolist()}
