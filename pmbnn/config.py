@@ -187,6 +187,13 @@ def _left_out(sections: Sections) -> tuple[LeftOut, ...]:
 def _check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
     """Raise ConfigError where something is to be chosen with no rows held out for it."""
     for inference, (prior, hyperprior) in product(inferences, pairs):
+        improper = not prior.spec.has_scale and not inference.spec.is_point
+        if improper and isinstance(inference.spec.learning_rate, Tune):
+            rule = (
+                f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
+                "has no maximum to choose it by"
+            )
+            raise must(inference.place_of("learning_rate"), rule, "tune")
         validation = inference.spec.validation
         if validation > 0:
             continue
@@ -194,7 +201,6 @@ def _check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]
         if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
             rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
             raise must(place, rule, validation)
-        improper = not prior.spec.has_scale and not inference.spec.is_point
         if improper and inference.spec.restarts > 1:
             # Under an improper prior the ELBO has no maximum and cannot rank restarts.
             rule = (

@@ -50,8 +50,11 @@ def _fit(
     except Exception as error:
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
-    alone = (JobTask(job.group, job.width, (task,), job.pilot) for task in job.cells)
-    return [pair for single in alone for pair in _fit(single, results, report)]
+    alone = [JobTask(job.group, job.width, (task,), job.pilot) for task in job.cells]
+    found = [pair for single in alone for pair in _fit(single, results, report)]
+    for single in alone:
+        results.remove_checkpoints(single.identity)
+    return found
 
 
 @lru_cache(maxsize=1)

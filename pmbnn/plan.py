@@ -99,7 +99,7 @@ def identity(
     """
     content = [_settings(cell), fingerprint, dict(versions)]
     if pilot is not None:
-        content += [_settings(pilot[0]), pilot[1]]
+        content += [settings_digest(pilot[0]), pilot[1]]
     content = _canonical(content)
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 

@@ -96,6 +96,14 @@ def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[
             yield batch[event.job], event
 
 
+def forget(run: Run, cells: Sequence[Cell]) -> None:
+    """Remove what is stored of some cells, and the checkpoints of the jobs that fit them."""
+    for cell in cells:
+        run.results.remove(run.tasks[cell].name)
+    for job in jobs(list(run.tasks), cells):
+        run.results.remove_checkpoints(_task(run, job).identity)
+
+
 def _first(job: Job) -> Cell:
     return next(cell for cell in job.cells if cell is not None)
 

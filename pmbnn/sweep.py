@@ -87,19 +87,19 @@ def _run(
 ) -> int:
     from rich.console import Console
 
-    from pmbnn.runner import prepare, tables_are_current, write_header, write_tables
+    from pmbnn.runner import forget, prepare, tables_are_current, write_header, write_tables
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     run = prepare(experiment, folder)
     write_header(run)
     if fresh:
-        run.results.remove_checkpoints()
-        for cell in wanted:
-            run.results.remove(run.tasks[cell].name)
+        forget(run, wanted)
     missing = run.missing(wanted)
     if not quiet:
         _announce(console, run, wanted, missing)
     _fit_missing(console, run, missing, workers or _cores(), quiet)
+    if not run.missing(list(run.tasks)):
+        run.results.remove_checkpoints()  # of jobs that were stopped and fitted otherwise since
     records = run.records()
     if not tables_are_current(run, records):
         from pmbnn.figures import write_figures

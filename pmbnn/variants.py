@@ -52,5 +52,7 @@ def _words(record: Record, others: Sequence[Record]) -> tuple[str, ...]:
 
 def _short_name(key: str) -> str:
     """Last part of a dotted name, or all of it where that alone says little."""
-    last = key.split(".")[-1]
+    *_, owner, last = key.split(".")
+    if last == "log":  # of a value that is tuned
+        return f"tuned {owner.replace('_', ' ')}"
     return key.replace(".", " ") if last in ("kind", "seed") else last.replace("_", " ")

@@ -660,7 +660,7 @@ ADVANCED = {
 @pytest.fixture(scope="module")
 def advanced(start, tmp_path_factory):
     out = tmp_path_factory.mktemp("advanced") / "out"
-    done = finish(start(ADVANCED, out, "--workers", "2"))
+    done = finish(start(ADVANCED, out, "--workers", "1"))
     assert done.code == 0, done.stdout + done.stderr
     return SimpleNamespace(out=out, cells=records(out), rows=table(out / "metrics.csv"))
 

@@ -32,7 +32,10 @@ type Form = Literal["exact", "monte_carlo"]
 
 @dataclass(frozen=True)
 class Divergence:
-    """The divergence in nats, and how the expectation is taken for each free variable."""
+    """The divergence in nats, and how the expectation is taken for each free variable.
+
+    A point has no expectation to take.
+    """
 
     value: TensorVariable
     forms: dict[str, Form]
@@ -66,12 +69,12 @@ def build_divergence(
     The path derivative leaves out the score of log q, whose expectation is zero: Roeder, Wu
     and Duvenaud (2017), Sticking the Landing, equation 8.
     """
-    at_draw = dict.fromkeys(flat.log_priors, "monte_carlo")
     if settings.guide == "maximum_likelihood":
         return Divergence(pt.constant(np.float64(0.0)), {})
     if guide.is_point:
-        return Divergence(-flat.log_prior, at_draw)
+        return Divergence(-flat.log_prior, {})
     if settings.estimator == "path_derivative":
+        at_draw = dict.fromkeys(flat.log_priors, "monte_carlo")
         return Divergence(guide.log_density(frozen, draw) - flat.log_prior, at_draw)
     runs = _runs(flat, guide, settings)
     forms: dict[str, Form] = {
