@@ -112,12 +112,17 @@ def failed(record: Mapping[str, Any]) -> bool:
     return record["status"] in ("error", "diverged")
 
 
+USUAL = {"guide": "mean_field", "estimator": "reparameterisation"}
+"""What a line on a cell does not mention."""
+
+
 def describe(record: Mapping[str, Any]) -> str:
-    """A cell in words: data, seed, prior, hyperprior."""
+    """A cell in words: data, seed, prior, hyperprior, and how it is fitted if not as usual."""
     settings = record["settings"]
-    seed = settings["dataset"]["seed"]
+    seed, inference = settings["dataset"]["seed"], settings["inference"]
     words = f"{data_label(record)}, seed {seed}, {label(settings['prior'])}"
-    return f"{words} × {label(settings['hyperprior'])}"
+    unusual = [inference.get(name) for name in USUAL if inference.get(name) != USUAL[name]]
+    return ", ".join([f"{words} × {label(settings['hyperprior'])}", *filter(None, unusual)])
 
 
 def duration(seconds: float) -> str:
