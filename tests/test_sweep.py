@@ -622,14 +622,28 @@ def test_a_job_goes_on_from_its_checkpoints_and_removes_them(eager, tmp_path, mo
     assert not run.missing(list(run.tasks))
 
 
-def test_fresh_removes_checkpoints(run, monkeypatch):
+def test_fresh_forgets_the_checkpoints_of_its_jobs_only(run, monkeypatch):
     monkeypatch.setattr(sweep, "_fit_missing", lambda *_: None)
-    kept = run.results.folder / "checkpoints" / "0123456789abcdef"
+    wanted = [next(iter(run.tasks))]
+    [only] = jobs(list(run.tasks), wanted)
+    names = (_task(run, only).identity, "0123456789abcdef")
+    own, other = (run.results.checkpoints(name) for name in names)
     for fresh in (False, True):
-        kept.mkdir(parents=True, exist_ok=True)
-        (kept / "0.npz").write_bytes(b"of any job")
-        sweep._run(run.experiment, list(run.tasks), run.results.folder, fresh, 1, True)
-        assert kept.exists() != fresh
+        for kept in (own, other):
+            kept.mkdir(parents=True, exist_ok=True)
+            (kept / "0.npz").write_bytes(b"half a fit")
+        sweep._run(run.experiment, wanted, run.results.folder, fresh, 1, True)
+        assert own.exists() != fresh
+        assert other.exists()
+
+
+def test_no_checkpoint_is_left_when_nothing_is_missing(run, monkeypatch):
+    monkeypatch.setattr(sweep, "_fit_missing", lambda *_: None)
+    monkeypatch.setattr(type(run), "missing", lambda *_: [])
+    kept = run.results.checkpoints("0123456789abcdef")
+    kept.mkdir(parents=True)
+    sweep._run(run.experiment, list(run.tasks), run.results.folder, False, 1, True)
+    assert not kept.parent.exists()
 
 
 # Guides, estimators and what else a fit can be asked for
