@@ -55,10 +55,10 @@ def measured_fit(width: int, rows: int, hidden: int, steps: int):
 
 
 def steps_for(work: float) -> int:
-    """Steps of a fit, so that the largest takes seconds and the host's part stays small."""
-    # Measured: 18 us for the 57 parameters on 700 rows, and about 20 GFLOP/s for large ones.
-    estimate = max(18e-6 * work / (57 * 700), 18e-6)
-    return int(min(10_000, max(100, 3 / estimate)))
+    """Steps of a fit, so that a program takes a second or two and the host's part stays small."""
+    # Measured: 8 us for the 57 parameters on 700 rows.
+    estimate = GROUP * max(8e-6 * work / (57 * 700), 8e-6)
+    return int(min(10_000, max(100, 1.5 / estimate)))
 
 
 def curve(settings: dict[str, tuple[int, int, int, int]], rounds: int) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """Random numbers of a fit: counter-based, the same wherever and beside whatever it runs.
 
-The generator is Threefry-2x32 with 13 rounds, the fewest that pass every test of BigCrush. JAX
-has it with 20, as a loop that XLA cannot fuse, and other generators that are faster elsewhere
-but give a fit other numbers when it is mapped over a group; on a CPU this one takes a third of
-their time. The counter is the place in the array and the step, the key that of the fit.
+The generator is Threefry-2x32 with 13 rounds, the number its authors give as enough to pass
+BigCrush. JAX has it with 20, in a loop of its own; its other generators give a fit other numbers
+when it is mapped over a group. Half a million normal numbers took 2.4 ms this way and 4.3 ms
+with JAX's on a shared core. The counter is the place in the array and the step, the key that of
+the fit.
 
 References
 ----------
