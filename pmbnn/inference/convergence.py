@@ -19,6 +19,9 @@ STOPPING_TAIL, STOPPING_WINDOWS, STOPPING_ERRORS = 0.25, 20, 1.0
 """The same to stop a fit early: more is compared and less is put down to noise, because whoever
 stops gives up what was still to come."""
 
+TREND = 4
+"""Shares of the way that a trend is told from where the learning rate falls."""
+
 A_NAT, OF_ELBO = 1.0, 1e-3
 """Gains that are small whatever the noise: a nat, which as evidence is not worth more than a
 bare mention (Kass and Raftery 1995, section 3.2), or this share of the ELBO."""
@@ -54,7 +57,8 @@ def late_gain(
 ) -> Gain | None:
     """Gain of the last `share` of the way over an equal share before.
 
-    None if either has fewer than `fewest` windows, too few to tell.
+    None if either has fewer than `fewest` windows, too few to tell. Under a falling learning
+    rate, the gain that the fall alone explains is left out.
 
     Parameters
     ----------
@@ -65,13 +69,38 @@ def late_gain(
         that falls to zero, the last steps hardly move, and would make any fit look settled.
     """
     done = np.cumsum(way) / np.sum(way)
-    last = history[done > 1 - share + 1e-9]
-    before = history[(done > 1 - 2 * share + 1e-9) & (done <= 1 - share + 1e-9)]
-    if min(len(last), len(before)) < fewest:
+    last = done > 1 - share + 1e-9
+    before = (done > 1 - 2 * share + 1e-9) & ~last
+    if min(last.sum(), before.sum()) < fewest:
         return None
-    value = float(last.mean() - before.mean())
-    error = float(np.sqrt(last.var(ddof=1) / len(last) + before.var(ddof=1) / len(before)))
-    return Gain(value, error, max(A_NAT, OF_ELBO * abs(float(last.mean()))))
+    small = max(A_NAT, OF_ELBO * abs(float(history[last].mean())))
+    # The last window may be shorter than the others.
+    if np.ptp(way[:-1]) <= 1e-6 * way[0]:
+        return Gain(*_difference(history[last], history[before]), small)
+    tail = done > 1 - TREND * share
+    return Gain(*_drift(history[tail], way[tail], done[tail], share), small)
+
+
+def _difference(last: np.ndarray, before: np.ndarray) -> tuple[float, float]:
+    """Difference of two means and its standard error."""
+    error = np.sqrt(last.var(ddof=1) / len(last) + before.var(ddof=1) / len(before))
+    return float(last.mean() - before.mean()), float(error)
+
+
+def _drift(
+    history: np.ndarray, rate: np.ndarray, done: np.ndarray, share: float
+) -> tuple[float, float]:
+    """Rise of the ELBO over a share of the way at an unchanged rate, and its standard error.
+
+    A falling rate lets the parameters settle and so raises the ELBO of any fit, in proportion
+    to the rate: that part is told apart by least squares.
+    """
+    design = np.stack([np.ones_like(done), rate / rate.max(), done], axis=1)
+    solution, *_ = np.linalg.lstsq(design, history)
+    residual = history - design @ solution
+    variance = residual @ residual / (len(history) - design.shape[1])
+    covariance = variance * np.linalg.inv(design.T @ design)
+    return float(share * solution[2]), float(share * np.sqrt(covariance[2, 2]))
 
 
 def may_stop(history: np.ndarray, way: np.ndarray) -> bool:
