@@ -161,10 +161,17 @@ def text_of(curves: dict, workers: dict[str, dict[str, float]]) -> str:
         rows += [(f"{int(k):,}", f"{us:.1f}", f"{us / first:.2f}") for k, us in points.items()]
         lines += ["", measuring.table(rows)]
     rows = [("whole command, compiled before", "1 process s", "2 processes s", "ratio")]
-    for name, walls in workers.items():
-        one, two = walls["1"], walls["2"]
-        rows.append((name, f"{one:.1f}", f"{two:.1f}", f"{one / two:.2f}"))
+    rows += [(name, *_compared(walls)) for name, walls in workers.items()]
+    short, long = list(workers.values())[:2]
+    more = {processes: long[processes] - short[processes] for processes in short}
+    rows.append(("the longer jobs less the shorter", *_compared(more)))
     return "\n".join([*lines, "", measuring.table(rows)])
+
+
+def _compared(walls: dict[str, float]) -> tuple[str, ...]:
+    """Seconds of 1 and of 2 processes, and their ratio."""
+    one, two = walls["1"], walls["2"]
+    return f"{one:.1f}", f"{two:.1f}", f"{one / two:.2f}"
 
 
 def arguments() -> argparse.Namespace:
@@ -186,13 +193,15 @@ def main() -> None:
         measuring.use_one_core()
         print(json.dumps(all_curves(1 if given.quick else 5, 10 if given.quick else 1)))
         return
-    repeats, steps = (1, 2_000) if given.quick else (3, 20_000)
+    repeats, lengths = (1, (1_000, 5_000)) if given.quick else (3, (10_000, 50_000))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         curves = curves_in_one_core(given.quick, folder)
-        file = folder / "growth.yaml"
-        file.write_text(SWEEP.replace("STEPS", str(steps)))
-        workers = {f"8 jobs of 16 x {steps:,} steps": wall_times(file, folder, repeats)}
+        workers = {}
+        for steps in lengths:
+            file = folder / f"growth-{steps}.yaml"
+            file.write_text(SWEEP.replace("STEPS", str(steps)))
+            workers[f"8 jobs of 16 x {steps:,} steps"] = wall_times(file, folder, repeats)
         if given.full:
             priors = measuring.PROJECT / "experiments" / "priors.yaml"
             workers["experiments/priors.yaml"] = wall_times(priors, folder, 1)

@@ -18,6 +18,11 @@ PRIORS = measuring.PROJECT / "experiments" / "priors.yaml"
 COMMANDS = {
     "import typer, pydantic": [sys.executable, "-c", "import typer, pydantic"],
     # Both load most of themselves on first use only; a program that uses them pays for that.
+    "import typer, pydantic.BaseModel": [
+        sys.executable,
+        "-c",
+        "import typer\nfrom pydantic import BaseModel",
+    ],
     "the same, one model defined": [
         sys.executable,
         "-c",
@@ -78,6 +83,10 @@ class TinySweeps:
         with ThreadPoolExecutor(2) as pool:
             return max(pool.map(self.run, [cache, cache]))
 
+    def programs(self, cache: str) -> set[str]:
+        """Names of the programs that a cache holds."""
+        return {path.name for path in (self.folder / cache).rglob("*-cache")}
+
     def differing_tables(self) -> str:
         """How many sweeps have another summary than the first, of how many."""
         tables = [path.read_bytes() for path in self.folder.glob("results-*/summary.csv")]
@@ -89,17 +98,22 @@ def caching(rounds: int) -> str:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         sweeps = TinySweeps(Path(name))
         times: dict[str, list[tuple[float, float]]] = {}
+        compiled: list[int] = []
 
         def keep(case: str, spent: tuple[float, float]) -> None:
             times.setdefault(case, []).append(spent)
 
         for i in range(rounds):
             keep("first sweep, empty cache", sweeps.run(f"alone-{i}"))
+            programs = sweeps.programs(f"alone-{i}")
             keep("second sweep, same cache", sweeps.run(f"alone-{i}"))
+            compiled.append(len(sweeps.programs(f"alone-{i}") - programs))
             keep("two at once, one empty cache", sweeps.run_both(f"shared-{i}"))
             keep("two at once, that cache filled", sweeps.run_both(f"shared-{i}"))
         differing = sweeps.differing_tables()
     return f"{_cache_table(times)}\n" + (
+        f"programs that a second sweep compiled: {', '.join(map(str, compiled))}, "
+        f"of {len(programs)} in the cache\n"
         f"sweeps whose summary.csv differs from the first: {differing}"
     )
 

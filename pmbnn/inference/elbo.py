@@ -7,6 +7,7 @@ is better; what an optimiser minimises is its negative.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
@@ -54,7 +55,7 @@ class Objective:
 
 
 def build_objective(
-    flat: FlatModel, guide: Guide, settings: Inference, rows: int, batch: int
+    flat: FlatModel, guide: Guide, settings: Inference, rows: int, batch: int, padding: int = 0
 ) -> Objective:
     """One-draw estimate of the ELBO's two parts, summed over all observations.
 
@@ -63,6 +64,8 @@ def build_objective(
     rows, batch
         Number of rows of the data set, and of those that a step sees: the likelihood of a
         minibatch stands for that of all rows, while the prior is counted once.
+    padding
+        Number of rows after those, which do not count.
 
     Raises
     ------
@@ -83,9 +86,10 @@ def build_objective(
     divergence = build_divergence(
         flat, guide, settings, natural, guide.natural(frozen) if frozen else natural, draw, rows
     )
-    log_likelihood, kl = flat.at(
-        draw, [likelihood.log_likelihood.sum() * (rows / batch), divergence.value]
-    )
+    observations = likelihood.log_likelihood
+    if padding:
+        observations = observations * np.repeat([1.0, 0.0], [batch, padding])
+    log_likelihood, kl = flat.at(draw, [observations.sum() * (rows / batch), divergence.value])
     return Objective(
         parameters=parameters,
         frozen=frozen,

@@ -51,9 +51,9 @@ def arrays_of(run: Run) -> list[np.ndarray]:
     return [np.array(run.ends), np.stack(run.sums), run.stopped, *leaves]
 
 
-def restored(checkpoint: Checkpoint | None, like: Run) -> Run | None:
+def restored(checkpoint: Checkpoint, like: Run) -> Run | None:
     """The run that a checkpoint holds; None if there is none of the same shapes as `like`."""
-    arrays = None if checkpoint is None else checkpoint.load()
+    arrays = checkpoint.load()
     leaves, structure = jax.tree.flatten(like.state)
     if arrays is None or [a.shape for a in arrays[3:]] != [leaf.shape for leaf in leaves]:
         return None

@@ -202,7 +202,6 @@ def test_runs_of_other_shapes_start_again(checkpoint):
     assert restored(checkpoint, start) is None
 
 
-def test_without_checkpoints(checkpoint):
+def test_nothing_is_restored_where_nothing_was_saved(checkpoint):
     start = start_of(a_run())
-    assert restored(None, start) is None
     assert restored(checkpoint, start) is None

@@ -76,3 +76,16 @@ def test_ends_are_finite_and_symmetric(dtype):
         low, high = np.asarray(noise.normal(ends, dtype), np.float64)
     assert low == pytest.approx(-high, rel=1e-6)
     assert high == pytest.approx(stats.norm.isf(2.0**-24), rel=1e-2)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-7), ("float64", 1e-12)])
+def test_normals_are_quantiles(dtype, tolerance):
+    """Each is the quantile at the middle of the interval that its bits stand for."""
+    bits = np.concatenate([np.arange(0, 2**32, 999_983), 2**32 - 2 ** np.arange(9, 32)])
+    with precision(dtype):
+        found = np.asarray(noise.normal(jnp.asarray(bits, jnp.uint32), dtype), np.float64)
+    odd = (bits >> 8) | 1
+    # By the nearer tail: in the upper one a probability has too few digits left.
+    tail = np.minimum(odd, 2**24 - odd) / 2**24
+    expected = np.where(odd < 2**23, 1, -1) * stats.norm.ppf(tail)
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
