@@ -5,7 +5,7 @@ in the file slowest.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from types import UnionType
@@ -19,7 +19,7 @@ from pmbnn.config_errors import (
     show,
     validated,
 )
-from pmbnn.specification import Specification
+from pmbnn.specification import Specification, registry
 
 MOST_CELLS = 100_000
 """Largest grid that is expanded: beyond it a slip of the pen is likelier than a plan."""
@@ -77,7 +77,7 @@ def expand_section(
         for item_place, item in axis(value, place)
         for choice in _expand_item(item, item_place, source)
     ]
-    _check_repeats(choices)
+    _check_repeats((choice.place, choice.spec) for choice in choices)
     return choices
 
 
@@ -152,9 +152,10 @@ def _choice(cls: type[Specification], place: str, fields: Mapping[str, Placed]) 
 def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     """Values along the axis of one field, which its annotation tells how to read."""
     parts = _parts(annotation)
-    specs = [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
-    if any(get_origin(part) is tuple for part in parts):
-        return _axis_of_lists(value, place)
+    specs = _specifications(annotation)
+    for part in parts:
+        if get_origin(part) is tuple:
+            return _axis_of_lists(value, place, _specifications(get_args(part)[0]))
     if not specs:
         return axis(value, place)
     spec = specs[0]
@@ -176,8 +177,41 @@ def _parts(annotation: object) -> list[object]:
     return [annotation]
 
 
-def _axis_of_lists(value: object, place: str) -> list[Placed]:
-    """Values along an axis whose values are lists themselves."""
+def _specifications(annotation: object) -> list[type[Specification]]:
+    """Classes of specifications that an annotation allows."""
+    parts = _parts(annotation)
+    return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
+
+
+def _axis_of_lists(
+    value: object, place: str, classes: Sequence[type[Specification]]
+) -> list[Placed]:
+    """Values along an axis whose values are lists: of scalars, or of the given classes."""
+    lists = _lists(value, place)
+    if not classes:
+        return [(where, _tuples(entry)) for where, entry in lists]
+    source = registry(*classes)
+    found = [(where, specs) for where, entry in lists for specs in _sequences(entry, where, source)]
+    _check_repeats(found)
+    return found
+
+
+def _sequences(
+    items: list, place: str, source: Mapping[str, type[Specification]]
+) -> Iterator[tuple[Specification, ...]]:
+    """Every sequence of specifications that a list of names and mappings stands for."""
+    choices = []
+    for index, item in enumerate(items):
+        if not isinstance(item, str | dict):
+            raise must(f"{place}[{index}]", "must be a name or a mapping", item)
+        choices.append(_expand_item(item, f"{place}[{index}]", source))
+    check_size([len(options) for options in choices], place)
+    for chosen in product(*choices):
+        yield tuple(choice.spec for choice in chosen)
+
+
+def _lists(value: object, place: str) -> list[Placed]:
+    """Values along an axis, each of which must be a list."""
     rule = "must be a list of lists, because a list alone is an axis of the grid"
     if not isinstance(value, list):
         raise must(place, f"{rule}: write {show([[value]])}", value)
@@ -186,7 +220,7 @@ def _axis_of_lists(value: object, place: str) -> list[Placed]:
     for where, entry in axis(value, place):
         if not isinstance(entry, list):
             raise must(where, "must be a list, like the other values of its axis", entry)
-    return [(where, _tuples(entry)) for where, entry in axis(value, place)]
+    return axis(value, place)
 
 
 def _unexpanded(value: object, place: str, cls: type[Specification]) -> object:
@@ -207,10 +241,10 @@ def _tuples(value: object) -> object:
     return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
 
 
-def _check_repeats(choices: list[Choice]) -> None:
-    seen: dict[Specification, str] = {}
-    for choice in choices:
-        if choice.spec in seen:
-            first = seen[choice.spec]
-            raise ConfigError(f"`{choice.place}` repeats a choice that `{first}` has made.")
-        seen[choice.spec] = choice.place
+def _check_repeats(choices: Iterable[Placed]) -> None:
+    """Raise ConfigError if two of the specifications, or sequences of them, are equal."""
+    seen: dict[object, str] = {}
+    for place, choice in choices:
+        if choice in seen:
+            raise ConfigError(f"`{place}` repeats a choice that `{seen[choice]}` has made.")
+        seen[choice] = place

@@ -23,6 +23,7 @@ from pmbnn.experiment import (
     choosing_rows,
 )
 from pmbnn.inference.settings import LARGEST_FULL_RANK
+from pmbnn.networks import ShapeError
 from pmbnn.priors import Fixed, Tune
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import read_yaml, yaml_text
@@ -110,6 +111,7 @@ def _sweep(item: object, place: str) -> Sweep:
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
     _check_choosing(pairs, choices["inference"])
     _check_batches(choices["dataset"], choices["inference"])
+    _check_shapes(choices["dataset"], choices["network"])
     _check_guides(choices["dataset"], choices["network"], choices["inference"])
     sections = Sections(
         **{section: tuple(c.spec for c in options) for section, options in choices.items()}
@@ -222,10 +224,22 @@ def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
             raise must(inference.place_of("batch"), rule, batch)
 
 
+def _check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
+    """Raise ConfigError where a layer of a network does not fit a data set."""
+    # Data sets that differ in seed or noise need no look of their own.
+    distinct = {(d.spec.input_shape, d.spec.n_classes): d for d in reversed(datasets)}
+    for ((shape, classes), dataset), network in product(distinct.items(), networks):
+        try:
+            network.spec.parameters(shape, classes)
+        except ShapeError as error:
+            place = network.place_of(error.field) if error.field else network.place
+            raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
+
+
 def _check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
     """Raise ConfigError where a network is too large for a guide with a full covariance."""
     for dataset, network, inference in product(datasets, networks, inferences):
-        size = network.spec.size(dataset.spec.n_features, dataset.spec.n_classes)
+        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_classes)
         if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
             rule = (
                 f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
@@ -255,4 +269,6 @@ def _value_as_written(value: object) -> object:
         return {type(value).__name__.lower(): value.model_dump(mode="json")}
     if isinstance(value, Specification):
         return _as_written(value)
-    return [list(value)] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [[_value_as_written(entry) for entry in value]]
+    return value

@@ -19,6 +19,8 @@ def convolve(
     shape: tuple[int, int, int],
     size: int,
     padding: Padding = "valid",
+    bias: "TensorVariable | None" = None,
+    units: int = -1,
 ) -> "TensorVariable":
     """Cross-correlation of images with kernels, ``(output channel, row, column, observation)``.
 
@@ -34,14 +36,20 @@ def convolve(
         Rows and columns of a kernel; odd with padding ``same``.
     padding
         ``valid``, kernels within the image only; or ``same``, zeros around it.
+    bias
+        What is added at every position, ``(output channel,)``.
+    units
+        Number of output channels; JAX needs it for gradients where the type of `kernels` does
+        not tell.
     """
     import pytensor.tensor as pt
 
     channels, rows, columns = shape
+    observations = images.shape[-1]
     if padding == "same":
         reach, inner = size // 2, images
         rows, columns = rows + 2 * reach, columns + 2 * reach
-        images = pt.zeros((channels, rows, columns, inner.shape[-1]))
+        images = pt.zeros((channels, rows, columns, observations))
         images = images[:, reach:-reach, reach:-reach].set(inner) if reach else inner
     rows, columns = rows - size + 1, columns - size + 1
     windows = [
@@ -49,7 +57,11 @@ def convolve(
     ]
     patches = pt.stack(windows, axis=1).reshape((channels * size**2, -1))
     flat = kernels.reshape((channels * size**2, -1))
-    return (flat.T @ patches).reshape((-1, rows, columns, images.shape[-1]))
+    maps = flat.T @ patches
+    if bias is not None:
+        # Next to the product, where estimators that rewrite products find it.
+        maps = maps + bias[:, None]
+    return maps.reshape((units, rows, columns, observations))
 
 
 def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -> "TensorVariable":
@@ -66,5 +78,5 @@ def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -
     """
     channels, rows, columns = (shape[0], shape[1] // size, shape[2] // size)
     whole = images[:, : rows * size, : columns * size, :]
-    squares = whole.reshape((channels, rows, size, columns, size, -1))
+    squares = whole.reshape((channels, rows, size, columns, size, images.shape[-1]))
     return squares.max(axis=(2, 4))

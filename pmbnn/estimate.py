@@ -9,14 +9,16 @@ from pmbnn.experiment import Cell, choosing_rows
 from pmbnn.priors import Fixed
 
 LARGE_NETWORK = 2_000
-"""Scalar parameters above which fits are run one by one: they fill the cores alone."""
+"""Multiply-adds a row above which fits are run one by one: they fill the cores alone.
+
+A dense network takes one for each parameter; a convolution takes each kernel many times."""
 
 SMALL_FIT_STEP = 30e-6
 """Seconds a step of one fit of a small network on 700 rows, as measured on two cores."""
 
 SMALL_FIT_ROWS = 700
 
-FLOPS_PER_PARAMETER_AND_ROW = 6
+FLOPS_PER_MULTIPLY_ADD = 6
 """Two for the forward pass of a matrix product and four for its gradients."""
 
 FLOPS_PER_SECOND = 20e9
@@ -40,7 +42,7 @@ class Work:
     steps
         Gradient steps of all fits together.
     operations
-        Steps × rows a step × parameters.
+        Steps × rows a step × multiply-adds of the forward pass.
     seconds
         Rough time on two cores.
     """
@@ -69,12 +71,17 @@ class Work:
 
 def network_size(cell: Cell) -> int:
     """Number of scalar weights and biases."""
-    return cell.network.size(cell.dataset.n_features, cell.dataset.n_classes)
+    return cell.network.size(cell.dataset.input_shape, cell.dataset.n_classes)
+
+
+def multiply_adds(cell: Cell) -> int:
+    """Multiply-adds of the forward pass for one row."""
+    return cell.network.multiply_adds(cell.dataset.input_shape, cell.dataset.n_classes)
 
 
 def is_large(cell: Cell) -> bool:
     """Whether the network is too large to fit many of them together."""
-    return network_size(cell) > LARGE_NETWORK
+    return multiply_adds(cell) > LARGE_NETWORK
 
 
 def assumed_rows(dataset: DatasetSpec) -> int:
@@ -106,8 +113,8 @@ def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:
     """Steps, operations and seconds of a number of fits on that many rows."""
     steps = fits * cell.inference.total_steps(rows)
     rows_a_step = min(cell.inference.batch or rows, rows)
-    operations = rows_a_step * network_size(cell)
-    seconds = FLOPS_PER_PARAMETER_AND_ROW * operations / FLOPS_PER_SECOND
+    operations = rows_a_step * multiply_adds(cell)
+    seconds = FLOPS_PER_MULTIPLY_ADD * operations / FLOPS_PER_SECOND
     if is_large(cell):
         seconds += SECONDS_PER_PARAMETER * network_size(cell)
     else:

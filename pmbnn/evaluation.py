@@ -62,11 +62,6 @@ def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Eval
     return Evaluation(results, test, plane)
 
 
-def predicted_sd(moments: Moments) -> np.ndarray:
-    """Uncertainty: standard deviation of the predicted class's probability, ``(observation,)``."""
-    return np.take_along_axis(moments.sd, moments.mean.argmax(axis=1)[:, None], axis=1)[:, 0]
-
-
 def _mixed(moments: Mapping[int, Moments], fitted: FittedCell) -> Moments:
     """Moments of the cell's mixture of restarts."""
     weights = {i: weight for i, weight in enumerate(fitted.weights) if weight > 0}
@@ -77,7 +72,7 @@ def _mixed(moments: Mapping[int, Moments], fitted: FittedCell) -> Moments:
 
 def _prefixed(prefix: str, moments: Moments, label: np.ndarray) -> dict[str, float]:
     found = metrics.classification_metrics(moments.mean, label) | {
-        "mean_sd": float(predicted_sd(moments).mean()),
+        "mean_sd": float(moments.predicted_sd.mean()),
         "mean_entropy": float(moments.entropy.mean()),
         "mean_mutual_information": float(moments.mutual_information.mean()),
     }

@@ -56,7 +56,7 @@ def build_model(
     ------
     ValueError
         If a prior without a scale meets a hyperprior, or one that is never centred a centred
-        hyperprior.
+        hyperprior; if a layer of the network does not fit the rows (`ShapeError`).
     """
     import pymc as pm
     import pytensor
@@ -64,7 +64,7 @@ def build_model(
     _check_pair(prior, hyperprior)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
-    parameters = network.parameters(len(dataset.features), len(dataset.classes))
+    parameters = network.parameters(dataset.input_shape, len(dataset.classes))
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
     with (
@@ -73,7 +73,8 @@ def build_model(
     ):
         data = _declare_data(model_data(hyperprior, dataset))
         values = _weights(parameters, prior, hyperprior, data)
-        likelihood.observe("y", network.forward(data["x"], values), data["target"])
+        outputs = network.forward(data["x"], values, dataset.input_shape)
+        likelihood.observe("y", outputs, data["target"])
     return model
 
 

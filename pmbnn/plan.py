@@ -8,30 +8,17 @@ depend on the shape of its job in the last bits.
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pmbnn.datasets.base import DatasetSpec
 from pmbnn.estimate import Work, cell_work, is_large, network_size, total_work
 from pmbnn.experiment import Cell, Experiment, Sweep
-from pmbnn.inference.settings import DEFAULT_STEPS
-from pmbnn.likelihoods import Categorical
-from pmbnn.networks import Network
-from pmbnn.priors import StudentT
-from pmbnn.specification import Specification, Tune
+from pmbnn.labels import cell_label, model_words, spec_label
+from pmbnn.specification import Tune
 
 GROUP_WIDTH = 16
 """Fits of small networks in one program; wider ones were no faster a fit."""
-
-LABEL_LENGTH = 119
-
-ALWAYS_SHOWN = {(DatasetSpec, "seed"), (Network, "hidden"), (StudentT, "nu")}
-"""Fields that a label shows even where they have their default."""
-
-NEVER_SHOWN = {"kind", "folder", "restarts", "validation", "improper_scale_cap"}
-"""Fields that would make every label longer and tell little."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +43,6 @@ class Job:
     def wanted(self) -> tuple[Cell, ...]:
         """The cells that are to be fitted."""
         return tuple(cell for cell in self.cells if cell is not None)
-
-
-def cell_label(cell: Cell) -> str:
-    """Readable name of a cell, safe as part of a folder's name; cells may share one.
-
-    It depends on the cell alone, not on the grid around it, so that a folder keeps its name
-    when the experiment grows.
-    """
-    parts = [_label(cell.dataset), *_model_words(cell)]
-    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", "_".join(parts))
-    return safe[:LABEL_LENGTH].rstrip("-._")
 
 
 def settings_digest(cell: Cell) -> str:
@@ -113,7 +89,7 @@ def group_key(cell: Cell) -> str:
     """Canonical JSON of everything that decides the compiled program: no mere values."""
     settings, dataset = _settings(cell), cell.dataset
     if dataset.rows is not None:
-        settings["dataset"] = [dataset.rows, dataset.n_features, dataset.n_classes]
+        settings["dataset"] = [dataset.rows, dataset.input_shape, dataset.n_classes]
     settings["hyperprior"] = dict(cell.hyperprior.structure)
     del settings["inference"]["seed"], settings["inference"]["restarts"]
     if not isinstance(cell.inference.learning_rate, Tune):
@@ -157,7 +133,7 @@ def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[
 def job_label(job: Job) -> str:
     """What a job fits, in words: its first wanted cell and how many more."""
     first, *more = job.wanted
-    words = " ".join([_label(first.dataset), *_model_words(first)])
+    words = " ".join([spec_label(first.dataset), *model_words(first)])
     return f"{words} and {len(more)} more" if more else words
 
 
@@ -191,54 +167,6 @@ def _pieces(items: list[Cell], length: int) -> list[list[Cell]]:
     return [items[start : start + length] for start in range(0, len(items), length)]
 
 
-def _model_words(cell: Cell, scale: bool = True) -> list[str]:
-    """Network, prior, hyperprior (with its constants if asked), and what else is unusual."""
-    hyperprior = _label(cell.hyperprior) if scale else cell.hyperprior.kind
-    words = [_label(cell.network), _label(cell.prior), hyperprior]
-    if cell.likelihood != Categorical():
-        words.append(_label(cell.likelihood))
-    unusual = _label(cell.inference)
-    return [*words, unusual] if unusual else words
-
-
-def _label(spec: Specification) -> str:
-    """Kind of a specification and every field that is unusual, hyphens between."""
-    kind = [spec.kind] if "kind" in type(spec).model_fields else []
-    fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
-    # The seed comes last, where names that differ in nothing else are told apart.
-    fields.sort(key=lambda name: name == "seed")
-    return "-".join(kind + [_field_label(name, getattr(spec, name)) for name in fields])
-
-
-def _is_shown(spec: Specification, name: str) -> bool:
-    """Whether a label shows a field."""
-    value = getattr(spec, name)
-    if name in NEVER_SHOWN or value is None:
-        return False
-    if any(isinstance(spec, cls) and name == field for cls, field in ALWAYS_SHOWN):
-        return True
-    usual = DEFAULT_STEPS if name == "steps" else type(spec).model_fields[name].default
-    return value != usual
-
-
-def _field_label(name: str, value: object) -> str:
-    """One field: a text as it is, a number after the name of its field."""
-    if isinstance(value, bool):
-        return name if value else f"no_{name}"
-    if isinstance(value, int | float):
-        # The value of `sigma_1` must not run into its number.
-        return f"{name}{'_' if name[-1].isdigit() else ''}{_number(value)}"
-    if isinstance(value, tuple):
-        return "-".join(_number(entry) for entry in value) or "linear"
-    if isinstance(value, Specification):
-        return "tuned-" + "-".join(_number(entry) for entry in value.log)
-    return str(value)
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
 def _sweep_lines(sweep: Sweep, chosen: Collection[Cell]) -> list[str]:
     """Cells of a sweep as a product of its sections, and what was left out of it."""
     lengths = {name: len(specs) for name, specs in sweep.sections._asdict().items()}
@@ -267,7 +195,7 @@ def _group_lines(cut: list[Job]) -> list[str]:
         work = total_work(cells)
         data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
         counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
-        what = f"{data} {' '.join(_model_words(cells[0], scale=False))}"
+        what = f"{data} {' '.join(model_words(cells[0], scale=False))}"
         rows.append((*map(str, counts), _duration(work.seconds), what))
     return ["compiled together:", *_table(rows)]
 
@@ -286,7 +214,7 @@ def _work_words(work: Work) -> str:
     choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
     return (
         f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
-        f"step × row × parameter, roughly {_duration(work.seconds)} on two cores"
+        f"step × row × multiply-add, roughly {_duration(work.seconds)} on two cores"
     )
 
 

@@ -37,12 +37,41 @@ class Moments:
         Mean and standard deviation of each class's probability, ``(observation, class)``.
     expected_entropy
         Mean over draws of the entropy of a draw's probabilities, ``(observation,)``, in nats.
+    votes
+        Share of draws in which a class is the most probable one, ``(observation, class)``.
+    mean_log
+        Mean over draws of each class's log-probability, ``(observation, class)``, in nats.
     """
 
     draws: int
     mean: np.ndarray
     sd: np.ndarray
     expected_entropy: np.ndarray
+    votes: np.ndarray
+    mean_log: np.ndarray
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The class of highest mean probability, ``(observation,)``."""
+        return self.mean.argmax(axis=1)
+
+    @property
+    def predicted_sd(self) -> np.ndarray:
+        """Standard deviation of the predicted class's probability, ``(observation,)``."""
+        return _of_class(self.sd, self.predicted)
+
+    @property
+    def expected_error_rate(self) -> np.ndarray:
+        """Share of draws whose class is not the predicted one, ``(observation,)``.
+
+        Exactly zero where all draws agree.
+        """
+        return 1 - _of_class(self.votes, self.predicted)
+
+    @property
+    def class_variance(self) -> np.ndarray:
+        """Variance over draws of the probabilities, summed over classes, ``(observation,)``."""
+        return np.sum(np.asarray(self.sd, np.float64) ** 2, axis=1)
 
     @property
     def entropy(self) -> np.ndarray:
@@ -64,9 +93,13 @@ class Moments:
         """The moments of consecutive runs of rows."""
         stops = np.cumsum(sizes)
         return [
-            Moments(self.draws, self.mean[a:b], self.sd[a:b], self.expected_entropy[a:b])
+            Moments(self.draws, *(array[a:b] for array in self._arrays))
             for a, b in zip(stops - np.asarray(sizes), stops, strict=True)
         ]
+
+    @property
+    def _arrays(self) -> tuple[np.ndarray, ...]:
+        return self.mean, self.sd, self.expected_entropy, self.votes, self.mean_log
 
 
 def pool(parts: Sequence[Moments], weights: Sequence[float] | None = None) -> Moments:
@@ -84,8 +117,16 @@ def pool(parts: Sequence[Moments], weights: Sequence[float] | None = None) -> Mo
     variance = sum(
         w * (part.sd**2 + (part.mean - mean) ** 2) for w, part in zip(weights, parts, strict=True)
     )
-    entropy = sum(w * part.expected_entropy for w, part in zip(weights, parts, strict=True))
-    return Moments(draws, mean, np.sqrt(variance), entropy)
+    entropy, votes, mean_log = (
+        sum(w * getattr(part, name) for w, part in zip(weights, parts, strict=True))
+        for name in ("expected_entropy", "votes", "mean_log")
+    )
+    return Moments(draws, mean, np.sqrt(variance), entropy, votes, mean_log)
+
+
+def _of_class(values: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """One class's value of each observation, ``(observation,)``."""
+    return np.take_along_axis(values, label[:, None], axis=1)[:, 0]
 
 
 class Predictor:
@@ -158,8 +199,7 @@ class Predictor:
                 block = jnp.asarray(_padded(x[start : start + BLOCK]), self.dtype)
                 moments = self._moments(natural, _draw_key(fit), draws, block, constants)
                 parts.append(jax.device_get(moments))
-        mean, sd, entropy = (np.concatenate(p)[: len(x)] for p in zip(*parts, strict=True))
-        return Moments(draws, mean, sd, entropy)
+        return Moments(draws, *(np.concatenate(p)[: len(x)] for p in zip(*parts, strict=True)))
 
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that `moments` uses."""
@@ -224,22 +264,25 @@ class Predictor:
         return self.guide.draw(natural, noise)
 
     def _moments_of_block(self, natural, key, draws, x, constants):
-        """Running mean, standard deviation and entropy over draws (Welford 1962)."""
+        """Running moments over draws, in the order of `Moments` (Welford 1962)."""
 
         def body(i, carry):
-            mean, squares, entropy = carry
+            mean, squares, entropy, votes, log = carry
             p = self._probabilities(self._draw(natural, key, i), x, *constants)[0].T
             step = p - mean
             # Usually step · (p - new mean), which the compiler may round to below zero.
             squares = squares + step**2 * (i / (i + 1))
             entropy = entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
-            return mean + step / (i + 1), squares, entropy
+            votes = votes + (jnp.argmax(p, axis=0) == jnp.arange(len(p))[:, None])
+            log = log + jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+            return mean + step / (i + 1), squares, entropy, votes, log
 
         of_one = jax.eval_shape(lambda: self._probabilities(natural["loc"], x, *constants)[0])
-        classes = of_one.shape[1]
-        zero = jnp.zeros((classes, x.shape[0]), x.dtype)
-        mean, squares, entropy = jax.lax.fori_loop(0, draws, body, (zero, zero, zero[0]))
-        return mean.T, jnp.sqrt(squares / draws).T, entropy / draws
+        zero = jnp.zeros((of_one.shape[1], x.shape[0]), x.dtype)
+        start = (zero, zero, zero[0], zero, zero)
+        mean, squares, entropy, votes, log = jax.lax.fori_loop(0, draws, body, start)
+        sd = jnp.sqrt(squares / draws)
+        return mean.T, sd.T, entropy / draws, votes.T / draws, log.T / draws
 
 
 def _padded(x: np.ndarray) -> np.ndarray:

@@ -1,13 +1,18 @@
-"""Draw a stored cell's posterior again, in full, from the guide that its trace keeps."""
+"""A stored cell made ready to draw from and to predict with, from what its trace keeps."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
+from pydantic import ValidationError
 
-from pmbnn.datasets import DataError
+from pmbnn.datasets import DataError, DatasetSpec, Standardisation
+from pmbnn.datasets.base import Rows
 from pmbnn.experiment import SOURCES
 from pmbnn.fitting import candidates
 from pmbnn.inference.fit import Fit, History, Streams
@@ -15,7 +20,86 @@ from pmbnn.models import build_model, model_data
 from pmbnn.prediction import Predictor
 from pmbnn.priors import Fixed
 from pmbnn.specification import Specification
-from pmbnn.storage import Results
+from pmbnn.storage import Results, ResultsError
+
+SHOWN_CELLS = 5
+"""Cells that a message names of those there are."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A fitted cell read back.
+
+    Attributes
+    ----------
+    record
+        The numbers of the cell (``metrics.json``).
+    trace
+        Everything that was kept of it.
+    dataset
+        What it was fitted on, by its settings.
+    standardisation
+        The map from raw inputs to those of the network.
+    model
+        Its PyMC model, on one row: inputs are handed to the predictor.
+    predictor, data
+        What predicts, and the values of the model's data variables to predict with.
+    fits
+        Guides that did not diverge, by the number of their restart.
+    weights
+        Weights of the restarts that the cell predicts with, by number; their sum is 1.
+    """
+
+    record: Mapping[str, Any]
+    trace: xr.DataTree
+    dataset: DatasetSpec
+    standardisation: Standardisation
+    model: pm.Model
+    predictor: Predictor
+    data: Mapping[str, np.ndarray]
+    fits: Mapping[int, Fit]
+    weights: Mapping[int, float]
+
+
+def restore_cell(cell: Path | str) -> Restored:
+    """A stored cell, ready to draw from and to predict with.
+
+    The data set is loaded only where the trace does not keep its standardisation, as those of
+    large networks did not at first.
+
+    Parameters
+    ----------
+    cell
+        A cell's folder, ``results/<experiment>/cells/<name>``.
+
+    Raises
+    ------
+    ResultsError
+        If there is no such cell, it failed, or it was stored by another version.
+    DataError
+        If the data set is needed and cannot be had any more, or has changed.
+    """
+    cell = Path(cell)
+    record, trace = _stored(cell)
+    specs = {name: _specification(cell, name, record["settings"]) for name in SOURCES}
+    described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
+    rows, standardisation = described
+    hyperprior = candidates(specs["hyperprior"])[0]
+    if isinstance(hyperprior, Fixed):
+        hyperprior = Fixed(scale=record["results"]["scale"])
+    model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
+    weights = {int(i): float(w) for i, w in enumerate(trace["fit"]["weight"].values) if w > 0}
+    return Restored(
+        record=record,
+        trace=trace,
+        dataset=specs["dataset"],
+        standardisation=standardisation,
+        model=model,
+        predictor=Predictor(model, specs["inference"]),
+        data=model_data(hyperprior, rows),
+        fits={int(i): _fit(trace["guide"], i) for i in trace["posterior"]["chain"].values},
+        weights=weights,
+    )
 
 
 def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
@@ -37,34 +121,92 @@ def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
 
     Raises
     ------
-    DataError
-        If the cell's data set cannot be had any more, or has changed.
-    FileNotFoundError
-        If there is no such cell, or it failed.
+    ResultsError, DataError
+        As `restore_cell` does.
     """
-    cell = Path(cell)
+    it = restore_cell(cell)
+    chains = [
+        it.predictor.posterior(it.data, it.predictor.values(fit, draws)) for fit in it.fits.values()
+    ]
+    return _dataset(chains, list(it.fits), draws, it.model)
+
+
+def _stored(cell: Path) -> tuple[dict[str, Any], xr.DataTree]:
+    """Record and trace of a finished cell."""
     results = Results(cell.parent.parent)
-    record, trace = results.load_metrics(cell.name), results.load_trace(cell.name)
-    specs = {name: _specification(name, record["settings"][name]) for name in SOURCES}
-    dataset = specs["dataset"].load()
+    if cell.parent.name != "cells" or not results.is_finished(cell.name):
+        raise ResultsError(
+            f"`{cell}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
+            f"{_found(cell)}."
+        )
+    try:
+        record = results.load_metrics(cell.name)
+        if not record["results"]:
+            raise ResultsError(f"The cell `{cell}` has no fit: {record['reason']}.")
+        return record, results.load_trace(cell.name)
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ResultsError(f"The cell `{cell}` cannot be read: {error}.") from error
+
+
+def _found(folder: Path) -> str:
+    """Cells within a folder that is none, for a message."""
+    levels = ("*", "cells/*", "*/cells/*")
+    stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
+    if not stored:
+        return "there are none in it" if folder.is_dir() else "there is no such folder"
+    names = ", ".join(str(path) for path in sorted(stored)[:SHOWN_CELLS])
+    more = len(stored) - SHOWN_CELLS
+    return f"it holds {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisation] | None:
+    """One row to build the model on, and the standardisation, if the trace tells everything."""
+    kept = trace["constant_data"].to_dataset()
+    classes = trace["test_predictions"].coords.get("output")
+    if "standardisation_mean" not in kept or classes is None:
+        return None
+    standardisation = Standardisation(
+        kept["standardisation_mean"].values, kept["standardisation_sd"].values
+    )
+    features = _features(trace, spec, len(standardisation.mean))
+    if features is None:
+        return None
+    row = np.zeros((1, len(features)))
+    names = tuple(str(name) for name in classes.values)
+    rows = Rows(row, np.zeros(1, np.int64), features, names, spec.input_shape)
+    return rows, standardisation
+
+
+def _features(trace: xr.DataTree, spec: DatasetSpec, count: int) -> tuple[str, ...] | None:
+    """Names of the input features, None if the trace does not tell."""
+    for group in ("constant_data", "posterior"):
+        if "feature" in trace[group].coords:
+            return tuple(str(name) for name in trace[group].coords["feature"].values)
+    if spec.image_shape is not None:
+        return tuple(f"pixel_{pixel}" for pixel in range(count))
+    return None
+
+
+def _loaded(cell: Path, record: Mapping, spec: DatasetSpec) -> tuple[Rows, Standardisation]:
+    """The same from the data set that the cell was fitted on."""
+    dataset = spec.load()
     if dataset.fingerprint != record["fingerprint"]:
         raise DataError(f"The data of cell `{cell.name}` are not those it was fitted on.")
-    hyperprior = candidates(specs["hyperprior"])[0]
-    if isinstance(hyperprior, Fixed):
-        hyperprior = Fixed(scale=record["results"]["scale"])
-    rows = dataset.training
-    model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
-    predictor, data = Predictor(model, specs["inference"]), model_data(hyperprior, rows)
-    fits = {i: _fit(trace["guide"], i) for i in trace["posterior"]["chain"].values}
-    chains = [predictor.posterior(data, predictor.values(fit, draws)) for fit in fits.values()]
-    return _dataset(chains, list(fits), draws, model)
+    return dataset.training.take([0]), dataset.standardisation
 
 
-def _specification(section: str, settings: dict[str, Any]) -> Specification:
+def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:
     """The specification that a record's settings were written from."""
     source = SOURCES[section]
-    cls = source[settings["kind"]] if isinstance(source, dict) else source
-    return cls.model_validate_json(json.dumps(settings))
+    try:
+        own = settings[section]
+        cls = source[own["kind"]] if isinstance(source, dict) else source
+        return cls.model_validate_json(json.dumps(own))
+    except (KeyError, ValidationError) as error:
+        raise ResultsError(
+            f"The settings `{section}` of cell `{cell}` are not known to this version: "
+            "fit the experiment again."
+        ) from error
 
 
 def _fit(guide: xr.DataTree, chain: int) -> Fit:

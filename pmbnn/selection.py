@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pmbnn.config_errors import ConfigError, must_be_one_of, show
 from pmbnn.experiment import SOURCES, Cell
+from pmbnn.short_names import short_name
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import parse_yaml
 
@@ -19,7 +20,8 @@ def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]
     conditions
         ``KEY=VALUE`` each. A key is ``sweep``, a section with a kind (``prior``) or a dotted
         field (``dataset.seed``, ``predict.map.resolution``); a value is YAML, such as
-        ``[5, 5]`` for ``network.hidden``; ``tune`` stands for every tuned scale.
+        ``[5, 5]`` for ``network.hidden``; ``tune`` stands for every tuned scale, and a list of
+        layers is named as in the tables, ``conv6x5.valid.tanh-flatten``.
 
     Raises
     ------
@@ -79,6 +81,8 @@ def _is(value: object, text: str) -> bool:
 def _text(value: object) -> str:
     if isinstance(value, Specification):
         return type(value).__name__.lower()
+    if isinstance(value, tuple) and any(isinstance(entry, Specification) for entry in value):
+        return "-".join(short_name(entry.model_dump(mode="json")) for entry in value)
     return value if isinstance(value, str) else show(value)
 
 

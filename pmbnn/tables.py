@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pmbnn.short_names import short_name
+
 Record = Mapping[str, Any]
 
 RANKED_BY = "validation_nll"
@@ -26,7 +28,10 @@ def metrics_row(record: Record) -> dict[str, Any]:
 
 
 def settings_row(record: Record) -> dict[str, Any]:
-    """Settings under dotted names; lists as words with a hyphen between."""
+    """Settings under dotted names; lists as words with a hyphen between.
+
+    What a list holds of specifications is given its short name: ``conv32x5.valid.tanh``.
+    """
     return dict(_flatten(record["settings"], ""))
 
 
@@ -105,6 +110,10 @@ def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _flatten(inner, f"{prefix}.{key}" if prefix else key)
     elif isinstance(value, list | tuple):
-        yield prefix, "-".join(map(str, value))
+        yield prefix, "-".join(map(_word, value))
     else:
         yield prefix, value
+
+
+def _word(entry: Any) -> str:
+    return short_name(entry) if isinstance(entry, Mapping) else str(entry)

@@ -13,7 +13,7 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.datasets import Dataset
-from pmbnn.evaluation import Evaluation, predicted_sd
+from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell
 from pmbnn.plan import is_large
 from pmbnn.prediction import Moments, Predictor
@@ -190,7 +190,7 @@ def _test_group(fitted, evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
         raw = dataset.standardisation.undo(dataset.x_test)
         arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
     if spec.image_shape is not None:
-        order = np.argsort(-predicted_sd(evaluation.test), kind="stable")[:GALLERY]
+        order = np.argsort(-evaluation.test.predicted_sd, kind="stable")[:GALLERY]
         pixels = np.rint(255 * dataset.standardisation.undo(dataset.x_test[order]))
         arrays["gallery_index"] = (("rank",), order)
         arrays["gallery_image"] = (

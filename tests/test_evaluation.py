@@ -10,7 +10,7 @@ import pytest
 
 from pmbnn import metrics
 from pmbnn.datasets import Mnist, Moons
-from pmbnn.evaluation import FRESH_SEED, evaluate, predicted_sd
+from pmbnn.evaluation import FRESH_SEED, evaluate
 from pmbnn.experiment import Cell
 from pmbnn.fitting import FittedCell, best_restart, restart_weights
 from pmbnn.inference.fit import Fit, History, random_streams
@@ -47,7 +47,8 @@ def moments(restart, x, draws):
     """Scripted predictions of a restart: another slope, spread and entropy each."""
     p = 1 / (1 + np.exp(-(restart - 0.7) * x[:, 0] - 0.3 * restart))
     sd = np.tile(0.05 * (1 + restart) * p * (1 - p), (2, 1)).T
-    return Moments(draws, np.stack([p, 1 - p], axis=1), sd, 0.1 * restart + 0 * p)
+    mean = np.stack([p, 1 - p], axis=1)
+    return Moments(draws, mean, sd, 0.1 * restart + 0 * p, mean.round(), np.log(mean))
 
 
 class Scripted:
@@ -210,9 +211,3 @@ def test_predictions_that_are_not_finite_are_refused():
     predictor.moments = lost
     with pytest.raises(ValueError, match="predictions are not finite"):
         evaluate(fitted_cell("best"), DATASET, predictor)
-
-
-def test_predicted_sd_is_that_of_the_predicted_class():
-    mean = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]])
-    sd = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
-    np.testing.assert_array_equal(predicted_sd(Moments(5, mean, sd, np.zeros(2))), [0.2, 0.4])

@@ -112,7 +112,7 @@ class Script:
         self.predicted.append((data, x, draws))
         p = self.confidence(float(data.get("prior_scale", np.nan)), restart)
         mean = np.tile([p, 1 - p], (len(x), 1))
-        return Moments(draws, mean, 0 * mean, 0 * mean[:, 0])
+        return Moments(draws, mean, 0 * mean, 0 * mean[:, 0], mean, mean)
 
 
 @pytest.fixture

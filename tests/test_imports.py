@@ -14,16 +14,17 @@ PACKAGE = Path(pmbnn.__file__).parent
 PRIORS = PACKAGE.parent / "experiments" / "priors.yaml"
 
 SLOW = {"numpy", "scipy", "sklearn", "xarray", "pandas", "matplotlib", "arviz", "arviz_base"}
-SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend"}
+SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend", "PIL"}
 """Packages that take long to load: none is needed to read and plan an experiment."""
 
 LAYERS = """
-    specification metrics tables storage
-    datasets variants priors convolution likelihoods prediction_settings inference.settings
-    networks
+    specification short_names
+    metrics tables storage digit_format classification
+    datasets variants priors convolution likelihoods prediction_settings inference.settings ink
+    networks pictures unfamiliar
     experiment config_errors
     yaml_file axes
-    config selection estimate
+    config selection estimate labels
     plan tasks
     models figures progress index_page
     inference
@@ -34,7 +35,7 @@ LAYERS = """
     job
     workers
     runner
-    sweep
+    sweep predict
 """
 """A module imports from earlier lines only. A folder stands for all modules in it that are not
 named themselves; those may import each other."""
@@ -49,17 +50,18 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def loaded_by_sweep(*arguments: str) -> set[str]:
+def loaded_by_sweep(*arguments: str, command: str = "sweep") -> set[str]:
     return loaded_by(
-        f"import sys; sys.argv = {['sweep', *arguments]!r}\n"
-        "from pmbnn.sweep import app\n"
+        f"import sys; sys.argv = {[command, *arguments]!r}\n"
+        f"from pmbnn.{command} import app\n"
         "try:\n    app()\n"
         "except SystemExit as stop:\n    assert not stop.code, stop.code"
     )
 
 
-def test_help_loads_nothing_slow():
-    loaded = loaded_by_sweep("--help")
+@pytest.mark.parametrize("command", ["sweep", "predict"])
+def test_help_loads_nothing_slow(command):
+    loaded = loaded_by_sweep("--help", command=command)
     assert "typer" in loaded
     assert not loaded & SLOW
 
@@ -70,7 +72,10 @@ def test_a_dry_run_loads_nothing_slow():
     assert not loaded & SLOW
 
 
-@pytest.mark.parametrize("module", ["config", "plan", "selection", "datasets", "workers", "tasks"])
+@pytest.mark.parametrize(
+    "module",
+    ["config", "plan", "selection", "datasets", "unfamiliar", "pictures", "workers", "tasks"],
+)
 def test_reading_and_planning_load_nothing_slow(module):
     assert not loaded_by(f"import pmbnn.{module}") & SLOW
 

@@ -14,7 +14,8 @@ from scipy.special import expit, log_softmax, logit
 from pmbnn.datasets.base import Rows
 from pmbnn.likelihoods import LIKELIHOODS, Categorical
 from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
-from pmbnn.networks import NETWORKS, Dense
+from pmbnn.networks import NETWORKS, Convolution, Dense, Flatten, Layered, MaxPool, ShapeError
+from pmbnn.networks.known import Known
 from pmbnn.priors import (
     HYPERPRIORS,
     PRIORS,
@@ -38,8 +39,21 @@ def rows(n=9, random_seed=0):
 
 ROWS = rows()
 SMALL = Dense(hidden=(4, 3))
-# One small network of every kind: what depth does is tested with the networks.
-SMALLEST = {"dense": Dense(hidden=(3,))}
+PICTURES = Rows(
+    np.random.default_rng(2).normal(size=(9, 32)),
+    ROWS.y,
+    tuple(f"pixel_{i}" for i in range(32)),
+    ROWS.classes,
+    input_shape=(2, 4, 4),
+)
+# One small network of every kind, with rows: what depth does is tested with the networks.
+SMALLEST = {
+    "dense": (Dense(hidden=(3,)), ROWS),
+    "layers": (
+        Layered(layers=(Convolution(filters=2, size=3), MaxPool(), Flatten())),
+        PICTURES,
+    ),
+}
 
 
 def build(prior="normal", hyperprior="fixed", network=SMALL, dataset=ROWS):
@@ -128,9 +142,19 @@ PAIRS += [(LEARNED_MIXTURE, kind()) for kind in HYPERPRIORS.values()]
 PAIRS += [(LEARNED_MIXTURE, HalfNormal(centred=True, per="unit"))]
 
 
-def pair_name(pair):
-    """Kinds and settings of a pair, to name its test."""
-    prior, hyperprior = pair
+# Scales enter dense layers in every way there is, other ones once for each hyperprior.
+COMBINATIONS = [
+    (pair, network)
+    for pair, network in product(PAIRS, SMALLEST)
+    if network == "dense" or pair[1] in (type(pair[1])(), HalfNormal(per="unit"))
+]
+
+
+def combination_name(part):
+    """Kinds and settings of a pair, or the network, to name its test."""
+    if isinstance(part, str):
+        return part
+    prior, hyperprior = part
     learned = ["learned"] if prior == LEARNED_MIXTURE else []
     return "-".join(map(str, (prior.kind, *learned, *hyperprior.structure.values())))
 
@@ -140,10 +164,10 @@ def is_scaled(prior, hyperprior):
     return not getattr(hyperprior, "centred", True) or not prior.centrable
 
 
-def expected_dims(network, prior, hyperprior):
+def expected_dims(parameters, prior, hyperprior):
     """Dims of every variable that has any, by name."""
     dims = {"x": ("observation", "feature"), "target": ("observation",), "y": ("observation",)}
-    for parameter in network.parameters(2, 3):
+    for parameter in parameters:
         dims[parameter.name] = parameter.dims
         if is_scaled(prior, hyperprior):
             dims[parameter.name + STANDARD] = parameter.dims
@@ -156,50 +180,55 @@ def expected_dims(network, prior, hyperprior):
     return dims
 
 
-def expected_names(network, prior, hyperprior):
+def expected_names(parameters, prior, hyperprior):
     """Every variable of the model but the constants and the observed one."""
-    names = set(expected_dims(network, prior, hyperprior)) - {"y"}
+    names = set(expected_dims(parameters, prior, hyperprior)) - {"y"}
     if prior == LEARNED_MIXTURE:
         learned = {f"mixture_{name}" for name in ("proportion", "sigma_1", "sigma_2")}
         names |= learned | {name + STANDARD for name in learned}
     if not isinstance(hyperprior, Hierarchical):
         return names
-    layers = {f"layer_{p.layer}" for p in network.parameters(2, 3)}
+    layers = {f"layer_{p.layer}" for p in parameters}
     owners = {"network"} if hyperprior.per == "network" else layers
     names |= {f"{owner}_scale" for owner in owners}
     return names | {f"{owner}_variance" for owner in owners if hyperprior.on == "variance"}
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
+@pytest.mark.parametrize(("pair", "network"), COMBINATIONS, ids=combination_name)
 def test_every_combination(pair, network, likelihood, evaluate):
     prior, hyperprior = pair
-    network = SMALLEST[network]
-    model = build_model(network, prior, hyperprior, LIKELIHOODS[likelihood](), ROWS)
+    network, rows = SMALLEST[network]
+    parameters = network.parameters(rows.input_shape, 3)
+    model = build_model(network, prior, hyperprior, LIKELIHOODS[likelihood](), rows)
 
     constants = hyperprior.constants if prior.has_scale else {}
-    names = expected_names(network, prior, hyperprior)
+    names = expected_names(parameters, prior, hyperprior)
     assert set(model.named_vars) == names | {"y", *constants}
     assert {v.name for v in model.data_vars} == {"x", "target", *constants}
     assert {k: float(model[k].get_value()) for k in constants} == dict(constants)
-    np.testing.assert_array_equal(model["x"].get_value(), ROWS.x)
-    np.testing.assert_array_equal(model["target"].get_value(), ROWS.y)
+    np.testing.assert_array_equal(model["x"].get_value(), rows.x)
+    np.testing.assert_array_equal(model["target"].get_value(), rows.y)
 
     dims = {name: found for name, found in model.named_vars_to_dims.items() if found}
-    assert dims == expected_dims(network, prior, hyperprior)
+    assert dims == expected_dims(parameters, prior, hyperprior)
     assert all(v.ndim == len(dims.get(name, ())) for name, v in model.named_vars.items())
     assert [v.name for v in model.observed_RVs] == ["y"]
 
     point = random_point(model)
     logp = model.logp()
-    weights = [model[p.name] for p in network.parameters(2, 3)]
+    weights = [model[p.name] for p in parameters]
     graphs = [logp, *pt.grad(logp, model.value_vars), *model.replace_rvs_by_values(weights)]
     found = evaluate(graphs, {v: point[v.name] for v in model.value_vars})
     assert all(np.isfinite(value).all() for value in found)
     gradients, values = found[1 : -len(weights)], found[-len(weights) :]
     assert all(np.any(gradient != 0) for gradient in gradients)
-    assert [v.shape for v in values] == [p.shape for p in network.parameters(2, 3)]
+    assert [v.shape for v in values] == [p.shape for p in parameters]
+
+
+def test_every_network_is_among_the_smallest_or_has_a_known_composition():
+    known = {kind for kind, network in NETWORKS.items() if issubclass(network, Known)}
+    assert set(SMALLEST) == set(NETWORKS) - known
 
 
 @pytest.mark.parametrize(
@@ -214,7 +243,7 @@ def test_every_combination(pair, network, likelihood, evaluate):
 # PyTensor says so of every check in a graph, since a traced JAX function cannot raise.
 @pytest.mark.filterwarnings("ignore:(?s)Skipping .* as JAX tracing would remove it:UserWarning")
 def test_jax_gives_the_same_log_probability_and_gradient(prior, hyperprior, evaluate):
-    model = build(prior, hyperprior, SMALLEST["dense"])
+    model = build(prior, hyperprior, *SMALLEST["dense"])
     point = random_point(model)
     logp = model.logp()
     graphs = [logp, *pt.grad(logp, model.value_vars)]
@@ -224,6 +253,12 @@ def test_jax_gives_the_same_log_probability_and_gradient(prior, hyperprior, eval
     for one, other in zip(found, expected, strict=True):
         assert np.asarray(one).dtype == np.float64
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_layers_that_do_not_fit_the_rows():
+    message = r"^`network.layers\[0\]` \(convolution, 3 × 3\) takes pictures, not its input of 2 "
+    with pytest.raises(ShapeError, match=message):
+        build(network=SMALLEST["layers"][0])
 
 
 def test_coords_are_names_of_features_and_classes_and_numbers_of_units():
@@ -341,7 +376,7 @@ def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log
     tight = build(prior, HalfCauchy(per=per, centred=True))
     point = random_point(loose)
     log_jacobian = 0.0
-    for parameter in SMALL.parameters(2, 3):
+    for parameter in SMALL.parameters((2,), 3):
         owner = "network" if per == "network" else f"layer_{parameter.layer}"
         scale = np.exp(point[f"{owner}_scale_log__"])
         if fan_in:
@@ -349,7 +384,7 @@ def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log
         standard = point[parameter.name + STANDARD]
         point[parameter.name] = scale * standard
         log_jacobian += np.broadcast_to(np.log(scale), standard.shape).sum()
-    names = [p.name for p in SMALL.parameters(2, 3)]
+    names = [p.name for p in SMALL.parameters((2,), 3)]
     found = at(loose, [loose[name] for name in names], point)
     for name, value in zip(names, found, strict=True):
         np.testing.assert_allclose(value, point[name], rtol=1e-13)
@@ -392,7 +427,7 @@ FIXED_DENSITIES = {
 @pytest.mark.parametrize("prior", FIXED_DENSITIES)
 def test_fan_in_divides_a_fixed_scale(prior, fan_in, evaluate):
     model = build(prior(fan_in=fan_in), Fixed(scale=0.8))
-    point, parameters = random_point(model), SMALL.parameters(2, 3)
+    point, parameters = random_point(model), SMALL.parameters((2,), 3)
     densities = model.logp(vars=[model[p.name] for p in parameters], sum=False)
     found = evaluate(densities, {value: point[value.name] for value in model.value_vars})
     for parameter, density in zip(parameters, found, strict=True):
@@ -405,7 +440,7 @@ def test_fan_in_divides_a_fixed_scale(prior, fan_in, evaluate):
 @pytest.mark.parametrize("hyperprior", [Fixed(scale=0.8), HalfCauchy(), HalfCauchy(per="unit")])
 def test_horseshoe_weights_are_products(hyperprior, fan_in, log_probability, at):
     model = build(Horseshoe(fan_in=fan_in), hyperprior)
-    point, parameters = random_point(model), SMALL.parameters(2, 3)
+    point, parameters = random_point(model), SMALL.parameters((2,), 3)
     weights = at(model, [model[p.name] for p in parameters], point)
     expected, size = 0.0, 0
     for parameter, weight in zip(parameters, weights, strict=True):
@@ -424,7 +459,7 @@ def test_horseshoe_weights_are_products(hyperprior, fan_in, log_probability, at)
 
 def test_all_layers_share_a_learned_mixture(log_probability):
     model = build(LEARNED_MIXTURE, Fixed(scale=1.0))
-    point, names = random_point(model), [p.name for p in SMALL.parameters(2, 3)]
+    point, names = random_point(model), [p.name for p in SMALL.parameters((2,), 3)]
     z = {name: point[f"mixture_{name}_z"] for name in ("sigma_1", "sigma_2", "proportion")}
     share = expit(logit(0.2) + z["proportion"])
     w = np.concatenate([point[name].ravel() for name in names])

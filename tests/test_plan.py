@@ -10,7 +10,7 @@ from pmbnn.estimate import cell_work, total_work
 from pmbnn.experiment import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
-from pmbnn.networks import Dense
+from pmbnn.networks import Dense, ReportConv
 from pmbnn.plan import (
     cell_label,
     group_key,
@@ -197,6 +197,17 @@ def test_structure_splits_a_group(changes):
     assert group_key(replace(CELL, **changes)) != group_key(CELL)
 
 
+class Strips(Mnist):
+    """The same pixels in another shape."""
+
+    image_shape = (14, 56)
+
+
+def test_shapes_of_pictures_split_a_group():
+    cells = [replace(MNIST, dataset=cls(source="embedded")) for cls in (Mnist, Strips)]
+    assert group_key(cells[0]) != group_key(cells[1])
+
+
 def test_fixed_and_tuned_scales_share_a_group():
     scales = [1.0, 0.1, Tune(log=(0.1, 10, 7))]
     assert len({group_key(replace(CELL, hyperprior=Fixed(scale=s))) for s in scales}) == 1
@@ -296,6 +307,17 @@ def test_work_of_a_large_cell():
     assert work.seconds == pytest.approx(80 * size * (6 * 100 / 20e9 + 60e-9))
 
 
+def test_work_of_a_convolution():
+    """Every position of a kernel is computed, its weights are drawn once."""
+    cell = replace(MNIST, network=ReportConv())
+    cell = replace(cell, inference=Inference(epochs=1, batch=100, validation=0))
+    maps = (25 + 1) * 32 * 24**2 + (800 + 1) * 32 * 8**2
+    work, dense = cell_work(cell), 513 * 64 + 65 * 10
+    assert work.operations == 40 * 100 * (maps + dense)
+    seconds = 6 * 100 * (maps + dense) / 20e9 + 59_946 * 60e-9
+    assert work.seconds == pytest.approx(40 * seconds)
+
+
 def test_work_adds_up():
     total = total_work([CELL, CELL])
     assert (total.fits, total.steps) == (12, 120_000)
@@ -336,7 +358,7 @@ def test_plan_in_words(experiment, capsys):
         "      3      1     1     6          57    2 s  moons dense-5-5 flat fixed",
         "",
         "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
-        "parameter, roughly 5 s on two cores, without compiling and predicting",
+        "multiply-add, roughly 5 s on two cores, without compiling and predicting",
     ]
     print_plan(experiment)
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)

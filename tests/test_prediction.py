@@ -99,12 +99,15 @@ def forward(posterior, x):
 def moments_of(p):
     """Moments of probabilities ``(draw, observation, class)``, all at once."""
     entropy = -xlogy(p, p).sum(axis=2)
-    return Moments(len(p), p.mean(axis=0), p.std(axis=0), entropy.mean(axis=0))
+    votes = np.eye(p.shape[2])[p.argmax(axis=2)]
+    logs = np.log(p).mean(axis=0)
+    mean, sd = p.mean(axis=0), p.std(axis=0)
+    return Moments(len(p), mean, sd, entropy.mean(axis=0), votes.mean(axis=0), logs)
 
 
 def check_moments(found, expected, **tolerance):
     assert found.draws == expected.draws
-    for name in ("mean", "sd", "expected_entropy"):
+    for name in ("mean", "sd", "expected_entropy", "votes", "mean_log"):
         a, b = getattr(found, name), getattr(expected, name)
         assert a.shape == b.shape
         np.testing.assert_allclose(a, b, **tolerance)
@@ -299,7 +302,9 @@ def mixed_moments(parts, weights):
     mean = np.einsum("d,doc->oc", weight, p)
     sd = np.sqrt(np.einsum("d,doc->oc", weight, (p - mean) ** 2))
     entropy = np.einsum("d,doc->o", weight, -xlogy(p, p))
-    return Moments(len(p), mean, sd, entropy)
+    votes = np.einsum("d,doc->oc", weight, np.eye(p.shape[2])[p.argmax(axis=2)])
+    logs = np.einsum("d,doc->oc", weight, np.log(p))
+    return Moments(len(p), mean, sd, entropy, votes, logs)
 
 
 def test_pool_with_weights(predictor):
@@ -340,7 +345,7 @@ def test_information_is_never_negative():
     """Rounding may put the entropy of the mean just below the mean entropy."""
     p = np.array([[0.3, 0.7]])
     entropy = -xlogy(p, p).sum(axis=1)
-    moments = Moments(1, p, np.zeros_like(p), entropy * (1 + 1e-7))
+    moments = Moments(1, p, np.zeros_like(p), entropy * (1 + 1e-7), p, np.log(p))
     np.testing.assert_array_equal(moments.mutual_information, [0.0])
 
 

@@ -1,21 +1,23 @@
 """Draws of a stored cell, had again from its guide."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from pmbnn.config import load_experiment
-from pmbnn.datasets import DataError
+from pmbnn.datasets import DataError, Moons
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.fit import Fit, History
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.job import run_job
 from pmbnn.plan import jobs
-from pmbnn.regenerate import sample_posterior
+from pmbnn.regenerate import restore_cell, sample_posterior
 from pmbnn.runner import prepare
-from pmbnn.storage import Results
+from pmbnn.storage import Results, ResultsError
 from pmbnn.tasks import JobTask
 
 TOY = """
@@ -131,8 +133,107 @@ def test_large_network_has_every_layer_again(tmp_path):
     np.testing.assert_allclose(again["weight_3"], kept["weight_3"], rtol=1e-6)
 
 
-def test_changed_data_are_refused(toy_cells, monkeypatch):
+def without_standardisation(load):
+    """Traces as those of large networks were kept at first."""
+
+    def load_trace(*place):
+        trace = load(*place)
+        kept = trace["constant_data"].to_dataset()
+        del kept["standardisation_mean"], kept["standardisation_sd"]
+        trace["constant_data"] = xr.DataTree(kept)
+        return trace
+
+    return load_trace
+
+
+def test_the_data_are_not_needed(toy_cells, monkeypatch):
+    def load(spec):
+        raise AssertionError("the data set was loaded")
+
+    monkeypatch.setattr(Moons, "load", load)
+    for cell in toy_cells:
+        check_draws(cell)
+
+
+def test_a_trace_without_standardisation_needs_the_data(toy_cells, monkeypatch):
+    expected = restore_cell(toy_cells[0]).standardisation
+    monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
+    found = restore_cell(toy_cells[0]).standardisation
+    np.testing.assert_array_equal(found.mean, expected.mean)
+    np.testing.assert_array_equal(found.sd, expected.sd)
+    check_draws(toy_cells[0])
+
+
+def change_record(monkeypatch, **changes):
     load = Results.load_metrics
-    monkeypatch.setattr(Results, "load_metrics", lambda *place: load(*place) | {"fingerprint": "0"})
+    monkeypatch.setattr(Results, "load_metrics", lambda *place: load(*place) | changes)
+
+
+def test_changed_data_are_refused(toy_cells, monkeypatch):
+    monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
+    change_record(monkeypatch, fingerprint="0")
     with pytest.raises(DataError, match="not those it was fitted on"):
         sample_posterior(toy_cells[0], 2)
+
+
+def test_predictions_are_those_that_were_stored(toy_cells):
+    """With every restart at the weight it had in them."""
+    for cell in toy_cells:
+        it = restore_cell(cell)
+        stored = it.trace["test_predictions"].to_dataset()
+        x = it.standardisation(stored["x"].values)
+        assert sum(it.weights.values()) == pytest.approx(1)
+        mean = sum(
+            weight * it.predictor.moments(it.fits[i], it.data, x, 10).mean
+            for i, weight in it.weights.items()
+        )
+        np.testing.assert_allclose(mean, stored["probability"], rtol=1e-3, atol=1e-5)
+
+
+# Folders that are no cell
+
+
+def test_a_folder_above_the_cells(toy_cells):
+    experiment = toy_cells[0].parent.parent
+    for folder in (experiment, toy_cells[0].parent, experiment.parent):
+        with pytest.raises(ResultsError, match=f"it holds .*{re.escape(str(toy_cells[0]))}"):
+            restore_cell(folder)
+
+
+def test_many_cells_are_counted(tmp_path):
+    for number in range(9):
+        (tmp_path / "cells" / str(number)).mkdir(parents=True)
+        (tmp_path / "cells" / str(number) / "metrics.json").touch()
+    with pytest.raises(ResultsError, match="cells/4 and 4 more"):
+        restore_cell(tmp_path)
+
+
+def test_a_folder_without_cells(tmp_path):
+    with pytest.raises(ResultsError, match="there are none in it"):
+        restore_cell(tmp_path)
+    with pytest.raises(ResultsError, match="there is no such folder"):
+        restore_cell(tmp_path / "cells" / "gone")
+
+
+def test_a_cell_that_failed(toy_cells, monkeypatch):
+    change_record(monkeypatch, results={}, reason="every restart diverged")
+    with pytest.raises(ResultsError, match="has no fit: every restart diverged"):
+        restore_cell(toy_cells[0])
+
+
+def test_a_cell_without_its_trace(toy_cells, monkeypatch):
+    def gone(*place):
+        raise FileNotFoundError("no trace.nc")
+
+    monkeypatch.setattr(Results, "load_trace", gone)
+    with pytest.raises(ResultsError, match="cannot be read: no trace.nc"):
+        restore_cell(toy_cells[0])
+
+
+def test_a_cell_of_another_version(toy_cells, monkeypatch):
+    settings = Results(toy_cells[0].parent.parent).load_metrics(toy_cells[0].name)["settings"]
+    for changes in ({"network": {"kind": "unheard_of"}}, {"prior": {"kind": "flat", "new": 1}}):
+        [section] = changes
+        change_record(monkeypatch, settings=settings | changes)
+        with pytest.raises(ResultsError, match=f"`{section}` of cell .* fit the experiment again"):
+            restore_cell(toy_cells[0])

@@ -62,6 +62,13 @@ def test_a_row_is_flat():
     }
 
 
+def test_specifications_in_a_list_have_short_names():
+    layers = [{"kind": "convolution", "filters": 32, "size": 5}, {"kind": "flatten"}]
+    network = {"kind": "layers", "layers": layers}
+    row = settings_row({"settings": {"network": network}})
+    assert row == {"network.kind": "layers", "network.layers": "conv32x5-flatten"}
+
+
 def test_a_failed_row_has_its_settings_and_reason():
     row = metrics_row(record())
     assert (row["status"], row["reason"]) == ("diverged", "as said")

@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from pmbnn.datasets import Mnist, Moons
 from pmbnn.datasets.base import Standardisation
-from pmbnn.evaluation import evaluate, predicted_sd
+from pmbnn.evaluation import evaluate
 from pmbnn.experiment import Cell
 from pmbnn.fitting import FittedCell, GroupFitter, graph_model, restart_weights
 from pmbnn.inference.fit import Fit, History, random_streams
@@ -648,7 +648,7 @@ def test_pictures_keep_a_gallery_of_the_most_uncertain(tmp_path):
     group = made.trace["test_predictions"]
     assert "predictions" not in made.trace.children
     assert "x" not in group
-    sd = predicted_sd(made.evaluation.test)
+    sd = made.evaluation.test.predicted_sd
     order = group["gallery_index"].values
     assert len(order) == GALLERY
     assert sorted(sd, reverse=True)[:GALLERY] == list(sd[order])

@@ -1,7 +1,8 @@
 """The arrays a network is fitted on, and the specification that loads them."""
 
 import hashlib
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -60,12 +61,18 @@ class Rows:
     """Labelled rows: what a model is built on.
 
     ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``.
+    ``input_shape`` is what one row stands for: ``(channel, row, column)`` of a picture, whose
+    columns are fastest among the features; or ``(feature,)``, as it is unless said.
     """
 
     x: "np.ndarray"
     y: "np.ndarray"
     features: tuple[str, ...]
     classes: tuple[str, ...]
+    input_shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
 
     def __len__(self) -> int:
         """Return the number of observations."""
@@ -83,7 +90,16 @@ class Rows:
 
     def take(self, rows: "np.ndarray | list[int]") -> "Rows":
         """Rows of the given numbers, in their order."""
-        return Rows(self.x[rows], self.y[rows], self.features, self.classes)
+        return replace(self, x=self.x[rows], y=self.y[rows])
+
+
+def _checked_shape(shape: tuple[int, ...], features: tuple[str, ...]) -> tuple[int, ...]:
+    """The shape of one row; one axis of features unless given."""
+    if shape and math.prod(shape) != len(features):
+        raise ValueError(
+            f"`input_shape` must have one entry for each of {len(features)} features, got {shape}."
+        )
+    return shape or (len(features),)
 
 
 @dataclass(frozen=True)
@@ -103,6 +119,8 @@ class Dataset:
         The map from raw to standardised inputs.
     source
         Where the rows came from, in words (``scikit-learn``, ``local``, ``embedded``, ...).
+    input_shape
+        What one row stands for, as in `Rows`.
     """
 
     x_train: "np.ndarray"
@@ -113,11 +131,15 @@ class Dataset:
     classes: tuple[str, ...]
     standardisation: Standardisation
     source: str
+    input_shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
 
     @property
     def training(self) -> Rows:
         """The training rows."""
-        return Rows(self.x_train, self.y_train, self.features, self.classes)
+        return Rows(self.x_train, self.y_train, self.features, self.classes, self.input_shape)
 
     @property
     def fingerprint(self) -> str:
@@ -137,6 +159,11 @@ class DatasetSpec(Specification):
 
     image_shape: ClassVar[tuple[int, int] | None] = None
     """Height and width where a row is a picture."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """What one row stands for: ``(1, row, column)`` of a picture, or ``(feature,)``."""
+        return (1, *self.image_shape) if self.image_shape else (self.n_features,)
 
     @property
     def is_planar(self) -> bool:

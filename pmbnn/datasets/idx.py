@@ -66,7 +66,7 @@ def find_idx(folder: Path, name: str) -> Path:
     raise DataError(f"{name}-idx{dimensions}-ubyte (or .gz) is missing from {folder}.")
 
 
-def read_idx(path: Path, what: str, checksum: str) -> "np.ndarray":
+def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.ndarray":
     """Contents of one IDX file, uint8, in the shape its header gives.
 
     Parameters
@@ -77,6 +77,8 @@ def read_idx(path: Path, what: str, checksum: str) -> "np.ndarray":
         ``images`` or ``labels``.
     checksum
         MD5 of the unpacked file, in hexadecimal.
+    title
+        The data set it belongs to, for messages.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def read_idx(path: Path, what: str, checksum: str) -> "np.ndarray":
         raise DataError(f"{path} has the wrong size: must be {size} bytes, got {len(content)}.")
     # MD5 tells damage and mistaken identity apart from the real thing; it is no defence.
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != checksum:
-        raise DataError(f"{path} is not the original MNIST file: its MD5 must be {checksum}.")
+        raise DataError(f"{path} is not the original {title} file: its MD5 must be {checksum}.")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
 
 

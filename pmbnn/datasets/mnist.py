@@ -99,6 +99,7 @@ class Mnist(DatasetSpec):
             classes=tuple(str(digit) for digit in range(self.n_classes)),
             standardisation=standardisation,
             source=digits.source,
+            input_shape=self.input_shape,
         )
 
     def _read(self) -> Digits:

@@ -1,4 +1,4 @@
-"""MNIST from OpenML through scikit-learn, kept in the user's cache once it has checked out."""
+"""MNIST and its kin from OpenML through scikit-learn, cached once they have checked out."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -28,7 +28,30 @@ SHAPE = (70_000, 784)
 """Rows and pixels: the 60,000 training images, then the 10,000 test images."""
 
 
-def load_openml() -> tuple["np.ndarray", "np.ndarray"]:
+class OpenMLSource(NamedTuple):
+    """A data set of 70,000 pictures in ten classes, as OpenML keeps it.
+
+    ``name`` and ``version`` are OpenML's; ``title`` and ``remedy`` are for messages; ``file`` is
+    its name in the cache.
+    """
+
+    name: str
+    version: int
+    file: str
+    title: str
+    remedy: str
+
+
+MNIST = OpenMLSource(
+    name="mnist_784",
+    version=1,
+    file="mnist_784.npz",
+    title="MNIST",
+    remedy="set PMBNN_DATA to a folder of its IDX files, or use source: embedded",
+)
+
+
+def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray"]:
     """All pixels ``(observation, 784)`` and labels ``(observation,)``, uint8.
 
     The first 60,000 rows are the original training images. They come from the cache if it
@@ -37,20 +60,19 @@ def load_openml() -> tuple["np.ndarray", "np.ndarray"]:
     Raises
     ------
     DataError
-        OpenML cannot be reached, or what it sent is not MNIST.
+        OpenML cannot be reached, or what it sent cannot be the data set.
     """
-    path = cache_folder() / "mnist_784.npz"
+    path = cache_folder() / source.file
     try:
         return _read_cache(path)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
         pass  # No cache yet, or a damaged one: it is written anew.
     try:
-        pixels, labels = _download()
+        pixels, labels = _download(source)
     # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
     except Exception as error:
         raise DataError(
-            f"MNIST cannot be had from OpenML ({_reason(error)}): set PMBNN_DATA to a folder of "
-            "its IDX files, or use source: embedded."
+            f"{source.title} cannot be had from OpenML ({_reason(error)}): {source.remedy}."
         ) from error
     _write_cache(path, pixels, labels)
     return pixels, labels
@@ -62,15 +84,15 @@ def cache_folder() -> Path:
     return Path(base) / "pmbnn" / "openml"
 
 
-def _download() -> tuple["np.ndarray", "np.ndarray"]:
+def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
     from sklearn.datasets import fetch_openml
 
     _check_reachable()
     # A cache of scikit-learn's own would be read again after a broken download; this one goes.
     with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
         bunch = fetch_openml(
-            "mnist_784",
-            version=1,
+            source.name,
+            version=source.version,
             as_frame=False,
             parser="liac-arff",
             n_retries=0,
@@ -80,7 +102,7 @@ def _download() -> tuple["np.ndarray", "np.ndarray"]:
 
 
 def _check(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
-    """Both arrays as uint8, if they can be MNIST's."""
+    """Both arrays as uint8, if they can be such pictures."""
     import numpy as np
 
     if pixels.shape != SHAPE or labels.shape != SHAPE[:1]:

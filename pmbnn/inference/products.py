@@ -95,6 +95,7 @@ def _product(graph, matrix, columns, output, transposed, layout, free, rows) -> 
     bias, whole, bias_slot = _bias(graph, output, transposed, layout[0], free, rows)
     weights = output.owner.inputs[1 if transposed else 0]
     _check_used_once(graph, weights, free)
+    _check_not_shared(weights, layout, free)
     slots = [linear_in(weights, free), *([] if bias_slot is None else [bias_slot])]
     return Product(whole, matrix, columns, bias, transposed, tuple(slots), *layout)
 
@@ -135,13 +136,24 @@ def _linear_factor(variable: Variable, free) -> list[Variable]:
     candidates = inputs[:1] if isinstance(variable.owner.op.scalar_op, TrueDiv) else inputs
     for place, factor in enumerate(candidates):
         path = _linear_path(factor, free)
-        # A factor that is spread out would give several elements the same draw.
-        if not path or factor.type.broadcastable != variable.type.broadcastable:
+        if not path or _is_spread(factor, inputs):
             continue
         others = [other for i, other in enumerate(inputs) if i != place]
         if not depends_on(others, path[-1:]):
             return path
     return []
+
+
+def _is_spread(factor: Variable, inputs: Sequence[Variable]) -> bool:
+    """Whether a factor is spread out beside the others, several elements sharing one draw.
+
+    Only a length that is known can tell: that of a replaced input may have got lost.
+    """
+    lengths = zip(*(v.type.shape for v in inputs), strict=True)
+    return any(
+        one and any(n not in (1, None) for n in at)
+        for one, at in zip(factor.type.broadcastable, lengths, strict=True)
+    )
 
 
 def depends_on(graphs: Sequence[Variable], variables: Sequence[Variable]) -> bool:
@@ -191,6 +203,17 @@ def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> Non
         raise ValueError(
             f"`estimator` cannot rewrite this model: `{name}` enters its likelihood at several "
             "places, whose noise would have to be shared. Choose reparameterisation or "
+            "path_derivative."
+        )
+
+
+def _check_not_shared(weights: TensorVariable, layout, free) -> None:
+    """Raise ValueError if several elements of a matrix are made of one draw."""
+    name, (units, inputs, *_) = linear_in(weights, free), layout
+    if np.prod(free[name].type.shape) != units * inputs:
+        raise ValueError(
+            f"`estimator` cannot rewrite this model: several of the {units} × {inputs} weights "
+            f"of a product share an element of `{name}`. Choose reparameterisation or "
             "path_derivative."
         )
 

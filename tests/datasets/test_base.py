@@ -77,6 +77,31 @@ def test_training_rows_are_split_by_class():
     assert not np.array_equal(rows.split(0.2, random_seed=2)[1].x, held_out.x)
 
 
+def test_rows_are_points_unless_they_are_pictures():
+    rows, pictures = dataset().training, dataset(input_shape=(1, 3, 1)).training
+    assert rows.input_shape == dataset().input_shape == (3,)
+    assert pictures.input_shape == pictures.take([1]).input_shape == (1, 3, 1)
+    assert (pictures.take([1]).x == X[1:]).all()
+
+
+def test_a_shape_has_an_entry_for_each_feature():
+    message = r"^`input_shape` must have one entry for each of 3 features, got \(1, 2, 2\)\.$"
+    with pytest.raises(ValueError, match=message):
+        dataset(input_shape=(1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [Moons(noise=0.3, train=20, test=20), Mnist(source="embedded", train=20, test=20)],
+    ids=lambda spec: spec.kind,
+)
+def test_shape_of_a_row_is_known_before_loading(spec):
+    rows = spec.load().training
+    kept, held_out = rows.split(0.5, random_seed=0)
+    shapes = {found.input_shape for found in (spec, rows, kept, held_out)}
+    assert shapes == {(2,) if spec.is_planar else (1, 28, 28)}
+
+
 def test_registry():
     assert dict(moons=Moons, circles=Circles, mnist=Mnist) == DATASETS
 

@@ -1,4 +1,4 @@
-"""Networks: parameters and forward pass against NumPy."""
+"""Fully connected networks: parameters and forward pass against NumPy."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -26,18 +26,18 @@ def test_forward_pass(activation, hidden, evaluate):
     rng = np.random.default_rng(20)
     network = Dense(hidden=hidden, activation=activation)
     x = rng.normal(size=(7, 3))
-    values = {p.name: rng.normal(size=p.shape) for p in network.parameters(3, 2)}
+    values = {p.name: rng.normal(size=p.shape) for p in network.parameters((3,), 2)}
     symbols = {name: pt.tensor(name, shape=v.shape) for name, v in values.items()}
     x_symbol = pt.matrix("x")
     given = {x_symbol: x} | {symbols[name]: values[name] for name in values}
-    [found] = evaluate([network.forward(x_symbol, symbols)], given)
+    [found] = evaluate([network.forward(x_symbol, symbols, (3,))], given)
     assert found.shape == (7, 2)
     expected = numpy_forward(x, values, len(hidden) + 1, activation)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_parameters_of_a_deep_network():
-    found = Dense(hidden=(4, 6)).parameters(n_features=3, n_outputs=2)
+    found = Dense(hidden=(4, 6)).parameters((3,), n_outputs=2)
     assert [(p.name, p.layer, p.dims, p.shape, p.fan_in, p.size) for p in found] == [
         ("weight_1", 1, ("feature", "hidden_1"), (3, 4), 3, 12),
         ("bias_1", 1, ("hidden_1",), (4,), 3, 4),
@@ -49,7 +49,7 @@ def test_parameters_of_a_deep_network():
 
 
 def test_without_hidden_layers_inputs_meet_outputs():
-    found = Dense(hidden=()).parameters(n_features=3, n_outputs=2)
+    found = Dense(hidden=()).parameters((3,), n_outputs=2)
     assert [(p.name, p.dims, p.shape) for p in found] == [
         ("weight_1", ("feature", "output"), (3, 2)),
         ("bias_1", ("output",), (2,)),
@@ -57,11 +57,18 @@ def test_without_hidden_layers_inputs_meet_outputs():
 
 
 @pytest.mark.parametrize(
-    ("hidden", "n_features", "n_outputs", "size"),
-    [((64, 64), 784, 10, 55_050), ((5, 5), 2, 2, 57), ((), 2, 2, 6)],
+    ("hidden", "input_shape", "n_outputs", "size"),
+    [((64, 64), (1, 28, 28), 10, 55_050), ((5, 5), (2,), 2, 57), ((), (2,), 2, 6)],
 )
-def test_size(hidden, n_features, n_outputs, size):
-    assert Dense(hidden=hidden).size(n_features, n_outputs) == size
+def test_size(hidden, input_shape, n_outputs, size):
+    network = Dense(hidden=hidden)
+    assert network.size(input_shape, n_outputs) == size
+    assert network.multiply_adds(input_shape, n_outputs) == size
+
+
+def test_pictures_are_taken_as_features():
+    network = Dense(hidden=(4,))
+    assert network.parameters((2, 3, 5), 2) == network.parameters((30,), 2)
 
 
 @pytest.mark.parametrize(
