@@ -95,7 +95,6 @@ def _product(graph, matrix, columns, output, transposed, layout, free, rows) -> 
     bias, whole, bias_slot = _bias(graph, output, transposed, layout[0], free, rows)
     weights = output.owner.inputs[1 if transposed else 0]
     _check_used_once(graph, weights, free)
-    _check_not_shared(weights, layout, free)
     slots = [linear_in(weights, free), *([] if bias_slot is None else [bias_slot])]
     return Product(whole, matrix, columns, bias, transposed, tuple(slots), *layout)
 
@@ -203,17 +202,6 @@ def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> Non
         raise ValueError(
             f"`estimator` cannot rewrite this model: `{name}` enters its likelihood at several "
             "places, whose noise would have to be shared. Choose reparameterisation or "
-            "path_derivative."
-        )
-
-
-def _check_not_shared(weights: TensorVariable, layout, free) -> None:
-    """Raise ValueError if several elements of a matrix are made of one draw."""
-    name, (units, inputs, *_) = linear_in(weights, free), layout
-    if np.prod(free[name].type.shape) != units * inputs:
-        raise ValueError(
-            f"`estimator` cannot rewrite this model: several of the {units} × {inputs} weights "
-            f"of a product share an element of `{name}`. Choose reparameterisation or "
             "path_derivative."
         )
 

@@ -392,14 +392,3 @@ OTHER = {
 @pytest.mark.parametrize("graph", OTHER.values(), ids=OTHER)
 def test_not_linear(graph):
     assert linear_in(graph, FREE) is None
-
-
-def spread_weights(x):
-    # A data variable does not tell its lengths, so the product's type cannot either.
-    rows = pm.Data("rows", np.ones((3, 1)))
-    return pt.tanh(x @ (rows * weight(1, 2))).sum(axis=1)
-
-
-def test_weights_that_share_a_draw(products_of):
-    with pytest.raises(ValueError, match="several of the 2 × 3 weights .* an element of `w`"):
-        products_of(regression(spread_weights))
