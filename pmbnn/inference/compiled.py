@@ -17,23 +17,19 @@ from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoint, Checkpoints
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.fit import Fit, History, Member, Progress
+from pmbnn.inference.fit import Fit, History, Member, Progress, Snapshot
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.initial import initial_means
 from pmbnn.inference.jax_edge import compiler_options, jax_function, precision
-from pmbnn.inference.loop import Loop, State
+from pmbnn.inference.loop import Loop, Parameters, State
+from pmbnn.inference.members import cast, padding_of, stack
 from pmbnn.inference.optimisers import relative_rate
-from pmbnn.inference.run import Run, arrays_of, kept, restored
+from pmbnn.inference.run import Run, Taken, arrays_of, kept, restored
 from pmbnn.inference.settings import Inference
-from pmbnn.models import ROW_DATA
 
 SEGMENTS = 200
 """Into how many windows a fit is cut: one point of its history each."""
-
-LANES = 64
-"""Rows of a step are filled up to a multiple of this: a loop over a whole number of vectors has
-no remainder, which takes as long as many of them. 64 numbers are four vectors of AVX-512."""
 
 MAP_SHARE = 0.1
 """Share of the steps that a MAP fit takes which gives the means their start."""
@@ -67,7 +63,7 @@ class CompiledEngine:
         self.steps = settings.total_steps(rows)
         self.batch = min(settings.batch or rows, rows)
         self.segment = -(-self.steps // SEGMENTS)
-        self.padding = self._padding(model)
+        self.padding = padding_of(model, rows, self.batch)
         self.flat = flatten_model(model, self.batch + self.padding, jacobian=not settings.is_point)
         self.improper = self.flat.improper and not settings.is_point
         self.guide = build_guide(settings, self.flat.size, self.improper)
@@ -91,6 +87,7 @@ class CompiledEngine:
         progress: Progress | None = None,
         checkpoints: Checkpoints | None = None,
         steps: int | None = None,
+        snapshots: Sequence[int] = (),
     ) -> list[Fit]:
         """Fit every member; one that diverges neither stops nor touches the others.
 
@@ -101,6 +98,9 @@ class CompiledEngine:
             same members; none unless given.
         steps
             Length of the fits; that of the settings unless given.
+        snapshots
+            Steps after which to keep the guide as it is then; those that a fit does not reach
+            are left out.
         """
         fits: list[Fit] = []
         for start in range(0, len(members), self.width):
@@ -108,7 +108,7 @@ class CompiledEngine:
             padded = chunk + [chunk[0]] * (self.width - len(chunk))
             checkpoint = None if checkpoints is None else checkpoints.of(f"{start}")
             with precision(self.dtype):
-                run = self._run(padded, steps or self.steps, progress, checkpoint)
+                run = self._run(padded, steps or self.steps, progress, checkpoint, snapshots)
                 fits += self._results(padded, run, steps or self.steps)[: len(chunk)]
         return fits
 
@@ -138,13 +138,6 @@ class CompiledEngine:
         )
         return CompiledEngine(model, settings, self.rows, self.width, self.dtype)
 
-    def _padding(self, model: pm.Model) -> int:
-        """Rows to add to those of a step, where it sees all and the model takes any number."""
-        given = {v.name for v in model.data_vars}
-        if self.batch < self.rows or self.rows < LANES or not given.issuperset(ROW_DATA):
-            return 0
-        return -self.rows % LANES
-
     # Running
 
     def _run(
@@ -153,6 +146,7 @@ class CompiledEngine:
         steps: int,
         progress: Progress | None,
         checkpoint: Checkpoint | None,
+        wanted: Sequence[int],
     ) -> Run:
         """Run a chunk to its end, from its checkpoint if there is one."""
         run = None
@@ -160,16 +154,23 @@ class CompiledEngine:
             run = restored(checkpoint, self._start(members, self._nowhere(members)))
         if run is None:
             run = self._start(members, self._initial_means(members))
-        data = self._stack([self._cast(m.data) for m in members])
+        data = stack([cast(m.data, self.dtype, self.padding) for m in members], self.width)
         if self.batch == self.rows:
             data = self._prepare(data)
-        keys = self._stack([jnp.asarray(m.streams.noise[:2], jnp.uint32) for m in members])
-        rates = self._stack([jnp.asarray(self._rate(m), self.dtype) for m in members])
-        while run.done < steps and not self._is_over(run):
-            n = min(self.segment, steps - run.done)
+        keys = [jnp.asarray(m.streams.noise[:2], jnp.uint32) for m in members]
+        rates = [jnp.asarray(self._rate(m), self.dtype) for m in members]
+        keys, rates = stack(keys, self.width), stack(rates, self.width)
+
+        def advance(run: Run, n: int) -> tuple[State, np.ndarray]:
             batches = self._batches(members, run.done)
             state, sums = self._program(run.state, data, batches, keys, rates, n, steps)
-            run = self._after(run, state, sums, n, steps)
+            return state, np.asarray(sums, np.float64).reshape(-1, 2)
+
+        run = self._take(run, wanted, advance)
+        while run.done < steps and not self._is_over(run):
+            n = min([self.segment] + [at - run.done for at in (steps, *wanted) if at > run.done])
+            run = self._after(run, *advance(run, n), n, steps)
+            run = self._take(run, wanted, advance)
             if progress is not None:
                 progress(run.done, steps, self._mean_elbo(run))
             if checkpoint is not None:
@@ -203,16 +204,24 @@ class CompiledEngine:
         """Where the means of each member start."""
         if self._starter is not None:
             return [fit.loc for fit in self._starter.fit(members)]
-        how, slots = self.settings.initial_mean, self.flat.slots
         generators = [np.random.default_rng(m.streams.initial) for m in members]
-        return [initial_means(slots, how, rng) for rng in generators]
+        return [initial_means(self.flat.slots, self.settings, rng) for rng in generators]
+
+    def _take(self, run: Run, wanted: Sequence[int], advance) -> Run:
+        """The run with what is to be kept of where it is, if anything is."""
+        if run.done not in wanted or run.done in {taken.step for taken in run.taken}:
+            return run
+        parameters = run.state.average if self.settings.average else run.state.parameters
+        # One step more, of which nothing but the parts of the ELBO is used.
+        _, sums = advance(run, 1)
+        return run._replace(taken=(*run.taken, Taken(run.done, parameters, sums)))
 
     def _after(self, run: Run, state: State, sums, n: int, steps: int) -> Run:
         """The run with one more window; members that had stopped stay where they were."""
         if run.stopped.any():
             state = kept(run.state, state, run.stopped > 0)
-        sums = np.asarray(sums, np.float64).reshape(-1, 2) / n
-        run = Run(state, [*run.sums, sums], [*run.ends, run.done + n], run.stopped)
+        ends = [*run.ends, run.done + n]
+        run = run._replace(state=state, sums=[*run.sums, sums / n], ends=ends)
         if not self.settings.early_stop:
             return run
         elbo, way = self._elbo(np.stack(run.sums)), self._way(run.ends, steps)
@@ -239,14 +248,13 @@ class CompiledEngine:
 
     def _way(self, ends: Sequence[int], steps: int) -> np.ndarray:
         """Sum of the relative learning rates of the steps in each window."""
-        rates = np.asarray(relative_rate(self.settings.schedule, np.arange(ends[-1]), steps))
+        rates = np.asarray(relative_rate(self.settings, np.arange(ends[-1]), steps))
         return np.add.reduceat(rates, [0, *ends[:-1]])
 
     def _results(self, members: list[Member], run: Run, steps: int) -> list[Fit]:
         parameters = run.state.average if self.settings.average else run.state.parameters
-        natural, scale = jax.device_get(self._natural(parameters))
-        if self.width == 1:
-            natural, scale = {k: v[None] for k, v in natural.items()}, scale[None]
+        natural, scale = self._naturals(parameters)
+        snapshots = [(t.step, *self._naturals(t.parameters), t.sums[:, 1]) for t in run.taken]
         parts = np.stack(run.sums)
         elbo = self._elbo(parts)
         fits = []
@@ -269,9 +277,20 @@ class CompiledEngine:
                     streams=member.streams,
                     learning_rate=self._rate(member),
                     kl_forms=self.objective.kl_forms,
+                    snapshots=tuple(
+                        Snapshot(step, {k: v[i] for k, v in n.items()}, s[i], float(kl[i]))
+                        for step, n, s, kl in snapshots
+                    ),
                 )
             )
         return fits
+
+    def _naturals(self, parameters: Parameters) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Natural parameters and standard deviations, members on the first axis."""
+        natural, scale = jax.device_get(self._natural(parameters))
+        if self.width == 1:
+            natural, scale = {k: v[None] for k, v in natural.items()}, scale[None]
+        return natural, scale
 
     # Members to arrays
 
@@ -280,26 +299,9 @@ class CompiledEngine:
             return member.learning_rate
         return float(self.settings.learning_rate)
 
-    def _cast(self, data) -> dict[str, jax.Array]:
-        """Data of one member; rows beyond its own are copies of the first, and do not count."""
-        if self.padding:
-            rows = {k: np.asarray(data[k]) for k in ROW_DATA}
-            more = {k: np.repeat(v[:1], self.padding, axis=0) for k, v in rows.items()}
-            data = {**data, **{k: np.concatenate([rows[k], more[k]]) for k in ROW_DATA}}
-        integer = {True: "int32", False: self.dtype}
-        return {
-            k: jnp.asarray(v, integer[np.asarray(v).dtype.kind in "iu"]) for k, v in data.items()
-        }
-
     def _batches(self, members: list[Member], done: int):
         if self.batch == self.rows:
             return None
         streams = [m.streams.batches for m in members]
         taken = [batch_indices(s, self.rows, self.batch, done, self.segment) for s in streams]
-        return self._stack([jnp.asarray(t, jnp.int32) for t in taken])
-
-    def _stack(self, items: list):
-        """Members on a first axis; the only member as it is when they run one by one."""
-        if self.width == 1:
-            return items[0]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)
+        return stack([jnp.asarray(t, jnp.int32) for t in taken], self.width)

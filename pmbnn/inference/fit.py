@@ -64,6 +64,25 @@ class History:
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """A fit on its way, after `step` steps.
+
+    Attributes
+    ----------
+    natural, scale
+        As those of `Fit`.
+    kl
+        Divergence of the guide from the prior in nats, unweighted; at one draw where it is not
+        known exactly.
+    """
+
+    step: int
+    natural: Mapping[str, np.ndarray]
+    scale: np.ndarray
+    kl: float
+
+
+@dataclass(frozen=True)
 class Fit:
     """A fitted guide.
 
@@ -85,6 +104,8 @@ class Fit:
         The highest that was used.
     kl_forms
         How the divergence of each free variable was taken: ``exact`` or ``monte_carlo``.
+    snapshots
+        The fit at the steps that were asked for.
     """
 
     natural: Mapping[str, np.ndarray]
@@ -96,6 +117,7 @@ class Fit:
     streams: Streams
     learning_rate: float = float("nan")
     kl_forms: Mapping[str, str] = field(default_factory=dict)
+    snapshots: tuple[Snapshot, ...] = ()
 
     @property
     def loc(self) -> np.ndarray:

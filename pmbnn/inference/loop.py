@@ -101,7 +101,7 @@ class Loop:
         weight = self._kl_weight(state.step, steps)
         gradient, parts = slope(state.parameters, noise, prepared, weight)
         direction, optimiser = self.optimiser.update(gradient, state.optimiser)
-        rate = learning_rate * relative_rate(settings.schedule, state.step, steps)
+        rate = learning_rate * relative_rate(settings, state.step, steps)
         parameters = jax.tree.map(
             lambda p, d: p - (rate * d).astype(p.dtype), state.parameters, direction
         )

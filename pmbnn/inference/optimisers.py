@@ -18,8 +18,11 @@ DIRECTIONS = {
 }
 
 
-def relative_rate(schedule: str, step: jax.Array, steps: jax.Array) -> jax.Array:
+def relative_rate(settings: Inference, step: jax.Array, steps: jax.Array) -> jax.Array:
     """Learning rate at `step` of `steps`, in units of its highest."""
+    schedule = settings.schedule
+    if schedule == "exponential":
+        return settings.decay ** (step / steps)
     if schedule == "constant":
         return jnp.ones_like(step / steps)
     if schedule == "cosine":

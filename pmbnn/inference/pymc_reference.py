@@ -35,7 +35,7 @@ class PymcEngine:
         self.steps = settings.total_steps(rows)
         self.flat: FlatModel = flatten_model(model, rows)
         self.guide = MeanField(self.flat.size)
-        relative = relative_rate(settings.schedule, np.arange(self.steps), self.steps)
+        relative = relative_rate(settings, np.arange(self.steps), self.steps)
         self.relative_rates = np.asarray(relative, np.float64)
 
     def fit(
@@ -44,11 +44,12 @@ class PymcEngine:
         progress: Progress | None = None,
         checkpoints: Checkpoints | None = None,
         steps: int | None = None,
+        snapshots: Sequence[int] = (),
     ) -> list[Fit]:
         """Fit every member; one that diverges does not stop the others.
 
-        `checkpoints` and `steps` are for the sake of one interface: ``pm.fit`` can neither
-        leave off nor be a short try.
+        `checkpoints`, `steps` and `snapshots` are for the sake of one interface: ``pm.fit``
+        can neither leave off, nor be a short try, nor be looked at on its way.
         """
         return [self._fit_one(member, progress) for member in members]
 
@@ -90,7 +91,7 @@ class PymcEngine:
 
     def _start(self, approx, member: Member) -> None:
         rng = np.random.default_rng(member.streams.initial)
-        means = initial_means(self.flat.slots, self.settings.initial_mean, rng)
+        means = initial_means(self.flat.slots, self.settings, rng)
         start = self.guide.initial(means, self.settings.initial_scale, rng)
         group = approx.groups[0]
         for shared, ours in zip(_shared(group), start.values(), strict=True):

@@ -62,7 +62,10 @@ class Inference(Specification):
         from by the ELBO of short fits.
     schedule
         ``constant``; ``one_cycle``, up to the learning rate over the first tenth and down to
-        zero on a cosine; ``cosine``, down from the start.
+        zero on a cosine; ``cosine``, down from the start; ``exponential``, down by the same
+        factor at each step.
+    decay
+        What an ``exponential`` schedule leaves of the learning rate at the end.
     clip
         Largest norm of a gradient; longer ones are shortened to it.
     average
@@ -74,10 +77,12 @@ class Inference(Specification):
     seed
         Decides initial values, noise and minibatches.
     initial_mean
-        Where the guide's means start, in unconstrained space: at ``zero``, at standard normal
-        draws times 0.1 (``random``), matrices at normal draws with variance 1 / fan-in and
+        Where the guide's means start, in unconstrained space: at ``zero``, at normal draws
+        (``random``), at ``uniform`` ones, matrices at normal draws with variance 1 / fan-in and
         everything else at zero (``fan_in``), or at the end of a ``map`` fit that starts there
         and takes a tenth of the steps.
+    initial_spread
+        Standard deviation of ``random`` draws, half the range of ``uniform`` ones.
     initial_scale
         Where every standard deviation of the guide starts.
     improper_scale_cap
@@ -105,13 +110,15 @@ class Inference(Specification):
     batch: Count | None = None
     optimiser: Literal["adam", "adamax", "sgd"] = "adam"
     learning_rate: Positive | Tune = 0.02
-    schedule: Literal["constant", "one_cycle", "cosine"] = "one_cycle"
+    schedule: Literal["constant", "one_cycle", "cosine", "exponential"] = "one_cycle"
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     clip: Positive | None = None
     average: Share = 0.0
     early_stop: bool = False
     restarts: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    initial_mean: Literal["zero", "random", "fan_in", "map"] = "fan_in"
+    initial_mean: Literal["zero", "random", "uniform", "fan_in", "map"] = "fan_in"
+    initial_spread: Positive = 0.1
     initial_scale: Positive = 0.05
     improper_scale_cap: Positive = 10.0
     validation: Annotated[float, Field(ge=0, le=0.5)] = 0.2

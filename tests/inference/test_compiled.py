@@ -96,7 +96,7 @@ def classifier(prior="normal", hyperprior="half_normal"):
 def start_of(engine, one):
     """Unconstrained parameters at the start of a mean-field guide."""
     rng = np.random.default_rng(one.streams.initial)
-    loc = initial_means(engine.flat.slots, engine.settings.initial_mean, rng)
+    loc = initial_means(engine.flat.slots, engine.settings, rng)
     return engine.guide.initial(loc, engine.settings.initial_scale, rng)
 
 

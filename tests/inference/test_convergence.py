@@ -5,6 +5,7 @@ import pytest
 
 from pmbnn.inference.convergence import final_mean, late_gain, may_stop, verdict
 from pmbnn.inference.optimisers import relative_rate
+from pmbnn.inference.settings import Inference
 
 WINDOWS = 200
 LENGTH = 50
@@ -18,7 +19,7 @@ def noise(sd, random_seed=0):
 
 def way(schedule):
     """Learning rates of the steps of each window, summed."""
-    rates = np.asarray(relative_rate(schedule, np.arange(STEP[-1]), STEP[-1]))
+    rates = np.asarray(relative_rate(Inference(schedule=schedule), np.arange(STEP[-1]), STEP[-1]))
     return rates.reshape(WINDOWS, LENGTH).sum(axis=1)
 
 

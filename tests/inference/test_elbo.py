@@ -14,6 +14,7 @@ from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.jax_edge import precision
+from pmbnn.inference.members import cast
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
 from pmbnn.priors import HYPERPRIORS, HalfNormal
@@ -59,7 +60,7 @@ def evaluated(engine, data, loc, rho, noise, kl_weight=1.0):
     with precision(dtype):
         at = {"loc": jnp.asarray(loc, dtype), "rho": jnp.asarray(rho, dtype)}
         noise = {"noise": jnp.asarray(noise, dtype)}
-        prepared = engine.loop.prepare(engine._cast(data))
+        prepared = engine.loop.prepare(cast(data, engine.dtype, engine.padding))
         slope = jax.value_and_grad(engine.loop.loss, has_aux=True)
         (loss, parts), gradient = slope(at, noise, prepared, kl_weight)
         assert {a.dtype for a in (loss, *parts, *gradient.values())} == {np.dtype(dtype)}
@@ -214,7 +215,7 @@ def many_parts(engine, data, loc, rho, noise):
     """Log-likelihoods and divergences at one noise after the other."""
     with precision("float64"):
         at = {"loc": jnp.asarray(loc), "rho": jnp.asarray(rho)}
-        prepared = engine.loop.prepare(engine._cast(data))
+        prepared = engine.loop.prepare(cast(data, engine.dtype, engine.padding))
         parts = jax.jit(jax.vmap(lambda n: engine.loop.parts(at, {"noise": n}, prepared)))
         return [np.asarray(p) for p in parts(jnp.asarray(noise))]
 

@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pmbnn.inference.flat import Slot
 from pmbnn.inference.initial import initial_means
+from pmbnn.inference.settings import Inference
 
 SLOTS = (Slot("scale", 0, ()), Slot("weight", 1, (400, 25)), Slot("bias", 10_001, (25,)))
 SIZE = 10_026
 
 
 def start(how, random_seed=0):
-    return initial_means(SLOTS, how, np.random.default_rng(random_seed))
+    return initial_means(SLOTS, Inference(initial_mean=how), np.random.default_rng(random_seed))
 
 
 def by_slot(loc):
@@ -35,6 +37,13 @@ def test_random():
     assert all((part != 0).all() for part in by_slot(loc).values())
 
 
+def test_uniform():
+    settings = Inference(initial_mean="uniform", initial_spread=0.6)
+    loc = initial_means(SLOTS, settings, np.random.default_rng(0))
+    assert abs(loc).max() < 0.6
+    assert stats.kstest(loc, stats.uniform(-0.6, 1.2).cdf).pvalue > 1e-4
+
+
 def test_fan_in():
     """Matrices by their fan-in; biases and scales at zero."""
     parts = by_slot(start("fan_in"))
@@ -46,17 +55,17 @@ def test_fan_in():
 def test_fan_in_of_a_filter():
     """Every axis but the last counts as input."""
     slots = (Slot("filter", 0, (5, 4, 20, 25)),)
-    check_normal(initial_means(slots, "fan_in", np.random.default_rng(0)), 1 / 20)
+    check_normal(initial_means(slots, Inference(), np.random.default_rng(0)), 1 / 20)
 
 
-@pytest.mark.parametrize("how", ["zero", "random", "fan_in"])
+@pytest.mark.parametrize("how", ["zero", "random", "uniform", "fan_in"])
 def test_double_precision(how):
     loc = start(how)
     assert loc.shape == (SIZE,)
     assert loc.dtype == np.float64
 
 
-@pytest.mark.parametrize("how", ["random", "fan_in"])
+@pytest.mark.parametrize("how", ["random", "uniform", "fan_in"])
 def test_the_stream_decides(how):
     same, other = (start(how, random_seed=i) for i in (0, 1))
     np.testing.assert_array_equal(start(how, random_seed=0), same)

@@ -8,6 +8,7 @@ import pytest
 
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.jax_edge import precision
+from pmbnn.inference.members import cast
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
@@ -22,7 +23,7 @@ def build(**settings):
     model = dense_classifier(X, Y, hidden=(3,))
     engine = CompiledEngine(model, Inference(steps=STEPS, **settings), ROWS, 1, "float64")
     with precision("float64"):
-        data = engine._cast({"x": X, "target": Y, "prior_scale": 1.0})
+        data = cast({"x": X, "target": Y, "prior_scale": 1.0}, engine.dtype, engine.padding)
         shapes, rng = engine.guide.shapes, np.random.default_rng(1)
         start = engine.guide.initial(rng.normal(size=shapes["loc"]), 0.3, rng)
         state = engine.loop.start(start)
@@ -44,7 +45,7 @@ def by_loop(loop, state, data, key, n=STEPS):
 def by_hand(loop, state, data, key):
     """Parameters after every step, and the parts of the ELBO at every step."""
     settings = loop.settings
-    rates = RATE * relative_rate(settings.schedule, jnp.arange(STEPS), STEPS)
+    rates = RATE * relative_rate(settings, jnp.arange(STEPS), STEPS)
     optimiser = getattr(optax, settings.optimiser)(lambda step: rates[step])
     if settings.clip is not None:
         optimiser = optax.chain(optax.clip_by_global_norm(settings.clip), optimiser)

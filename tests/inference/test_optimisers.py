@@ -10,12 +10,12 @@ from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
 from pmbnn.inference.settings import Inference
 
 STEPS = 400
-SCHEDULES = ["constant", "one_cycle", "cosine"]
+SCHEDULES = ["constant", "one_cycle", "cosine", "exponential"]
 
 
 def rates(schedule, steps=STEPS):
     with precision("float64"):
-        return np.asarray(relative_rate(schedule, jnp.arange(steps), steps))
+        return np.asarray(relative_rate(Inference(schedule=schedule), jnp.arange(steps), steps))
 
 
 # --- schedules ----------------------------------------------------------------------------
@@ -26,6 +26,8 @@ def by_optax(schedule, steps):
         return optax.constant_schedule(1.0)
     if schedule == "cosine":
         return optax.cosine_decay_schedule(1.0, steps)
+    if schedule == "exponential":
+        return optax.exponential_decay(1.0, steps, 0.1)
     warm_up = max(1, round(0.1 * steps))
     return optax.warmup_cosine_decay_schedule(1 / 25, 1.0, warm_up, steps)
 
