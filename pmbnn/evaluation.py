@@ -8,7 +8,10 @@ import numpy as np
 
 from pmbnn import metrics
 from pmbnn.datasets import Dataset, Synthetic
+from pmbnn.diagnosis import Diagnosis, diagnose
 from pmbnn.fitting import FittedCell
+from pmbnn.mixture import mixed, predict_mixture
+from pmbnn.picture_evaluation import PictureEvaluation, evaluate_pictures
 from pmbnn.prediction import Moments, Predictor, pool
 from pmbnn.prediction_settings import Map
 
@@ -27,11 +30,17 @@ class MapPrediction:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers by name, and the predictions behind them (of the restarts that have a weight)."""
+    """Numbers by name, and the predictions behind them (of the restarts that have a weight).
+
+    ``map`` is of points in a plane only, ``pictures`` of classifiers of pictures; ``diagnosis``
+    is there if the settings name steps to look at.
+    """
 
     results: Mapping[str, float]
     test: Moments
-    map: MapPrediction | None
+    map: MapPrediction | None = None
+    pictures: PictureEvaluation | None = None
+    diagnosis: Diagnosis | None = None
 
 
 def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
@@ -50,24 +59,19 @@ def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Eval
         for i, fit in enumerate(fitted.fits)
         if not fit.failed
     }
-    test = _mixed(moments, fitted)
+    test = mixed(moments, fitted)
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
     results = _prefixed("", test, dataset.y_test)
     results |= _prefixed("pooled_", pool(list(moments.values())), dataset.y_test)
-    plane = None
+    plane, pictures = None, None
     if isinstance(fitted.cell.dataset, Synthetic):
         results |= _fresh_metrics(fitted, dataset, predictor)
         plane = _predict_map(fitted, dataset, predictor, settings.map)
-    return Evaluation(results, test, plane)
-
-
-def _mixed(moments: Mapping[int, Moments], fitted: FittedCell) -> Moments:
-    """Moments of the cell's mixture of restarts."""
-    weights = {i: weight for i, weight in enumerate(fitted.weights) if weight > 0}
-    if len(weights) == 1:
-        return moments[next(iter(weights))]
-    return pool([moments[i] for i in weights], list(weights.values()))
+    if fitted.cell.dataset.image_shape is not None:
+        pictures = evaluate_pictures(fitted, dataset, predictor, test)
+    diagnosis = diagnose(fitted, dataset, predictor, pictures)
+    return Evaluation(results, test, plane, pictures, diagnosis)
 
 
 def _prefixed(prefix: str, moments: Moments, label: np.ndarray) -> dict[str, float]:
@@ -96,7 +100,7 @@ def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -
         for i, fit in enumerate(fitted.fits)
         if not fit.failed
     }
-    best, pooled = _mixed(moments, fitted), pool(list(moments.values()))
+    best, pooled = mixed(moments, fitted), pool(list(moments.values()))
     bounds = spec.bounds()
     return {
         "excess_error": metrics.excess_error(best.mean, truth),
@@ -117,9 +121,5 @@ def _predict_map(
     axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     x = dataset.standardisation(points)
-    moments = {
-        i: predictor.moments(fitted.fits[i], fitted.data, x, fitted.cell.predict.draws)
-        for i, weight in enumerate(fitted.weights)
-        if weight > 0
-    }
-    return MapPrediction(axes[0], axes[1], _mixed(moments, fitted))
+    moments = predict_mixture(fitted, predictor, x, fitted.cell.predict.draws)
+    return MapPrediction(axes[0], axes[1], moments)

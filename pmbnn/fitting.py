@@ -234,8 +234,9 @@ class GroupFitter:
             for cell, rows, hyperprior, name in tasks
         ]
         checkpoints = None if self._checkpoints is None else Checkpoints(self._checkpoints / stage)
+        looks = cell.predict.diagnostics.steps if stage == "fit" else ()
         return self._engine(cell, rows).fit(
-            members, lambda *news: report(stage, *news), checkpoints
+            members, lambda *news: report(stage, *news), checkpoints, snapshots=looks
         )
 
 

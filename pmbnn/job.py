@@ -144,6 +144,8 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if choice is None else float(choice.scores.min()),
     }
+    if evaluation.pictures is not None:
+        record["pictures"] = evaluation.pictures.results
     record["source"] = dataset.source
     model = graph_model(cell, dataset.training)
     trace = build_trace(fitted, evaluation, dataset, predictor, model)

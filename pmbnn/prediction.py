@@ -16,13 +16,15 @@ import pytensor.tensor as pt
 from pmbnn.inference.fit import Fit
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.guides import build_guide
-from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.jax_edge import compiler_options, jax_function, precision
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
 
 BLOCK = 2_048
 """Rows predicted at once. One length for all, the last block padded, so that a group compiles
 one program; short enough for a small network's layers to stay in the processor's cache."""
+PICTURE_BLOCK, MOST_FEATURES = 512, 64
+"""The same where a row has more features than that: a layer of pictures is larger."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Predictor:
         self._log_joint = self._over_draws(log_joint, len(rows))
         self._posterior = self._over_draws(named, 0)
         self._log_guide = self._build_log_guide(values)
-        self._moments = jax.jit(self._moments_of_block)
+        self._moments = jax.jit(self._moments_of_block, compiler_options=compiler_options())
+        self._single_draws = jax.jit(self._single_draws_of_block, static_argnums=2)
         self._draws = jax.jit(jax.vmap(self._draw, in_axes=(None, None, 0)))
 
     def _over_draws(self, function, n_rows: int):
@@ -195,8 +198,9 @@ class Predictor:
         with precision(self.dtype):
             natural = self._natural(fit)
             constants = [jnp.asarray(c, self.dtype) for c in constants]
-            for start in range(0, len(x), BLOCK):
-                block = jnp.asarray(_padded(x[start : start + BLOCK]), self.dtype)
+            size = BLOCK if x.shape[1] <= MOST_FEATURES else PICTURE_BLOCK
+            for start in range(0, len(x), size):
+                block = jnp.asarray(_padded(x[start : start + size], size), self.dtype)
                 moments = self._moments(natural, _draw_key(fit), draws, block, constants)
                 parts.append(jax.device_get(moments))
         return Moments(draws, *(np.concatenate(p)[: len(x)] for p in zip(*parts, strict=True)))
@@ -224,6 +228,20 @@ class Predictor:
             x = jnp.asarray(x, self.dtype)
             values = jnp.asarray(values, self.dtype)
             return np.asarray(self._probabilities_of_draws(values, x, *constants)[0])
+
+    def single_draws(
+        self, fit: Fit, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
+    ) -> np.ndarray:
+        """Class probabilities of the first draws, ``(draw, observation, class)``.
+
+        One draw of the parameters is in memory at a time, those of a point once.
+        """
+        draws = 1 if self.guide.is_point else draws
+        with precision(self.dtype):
+            constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
+            x = jnp.asarray(x, self.dtype)
+            natural = self._natural(fit)
+            return np.asarray(self._single_draws(natural, _draw_key(fit), draws, x, constants))
 
     def log_densities(
         self, fit: Fit, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -263,6 +281,12 @@ class Predictor:
         }
         return self.guide.draw(natural, noise)
 
+    def _single_draws_of_block(self, natural, key, draws, x, constants):
+        def of_one(i):
+            return self._probabilities(self._draw(natural, key, i), x, *constants)[0]
+
+        return jax.lax.map(of_one, jnp.arange(draws))
+
     def _moments_of_block(self, natural, key, draws, x, constants):
         """Running moments over draws, in the order of `Moments` (Welford 1962)."""
 
@@ -285,9 +309,9 @@ class Predictor:
         return mean.T, sd.T, entropy / draws, votes.T / draws, log.T / draws
 
 
-def _padded(x: np.ndarray) -> np.ndarray:
+def _padded(x: np.ndarray, size: int) -> np.ndarray:
     """Rows filled up with zeros to the length of a block."""
-    return np.pad(x, ((0, BLOCK - len(x)), (0, 0)))
+    return np.pad(x, ((0, size - len(x)), (0, 0)))
 
 
 def _draw_key(fit: Fit) -> jax.Array:

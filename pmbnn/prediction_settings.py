@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pmbnn.specification import Specification
+from pmbnn.unfamiliar import AnyUnfamiliar
 
 
 class Map(Specification):
@@ -28,6 +29,24 @@ class Fresh(Specification):
     draws: Annotated[int, Field(ge=1)] = 200
 
 
+class Diagnostics(Specification):
+    """Looks at a fit on its way.
+
+    After each of ``steps`` steps the guide is kept, and later judged by ``draws`` draws on the
+    first ``rows`` training rows and as many held-out ones. Steps beyond the end are left out.
+    """
+
+    steps: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=100)] = ()
+    draws: Annotated[int, Field(ge=2)] = 20
+    rows: Annotated[int, Field(ge=1)] = 2_000
+
+    @model_validator(mode="after")
+    def _ascending(self):
+        if list(self.steps) != sorted(set(self.steps)):
+            raise ValueError(f"must have ascending `steps`, got {list(self.steps)}")
+        return self
+
+
 class Predict(Specification):
     """What is predicted and kept of a cell.
 
@@ -35,6 +54,9 @@ class Predict(Specification):
     kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
     large networks too; small ones always keep it. ``mixture`` says which restarts predict: the
     ``best``, all alike (``equal``), or all weighted by their evidence (``elbo``).
+
+    ``unfamiliar`` names pictures to show to a classifier of pictures that it cannot know; a
+    picture is refused if no class reaches probability ``cutoff``.
     """
 
     draws: Annotated[int, Field(ge=2)] = 1000
@@ -43,3 +65,13 @@ class Predict(Specification):
     mixture: Literal["best", "equal", "elbo"] = "best"
     map: Map = Map()
     fresh: Fresh = Fresh()
+    diagnostics: Diagnostics = Diagnostics()
+    unfamiliar: tuple[AnyUnfamiliar, ...] = ()
+    cutoff: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+    @model_validator(mode="after")
+    def _told_apart(self):
+        names = [spec.name for spec in self.unfamiliar]
+        if len(set(names)) < len(names):
+            raise ValueError(f"must not repeat a kind in `unfamiliar`, got {', '.join(names)}")
+        return self

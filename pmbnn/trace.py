@@ -13,13 +13,18 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.datasets import Dataset
+from pmbnn.diagnosis import Diagnosis
 from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell
 from pmbnn.plan import is_large
-from pmbnn.prediction import Moments, Predictor
-
-GALLERY = 20
-"""Most uncertain pictures kept with their pixels."""
+from pmbnn.prediction import Predictor
+from pmbnn.prediction_groups import (
+    diagnosis_arrays,
+    moment_arrays,
+    picture_groups,
+    predictions_of_test,
+    snapshot_group,
+)
 
 LARGE_TRACE_DRAWS = 100
 """Draws of a large network's last layer that are kept at least."""
@@ -44,9 +49,9 @@ def build_trace(
     values = {i: predictor.values(fitted.fits[i], draws) for i in chains}
     groups = {
         "posterior": _posterior(fitted, predictor, values, model, large),
-        "fit": _fit_group(fitted),
+        "fit": _fit_group(fitted, evaluation.diagnosis),
         "guide": _guide_group(fitted, predictor),
-        "test_predictions": _test_group(fitted, evaluation, dataset),
+        "test_predictions": predictions_of_test(fitted, evaluation, dataset, predictor),
         "constant_data": _constant_data(dataset, large),
     }
     if not large or fitted.cell.predict.log_likelihood:
@@ -56,6 +61,10 @@ def build_trace(
         groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
     if evaluation.map is not None:
         groups["predictions"] = _map_group(evaluation, dataset)
+    if evaluation.pictures is not None:
+        groups |= picture_groups(fitted, evaluation, dataset, predictor)
+    if evaluation.diagnosis is not None and evaluation.diagnosis.examples is not None:
+        groups["snapshot_examples"] = snapshot_group(evaluation.diagnosis, dataset, fitted)
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
 
@@ -112,8 +121,8 @@ def _posterior_predictive(fitted, predictor, values) -> xr.Dataset:
     )
 
 
-def _fit_group(fitted: FittedCell) -> xr.Dataset:
-    """ELBO histories; a restart that was stopped early is filled up with not-a-number."""
+def _fit_group(fitted: FittedCell, diagnosis: Diagnosis | None) -> xr.Dataset:
+    """ELBO histories and looks at the fit; a restart that stopped early ends in not-a-number."""
     longest = max((fit.history.step for fit in fitted.fits), key=len)
     arrays = {
         name: np.full((len(fitted.fits), len(longest)), np.nan)
@@ -132,7 +141,8 @@ def _fit_group(fitted: FittedCell) -> xr.Dataset:
     return xr.Dataset(
         {name: (("chain", "window"), array) for name, array in arrays.items()}
         | {"step": (("window",), longest), "learning_rate": (("chain",), rates)}
-        | {"weight": (("chain",), np.asarray(fitted.weights))},
+        | {"weight": (("chain",), np.asarray(fitted.weights))}
+        | ({} if diagnosis is None else diagnosis_arrays(diagnosis)),
         coords={"chain": range(len(fitted.fits))},
         attrs=attrs,
     )
@@ -161,50 +171,19 @@ def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
     )
 
 
-def _moments(moments: Moments, axes: tuple[str, ...], shape: tuple[int, ...]) -> dict:
-    classes = moments.mean.shape[1]
-    return {
-        "probability": ((*axes, "output"), moments.mean.reshape(*shape, classes).astype("f4")),
-        "sd": ((*axes, "output"), moments.sd.reshape(*shape, classes).astype("f4")),
-        "entropy": (axes, moments.entropy.reshape(shape).astype("f4")),
-        "mutual_information": (
-            axes,
-            moments.mutual_information.reshape(shape).astype("f4"),
-        ),
-    }
-
-
 def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     plane = evaluation.map
-    arrays = _moments(plane.moments, ("x1", "x2"), (len(plane.x1), len(plane.x2)))
+    arrays = moment_arrays(plane.moments, ("x1", "x2"), (len(plane.x1), len(plane.x2)))
     coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
     return xr.Dataset(arrays, coords=coords)
 
 
-def _test_group(fitted, evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
-    axes = ("test_observation",)
-    arrays = _moments(evaluation.test, axes, (len(dataset.y_test),))
-    arrays["label"] = (axes, dataset.y_test)
-    spec = fitted.cell.dataset
-    if spec.is_planar:
-        raw = dataset.standardisation.undo(dataset.x_test)
-        arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
-    if spec.image_shape is not None:
-        order = np.argsort(-evaluation.test.predicted_sd, kind="stable")[:GALLERY]
-        pixels = np.rint(255 * dataset.standardisation.undo(dataset.x_test[order]))
-        arrays["gallery_index"] = (("rank",), order)
-        arrays["gallery_image"] = (
-            ("rank", "row", "column"),
-            pixels.reshape(-1, *spec.image_shape).clip(0, 255).astype("u1"),
-        )
-    return xr.Dataset(arrays, coords={"output": list(dataset.classes)})
-
-
 def _constant_data(dataset: Dataset, large: bool) -> xr.Dataset:
     attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
-    arrays = {}
+    arrays = {
+        "standardisation_mean": ("feature", dataset.standardisation.mean),
+        "standardisation_sd": ("feature", dataset.standardisation.sd),
+    }
     if not large:
         arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
-        arrays["standardisation_mean"] = ("feature", dataset.standardisation.mean)
-        arrays["standardisation_sd"] = ("feature", dataset.standardisation.sd)
     return xr.Dataset(arrays, attrs=attrs)

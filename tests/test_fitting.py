@@ -91,7 +91,7 @@ class Script:
         self.rows, self.width = rows, width
         return self
 
-    def fit(self, members, progress, checkpoints=None, steps=None):
+    def fit(self, members, progress, checkpoints=None, steps=None, snapshots=()):
         progress(1, 1, 0.0)
         self.fitted += members
         found = []

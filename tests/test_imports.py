@@ -19,9 +19,10 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend", "PIL
 
 LAYERS = """
     specification short_names
-    metrics tables storage digit_format classification
-    datasets variants priors convolution likelihoods prediction_settings inference.settings ink
+    metrics tables storage digit_format classification detection
+    datasets variants priors convolution likelihoods inference.settings ink
     networks pictures unfamiliar
+    prediction_settings
     experiment config_errors
     yaml_file axes
     config selection estimate labels
@@ -30,7 +31,11 @@ LAYERS = """
     inference
     prediction learning_rate
     fitting
-    evaluation regenerate
+    mixture regenerate
+    picture_evaluation
+    diagnosis
+    evaluation
+    prediction_groups
     trace
     job
     workers

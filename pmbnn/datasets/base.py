@@ -121,6 +121,9 @@ class Dataset:
         Where the rows came from, in words (``scikit-learn``, ``local``, ``embedded``, ...).
     input_shape
         What one row stands for, as in `Rows`.
+    x_validation, y_validation
+        Training rows that nothing is fitted on, to set thresholds by and to follow a fit with;
+        none unless asked for.
     """
 
     x_train: "np.ndarray"
@@ -132,6 +135,8 @@ class Dataset:
     standardisation: Standardisation
     source: str
     input_shape: tuple[int, ...] = ()
+    x_validation: "np.ndarray | None" = None
+    y_validation: "np.ndarray | None" = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -145,7 +150,10 @@ class Dataset:
     def fingerprint(self) -> str:
         """SHA-256 over every array, in hexadecimal."""
         digest = hashlib.sha256()
-        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+        arrays = [self.x_train, self.y_train, self.x_test, self.y_test]
+        if self.x_validation is not None:
+            arrays += [self.x_validation, self.y_validation]
+        for array in arrays:
             digest.update(f"{array.shape}{array.dtype.str}".encode())
             digest.update(array.tobytes())
         return digest.hexdigest()

@@ -54,7 +54,8 @@ class Mnist(DatasetSpec):
         ``embedded``.
 
     ``train`` and ``test`` ask for that many rows only, drawn so that the classes keep their
-    proportions; by default all rows are used.
+    proportions; by default all rows are used. ``validation`` sets that many training images
+    aside, which no fit sees.
     """
 
     kind: Literal["mnist"] = "mnist"
@@ -62,6 +63,7 @@ class Mnist(DatasetSpec):
     folder: str | None = None
     train: Size | None = None
     test: Size | None = None
+    validation: Size | None = None
     standardise: Standardise = "global"
 
     n_features: ClassVar[int] = 784
@@ -73,6 +75,8 @@ class Mnist(DatasetSpec):
         """Numbers of training and test rows; None where only loading can tell."""
         known = {"local": ORIGINAL_ROWS, "embedded": EMBEDDED_ROWS}.get(self.source, (None, None))
         train, test = self.train or known[0], self.test or known[1]
+        if self.train is None and train is not None:
+            train = max(1, train - (self.validation or 0))
         return None if train is None or test is None else (train, test)
 
     def load(self) -> Dataset:
@@ -86,20 +90,25 @@ class Mnist(DatasetSpec):
         import numpy as np
 
         digits = self._read()
-        x_train, y_train = self._subset("train", digits.x_train, digits.y_train, digits.source)
-        x_test, y_test = self._subset("test", digits.x_test, digits.y_test, digits.source)
-        x_train = x_train / 255.0
+        train, validation = self._training_rows(digits)
+        x_train, y_train = digits.x_train[train] / 255.0, digits.y_train[train]
+        test = self._subset("test", digits.y_test, digits.source)
         standardisation = fit_standardisation(x_train, self.standardise)
+        held_out = {}
+        if self.validation is not None:
+            held_out["x_validation"] = _apply(standardisation, digits.x_train[validation] / 255.0)
+            held_out["y_validation"] = digits.y_train[validation].astype(np.int64)
         return Dataset(
             x_train=_apply(standardisation, x_train),
             y_train=y_train.astype(np.int64),
-            x_test=_apply(standardisation, x_test / 255.0),
-            y_test=y_test.astype(np.int64),
+            x_test=_apply(standardisation, digits.x_test[test] / 255.0),
+            y_test=digits.y_test[test].astype(np.int64),
             features=tuple(f"pixel_{pixel}" for pixel in range(self.n_features)),
             classes=tuple(str(digit) for digit in range(self.n_classes)),
             standardisation=standardisation,
             source=digits.source,
             input_shape=self.input_shape,
+            **held_out,
         )
 
     def _read(self) -> Digits:
@@ -116,17 +125,32 @@ class Mnist(DatasetSpec):
                 raise
             return _read_embedded(self.seed)
 
+    def _training_rows(self, digits: Digits) -> "tuple[np.ndarray | slice, np.ndarray | slice]":
+        """Numbers of the training images that are fitted, and of those that are set aside."""
+        if self.validation is None:
+            return self._subset("train", digits.y_train, digits.source), slice(0)
+        rows = len(digits.y_train)
+        left = rows - self.validation
+        if left < (self.train or 10):
+            most = rows - (self.train or 10)
+            raise DataError(
+                f"`validation` must be at most {most} for source {digits.source} beside "
+                f"{self.train or 10} training images, got {self.validation}."
+            )
+        order = stratified_order(digits.y_train, self.seed)
+        # From the end: a smaller training set is part of a larger one then.
+        return order[: self.train or left], order[left:]
+
     def _subset(
-        self, part: Literal["train", "test"], x: "np.ndarray", y: "np.ndarray", source: str
-    ) -> tuple["np.ndarray", "np.ndarray"]:
-        """As many rows of one part as were asked for, in every class's proportion."""
+        self, part: Literal["train", "test"], y: "np.ndarray", source: str
+    ) -> "np.ndarray | slice":
+        """Numbers of as many rows of one part as asked for, in every class's proportion."""
         size = getattr(self, part)
         if size is None:
-            return x, y
+            return slice(None)
         if size > len(y):
             raise DataError(f"`{part}` must be at most {len(y)} for source {source}, got {size}.")
-        rows = stratified_order(y, self.seed)[:size]
-        return x[rows], y[rows]
+        return stratified_order(y, self.seed)[:size]
 
 
 def stratified_order(y: "np.ndarray", random_seed: int) -> "np.ndarray":

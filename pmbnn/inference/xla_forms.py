@@ -21,7 +21,7 @@ from pytensor.scalar.math import Softplus
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import Dot
+from pytensor.tensor.math import Dot, Max
 from pytensor.tensor.special import LogSoftmax
 
 SHORT = 8
@@ -50,6 +50,10 @@ class ThinLogSoftmax(LogSoftmax):
     """Log-softmax that is unrolled over a short first axis."""
 
 
+class ShortMax(Max):
+    """Maximum over axes of a few elements each, as maxima of what lies side by side."""
+
+
 class PlainSplit(Split):
     """Split of a vector whose gradient joins parts that were computed before."""
 
@@ -59,12 +63,14 @@ class FastSoftplus(ViewOp):
 
 
 def use_fast_forms(graph: FunctionGraph) -> None:
-    """Replace products, log-softmaxes, splits and softplus of `graph` by their forms here."""
+    """Replace the operations of `graph` that have a form here by that."""
     for node in graph.toposort():
         if type(node.op) is Dot:
             fast = ThinDot()
         elif type(node.op) is LogSoftmax and node.op.axis == (0,):
             fast = ThinLogSoftmax(axis=node.op.axis)
+        elif type(node.op) is Max and _is_short(node):
+            fast = ShortMax(axis=node.op.axis)
         elif type(node.op) is Split and node.op.axis == 0:
             fast = PlainSplit(node.op.len_splits, axis=0)
         elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Softplus):
@@ -83,6 +89,20 @@ def _funcify_materialised(op, **kwargs):
 @jax_funcify.register(FastSoftplus)
 def _funcify_softplus(op, **kwargs):
     return _softplus
+
+
+def _is_short(node) -> bool:
+    """Whether a maximum is over a few elements, none of them on the last axis."""
+    x, axes = node.inputs[0], node.op.axis
+    if axes is None or x.type.ndim - 1 in axes:
+        return False
+    lengths = [x.type.shape[axis] for axis in axes]
+    return None not in lengths and max(lengths) <= SHORT
+
+
+@jax_funcify.register(ShortMax)
+def _funcify_max(op, **kwargs):
+    return lambda x: _short_max(x, tuple(sorted(op.axis)))
 
 
 @jax_funcify.register(PlainSplit)
@@ -129,6 +149,34 @@ def _softplus(x):
 @_softplus.defjvp
 def _softplus_derivative(primals, tangents):
     return _softplus(*primals), jax.lax.logistic(*primals) * tangents[0]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _short_max(x, axes):
+    return _over(jnp.maximum, x, axes)
+
+
+def _over(operation, x, axes):
+    """An operation of two over all elements of some axes."""
+    for axis in reversed(axes):
+        parts = (jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis]))
+        x = functools.reduce(operation, parts)
+    return x
+
+
+def _max_forward(x, axes):
+    highest = _short_max(x, axes)
+    return highest, (x, highest)
+
+
+def _max_backward(axes, kept, d):
+    x, highest = kept
+    # Elements that are equally high share the gradient, as JAX has it.
+    is_highest = (x == jnp.expand_dims(highest, axes)).astype(d.dtype)
+    return (is_highest * jnp.expand_dims(d / _over(jnp.add, is_highest, axes), axes),)
+
+
+_short_max.defvjp(_max_forward, _max_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))

@@ -1,5 +1,9 @@
 """Pictures that a digit classifier has never seen, by the name an experiment file calls them."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from pmbnn.specification import registry
 from pmbnn.unfamiliar.base import Digits, Pictures, UnfamiliarSpec, digits_of
 from pmbnn.unfamiliar.fashion import Fashion
@@ -7,10 +11,16 @@ from pmbnn.unfamiliar.letters import Letters
 from pmbnn.unfamiliar.noise import NormalNoise, UniformNoise
 from pmbnn.unfamiliar.rotated import Rotated
 
+AnyUnfamiliar = Annotated[
+    NormalNoise | UniformNoise | Rotated | Letters | Fashion,
+    Field(discriminator="kind"),
+]
+
 UNFAMILIAR = registry(NormalNoise, UniformNoise, Rotated, Letters, Fashion)
 
 __all__ = [
     "UNFAMILIAR",
+    "AnyUnfamiliar",
     "Digits",
     "Fashion",
     "Letters",

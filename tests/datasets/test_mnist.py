@@ -411,6 +411,32 @@ def test_more_rows_than_there_are(part, limit, size):
         Mnist(source="embedded", **{part: size}).load()
 
 
+def test_validation_images_are_set_aside():
+    """Training images, no two of them the same, and neither fitted nor standardised on."""
+    spec = Mnist(source="embedded", validation=500, standardise="none")
+    data, whole = spec.load(), Mnist(source="embedded", standardise="none").load()
+    assert (len(data.x_train), len(data.x_validation)) == (3_500, 500)
+    assert spec.rows == (3_500, 1_000)
+    parts = np.concatenate([data.x_train, data.x_validation])
+    assert sorted(map(bytes, parts)) == sorted(map(bytes, whole.x_train))
+    np.testing.assert_array_equal(data.x_test, whole.x_test)
+    counts = np.bincount(data.y_validation, minlength=10)
+    assert abs(counts - np.bincount(whole.y_train) / 8).max() <= 1
+    smaller = Mnist(source="embedded", validation=500, train=100, standardise="none").load()
+    np.testing.assert_array_equal(smaller.x_train, data.x_train[:100])
+    np.testing.assert_array_equal(smaller.x_validation, data.x_validation)
+    assert len({d.fingerprint for d in (data, whole, smaller)}) == 3
+    scaled = Mnist(source="embedded", validation=500).load()
+    assert abs(scaled.x_train.mean(dtype=np.float64)) < 1e-6 < abs(scaled.x_validation.mean())
+
+
+@pytest.mark.parametrize(("train", "most"), [(None, 3_990), (3_600, 400)])
+def test_too_many_validation_images(train, most):
+    message = f"`validation` must be at most {most} for source embedded .* got 3995"
+    with pytest.raises(DataError, match=message):
+        Mnist(source="embedded", train=train, validation=3_995).load()
+
+
 def test_stratified_order():
     y = np.random.default_rng(0).choice(4, size=1_000, p=[0.6, 0.3, 0.08, 0.02])
     order = mnist.stratified_order(y, 7)

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytensor.tensor as pt
 import pytest
+from pytensor.graph.fg import FunctionGraph
 from scipy.special import expit
 
 from pmbnn.inference import xla_forms
@@ -21,3 +23,36 @@ def test_softplus(dtype, tolerance):
     wide = x.astype(np.float64)
     np.testing.assert_allclose(value, np.logaddexp(0, wide), rtol=tolerance)
     np.testing.assert_allclose(slope, expit(wide), rtol=4 * tolerance)
+
+
+AXES = [((1,), (4, 3, 9)), ((2, 4), (2, 3, 2, 3, 2, 5)), ((0,), (8, 2))]
+
+
+@pytest.mark.parametrize(("axes", "shape"), AXES)
+def test_short_max(axes, shape):
+    """Values and gradients, ties included, are those of a maximum."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, shape).astype(float)
+    weight = rng.normal(size=np.max(x, axis=axes).shape)
+
+    def total(maximum):
+        return lambda x: jnp.sum(weight * maximum(x) ** 2)
+
+    with precision("float64"):
+        plain = jax.value_and_grad(total(lambda x: jnp.max(x, axis=axes)))(x)
+        short = jax.value_and_grad(total(lambda x: xla_forms._short_max(x, axes)))(x)
+    np.testing.assert_allclose(short[0], plain[0], rtol=1e-14)
+    np.testing.assert_allclose(short[1], plain[1], rtol=1e-14, atol=1e-14)
+    assert np.count_nonzero(short[1]) > weight.size
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "is_short"),
+    [((2, 3, 7), 1, True), ((2, 9, 7), 1, False), ((2, 3, 7), 2, False), ((2, None, 7), 1, False)],
+)
+def test_which_maxima_are_short(shape, axis, is_short):
+    """Those over few elements, not over the last axis, along which vectors lie."""
+    x = pt.tensor("x", shape=shape, dtype="float64")
+    graph = FunctionGraph([x], [pt.max(x, axis=axis)], clone=False)
+    xla_forms.use_fast_forms(graph)
+    assert isinstance(graph.outputs[0].owner.op, xla_forms.ShortMax) == is_short

@@ -1,0 +1,63 @@
+"""How well a network's doubt tells pictures it cannot know, and its own mistakes, from the rest.
+
+Throughout, a score is higher where a prediction is more doubtful, ``(observation,)``.
+"""
+
+import numpy as np
+
+PERCENTILE = 99
+"""Of the held-out digits, this share in percent is accepted by their own threshold."""
+
+
+def geometric_entropy(mean_log: np.ndarray) -> np.ndarray:
+    """Entropy in bits as one write-up takes it, ``(observation,)``.
+
+    That of exp of the mean log-probability, an unnormalised geometric mean over draws, given
+    ``mean_log`` of shape ``(observation, class)`` in nats; it is not the predictive entropy.
+    """
+    mean_log = np.asarray(mean_log, np.float64)
+    return -np.sum(np.exp(mean_log) * mean_log, axis=1) / np.log(2)
+
+
+def detection_metrics(known: np.ndarray, unknown: np.ndarray) -> dict[str, float]:
+    """Areas under the curves of telling unknown observations from known ones by a score.
+
+    ``auroc`` is the probability that a random unknown one scores higher than a random known
+    one, ties counting half; ``aupr`` is the mean precision with the unknown ones as positives.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    is_unknown = np.repeat([0, 1], [len(known), len(unknown)])
+    scores = np.concatenate([known, unknown])
+    return {
+        "auroc": float(roc_auc_score(is_unknown, scores)),
+        "aupr": float(average_precision_score(is_unknown, scores)),
+    }
+
+
+def threshold(held_out: np.ndarray, percentile: float = PERCENTILE) -> float:
+    """Score that `percentile` of the held-out observations do not exceed."""
+    return float(np.percentile(held_out, percentile))
+
+
+def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Share accepted, and share of mistakes among those, as ever more doubtful ones are.
+
+    Both ``(observation,)``. Observations of equal score are accepted together, at their mean
+    risk.
+
+    References
+    ----------
+    Geifman and El-Yaniv (2017), Selective Classification for Deep Neural Networks, section 2.
+    """
+    order = np.argsort(score, kind="stable")
+    mistakes = np.cumsum(~np.asarray(correct, bool)[order])
+    accepted = np.arange(1, len(score) + 1)
+    # Among ties the order says nothing: all of them count as at the end of their run.
+    last = np.searchsorted(score[order], score[order], side="right") - 1
+    return accepted / len(score), (mistakes / accepted)[last]
+
+
+def area_under_risk_coverage(score: np.ndarray, correct: np.ndarray) -> float:
+    """Mean over coverages of the share of mistakes among what is accepted."""
+    return float(risk_coverage(score, correct)[1].mean())
