@@ -13,18 +13,20 @@ LARGE_NETWORK = 2_000
 
 A dense network takes one for each parameter; a convolution takes each kernel many times."""
 
-SMALL_FIT_STEP = 30e-6
-"""Seconds a step of one fit of a small network on 700 rows, as measured on two cores."""
+SMALL_FIT_STEP = 8e-6
+"""Seconds a step of one fit of a small network on 700 rows, on one core
+(benchmarks/small_network.txt)."""
 
 SMALL_FIT_ROWS = 700
 
 FLOPS_PER_MULTIPLY_ADD = 6
 """Two for the forward pass of a matrix product and four for its gradients."""
 
-FLOPS_PER_SECOND = 20e9
-"""Single-precision matrix products of a few hundred columns, as reached on two cores."""
+FLOPS_PER_SECOND = 150e9
+"""Single-precision matrix products, as reached on two cores: more in dense networks, fewer in
+convolutional ones (benchmarks/large_networks.txt)."""
 
-SECONDS_PER_PARAMETER = 60e-9
+SECONDS_PER_PARAMETER = 3e-9
 """Noise, transformation and Adam's update of one parameter of the guide, a step."""
 
 UNKNOWN_ROWS = 60_000

@@ -10,9 +10,10 @@ from pmbnn.fitting import FittedCell
 from pmbnn.picture_evaluation import Shown
 from pmbnn.prediction import Moments, Predictor
 
-UNCERTAIN, MISTAKEN, UNSURE, FIRST = 20, 24, 24, 8
+UNCERTAIN, MISTAKEN, UNSURE, FIRST = 20, 24, 24, 4
 """Test pictures kept with their pixels: the most uncertain ones, mistakes with the lowest
-expected error rate, those of lowest confidence, and the first ones."""
+expected error rate (of equal ones the most confident), those of lowest confidence, and the first
+ones of each class."""
 
 EXAMPLES, EXAMPLE_DRAWS = 16, 50
 """Pictures of a set whose single draws are kept, and how many of those."""
@@ -59,12 +60,13 @@ def predictions_of_test(
 
 def shown_pictures(test: Moments, label: np.ndarray) -> np.ndarray:
     """Numbers of the test pictures whose pixels are kept, ascending."""
-    mistaken = np.flatnonzero(test.predicted != label)
+    mistaken, highest = np.flatnonzero(test.predicted != label), test.mean.max(axis=1)
+    by_certainty = np.lexsort((-highest[mistaken], test.expected_error_rate[mistaken]))
     chosen = [
         np.argsort(-test.predicted_sd, kind="stable")[:UNCERTAIN],
-        mistaken[np.argsort(test.expected_error_rate[mistaken], kind="stable")][:MISTAKEN],
-        np.argsort(test.mean.max(axis=1), kind="stable")[:UNSURE],
-        np.arange(min(FIRST, len(label))),
+        mistaken[by_certainty][:MISTAKEN],
+        np.argsort(highest, kind="stable")[:UNSURE],
+        *(np.flatnonzero(label == i)[:FIRST] for i in range(test.mean.shape[1])),
     ]
     return np.unique(np.concatenate(chosen))
 

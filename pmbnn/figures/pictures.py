@@ -29,13 +29,14 @@ def plot_pictures(
     figure = style.new_figure(9.0, 1.9 * len(pictures) + 0.9)
     panels = figure.subplots(len(pictures), 4, squeeze=False, width_ratios=(1, 1, 1, 2))
     for row, picture, found in zip(panels, pictures, classifications, strict=True):
-        _draw_pictures(row[:3], picture)
-        _draw_bars(row[3], found, threshold.refuses(found), classes)
+        draw_picture(row[:3], picture)
+        draw_bars(row[3], found, threshold.refuses(found), classes)
     style.set_title(figure, title)
     return figure
 
 
-def _draw_pictures(panels: Sequence[Axes], picture: Picture) -> None:
+def draw_picture(panels: Sequence[Axes], picture: Picture) -> None:
+    """A picture in three panels: as read, grey, and in 28 × 28 pixels."""
     shape = "inverted" if picture.inverted else "as it is"
     titles = (picture.path.name, "grey", f"28 × 28, {shape}")
     images = (picture.original, picture.grey, picture.digit)
@@ -48,15 +49,26 @@ def _draw_pictures(panels: Sequence[Axes], picture: Picture) -> None:
         axes.set_axis_off()
 
 
-def _draw_bars(axes: Axes, found: Classification, refused: bool, classes: Sequence[str]) -> None:
+def draw_bars(
+    axes: Axes, found: Classification, refused: bool, classes: Sequence[str], heading: str = ""
+) -> None:
+    """Class probabilities as bars with their sds, and the verdict above, below a heading."""
     at = np.arange(len(classes))
     colour = REFUSED if refused else ACCEPTED
-    axes.bar(at, found.probability, yerr=found.sd, color=colour, ecolor=style.GREY, capsize=2)
+    # A network without draws has no sds: bars of length zero would look like caps.
+    sd = found.sd if found.sd.any() else None
+    axes.bar(at, found.probability, yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
     axes.set(ylim=(0, 1.05), xticks=at, xticklabels=classes)
     axes.set_ylabel("probability", fontsize=style.TICK_SIZE)
     axes.tick_params(labelsize=style.TICK_SIZE)
+    words = (heading, verdict(found, refused, classes))
+    axes.set_title("\n".join(filter(None, words)), fontsize=style.TICK_SIZE, color=colour)
+
+
+def verdict(found: Classification, refused: bool, classes: Sequence[str]) -> str:
+    """The class or its refusal, with its probability and how sure that is, in one line."""
     best = found.probability[found.predicted]
     words = f"{'refused' if refused else classes[found.predicted]}: "
     words += f"class {classes[found.predicted]} at " if refused else ""
-    words += f"{best:.2f} ± {found.uncertainty:.2f}, entropy {found.entropy:.2f} bits"
-    axes.set_title(words, fontsize=style.TICK_SIZE, color=colour)
+    spread = f" ± {found.uncertainty:.2f}" if found.sd.any() else ""
+    return f"{words}{best:.2f}{spread}, entropy {found.entropy:.2f} bits"

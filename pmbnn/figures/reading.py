@@ -1,8 +1,9 @@
 """Parts of stored traces: a figure loads the groups it draws, and no more."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import h5netcdf
+import numpy as np
 import xarray as xr
 
 from pmbnn.storage import Results
@@ -23,10 +24,10 @@ def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTr
     return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in loaded.items()})
 
 
-def stored_variables(results: Results, name: str, group: str) -> frozenset[str]:
-    """Names of what a group of a stored trace holds; none if there is no such group."""
+def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
+    """Names of what every group of a stored trace holds."""
     with h5netcdf.File(results.cells / name / "trace.nc", "r") as file:
-        return frozenset(file[group].variables) if group in file.groups else frozenset()
+        return {group: frozenset(held.variables) for group, held in file.groups.items()}
 
 
 def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
@@ -41,3 +42,17 @@ def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
         found = ", ".join(sorted(trace.children)) or "none"
         raise ValueError(f"The trace must have a group `{name}`, got {found}.")
     return trace[name].dataset
+
+
+def values_of(trace: xr.DataTree, group: str, name: str, *axes: Hashable) -> np.ndarray:
+    """One array of a group, its axes in the given order, or as they are if none is given.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not have the group, or the group not the array.
+    """
+    held = group_of(trace, group)
+    if name not in held:
+        raise ValueError(f"The group `{group}` must have `{name}`.")
+    return held[name].transpose(*axes).values if axes else held[name].values

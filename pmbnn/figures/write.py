@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
-from xarray import DataTree
 
-from pmbnn.figures.classes import plot_class_pairs
+from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
 from pmbnn.figures.combinations import combine, data_seed
-from pmbnn.figures.gallery import plot_gallery
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
@@ -27,7 +25,6 @@ from pmbnn.variants import Variant, families
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""
 
-Plot = Callable[[DataTree, str], Figure]
 Drawings = Iterator[tuple[str, Callable[[], Figure]]]
 
 
@@ -88,21 +85,21 @@ def _drawings(results: Results, sheet: Sheet) -> Drawings:
     """Kinds of figures for a sheet with what draws each."""
     combinations = combine(sheet.records)
     finished = [record for record in sheet.records if record["results"]]
-    held = stored_variables(results, finished[0]["name"], "test_predictions")
-    if any("x1" in stored_variables(results, r["name"], "predictions") for r in finished):
+    stored = {r["name"]: stored_variables(results, r["name"]) for r in finished}
+    if any("x1" in held.get("predictions", ()) for held in stored.values()):
         load = partial(_load_map, results)
         yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
     yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
-    if "x" not in held:
+    if "x" not in stored[finished[0]["name"]].get("test_predictions", ()):
         yield "grid", partial(plot_grid, combinations, sheet.title)
-    if "gallery_image" in held:
-        best = best_group(sheet.records)
-        shown = (best or finished)[0]
-        which = "best cell by held-out score" if best else "first cell with results"
-        which += f", data seed {data_seed(shown)}" if combinations.seeds > 1 else ""
-        draw = partial(_draw_cell, results, shown, which=which)
-        yield "classes", partial(draw, plot_class_pairs)
-        yield "gallery", partial(draw, plot_gallery)
+    best = best_group(sheet.records)
+    shown = (best or finished)[0]
+    which = "best cell by held-out score" if best else "first cell with results"
+    which += f", data seed {data_seed(shown)}" if combinations.seeds > 1 else ""
+    for figure in CELL_FIGURES:
+        groups = figure.groups(stored[shown["name"]])
+        if groups:
+            yield figure.file, partial(_draw_cell, results, shown, figure, groups, which)
 
 
 def _load_map(results: Results, name: str) -> PlaneMap | None:
@@ -110,9 +107,11 @@ def _load_map(results: Results, name: str) -> PlaneMap | None:
     return plane_map(trace) if "predictions" in trace.children else None
 
 
-def _draw_cell(results: Results, record: Record, plot: Plot, which: str) -> Figure:
-    trace = load_groups(results, record["name"], ["test_predictions"])
-    return plot(trace, f"{cell_title(record)} ({which})")
+def _draw_cell(
+    results: Results, record: Record, figure: CellFigure, groups: list[str], which: str
+) -> Figure:
+    trace = load_groups(results, record["name"], groups)
+    return figure.plot(trace, f"{cell_title(record)} ({which})")
 
 
 def _write(results: Results, file: str, figure: Figure) -> Path:

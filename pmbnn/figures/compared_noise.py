@@ -1,0 +1,96 @@
+"""Pictures of noise, and what a Bayesian and a deterministic network say of each."""
+
+import math
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from pmbnn.classification import HELD_OUT, Classification, rejection_threshold
+from pmbnn.detection import PERCENTILE
+from pmbnn.figures import style
+from pmbnn.figures.compared import draw_both
+from pmbnn.figures.picture_sheet import draw_digit
+from pmbnn.figures.predictions import predictions_of, rows_name
+from pmbnn.figures.reading import values_of
+
+NOISE = "unfamiliar_normal_noise"
+BLOCKS = 2
+"""Pictures beside each other."""
+
+MOST = 8
+
+
+def plot_compared_noise(
+    bayesian: xr.DataTree, deterministic: xr.DataTree, title: str, group: str = NOISE
+) -> Figure:
+    """Eight pictures of a set with both networks' class probabilities.
+
+    The title gives the mean predictive entropy of the whole set, which is what tells the
+    networks apart.
+
+    Parameters
+    ----------
+    bayesian, deterministic
+        Traces of two cells that were shown the same pictures.
+    title
+        What the figure is about.
+    group
+        Which pictures.
+
+    Raises
+    ------
+    ValueError
+        If a trace does not have the group, or both keep different pictures of it.
+    """
+    traces = (bayesian, deterministic)
+    images, other = (values_of(t, group, "example_image", "example", "row", "column")
+                     for t in traces)  # fmt: skip
+    if not np.array_equal(images, other):
+        raise ValueError(f"Both traces must keep the same pictures of `{group}`.")
+    found = [stored_classifications(trace, group)[:MOST] for trace in traces]
+    classes = predictions_of(bayesian, group).classes
+    known = any(name in bayesian.children for name in HELD_OUT)
+    threshold = rejection_threshold(bayesian, PERCENTILE) if known else None
+    rows = math.ceil(len(found[0]) / BLOCKS)
+    figure = style.new_figure(13.0, 1.75 * rows + 1.0)
+    panels = figure.subplots(rows, 3 * BLOCKS, squeeze=False, width_ratios=(1, 1.9, 1.9) * BLOCKS)
+    for block in panels.reshape(rows * BLOCKS, 3)[len(found[0]) :]:
+        for axes in block:
+            axes.set_axis_off()
+    for block, image, *both in zip(panels.reshape(-1, 3), images, *found, strict=False):
+        draw_digit(block[0], image)
+        draw_both(block[1:], both, classes, threshold)
+    style.set_title(figure, f"{title}\n{_note(traces, group)}")
+    return figure
+
+
+def stored_classifications(trace: xr.DataTree, group: str) -> list[Classification]:
+    """What a fit says of the pictures of a group that are kept as examples.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not have the group, or the group no examples.
+    """
+    predictions = predictions_of(trace, group)
+    names = ("entropy", "mutual_information", "error_rate")
+    entropy, information, rate = (values_of(trace, group, name) for name in names)
+    bits = 1 / math.log(2)
+    return [
+        Classification(
+            int(predictions.predicted[row]),
+            predictions.probability[row],
+            predictions.sd[row],
+            float(bits * entropy[row]),
+            float(bits * information[row]),
+            float(rate[row]),
+        )
+        for row in values_of(trace, group, "example_index")
+    ]
+
+
+def _note(traces: tuple[xr.DataTree, ...], group: str) -> str:
+    means = [values_of(trace, group, "entropy").mean() / math.log(2) for trace in traces]
+    pictures = f"{traces[0][group].sizes['picture']} pictures of {rows_name(group)}"
+    return f"mean entropy over {pictures}: {means[0]:.3f} bits against {means[1]:.3f}"

@@ -1,0 +1,51 @@
+"""Which figures a cell's trace can be drawn as."""
+
+import pytest
+import xarray as xr
+from matplotlib.figure import Figure
+
+from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
+
+TEST = "test_predictions"
+
+
+def held(trace):
+    return {name: frozenset(map(str, group.variables)) for name, group in trace.children.items()}
+
+
+@pytest.fixture(scope="module")
+def pattern():
+    return CellFigure("x", Figure, ((TEST, "sd"), ("unfamiliar_*", "sd")), ("validation",))
+
+
+def test_groups_by_pattern_and_what_is_used_besides(pattern):
+    sd = frozenset({"sd", "probability"})
+    stored = {TEST: sd, "unfamiliar_a": sd, "unfamiliar_b": sd, "fit": sd}
+    assert pattern.groups(stored) == [TEST, "unfamiliar_a", "unfamiliar_b"]
+    stored["validation"] = frozenset()
+    assert pattern.groups(stored)[-1] == "validation"
+
+
+def test_groups_without_the_array_are_left_out(pattern):
+    stored = {TEST: frozenset({"sd"}), "unfamiliar_a": frozenset({"sd"})}
+    assert pattern.groups(stored | {"unfamiliar_b": frozenset()}) == [TEST, "unfamiliar_a"]
+    assert pattern.groups(stored | {"unfamiliar_a": frozenset()}) == []
+    assert pattern.groups({"unfamiliar_a": frozenset({"sd"})}) == []
+
+
+def test_a_trace_on_a_plane_has_none_of_them(made):
+    stored = held(made.plane_trace(resolution=(3, 3)))
+    assert not any(figure.groups(stored) for figure in CELL_FIGURES)
+
+
+def test_file_names_differ():
+    assert len({figure.file for figure in CELL_FIGURES}) == len(CELL_FIGURES)
+
+
+@pytest.mark.parametrize("figure", CELL_FIGURES, ids=lambda figure: figure.file)
+def test_every_figure_is_drawn_from_the_groups_it_names(full, figure):
+    groups = figure.groups(held(full))
+    part = xr.DataTree.from_dict({f"/{name}": full[name].dataset for name in groups})
+    drawn = figure.plot(part, "some title (of a cell)")
+    assert drawn.get_suptitle().startswith("some title (of a cell)")
+    assert drawn.axes

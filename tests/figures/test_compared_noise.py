@@ -1,0 +1,77 @@
+"""Two networks' answers to noise."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pmbnn.figures.compared_noise import NOISE, plot_compared_noise, stored_classifications
+
+TITLE = "a Bayesian and a deterministic network"
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(256, size=(40, 6, 6))
+DRAWS = RNG.dirichlet(np.ones(4), size=(20, 40))
+
+
+@pytest.fixture(scope="module")
+def trace_of(made):
+    def of(draws, rows=range(5, 15), images=IMAGES, **groups):
+        group = made.predictions(draws, "picture", [""] * 40)
+        group = made.with_examples(group, draws, images, rows)
+        return xr.DataTree.from_dict({f"/{NOISE}": group} | groups)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def figure(trace_of):
+    return plot_compared_noise(trace_of(DRAWS), trace_of(DRAWS[:1]), TITLE)
+
+
+def test_eight_pictures_with_both_networks_probabilities(figure):
+    panels = np.array(figure.axes).reshape(8, 3)
+    for row, (picture, bayesian, deterministic) in enumerate(panels, start=5):
+        np.testing.assert_array_equal(picture.images[0].get_array(), IMAGES[row])
+        for axes, p in ((bayesian, DRAWS[:, row].mean(axis=0)), (deterministic, DRAWS[0, row])):
+            heights = [bar.get_height() for bar in axes.patches]
+            np.testing.assert_allclose(heights, p, rtol=1e-6)
+
+
+def test_the_title_compares_the_entropy_of_the_whole_set(figure, words):
+    entropies = [-np.sum(p * np.log2(p), axis=1).mean() for p in (DRAWS.mean(axis=0), DRAWS[0])]
+    expected = "mean entropy over 40 pictures of normal noise: {:.3f} bits against {:.3f}"
+    assert any(expected.format(*entropies) in word for word in words(figure))
+
+
+def test_answers_are_those_of_the_examples(trace_of):
+    found = stored_classifications(trace_of(DRAWS), NOISE)
+    assert len(found) == 10
+    mean = DRAWS[:, 5].mean(axis=0)
+    votes = np.mean(DRAWS[:, 5].argmax(axis=1) != mean.argmax())
+    assert found[0].predicted == mean.argmax()
+    assert found[0].entropy == pytest.approx(-np.sum(mean * np.log2(mean)), rel=1e-5)
+    assert found[0].expected_error_rate == pytest.approx(votes)
+
+
+def test_the_threshold_is_that_of_the_bayesian_cell(made, trace_of):
+    held_out = made.predictions(np.tile(DRAWS[:1], (3, 1, 1)), "test_observation", [0] * 40)
+    bayesian = trace_of(DRAWS, **{"/test_predictions": held_out})
+    panels = np.array(plot_compared_noise(bayesian, bayesian, TITLE).axes).reshape(8, 3)
+    assert all("refused" in line[1].get_title() for line in panels)
+    assert not any("refused" in line[2].get_title() for line in panels)
+
+
+def test_an_odd_number_of_pictures_leaves_no_frame(trace_of):
+    traces = [trace_of(draws, rows=range(3)) for draws in (DRAWS, DRAWS[:1])]
+    figure = plot_compared_noise(*traces, TITLE)
+    assert sum(axes.axison for axes in figure.axes) == 6
+
+
+def test_other_pictures_are_refused(trace_of):
+    other = trace_of(DRAWS, images=255 - IMAGES)
+    with pytest.raises(ValueError, match=f"Both traces must keep the same pictures of `{NOISE}`"):
+        plot_compared_noise(trace_of(DRAWS), other, TITLE)
+
+
+def test_a_trace_without_noise_is_refused(made, trace_of):
+    with pytest.raises(ValueError, match=f"must have a group `{NOISE}`, got test_predictions"):
+        plot_compared_noise(made.small_image_trace(), trace_of(DRAWS), TITLE)
