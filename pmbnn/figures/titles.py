@@ -55,10 +55,19 @@ def chosen_scale(record: Record) -> float | None:
 
 
 def cell_title(record: Record) -> str:
-    """Title of a cell's own figure: data, prior, hyperprior and accuracy."""
-    words = f"{data_title(record)}: {combination_title(record)}"
+    """Title of a cell's own figure: data, prior, hyperprior, kind of fit and accuracy."""
+    words = f"{data_title(record)}: {combination_title(record)}{_fit_title(record)}"
     accuracy = record["results"].get("accuracy")
     return words if accuracy is None else f"{words}, accuracy {accuracy:.3f}"
+
+
+def _fit_title(record: Record) -> str:
+    """What a fit is besides the usual: a point, or of a tempered posterior."""
+    inference = record["settings"].get("inference", {})
+    if inference.get("guide") in ("map", "maximum_likelihood"):
+        return f", {inference['guide'].replace('_', ' ')}"
+    weight = inference.get("kl_weight", 1.0)
+    return "" if weight == 1 else f", KL weight {weight:g}"
 
 
 def distinct_titles(sections: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -48,6 +48,21 @@ def test_title_of_a_cell(made):
     assert title == "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"
 
 
+@pytest.mark.parametrize(
+    ("inference", "words"),
+    [
+        ({"guide": "mean_field", "kl_weight": 0.1}, "hyperprior, KL weight 0.1, accuracy"),
+        ({"guide": "mean_field", "kl_weight": 1.0}, "hyperprior, accuracy"),
+        ({"guide": "map", "kl_weight": 1.0}, "hyperprior, map, accuracy"),
+        ({"guide": "maximum_likelihood"}, "hyperprior, maximum likelihood, accuracy"),
+    ],
+)
+def test_title_of_a_cell_says_what_its_fit_is(inference, words, made):
+    record = made.record(accuracy=0.85)
+    record["settings"] = record["settings"] | {"inference": inference}
+    assert words in cell_title(record)
+
+
 def test_title_of_a_cell_without_accuracy(made):
     assert cell_title(made.record(failed=True)).endswith("half-normal hyperprior")
 
