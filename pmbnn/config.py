@@ -12,6 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from pmbnn.axes import Choice, check_size, expand_section
+from pmbnn.config_checks import (
+    check_batches,
+    check_choosing,
+    check_diagnostics,
+    check_guides,
+    check_shapes,
+    check_unfamiliar,
+)
 from pmbnn.config_errors import ConfigError, check_keys, must
 from pmbnn.experiment import (
     SOURCES,
@@ -20,11 +28,8 @@ from pmbnn.experiment import (
     LeftOut,
     Sections,
     Sweep,
-    choosing_rows,
 )
-from pmbnn.inference.settings import LARGEST_FULL_RANK
-from pmbnn.networks import ShapeError
-from pmbnn.priors import Fixed, Tune
+from pmbnn.priors import Fixed
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import read_yaml, yaml_text
 
@@ -109,10 +114,12 @@ def _sweep(item: object, place: str) -> Sweep:
     }
     check_size([len(options) for options in choices.values()], place)
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
-    _check_choosing(pairs, choices["inference"])
-    _check_batches(choices["dataset"], choices["inference"])
-    _check_shapes(choices["dataset"], choices["network"])
-    _check_guides(choices["dataset"], choices["network"], choices["inference"])
+    check_choosing(pairs, choices["inference"])
+    check_batches(choices["dataset"], choices["inference"])
+    check_shapes(choices["dataset"], choices["network"])
+    check_guides(choices["dataset"], choices["network"], choices["inference"])
+    check_unfamiliar(choices["dataset"], choices["predict"])
+    check_diagnostics(choices["inference"], choices["predict"])
     sections = Sections(
         **{section: tuple(c.spec for c in options) for section, options in choices.items()}
     )
@@ -184,68 +191,6 @@ def _left_out(sections: Sections) -> tuple[LeftOut, ...]:
         for kind in without_scale
         if skipped
     )
-
-
-def _check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
-    """Raise ConfigError where something is to be chosen with no rows held out for it."""
-    for inference, (prior, hyperprior) in product(inferences, pairs):
-        improper = not prior.spec.has_scale and not inference.spec.is_point
-        if improper and isinstance(inference.spec.learning_rate, Tune):
-            rule = (
-                f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
-                "has no maximum to choose it by"
-            )
-            raise must(inference.place_of("learning_rate"), rule, "tune")
-        validation = inference.spec.validation
-        if validation > 0:
-            continue
-        place = inference.place_of("validation")
-        if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
-            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
-            raise must(place, rule, validation)
-        if improper and inference.spec.restarts > 1:
-            # Under an improper prior the ELBO has no maximum and cannot rank restarts.
-            rule = (
-                f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
-                "are chosen by validation NLL"
-            )
-            raise must(place, rule, validation)
-
-
-def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
-    """Raise ConfigError where a batch is larger than the rows of the smallest fit."""
-    for dataset, inference in product(datasets, inferences):
-        rows, batch = dataset.spec.rows, inference.spec.batch
-        if rows is None or batch is None:
-            continue
-        most = choosing_rows(rows[0], inference.spec.validation)
-        if batch > most:
-            rule = f"must be <= {most}, the rows of `{dataset.place}` not held out for validation"
-            raise must(inference.place_of("batch"), rule, batch)
-
-
-def _check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
-    """Raise ConfigError where a layer of a network does not fit a data set."""
-    # Data sets that differ in seed or noise need no look of their own.
-    distinct = {(d.spec.input_shape, d.spec.n_classes): d for d in reversed(datasets)}
-    for ((shape, classes), dataset), network in product(distinct.items(), networks):
-        try:
-            network.spec.parameters(shape, classes)
-        except ShapeError as error:
-            place = network.place_of(error.field) if error.field else network.place
-            raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
-
-
-def _check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
-    """Raise ConfigError where a network is too large for a guide with a full covariance."""
-    for dataset, network, inference in product(datasets, networks, inferences):
-        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_classes)
-        if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
-            rule = (
-                f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
-                f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
-            )
-            raise must(inference.place_of("guide"), rule, inference.spec.guide)
 
 
 def _check_unique(experiment: Experiment) -> None:

@@ -43,8 +43,8 @@ def threshold(held_out: np.ndarray, percentile: float = PERCENTILE) -> float:
 def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Share accepted, and share of mistakes among those, as ever more doubtful ones are.
 
-    Both ``(observation,)``. Observations of equal score are accepted together, at their mean
-    risk.
+    Both ``(observation,)``, in order of score. Observations of equal score are accepted together:
+    each has the risk of all up to the last of them.
 
     References
     ----------
@@ -53,7 +53,7 @@ def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, n
     order = np.argsort(score, kind="stable")
     mistakes = np.cumsum(~np.asarray(correct, bool)[order])
     accepted = np.arange(1, len(score) + 1)
-    # Among ties the order says nothing: all of them count as at the end of their run.
+    # Among ties the order says nothing.
     last = np.searchsorted(score[order], score[order], side="right") - 1
     return accepted / len(score), (mistakes / accepted)[last]
 

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from pmbnn.datasets import Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.inference.fit import Fit, Snapshot
+from pmbnn.moments import Moments
 from pmbnn.picture_evaluation import PictureEvaluation
-from pmbnn.prediction import Moments, Predictor
+from pmbnn.prediction import Predictor
 
 BINS = 60
 """Of the histograms of weights."""
@@ -60,6 +62,15 @@ class Diagnosis:
     sd_densities: np.ndarray
     examples: "Examples | None"
 
+    def numbers(self) -> dict[str, Any]:
+        """What a record keeps: lists over the steps, those of each part under its name."""
+        names = ("accuracy", "log_likelihood", "elbo", "evidence")
+        parts = {
+            part: {name: getattr(self, name)[i].tolist() for name in names}
+            for i, part in enumerate(self.parts)
+        }
+        return {"step": self.steps.tolist(), "kl": self.kl.tolist(), "parts": parts}
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -74,7 +85,7 @@ class Examples:
     probability
         ``(snapshot, draw, example, class)``.
     sets, refused
-        Share of each set's pictures that reach the cutoff with no class, ``(snapshot, set)``.
+        Share of each set's pictures with no class above the cutoff, ``(snapshot, set)``.
     """
 
     x: np.ndarray

@@ -11,8 +11,9 @@ from pmbnn.datasets import Dataset, Synthetic
 from pmbnn.diagnosis import Diagnosis, diagnose
 from pmbnn.fitting import FittedCell
 from pmbnn.mixture import mixed, predict_mixture
+from pmbnn.moments import Moments, pool
 from pmbnn.picture_evaluation import PictureEvaluation, evaluate_pictures
-from pmbnn.prediction import Moments, Predictor, pool
+from pmbnn.prediction import Predictor
 from pmbnn.prediction_settings import Map
 
 FRESH_SEED = 2**31

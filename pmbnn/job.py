@@ -90,6 +90,8 @@ def _finish(
         files = {} if outcome.best is None else _evaluate(task, outcome, fitter, record)
         _save(results, record, files, start)
     except Exception as error:
+        for name in ("pictures", "diagnostics"):
+            record.pop(name, None)
         record |= {"status": "error", "reason": _reason(error), "results": {}}
         record["traceback"] = "".join(traceback.format_exception(error))
         _save(results, record, {}, start)
@@ -146,6 +148,8 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
     }
     if evaluation.pictures is not None:
         record["pictures"] = evaluation.pictures.results
+    if evaluation.diagnosis is not None:
+        record["diagnostics"] = evaluation.diagnosis.numbers()
     record["source"] = dataset.source
     model = graph_model(cell, dataset.training)
     trace = build_trace(fitted, evaluation, dataset, predictor, model)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from pmbnn.fitting import FittedCell
-from pmbnn.prediction import Moments, Predictor, pool
+from pmbnn.moments import Moments, pool
+from pmbnn.prediction import Predictor
 
 
 def mixed(moments: Mapping[int, Moments], fitted: FittedCell) -> Moments:

@@ -11,7 +11,8 @@ from pmbnn import detection
 from pmbnn.datasets import DataError, Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.mixture import predict_mixture
-from pmbnn.prediction import Moments, Predictor
+from pmbnn.moments import Moments
+from pmbnn.prediction import Predictor
 from pmbnn.unfamiliar import AnyUnfamiliar, Digits, Pictures, digits_of
 
 BITS = 1 / np.log(2)

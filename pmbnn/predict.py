@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 FAILED = 1
 BAD_INPUT = 2
 
-DRAWS_AT_ONCE = 25
-"""Networks evaluated together: of one with a million weights, 100 MB."""
-
 BARS = " ▁▂▃▄▅▆▇█"
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -144,18 +141,12 @@ def _answer(cell: Path, pictures, unread, draws: int, percentile: float) -> Answ
 
 
 def _draws(restored: "Restored", x, draws: int) -> Iterator[tuple]:
-    """Probabilities ``(draw, observation, class)`` and weights of draws, some at a time."""
+    """Probabilities ``(draw, observation, class)`` of each restart, and weights of its draws."""
     import numpy as np
 
-    predictor = restored.predictor
-    if predictor.guide.is_point:
-        draws = 1  # all draws of a point are the same
     for restart, weight in restored.weights.items():
-        values = predictor.values(restored.fits[restart], draws)
-        for start in range(0, draws, DRAWS_AT_ONCE):
-            some = values[start : start + DRAWS_AT_ONCE]
-            p = predictor.probabilities(restored.data, some, x)
-            yield p, np.full(len(some), weight / draws)
+        p = restored.predictor.single_draws(restored.fits[restart], restored.data, x, draws)
+        yield p, np.full(len(p), weight / len(p))
 
 
 def _print_json(cell: Path, answer: Answer) -> None:

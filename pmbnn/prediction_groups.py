@@ -7,8 +7,9 @@ from pmbnn.datasets import Dataset
 from pmbnn.diagnosis import Diagnosis
 from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell
+from pmbnn.moments import Moments
 from pmbnn.picture_evaluation import Shown
-from pmbnn.prediction import Moments, Predictor
+from pmbnn.prediction import Predictor
 
 UNCERTAIN, MISTAKEN, UNSURE, FIRST = 20, 24, 24, 4
 """Test pictures kept with their pixels: the most uncertain ones, mistakes with the lowest

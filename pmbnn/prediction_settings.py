@@ -56,7 +56,7 @@ class Predict(Specification):
     ``best``, all alike (``equal``), or all weighted by their evidence (``elbo``).
 
     ``unfamiliar`` names pictures to show to a classifier of pictures that it cannot know; a
-    picture is refused if no class reaches probability ``cutoff``.
+    picture is refused if no class has a probability above ``cutoff``.
     """
 
     draws: Annotated[int, Field(ge=2)] = 1000

@@ -12,7 +12,7 @@ from pmbnn.config import Cell, Experiment, resolved_text
 from pmbnn.datasets import DataError, DatasetSpec
 from pmbnn.plan import Job, cell_label, identity, is_large, jobs, pilots
 from pmbnn.storage import Results, json_writer
-from pmbnn.tables import Record, metrics_row, summarise
+from pmbnn.tables import Record, metrics_row, summarise, unfamiliar_rows
 from pmbnn.tasks import CellTask, JobTask
 from pmbnn.workers import Event, Finished, Stored, run_jobs
 
@@ -132,14 +132,27 @@ def write_header(run: Run) -> None:
 
 
 def write_tables(run: Run, records: Sequence[Record]) -> None:
-    """Write ``summary.csv`` and, last of all, ``metrics.csv``."""
+    """Write ``summary.csv``, ``unfamiliar.csv`` and, last of all, ``metrics.csv``."""
     run.results.write_table("summary.csv", summarise(records))
+    unfamiliar = _unfamiliar(records)
+    if unfamiliar:
+        run.results.write_table("unfamiliar.csv", unfamiliar)
+    else:
+        run.results.remove_table("unfamiliar.csv")
     run.results.write_table("metrics.csv", map(metrics_row, records))
 
 
 def tables_are_current(run: Run, records: Sequence[Record]) -> bool:
     """Whether the tables, and what is written before them, are those of the given records."""
-    return run.results.holds_table("metrics.csv", map(metrics_row, records))
+    unfamiliar = _unfamiliar(records)
+    return run.results.holds_table("metrics.csv", map(metrics_row, records)) and (
+        not unfamiliar or run.results.holds_table("unfamiliar.csv", unfamiliar)
+    )
+
+
+def _unfamiliar(records: Sequence[Record]) -> list[dict]:
+    """Rows of ``unfamiliar.csv``; there is none without classifiers of pictures."""
+    return [row for record in records for row in unfamiliar_rows(record)]
 
 
 def _provenance(run: Run) -> dict:

@@ -122,6 +122,10 @@ class Results:
         """Write rows as CSV; columns in order of first appearance, missing values empty."""
         self.write_text(file, _table_text(rows))
 
+    def remove_table(self, file: str) -> None:
+        """Remove a table, if it is there."""
+        _remove(self.folder / file)
+
     def holds_table(self, file: str, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Whether a table is there already, with exactly these rows."""
         path = self.folder / file

@@ -144,13 +144,18 @@ def _fit_missing(console, run: "Run", missing: "list[Cell]", workers: int, quiet
 
 def _conclude(console: "Console", run: "Run", wanted: "list[Cell]", records: list[dict]) -> int:
     """Print the tables and where things are; the exit status."""
+    from pmbnn.closing_tables import diagnostics_tables, unavailable_lines, unfamiliar_tables
     from pmbnn.progress import accuracy_tables, describe, failed
 
-    for table in accuracy_tables(records):
+    unfamiliar = unfamiliar_tables(records)
+    for table in (*accuracy_tables(records), *unfamiliar, *diagnostics_tables(records)):
         console.print(table)
+    for line in unavailable_lines(records):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     folder = run.results.folder
+    tables = ["metrics.csv", "summary.csv", *(["unfamiliar.csv"] if unfamiliar else [])]
     console.print(
-        f"tables {folder}/metrics.csv, {folder}/summary.csv; figures {folder}/figures; "
+        f"tables {', '.join(f'{folder}/{name}' for name in tables)}; figures {folder}/figures; "
         f"traces and maps {folder}/cells",
         soft_wrap=True,
         highlight=False,

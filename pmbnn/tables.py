@@ -23,8 +23,27 @@ def metrics_row(record: Record) -> dict[str, Any]:
     row = {key: record[key] for key in ("sweep", "name", "status")}
     row |= settings_row(record)
     row |= record["results"]
+    if "pictures" in record:
+        row |= _flatten(record["pictures"]["rejection"], "rejection")
     row |= {"seconds": record["seconds"], "reason": record["reason"]}
     return row
+
+
+def unfamiliar_rows(record: Record) -> list[dict[str, Any]]:
+    """A row for each unfamiliar set of pictures shown to a cell, the test digits first.
+
+    A set that could not be had has a ``reason`` instead of numbers. Entropies are in bits.
+    """
+    if "pictures" not in record:
+        return []
+    pictures = record["pictures"]
+    sets = {"test": pictures["test"]} | pictures["unfamiliar"]
+    sets |= {name: {"reason": reason} for name, reason in pictures["unavailable"].items()}
+    head = {key: record[key] for key in ("sweep", "name")} | settings_row(record)
+    return [
+        head | {"set": name} | {k: v for k, v in numbers.items() if not isinstance(v, Mapping)}
+        for name, numbers in sets.items()
+    ]
 
 
 def settings_row(record: Record) -> dict[str, Any]:

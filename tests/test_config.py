@@ -523,6 +523,71 @@ MISTAKES = [
         ),
         "`sweeps[0]` must stand for at most 100000 combinations, got 160000.",
     ),
+    (
+        experiment(predict="{unfamiliar: [[], [normal_noise, {kind: rotated, angle: 90}]]}"),
+        "`sweeps[0].predict.unfamiliar[1]` must be empty with data set `moons` "
+        "(`sweeps[0].dataset`), whose rows are no pictures of 28 × 28 pixels, "
+        "got ['normal_noise', 'rotated_90'].",
+    ),
+    (
+        experiment(
+            dataset="[mnist, {kind: circles, noise: 0.1}]", predict="{unfamiliar: [[letters]]}"
+        ),
+        "`sweeps[0].predict.unfamiliar[0]` must be empty with data set `circles` "
+        "(`sweeps[0].dataset[1]`), whose rows are no pictures of 28 × 28 pixels, "
+        "got ['letters'].",
+    ),
+    (
+        experiment(
+            inference="{engine: [compiled, pymc]}", predict="{diagnostics: {steps: [[0, 10]]}}"
+        ),
+        "`sweeps[0].predict.diagnostics.steps` must be empty with engine pymc "
+        "(`sweeps[0].inference.engine[1]`), which keeps nothing on its way, got [0, 10].",
+    ),
+    (
+        experiment(predict="{diagnostics: {steps: [0, 10]}}"),
+        "`sweeps[0].predict.diagnostics.steps` must be a list of lists, because a list alone is "
+        "an axis of the grid: write [[0, 10]], got [0, 10].",
+    ),
+    (
+        experiment(predict="{diagnostics: {steps: [[10, 0, 10]]}}"),
+        "`sweeps[0].predict.diagnostics` must have ascending `steps`, got [10, 0, 10].",
+    ),
+    (
+        experiment(predict="{diagnostics: {steps: [[0, -1]]}}"),
+        "`sweeps[0].predict.diagnostics.steps[0][1]` must be >= 0, got -1.",
+    ),
+    (
+        experiment(predict=f"{{diagnostics: {{steps: [{list(range(101))}]}}}}"),
+        "`sweeps[0].predict.diagnostics.steps[0]` must have at most 100 entries, "
+        "got [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, ….",
+    ),
+    (
+        experiment(predict="{diagnostics: {draws: 1}}"),
+        "`sweeps[0].predict.diagnostics.draws` must be >= 2, got 1.",
+    ),
+    (
+        experiment(predict="{diagnostics: {rows: 0}}"),
+        "`sweeps[0].predict.diagnostics.rows` must be >= 1, got 0.",
+    ),
+    (
+        experiment(predict="{unfamiliar: [[lettres]]}"),
+        "`sweeps[0].predict.unfamiliar[0][0]` must be one of fashion, letters, normal_noise, "
+        "rotated, uniform_noise, got 'lettres'; did you mean `letters`?",
+    ),
+    (
+        experiment(dataset="mnist", predict="{unfamiliar: [[rotated, letters, rotated]]}"),
+        "`sweeps[0].predict` must not repeat a kind in `unfamiliar`, got rotated_90, letters, "
+        "rotated_90.",
+    ),
+    (
+        experiment(predict="{cutoff: [0.2, 0]}"),
+        "`sweeps[0].predict.cutoff[1]` must be > 0, got 0.",
+    ),
+    (
+        experiment(predict="{cutoff: 1.5}"),
+        "`sweeps[0].predict.cutoff` must be <= 1, got 1.5.",
+    ),
 ]  # fmt: skip
 
 
@@ -536,6 +601,29 @@ def test_mistake(load, text, message):
 def test_flat_alone_and_no_choosing(load):
     (cell,) = load(experiment(prior="flat", inference="{validation: 0}")).cells
     assert cell.hyperprior == Fixed(scale=None)
+
+
+def test_looks_and_unfamiliar_pictures(load):
+    text = "{diagnostics: {steps: [[0, 10]], draws: [5, 6]}, cutoff: 0.5, unfamiliar: %s}"
+    sets = "[[normal_noise, {kind: rotated, angle: [45, 90]}], []]"
+    found = load(experiment(dataset="mnist", predict=text % sets))
+    predicts = [cell.predict for cell in found.cells]
+    assert [(p.diagnostics.steps, p.diagnostics.draws) for p in predicts[::3]] == [
+        ((0, 10), 5),
+        ((0, 10), 6),
+    ]
+    names = [[spec.name for spec in p.unfamiliar] for p in predicts[:3]]
+    assert names == [["normal_noise", "rotated_45"], ["normal_noise", "rotated_90"], []]
+    assert {p.cutoff for p in predicts} == {0.5}
+    again = load(resolved_text(found))
+    assert again.cells == found.cells
+
+
+def test_what_looks_and_unfamiliar_pictures_leave_alone(load):
+    """The reference engine without looks, and points that are shown none."""
+    text = experiment(inference="{engine: pymc}", predict="{diagnostics: {draws: 5}}")
+    (cell,) = load(text).cells
+    assert cell.predict.diagnostics.steps == cell.predict.unfamiliar == ()
 
 
 def test_batch_of_unknown_rows_is_not_checked(load):

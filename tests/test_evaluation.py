@@ -16,8 +16,8 @@ from pmbnn.fitting import FittedCell, best_restart, restart_weights
 from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
+from pmbnn.moments import Moments
 from pmbnn.networks import Dense
-from pmbnn.prediction import Moments
 from pmbnn.prediction_settings import Fresh, Map, Predict
 from pmbnn.priors import HalfNormal, Normal
 

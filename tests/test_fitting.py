@@ -26,9 +26,9 @@ from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
 from pmbnn.metrics import nll
+from pmbnn.moments import Moments
 from pmbnn.networks import Dense
 from pmbnn.plan import settings_digest
-from pmbnn.prediction import Moments
 from pmbnn.prediction_settings import Predict
 from pmbnn.priors import Fixed, Flat, HalfNormal, Normal, Tune
 

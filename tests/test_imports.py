@@ -19,15 +19,16 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend", "PIL
 
 LAYERS = """
     specification short_names
-    metrics tables storage digit_format classification detection
+    metrics moments tables storage digit_format classification detection
     datasets variants priors convolution likelihoods inference.settings ink
     networks pictures unfamiliar
     prediction_settings
     experiment config_errors
     yaml_file axes
+    config_checks
     config selection estimate labels
     plan tasks
-    models figures progress index_page
+    models figures progress closing_tables index_page
     inference
     prediction learning_rate
     fitting

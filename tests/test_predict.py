@@ -252,8 +252,8 @@ def test_a_figure_that_cannot_be_written(cell, images, tmp_path):
 def test_predictions_that_are_not_finite(cell, images, monkeypatch):
     from pmbnn.prediction import Predictor
 
-    probabilities = Predictor.probabilities
-    monkeypatch.setattr(Predictor, "probabilities", lambda *a: probabilities(*a) * np.nan)
+    single_draws = Predictor.single_draws
+    monkeypatch.setattr(Predictor, "single_draws", lambda *a: single_draws(*a) * np.nan)
     done = run(cell, digit_files(images)[0])
     assert done.exit_code == 2
     assert "are not finite" in done.stderr

@@ -10,7 +10,8 @@ from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.fit import Fit, History, Member, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
-from pmbnn.prediction import BLOCK, Moments, Predictor, pool
+from pmbnn.moments import Moments, pool
+from pmbnn.prediction import BLOCK, Predictor
 
 ROWS, DRAWS = 60, 50
 X = np.random.default_rng(0).normal(size=(ROWS, 2))
@@ -332,6 +333,72 @@ def test_pool_of_points(predictor_of, predictor):
     p = [predictor.probabilities(DATA, f.loc[None], x) for f in fits]
     check_moments(pool(parts), moments_of(np.concatenate(p)), rtol=1e-9)
     check_moments(pool(parts, weights), mixed_moments(p, weights), rtol=1e-9)
+
+
+# --- what moments say of single rows ------------------------------------------------------
+
+
+def test_the_predicted_class():
+    """Its own standard deviation, and the draws that prefer another one."""
+    mean = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
+    sd = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    votes = np.array([[0.25, 0.5, 0.25], [1.0, 0, 0]])
+    moments = Moments(4, mean, sd, np.zeros(2), votes, np.log(mean))
+    np.testing.assert_array_equal(moments.predicted, [1, 0])
+    np.testing.assert_array_equal(moments.predicted_sd, [0.2, 0.4])
+    np.testing.assert_array_equal(moments.expected_error_rate, [0.5, 0])
+    np.testing.assert_allclose(moments.class_variance, [0.01 + 0.04 + 0.09, 0.16 + 0.25 + 0.36])
+
+
+def test_no_doubt_where_all_draws_of_a_mixture_agree():
+    """Not even by rounding: ties would be broken by it."""
+    mean, weights = np.array([[0.9, 0.1]], "f4"), np.random.default_rng(0).dirichlet(np.ones(7), 20)
+    part = Moments(5, mean, 0 * mean, 0 * mean[:, 0], mean.round(), np.log(mean))
+    found = [pool([part] * 7, list(of_restarts)).expected_error_rate[0] for of_restarts in weights]
+    assert found == [0] * 20
+
+
+def test_what_the_draws_say_of_the_predicted_class(predictor):
+    x, fit = new_inputs(37), guide()
+    p = predictor.probabilities(DATA, predictor.values(fit, DRAWS), x)
+    found = predictor.moments(fit, DATA, x, DRAWS)
+    predicted = p.mean(axis=0).argmax(axis=1)
+    np.testing.assert_array_equal(found.predicted, predicted)
+    others = (p.argmax(axis=2) != predicted).mean(axis=0)
+    assert 0 < others.mean() < 0.9
+    np.testing.assert_allclose(found.expected_error_rate, others, atol=1e-12)
+    sd = p.std(axis=0)[np.arange(37), predicted]
+    np.testing.assert_allclose(found.predicted_sd, sd, rtol=1e-9)
+    np.testing.assert_allclose(found.class_variance, p.var(axis=0).sum(axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 37])
+@pytest.mark.parametrize("kind", NORMAL_GUIDES)
+def test_single_draws(predictor_of, kind, rows):
+    """Those of all draws at once, and the first of more."""
+    x, fit, of_kind = new_inputs(rows), guide(kind=kind), predictor_of(kind)
+    found = of_kind.single_draws(fit, DATA, x, 12)
+    expected = of_kind.probabilities(DATA, of_kind.values(fit, 12), x)
+    assert found.shape == (12, rows, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_array_equal(of_kind.single_draws(fit, DATA, x, 5), found[:5])
+    assert not np.allclose(found[0], found[1], rtol=1e-3)
+
+
+def test_single_draws_in_single_precision(predictors):
+    x, fit, predictor = new_inputs(9), guide(), predictors["float32"]
+    found = predictor.single_draws(fit, DATA, x, 6)
+    assert found.dtype == np.float32
+    expected = predictor.probabilities(DATA, predictor.values(fit, 6), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_single_draws_of_a_point(predictor_of, predictor):
+    """One network, however many are asked for."""
+    x, fit = new_inputs(9), guide(kind="map")
+    found = predictor_of("map").single_draws(fit, DATA, x, 6)
+    assert found.shape == (1, 9, 3)
+    np.testing.assert_allclose(found, predictor.probabilities(DATA, fit.loc[None], x), rtol=1e-9)
 
 
 def test_split(predictor):

@@ -28,6 +28,17 @@ def contents(folder):
     return sorted(os.listdir(folder))
 
 
+# Tables
+
+
+def test_a_table_is_removed_if_it_is_there(results):
+    results.write_table("a.csv", [{"x": 1}])
+    assert results.holds_table("a.csv", [{"x": 1}])
+    for _ in range(2):
+        results.remove_table("a.csv")
+        assert contents(results.folder) == ["cells", "figures"]
+
+
 # Cells
 
 

@@ -532,7 +532,8 @@ def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
     def fail(*_):
         raise OSError(f"failed while {where}")
 
-    def evaluate(*_):
+    def evaluate(task, fitted, fitter, record):
+        record["pictures"] = record["diagnostics"] = {"judged": "before the failure"}
         if where == "writing":
             return {"trace.nc": lambda path: path.write_text("half"), "map.png": fail}
         fail()
@@ -550,6 +551,8 @@ def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
     assert sorted(os.listdir(run.results.cells)) == sorted(r["name"] for r in stored)
     for record in stored:
         assert os.listdir(run.results.cells / record["name"]) == ["metrics.json"]
+        saved = run.results.load_metrics(record["name"])
+        assert not {"pictures", "diagnostics"} & {*record, *saved}
 
 
 def test_data_that_change_in_between_are_noticed(run, monkeypatch):

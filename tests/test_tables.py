@@ -14,6 +14,7 @@ from pmbnn.tables import (
     metrics_row,
     settings_row,
     summarise,
+    unfamiliar_rows,
 )
 
 
@@ -94,6 +95,52 @@ def test_data_label_leaves_out_the_seed():
     assert data_label(record(seed=3)) == "moons, noise 0.4"
     circles = record() | {"settings": {"dataset": {"kind": "circles", "noise": 0.1, "factor": 0.5}}}
     assert data_label(circles) == "circles, noise 0.1, factor 0.5"
+
+
+# Classifiers of pictures
+
+DOUBT = {"pictures": 60, "entropy": 0.5, "refused_by_sd": 0.01}
+PICTURES = {
+    "rejection": {
+        "held_out": "validation",
+        "sd": 0.3,
+        "accepted": 0.98,
+        "area_under_risk_coverage": {"sd": 0.01, "entropy": 0.02},
+    },
+    "test": DOUBT,
+    "unfamiliar": {
+        "letters": {"source": "fonts", **DOUBT, "auroc_sd": 0.9, "refused_by_label": {"A": 0.5}}
+    },
+    "unavailable": {"fashion": "no network"},
+}
+
+
+def test_what_thresholds_accept_is_in_the_row():
+    row = metrics_row(record(accuracy=0.8) | {"pictures": PICTURES})
+    rejection = {key: value for key, value in row.items() if key.startswith("rejection")}
+    assert rejection == {
+        "rejection.held_out": "validation",
+        "rejection.sd": 0.3,
+        "rejection.accepted": 0.98,
+        "rejection.area_under_risk_coverage.sd": 0.01,
+        "rejection.area_under_risk_coverage.entropy": 0.02,
+    }
+    assert {k: v for k, v in row.items() if k not in rejection} == metrics_row(record(accuracy=0.8))
+    assert list(row)[-2:] == ["seconds", "reason"]
+
+
+def test_a_row_for_every_set_of_pictures():
+    made = record(accuracy=0.8) | {"pictures": PICTURES}
+    head = {"sweep": "toy", "name": "toy-normal-0"} | settings_row(made)
+    assert unfamiliar_rows(made) == [
+        head | {"set": "test"} | DOUBT,
+        head | {"set": "letters", "source": "fonts"} | DOUBT | {"auroc_sd": 0.9},
+        head | {"set": "fashion", "reason": "no network"},
+    ]
+
+
+def test_points_and_failed_cells_have_no_sets():
+    assert unfamiliar_rows(record(accuracy=0.8)) == unfamiliar_rows(record()) == []
 
 
 # Means

@@ -20,8 +20,9 @@ from pmbnn.inference.fit import Fit, History, random_streams
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
 from pmbnn.models import model_data
+from pmbnn.moments import pool
 from pmbnn.networks import Dense
-from pmbnn.prediction import Predictor, pool
+from pmbnn.prediction import Predictor
 from pmbnn.prediction_groups import shown_pictures
 from pmbnn.prediction_settings import Fresh, Map, Predict
 from pmbnn.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture

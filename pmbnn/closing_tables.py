@@ -1,0 +1,115 @@
+"""What a finished sweep shows of classifiers of pictures: their doubt, and how a fit went."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from pmbnn.tables import Record, best_group, data_label, group_by_settings, label, mean_and_error
+from pmbnn.variants import Variant, families
+
+SHOWN_SCORES = ("sd", "entropy")
+"""Scores of doubt whose areas are shown; ``unfamiliar.csv`` has them all."""
+
+LONGEST_REASON = 100
+"""Characters of the reason why a set could not be had."""
+
+JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
+"""What is shown of each part at each step."""
+
+HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
+
+
+def unfamiliar_tables(records: Sequence[Record]) -> list[Table]:
+    """How well doubt tells unfamiliar pictures from test digits, a table a sweep and data set.
+
+    A row is a cell, or the mean over data seeds; a column is a set.
+    """
+    shown = [r for r in records if r.get("pictures", {}).get("unfamiliar")]
+    return [_unfamiliar_table(family) for family in families(shown)]
+
+
+def unavailable_lines(records: Sequence[Record]) -> list[str]:
+    """Sets that some cell could not be shown and why, a line each."""
+    reasons: dict[str, str] = {}
+    for record in records:
+        reasons |= record.get("pictures", {}).get("unavailable", {})
+    return [
+        f"unfamiliar set {name} was unavailable: "
+        + textwrap.shorten(reason, LONGEST_REASON, placeholder=" …")
+        for name, reason in reasons.items()
+    ]
+
+
+def diagnostics_tables(records: Sequence[Record]) -> list[Table]:
+    """How the fit of each sweep's best cell went, nats a picture.
+
+    Where nothing was held out to choose a best cell by, it is the first one.
+    """
+    sweeps: dict[str, list[Record]] = {}
+    for record in records:
+        if "diagnostics" in record:
+            sweeps.setdefault(record["sweep"], []).append(record)
+    return [
+        _diagnostics_table((best_group(of_sweep) or of_sweep)[0]) for of_sweep in sweeps.values()
+    ]
+
+
+def _unfamiliar_table(family: Sequence[Variant]) -> Table:
+    first = family[0].records[0]
+    title = (
+        f"AUROC of unfamiliar pictures by {' / '.join(SHOWN_SCORES)}, "
+        f"{first['sweep']}: {data_label(first)}"
+    )
+    every = [record for variant in family for record in variant.records]
+    sets = list(dict.fromkeys(name for r in every for name in r["pictures"]["unfamiliar"]))
+    table = Table(title=title, title_justify="left")
+    table.add_column("cell")
+    for name in sets:
+        table.add_column(name, justify="right")
+    for variant in family:
+        for group in group_by_settings(variant.records):
+            words = "; ".join([*variant.words, _prior_words(group[0])])
+            table.add_row(words, *(_areas(group, name) for name in sets))
+    return table
+
+
+def _prior_words(record: Record) -> str:
+    settings = record["settings"]
+    return f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
+
+
+def _areas(group: Sequence[Record], name: str) -> str:
+    """Mean areas of a set over the cells that were shown it; empty where none was."""
+    found = [r["pictures"]["unfamiliar"].get(name) for r in group]
+    found = [numbers for numbers in found if numbers is not None]
+    means = [mean_and_error([n[f"auroc_{score}"] for n in found])[0] for score in SHOWN_SCORES]
+    return " / ".join(f"{mean:.3f}" for mean in means) if found else ""
+
+
+def _diagnostics_table(record: Record) -> Table:
+    diagnostics = record["diagnostics"]
+    parts = diagnostics["parts"]
+    shown = ["train", "validation" if "validation" in parts else "test"]
+    seed = record["settings"]["dataset"]["seed"]
+    words = f"{data_label(record)}, seed {seed}, {_prior_words(record)}"
+    table = Table(title=f"Steps of {record['sweep']}: {words}", title_justify="left")
+    for column in ("step", "KL", *(f"{p} {HEADINGS.get(n, n)}" for p in shown for n in JUDGED)):
+        table.add_column(column, justify="right")
+    for i, step in enumerate(diagnostics["step"]):
+        table.add_row(
+            f"{step:,}",
+            _number(diagnostics["kl"][i], ".4f"),
+            *(_judged(parts[part], i, name) for part in shown for name in JUDGED),
+        )
+    return table
+
+
+def _judged(part: Mapping[str, Any], i: int, name: str) -> str:
+    return _number(part[name][i], JUDGED[name])
+
+
+def _number(value: float | None, form: str) -> str:
+    """A number; what was not finite is stored as nothing."""
+    return "" if value is None else format(value, form)

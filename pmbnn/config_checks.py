@@ -1,0 +1,99 @@
+"""Settings of an experiment file that are right on their own and wrong together.
+
+Each check takes the choices of some sections and raises the first mistake as a `ConfigError`.
+"""
+
+from itertools import product
+
+from pmbnn.axes import Choice
+from pmbnn.config_errors import ConfigError, must
+from pmbnn.digit_format import SIDE
+from pmbnn.experiment import choosing_rows
+from pmbnn.inference.settings import LARGEST_FULL_RANK
+from pmbnn.networks import ShapeError
+from pmbnn.priors import Fixed, Tune
+
+
+def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
+    """Raise ConfigError where something is to be chosen with no rows held out for it."""
+    for inference, (prior, hyperprior) in product(inferences, pairs):
+        improper = not prior.spec.has_scale and not inference.spec.is_point
+        if improper and isinstance(inference.spec.learning_rate, Tune):
+            rule = (
+                f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
+                "has no maximum to choose it by"
+            )
+            raise must(inference.place_of("learning_rate"), rule, "tune")
+        validation = inference.spec.validation
+        if validation > 0:
+            continue
+        place = inference.place_of("validation")
+        if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
+            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
+            raise must(place, rule, validation)
+        if improper and inference.spec.restarts > 1:
+            # Under an improper prior the ELBO has no maximum and cannot rank restarts.
+            rule = (
+                f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
+                "are chosen by validation NLL"
+            )
+            raise must(place, rule, validation)
+
+
+def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a batch is larger than the rows of the smallest fit."""
+    for dataset, inference in product(datasets, inferences):
+        rows, batch = dataset.spec.rows, inference.spec.batch
+        if rows is None or batch is None:
+            continue
+        most = choosing_rows(rows[0], inference.spec.validation)
+        if batch > most:
+            rule = f"must be <= {most}, the rows of `{dataset.place}` not held out for validation"
+            raise must(inference.place_of("batch"), rule, batch)
+
+
+def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
+    """Raise ConfigError where a layer of a network does not fit a data set."""
+    # Data sets that differ in seed or noise need no look of their own.
+    distinct = {(d.spec.input_shape, d.spec.n_classes): d for d in reversed(datasets)}
+    for ((shape, classes), dataset), network in product(distinct.items(), networks):
+        try:
+            network.spec.parameters(shape, classes)
+        except ShapeError as error:
+            place = network.place_of(error.field) if error.field else network.place
+            raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
+
+
+def check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a network is too large for a guide with a full covariance."""
+    for dataset, network, inference in product(datasets, networks, inferences):
+        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_classes)
+        if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
+            rule = (
+                f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
+                f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
+            )
+            raise must(inference.place_of("guide"), rule, inference.spec.guide)
+
+
+def check_unfamiliar(datasets: list[Choice], predicts: list[Choice]) -> None:
+    """Raise ConfigError where unfamiliar pictures are to be shown to what takes no such."""
+    for dataset, predict in product(datasets, predicts):
+        # They are all made in the format of the digits.
+        if predict.spec.unfamiliar and dataset.spec.image_shape != (SIDE, SIDE):
+            rule = (
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
+                f"rows are no pictures of {SIDE} × {SIDE} pixels"
+            )
+            names = [spec.name for spec in predict.spec.unfamiliar]
+            raise must(predict.place_of("unfamiliar"), rule, names)
+
+
+def check_diagnostics(inferences: list[Choice], predicts: list[Choice]) -> None:
+    """Raise ConfigError where steps are to be looked at of a fit that keeps none."""
+    for inference, predict in product(inferences, predicts):
+        steps = predict.spec.diagnostics.steps
+        if steps and inference.spec.engine == "pymc":
+            place = inference.place_of("engine")
+            rule = f"must be empty with engine pymc (`{place}`), which keeps nothing on its way"
+            raise must(f"{predict.place_of('diagnostics')}.steps", rule, list(steps))

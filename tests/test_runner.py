@@ -1,0 +1,89 @@
+"""Tables of a results folder: which are written, and when they are written again."""
+
+import csv
+from types import SimpleNamespace
+
+import pytest
+
+from pmbnn.runner import tables_are_current, write_tables
+from pmbnn.storage import Results
+
+
+def record(name="a", **more):
+    return {
+        "sweep": "one",
+        "name": name,
+        "status": "converged",
+        "reason": "",
+        "settings": {"dataset": {"kind": "mnist", "seed": 0}},
+        "results": {"accuracy": 0.5},
+        "seconds": 1.0,
+    } | more
+
+
+def pictures(entropy=0.5):
+    return {
+        "rejection": {"accepted": 0.9},
+        "test": {"pictures": 9, "entropy": 0.1},
+        "unfamiliar": {"letters": {"pictures": 5, "entropy": entropy, "auroc_sd": 0.75}},
+        "unavailable": {"fashion": "no network"},
+    }
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = SimpleNamespace(results=Results(tmp_path))
+    made.results.prepare()
+    return made
+
+
+def rows(run, file):
+    with (run.results.folder / file).open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def files(run):
+    return {path.name for path in run.results.folder.glob("*.csv")}
+
+
+def test_pictures_have_a_table_of_their_own(run):
+    write_tables(run, [record(pictures=pictures()), record("b")])
+    assert files(run) == {"summary.csv", "metrics.csv", "unfamiliar.csv"}
+    found = rows(run, "unfamiliar.csv")
+    numbers = [[r[k] for k in ("name", "set", "entropy", "auroc_sd", "reason")] for r in found]
+    assert numbers == [
+        ["a", "test", "0.1", "", ""],
+        ["a", "letters", "0.5", "0.75", ""],
+        ["a", "fashion", "", "", "no network"],
+    ]
+    accepted = [r["rejection.accepted"] for r in rows(run, "metrics.csv")]
+    assert accepted == ["0.9", ""]
+
+
+def test_no_table_is_left_of_pictures_that_are_gone(run):
+    write_tables(run, [record(pictures=pictures())])
+    write_tables(run, [record()])
+    assert files(run) == {"summary.csv", "metrics.csv"}
+
+
+def test_tables_that_hold_the_records_are_current(run):
+    records = [record(pictures=pictures())]
+    assert not tables_are_current(run, records)
+    write_tables(run, records)
+    assert tables_are_current(run, records)
+    # The same in metrics.csv.
+    assert not tables_are_current(run, [record(pictures=pictures(0.6))])
+    (run.results.folder / "unfamiliar.csv").unlink()
+    assert not tables_are_current(run, records)
+    write_tables(run, [record()])
+    assert tables_are_current(run, [record()])
+
+
+def test_the_table_that_says_all_are_there_is_written_last(run, monkeypatch):
+    written, write = [], Results.write_table
+    monkeypatch.setattr(
+        Results, "write_table", lambda self, *given: (written.append(given[0]), write(self, *given))
+    )
+    write_tables(run, [record(pictures=pictures())])
+    assert set(written) == {"summary.csv", "unfamiliar.csv", "metrics.csv"}
+    assert written[-1] == "metrics.csv"
