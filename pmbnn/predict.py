@@ -66,6 +66,12 @@ def predict(
     figure: Annotated[
         Path | None, typer.Option(help="Draw pictures and probabilities into this PNG file.")
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RESULT_CELL", help="Another cell, such as a deterministic one, to compare."
+        ),
+    ] = None,
 ) -> None:
     """Tell which digit each picture shows and how sure that is; refuse what is too unsure.
 
@@ -75,30 +81,32 @@ def predict(
     from pmbnn.storage import ResultsError
 
     try:
-        code = _predict(cell, images, draws, percentile, whole, invert, as_json, figure)
+        pictures, unread = _read(images, whole, invert)
+        cells = [cell] if beside is None else [cell, beside]
+        code = _predict(cells, pictures, unread, draws, percentile, as_json, figure)
     except (DataError, ResultsError) as error:
         typer.echo(f"error: {error}", err=True)
         code = BAD_INPUT
     raise typer.Exit(code)
 
 
-def _predict(cell, images, draws, percentile, whole, invert, as_json, figure) -> int:
+def _predict(cells, pictures, unread, draws, percentile, as_json, figure) -> int:
     from pmbnn.storage import ResultsError
 
     if figure is not None and not figure.parent.is_dir():
         raise ResultsError(f"`--figure` must lie in a folder that exists, got `{figure}`.")
-    pictures, unread = _read(images, whole, invert)
     for reason in unread.values():
         typer.echo(f"error: {reason}", err=True)
     if not pictures:
         return BAD_INPUT
-    answer = _answer(cell, pictures, unread, draws, percentile)
+    answers = [_answer(cell, pictures, unread, draws, percentile) for cell in cells]
     if as_json:
-        _print_json(cell, answer)
+        _print_json(cells, answers)
     else:
-        _print_tables(answer)
+        for cell, answer in zip(cells, answers, strict=True):
+            _print_tables(answer, "" if len(cells) == 1 else str(cell))
     if figure is not None:
-        _draw(figure, answer)
+        _draw(figure, answers)
         if not as_json:
             typer.echo(f"figure {figure}")
     return FAILED if unread else 0
@@ -149,10 +157,17 @@ def _draws(restored: "Restored", x, draws: int) -> Iterator[tuple]:
         yield p, np.full(len(p), weight / len(p))
 
 
-def _print_json(cell: Path, answer: Answer) -> None:
+def _print_json(cells: list[Path], answers: list[Answer]) -> None:
     import json
 
-    content = {
+    first, *others = [_cell_json(c, a) for c, a in zip(cells, answers, strict=True)]
+    errors = [{"file": file, "reason": reason} for file, reason in answers[0].unread.items()]
+    content = first | {"errors": errors} | ({"beside": others[0]} if others else {})
+    typer.echo(json.dumps(content, indent=2))
+
+
+def _cell_json(cell: Path, answer: Answer) -> dict[str, Any]:
+    return {
         "cell": str(cell),
         "draws": answer.draws,
         "threshold": {
@@ -165,9 +180,7 @@ def _print_json(cell: Path, answer: Answer) -> None:
             _as_json(picture, found, answer)
             for picture, found in zip(answer.pictures, answer.classifications, strict=True)
         ],
-        "errors": [{"file": file, "reason": reason} for file, reason in answer.unread.items()],
     }
-    typer.echo(json.dumps(content, indent=2))
 
 
 def _as_json(picture: "Picture", found: "Classification", answer: Answer) -> dict[str, Any]:
@@ -187,14 +200,14 @@ def _as_json(picture: "Picture", found: "Classification", answer: Answer) -> dic
     }
 
 
-def _print_tables(answer: Answer) -> None:
+def _print_tables(answer: Answer, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
-    verdicts = Table("picture", "class", *numbers, "verdict")
+    verdicts = Table("picture", "class", *numbers, "verdict", title=Text(title) if title else None)
     shares = Table("picture", *_classes(answer), title="probability of each class")
     for picture, found in zip(answer.pictures, answer.classifications, strict=True):
         refused = answer.threshold.refuses(found)
@@ -234,16 +247,22 @@ def _classes(answer: Answer) -> list[str]:
     return [str(name) for name in answer.restored.model.coords["output"]]
 
 
-def _draw(path: Path, answer: Answer) -> None:
+def _draw(path: Path, answers: list[Answer]) -> None:
+    from pmbnn.figures.compared import plot_compared_predictions
     from pmbnn.figures.pictures import plot_pictures
     from pmbnn.figures.style import save_figure
     from pmbnn.figures.titles import cell_title
     from pmbnn.storage import ResultsError
 
-    title = f"{cell_title(answer.restored.record)}\n{_rule(answer)}"
-    figure = plot_pictures(
-        answer.pictures, answer.classifications, answer.threshold, _classes(answer), title
-    )
+    answer, *others = answers
+    title = " beside\n".join(cell_title(a.restored.record) for a in answers)
+    title, classes = f"{title}\n{_rule(answer)}", _classes(answer)
+    found = [a.classifications for a in answers]
+    if others:
+        args = answer.pictures, *found, classes, title, answer.threshold
+        figure = plot_compared_predictions(*args)
+    else:
+        figure = plot_pictures(answer.pictures, *found, answer.threshold, classes, title)
     try:
         save_figure(figure, path)
     except OSError as error:

@@ -20,7 +20,8 @@ SHOWN = {
     ("cauchy", "inverse_gamma"),
     ("flat", "fixed"),
 }
-"""Each prior once; that every combination builds and fits is tested where models are."""
+"""Each prior once, beside the first cell of every sweep; that every combination builds and fits
+is tested where models are."""
 
 
 def shrunk(content: dict) -> dict:
@@ -31,24 +32,44 @@ def shrunk(content: dict) -> dict:
             dataset |= {"train": 100, "test": 60, "seed": 0}
             if dataset["kind"] == "mnist":
                 dataset["source"] = "embedded"
+                if "validation" in dataset:
+                    dataset["validation"] = 50
             else:
                 dataset["noise"] = 0.3
         sweep["dataset"] = datasets
-        inference = {**sweep["inference"], "steps": 30, "restarts": 1}
-        sweep["inference"] = {k: v for k, v in inference.items() if k not in ("epochs", "batch")}
-        if "batch" in inference:
-            sweep["inference"]["batch"] = 20
-        sweep["predict"] = {
-            "draws": 5,
-            "trace_draws": 4,
-            "map": {"resolution": 5},
-            "fresh": {"size": 50, "draws": 2},
-        }
+        given = sweep["inference"]
+        listed = given if isinstance(given, list) else [given]
+        sweep["inference"] = [shorter(inference) for inference in listed]
+        sweep["predict"] = fewer(sweep["predict"])
     return content
 
 
-def test_there_are_the_three_files():
-    assert [file.stem for file in FILES] == ["mnist_priors", "noise", "priors"]
+def shorter(inference: dict) -> dict:
+    """Settings of a fit of thirty steps."""
+    found = {k: v for k, v in inference.items() if k not in ("epochs", "batch")}
+    found |= {"steps": 30, "restarts": 1, "seed": 0}
+    return found | ({"batch": 20} if "batch" in inference else {})
+
+
+def fewer(predict: dict) -> dict:
+    """Few predictions of every kind that are asked for; none of pictures to be downloaded."""
+    found = {
+        "draws": 5,
+        "trace_draws": 4,
+        "map": {"resolution": 5},
+        "fresh": {"size": 50, "draws": 2},
+    }
+    if "diagnostics" in predict:
+        found["diagnostics"] = {"steps": [[0, 10, 30]], "draws": 2, "rows": 20}
+    if "unfamiliar" in predict:
+        shown = [{"kind": "normal_noise", "size": 20}, {"kind": "letters", "letters": "AB"}]
+        found["unfamiliar"] = [shown]
+    return found
+
+
+def test_there_are_the_files():
+    mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
+    assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), "noise", "priors"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -64,7 +85,12 @@ def test_file_runs_to_its_figures(file, tmp_path):
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
     run = prepare(load_experiment(tiny), tmp_path / "out")
     write_header(run)
-    wanted = [cell for cell in run.tasks if (cell.prior.kind, cell.hyperprior.kind) in SHOWN]
+    first = {cell.sweep: cell for cell in reversed(list(run.tasks))}.values()
+    wanted = [
+        cell
+        for cell in run.tasks
+        if (cell.prior.kind, cell.hyperprior.kind) in SHOWN or cell in first
+    ]
     stored = []
     for job in jobs(list(run.tasks), wanted):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))

@@ -266,3 +266,37 @@ def test_wrong_options(cell, images, options):
     done = run(cell, digit_files(images)[0], *options)
     assert done.exit_code == 2
     assert options[0] in done.output
+
+
+# --- beside another cell ------------------------------------------------------------------
+
+
+def test_another_cell_beside(cell, images, usual, tmp_path):
+    """Each answers as it does alone; one figure shows both."""
+    files, figure = [*digit_files(images), images / "noise.png"], tmp_path / "both.png"
+    done = run(cell, *files, "--json", "--beside", cell, "--draws", 5, "--figure", figure)
+    found = json.loads(done.stdout)
+    alone = answers(cell, *files, "--draws", 5)
+    assert found["beside"]["cell"] == str(cell)
+    for both in (found, found["beside"]):
+        assert both["pictures"] == alone["pictures"]
+        assert both["threshold"] == alone["threshold"]
+    assert Image.open(figure).width > 1.2 * Image.open(_figure_of_one(cell, files, tmp_path)).width
+
+
+def _figure_of_one(cell, files, folder):
+    path = folder / "one.png"
+    assert run(cell, *files, "--draws", 5, "--figure", path).exit_code == 0
+    return path
+
+
+def test_tables_of_two_cells_name_them(cell, images):
+    done = run(cell, *digit_files(images)[:1], "--draws", 5, "--beside", cell)
+    assert done.exit_code == 0
+    assert done.stdout.count(cell.name[-12:]) == 2
+
+
+def test_another_cell_that_is_none(cell, images, tmp_path):
+    done = run(cell, *digit_files(images)[:1], "--beside", tmp_path)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

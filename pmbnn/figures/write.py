@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from pmbnn.classification import HELD_OUT
 from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
 from pmbnn.figures.combinations import combine, data_seed
+from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
@@ -52,7 +54,7 @@ def write_figures(results: Results, records: Sequence[Record]) -> list[Path]:
     for sheet in sheets(records):
         if not any(record["results"] for record in sheet.records):
             continue
-        for kind, draw in _drawings(results, sheet):
+        for kind, draw in _drawings(results, sheet, records):
             written.append(_write(results, f"{sheet.file}-{kind}.png", draw()))
     return written
 
@@ -81,8 +83,8 @@ def _as_file_name(words: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")
 
 
-def _drawings(results: Results, sheet: Sheet) -> Drawings:
-    """Kinds of figures for a sheet with what draws each."""
+def _drawings(results: Results, sheet: Sheet, records: Sequence[Record]) -> Drawings:
+    """Kinds of figures for a sheet, one of all `records`, with what draws each."""
     combinations = combine(sheet.records)
     finished = [record for record in sheet.records if record["results"]]
     stored = {r["name"]: stored_variables(results, r["name"]) for r in finished}
@@ -100,6 +102,31 @@ def _drawings(results: Results, sheet: Sheet) -> Drawings:
         groups = figure.groups(stored[shown["name"]])
         if groups:
             yield figure.file, partial(_draw_cell, results, shown, figure, groups, which)
+    other = _deterministic(results, shown, records)
+    if other is not None:
+        yield "noise", partial(_draw_noise, results, shown, other)
+
+
+def _deterministic(results: Results, shown: Record, records: Sequence[Record]) -> Record | None:
+    """The first point fit to the same data that was shown noise, as the given fit was."""
+
+    def knows_noise(record: Record) -> bool:
+        return "example_image" in stored_variables(results, record["name"]).get(NOISE, ())
+
+    if _is_point(shown) or not knows_noise(shown):
+        return None
+    data = shown["settings"]["dataset"]
+    alike = (r for r in records if r["results"] and r["settings"]["dataset"] == data)
+    return next((r for r in alike if _is_point(r) and knows_noise(r)), None)
+
+
+def _is_point(record: Record) -> bool:
+    return record["settings"].get("inference", {}).get("guide") in ("map", "maximum_likelihood")
+
+
+def _draw_noise(results: Results, shown: Record, other: Record) -> Figure:
+    traces = [load_groups(results, record["name"], [NOISE, *HELD_OUT]) for record in (shown, other)]
+    return plot_compared_noise(*traces, f"{cell_title(shown)}, beside {cell_title(other)}")
 
 
 def _load_map(results: Results, name: str) -> PlaneMap | None:

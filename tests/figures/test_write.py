@@ -232,3 +232,33 @@ def test_arrays_that_are_not_there_are_named(made):
         values_of(trace, "predictions", "votes")
     with pytest.raises(ValueError, match="must have a group `posterior`, got predictions, test_"):
         values_of(trace, "posterior", "sd")
+
+
+def with_noise(made, full, guide, **changes):
+    inference = {"guide": guide, "kl_weight": 1.0}
+    return made.record(dataset=made.MNIST, inference=inference, **changes), full
+
+
+def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
+    """Of the same data, wherever in the experiment it is; and of no other."""
+    import pmbnn.figures.write as write
+
+    titles = []
+
+    def spy(bayesian, deterministic, title):
+        assert "unfamiliar_normal_noise" in set(bayesian.children) & set(deterministic.children)
+        titles.append(title)
+        return new_figure(1, 1)
+
+    monkeypatch.setattr(write, "CELL_FIGURES", [])
+    monkeypatch.setattr(write, "plot_compared_noise", spy)
+    cells = [
+        with_noise(made, full, "mean_field", sweep="first"),
+        with_noise(made, full, "maximum_likelihood", sweep="second"),
+    ]
+    results = made.store(tmp_path, cells)
+    drawn = [name for name in names(results, cells) if name.endswith("noise.png")]
+    assert drawn == ["first-mnist-noise.png"]
+    assert titles[0].count("MNIST") == 2 and "maximum likelihood" in titles[0]
+    cells[1][0]["settings"]["dataset"] = made.MNIST | {"seed": 7}
+    assert not [name for name in names(results, cells) if name.endswith("noise.png")]
