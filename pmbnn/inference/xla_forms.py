@@ -29,7 +29,7 @@ SHORT = 8
 LONG = 64
 """Fewest observations for which that pays."""
 
-SOFTPLUS_TERMS = {"float32": 8, "float64": 17}
+LOG_TERMS = {"float32": 8, "float64": 17}
 """Terms of a series whose ratio is below 1/9, until they no longer matter."""
 
 
@@ -135,15 +135,19 @@ def _total(terms):
 
 @jax.custom_jvp
 def _softplus(x):
-    """``max(x, 0) + log(1 + t)`` with t = exp(-|x|), by log(1 + t) = 2 artanh(t / (2 + t))."""
-    t = jnp.exp(-jnp.abs(x))
+    """``max(x, 0) + log(1 + exp(-|x|))``."""
+    return jnp.maximum(x, 0) + _log_1p(jnp.exp(-jnp.abs(x)))
+
+
+def _log_1p(t):
+    """Logarithm of 1 + t for t from 0 to 1, by log(1 + t) = 2 artanh(t / (2 + t))."""
     s = t / (2 + t)
-    terms = SOFTPLUS_TERMS[x.dtype.name]
+    terms = LOG_TERMS[t.dtype.name]
     # Horner's scheme of s² / (2k + 1): at most 1/9 each, so few terms do.
     series = functools.reduce(
         lambda total, k: total * s**2 + 1 / (2 * k + 1), range(terms - 1, -1, -1), jnp.zeros_like(s)
     )
-    return jnp.maximum(x, 0) + 2 * s * series
+    return 2 * s * series
 
 
 @_softplus.defjvp
@@ -224,12 +228,25 @@ def _thin_log_softmax(x):
 
 
 def _log_softmax_forward(x):
+    if len(x) == 2:
+        return _log_softmax_of_two(*x)
     rows = list(x)
     highest = functools.reduce(jnp.maximum, rows)
     powers = [jnp.exp(row - highest) for row in rows]
     total = _total(powers)
     shift = highest + jnp.log(total)
     return jnp.stack([row - shift for row in rows]), jnp.stack([p / total for p in powers])
+
+
+def _log_softmax_of_two(first, second):
+    """Log-probabilities and probabilities of two classes, with one exponential."""
+    step = second - first
+    t = jnp.exp(-jnp.abs(step))
+    shift, larger = _log_1p(t), 1 / (1 + t)
+    smaller, is_first = t * larger, step < 0
+    logs = [-jnp.maximum(step, 0) - shift, jnp.minimum(step, 0) - shift]
+    shares = [jnp.where(is_first, larger, smaller), jnp.where(is_first, smaller, larger)]
+    return jnp.stack(logs), jnp.stack(shares)
 
 
 def _log_softmax_backward(probabilities, d):

@@ -6,7 +6,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from pmbnn.inference import xla_forms
 from pmbnn.inference.jax_edge import precision
@@ -56,3 +56,21 @@ def test_which_maxima_are_short(shape, axis, is_short):
     graph = FunctionGraph([x], [pt.max(x, axis=axis)], clone=False)
     xla_forms.use_fast_forms(graph)
     assert isinstance(graph.outputs[0].owner.op, xla_forms.ShortMax) == is_short
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
+def test_thin_log_softmax(dtype, tolerance, classes):
+    """Log-probabilities and their gradients, near equal outputs and far from them."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(classes, 2000)) * np.geomspace(1e-3, 60, 2000)).astype(dtype)
+    x[:, 0] = 1.5
+    weight = rng.normal(size=x.shape).astype(dtype)
+    with precision(dtype):
+        value, pull = jax.vjp(xla_forms._thin_log_softmax, jnp.asarray(x))
+        (slope,) = pull(jnp.asarray(weight))
+    wide = x.astype(np.float64)
+    expected = log_softmax(wide, axis=0)
+    np.testing.assert_allclose(value, expected, rtol=4 * tolerance, atol=60 * tolerance)
+    exact = weight - np.exp(expected) * weight.sum(axis=0)
+    np.testing.assert_allclose(slope, exact, atol=40 * tolerance)
