@@ -25,6 +25,8 @@ BLOCK = 2_048
 one program; short enough for a small network's layers to stay in the processor's cache."""
 PICTURE_BLOCK, MOST_FEATURES = 512, 64
 """The same where a row has more features than that: a layer of pictures is larger."""
+FEW = 32
+"""The same where single draws are kept."""
 
 
 class Predictor:
@@ -135,9 +137,11 @@ class Predictor:
         draws = 1 if self.guide.is_point else draws
         with precision(self.dtype):
             constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
-            x = jnp.asarray(x, self.dtype)
-            natural = self._natural(fit)
-            return np.asarray(self._single_draws(natural, _draw_key(fit), draws, x, constants))
+            natural, parts = self._natural(fit), []
+            for start in range(0, len(x), FEW):
+                block = jnp.asarray(_padded(x[start : start + FEW], FEW), self.dtype)
+                parts.append(self._single_draws(natural, _draw_key(fit), draws, block, constants))
+            return np.concatenate(parts, axis=1)[:, : len(x)]
 
     def log_densities(
         self, fit: Fit, data: Mapping[str, np.ndarray], values: np.ndarray

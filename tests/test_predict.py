@@ -281,13 +281,10 @@ def test_another_cell_beside(cell, images, usual, tmp_path):
     for both in (found, found["beside"]):
         assert both["pictures"] == alone["pictures"]
         assert both["threshold"] == alone["threshold"]
-    assert Image.open(figure).width > 1.2 * Image.open(_figure_of_one(cell, files, tmp_path)).width
-
-
-def _figure_of_one(cell, files, folder):
-    path = folder / "one.png"
-    assert run(cell, *files, "--draws", 5, "--figure", path).exit_code == 0
-    return path
+    one = tmp_path / "one.png"
+    assert run(cell, *files, "--draws", 5, "--figure", one).exit_code == 0
+    with Image.open(figure) as both, Image.open(one) as single:
+        assert both.width > 1.2 * single.width
 
 
 def test_tables_of_two_cells_name_them(cell, images):

@@ -85,7 +85,7 @@ class MadeEngine:
         flat = flatten_model(model, rows=None)
         self.guide = build_guide(settings, flat.size, flat.improper)
 
-    def fit(self, members, *_):
+    def fit(self, members, *_, **__):
         return [self._made(member) for member in members]
 
     def _made(self, member):
