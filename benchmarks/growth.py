@@ -1,7 +1,7 @@
 """What a step and fit costs as things grow: group, rows, width; and what a second process gains.
 
-Run: ``uv run python benchmarks/growth.py`` (about ten minutes; ``--full`` adds two whole runs of
-``experiments/priors.yaml``, some twenty more).
+Run: ``uv run python benchmarks/growth.py`` (about twenty minutes; ``--full`` adds two whole runs
+of ``experiments/priors.yaml``, some fifteen more).
 """
 
 import argparse
@@ -151,7 +151,7 @@ def plot(curves: dict[str, dict[str, float]], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def text_of(curves: dict, workers: dict[str, dict[str, float]]) -> str:
+def text_of(curves: dict, workers: dict[str, dict[str, float]], repeats: int) -> str:
     """Tables of everything."""
     lines = ["compiled engine, microseconds a step and fit on one core, medians"]
     lines += [measuring.machine_text()]
@@ -160,7 +160,8 @@ def text_of(curves: dict, workers: dict[str, dict[str, float]]) -> str:
         rows = [(name, "us", "ratio to the first")]
         rows += [(f"{int(k):,}", f"{us:.1f}", f"{us / first:.2f}") for k, us in points.items()]
         lines += ["", measuring.table(rows)]
-    rows = [("whole command, compiled before", "1 process s", "2 processes s", "ratio")]
+    head = f"whole command, compiled before; medians of {repeats}"
+    rows = [(head, "1 process s", "2 processes s", "ratio")]
     rows += [(name, *_compared(walls)) for name, walls in workers.items()]
     short, long = list(workers.values())[:2]
     more = {processes: long[processes] - short[processes] for processes in short}
@@ -179,6 +180,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the steps, no record")
     parser.add_argument("--full", action="store_true", help="priors.yaml by 1 and 2 processes too")
+    parser.add_argument("--repeats", type=int, default=3, help="of each whole command")
     parser.add_argument("--out", type=Path, default=measuring.HERE / "growth.txt")
     parser.add_argument("--curves-only", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -193,7 +195,7 @@ def main() -> None:
         measuring.use_one_core()
         print(json.dumps(all_curves(1 if given.quick else 5, 10 if given.quick else 1)))
         return
-    repeats, lengths = (1, (1_000, 5_000)) if given.quick else (3, (10_000, 50_000))
+    repeats, lengths = (1, (1_000, 5_000)) if given.quick else (given.repeats, (10_000, 50_000))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         curves = curves_in_one_core(given.quick, folder)
@@ -206,7 +208,7 @@ def main() -> None:
             priors = measuring.PROJECT / "experiments" / "priors.yaml"
             workers["experiments/priors.yaml"] = wall_times(priors, folder, 1)
     out = Path(os.devnull) if given.quick else given.out
-    measuring.report(text_of(curves, workers), out)
+    measuring.report(text_of(curves, workers, repeats), out)
     # A quick run's figure is only for the eye, and has its place apart from the record.
     picture = Path(tempfile.gettempdir()) / "growth.png" if given.quick else out
     plot(curves, picture.with_suffix(".png"))
