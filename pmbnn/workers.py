@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SINGLE_THREADED = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",  # threads of XLA's own pool, which would hand small operations around
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
