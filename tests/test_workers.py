@@ -47,7 +47,7 @@ SCRIPT = textwrap.dedent(
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
-            variables = {name: os.environ.get(name) for name in ("XLA_FLAGS", "OMP_NUM_THREADS")}
+            variables = {name: os.environ.get(name) for name in ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")}
             sender.send(Stored(0, {"group": job.group, "pid": os.getpid(), **variables}))
             if act == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -68,6 +68,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "_serve", importlib.import_module("scripted_worker").serve)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("NPROC", raising=False)
 
     def events(jobs, number=1, single_threaded=False):
         tasks = [JobTask(group, 1, (act,)) for group, act in jobs]
@@ -221,7 +222,7 @@ def test_workers_of_small_networks_have_one_thread(run):
     before = dict(os.environ)
     (record,) = stored(run([("a", "ok")], 1, single_threaded=True)).values()
     assert record["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=false"
-    assert record["OMP_NUM_THREADS"] == "1"
+    assert record["OMP_NUM_THREADS"] == record["NPROC"] == "1"
     assert dict(os.environ) == before
 
 
