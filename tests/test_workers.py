@@ -47,7 +47,8 @@ SCRIPT = textwrap.dedent(
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
-            variables = {name: os.environ.get(name) for name in ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")}
+            names = ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")
+            variables = {name: os.environ.get(name) for name in names}
             sender.send(Stored(0, {"group": job.group, "pid": os.getpid(), **variables}))
             if act == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
