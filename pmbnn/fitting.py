@@ -24,9 +24,11 @@ from pmbnn.plan import settings_digest
 from pmbnn.prediction import Predictor
 from pmbnn.priors import Fixed, Hyperprior
 from pmbnn.specification import Tune
+from pmbnn.watching import HeldOut, Watch
 
-Report = Callable[[str, int, int, float], None]
-"""Called with the stage, steps done, steps in all and the latest mean ELBO."""
+Report = Callable[[str, int, int, float, float | None], None]
+"""Called with the stage, steps done, steps in all, the latest mean ELBO and, where there are rows
+to judge by and a fit takes its time, the accuracy on held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,9 @@ class GroupFitter:
             for cell, rows, hyperprior in zip(cells, training, chosen, strict=True)
             for restart in range(cell.inference.restarts)
         ]
-        fits = _in_runs(self._fit(tasks, "fit", report), [c.inference.restarts for c in cells])
+        looked_at = [_set_aside(datasets[cell.dataset]) for cell, *_ in tasks]
+        found = self._fit(tasks, "fit", report, looked_at)
+        fits = _in_runs(found, [c.inference.restarts for c in cells])
         seconds = (time.monotonic() - start) / len(cells)
         return [
             self._fitted(*of_cell, seconds)
@@ -171,7 +175,10 @@ class GroupFitter:
 
         options = pilot.inference.learning_rate.candidates
         return search_learning_rate(
-            self._engine(pilot, rows), options, member, lambda *news: report("search", *news)
+            self._engine(pilot, rows),
+            options,
+            member,
+            lambda done, steps, elbo, _: report("search", done, steps, elbo, None),
         )
 
     def _choose(self, cells, training, report: Report) -> list[Choice | None]:
@@ -190,7 +197,12 @@ class GroupFitter:
             for restart in range(cell.inference.restarts)
         ]
         sizes = [len(candidates(c.hyperprior)) * c.inference.restarts for c in cells]
-        fits = _in_runs(self._fit(tasks, "choose", report), sizes)
+        looked_at = [
+            (held_out.x, held_out.y)
+            for size, (_, held_out) in zip(sizes, parts, strict=True)
+            for _ in range(size)
+        ]
+        fits = _in_runs(self._fit(tasks, "choose", report, looked_at), sizes)
         return [
             self._score(cell, of_cell, *part)
             for cell, of_cell, part in zip(cells, fits, parts, strict=True)
@@ -221,7 +233,9 @@ class GroupFitter:
             self._engines[len(rows)] = engine(model, cell.inference, len(rows), self.width)
         return self._engines[len(rows)]
 
-    def _fit(self, tasks, stage: str, report: Report) -> list[Fit]:
+    def _fit(
+        self, tasks, stage: str, report: Report, held_out: Sequence[HeldOut | None]
+    ) -> list[Fit]:
         if not tasks:
             return []
         cell, rows, *_ = tasks[0]
@@ -235,9 +249,21 @@ class GroupFitter:
         ]
         checkpoints = None if self._checkpoints is None else Checkpoints(self._checkpoints / stage)
         looks = cell.predict.diagnostics.steps if stage == "fit" else ()
-        return self._engine(cell, rows).fit(
-            members, lambda *news: report(stage, *news), checkpoints, snapshots=looks
-        )
+        watch = Watch(lambda: self.predictor(cell, rows), members, held_out)
+
+        def progress(done, steps, elbo, current):
+            # Of several fits at once, one would say nothing.
+            accuracy = watch(done, current) if self.width == 1 else None
+            report(stage, done, steps, elbo, accuracy)
+
+        return self._engine(cell, rows).fit(members, progress, checkpoints, snapshots=looks)
+
+
+def _set_aside(dataset: Dataset) -> HeldOut | None:
+    """Rows that no fit on the training rows sees, if some are set aside."""
+    if dataset.x_validation is None:
+        return None
+    return dataset.x_validation, dataset.y_validation
 
 
 def scored_restarts(fits: Sequence[Fit]) -> list[int]:

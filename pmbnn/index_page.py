@@ -23,15 +23,22 @@ def index_page(name: str, figures: Sequence[Path], records: Sequence[Record]) ->
     )
     head = "".join(f"<th>{column}</th>" for column in ("cell", "status", *COLUMNS))
     rows = "".join(map(_row, records))
+    tables = ["metrics.csv", "summary.csv"]
+    if any(record.get("pictures") for record in records):
+        tables.append("unfamiliar.csv")
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>'
         f"<style>{STYLE}</style><h1>{escape(name)}</h1>"
-        '<p>Tables: <a href="metrics.csv">metrics.csv</a>, <a href="summary.csv">summary.csv</a>; '
+        f"<p>Tables: {', '.join(map(_link, tables))}; "
         'settings: <a href="experiment.yaml">experiment.yaml</a>; '
         'origin: <a href="provenance.json">provenance.json</a>.</p>'
         f"<h2>Overviews</h2>{pictures}"
         f"<h2>Cells</h2><table><tr>{head}</tr>{rows}</table></html>\n"
     )
+
+
+def _link(file: str) -> str:
+    return f'<a href="{file}">{file}</a>'
 
 
 def _row(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
@@ -20,6 +21,33 @@ TRUST_IN_ESTIMATE = 0.1
 """Share of the expected work that weighs as much as the estimate made beforehand."""
 
 
+LOG_EVERY = 60.0
+"""Seconds between two lines on one running job in a log, at least."""
+
+
+@dataclass
+class _Running:
+    """A job on its way: what its fit was doing when first heard of, and its latest line."""
+
+    stage: str
+    first: int
+    since: float
+    done: int
+    told: float
+    line: str = ""
+
+    def is_of(self, stage: str, done: int) -> bool:
+        """Whether news are of the same fit."""
+        return stage == self.stage and done >= self.done
+
+    def left(self, total: int, now: float) -> str:
+        """Time left of this fit at its pace so far."""
+        if self.done == self.first:
+            return ""
+        pace = (now - self.since) / (self.done - self.first)
+        return f", {duration(pace * (total - self.done))} left"
+
+
 class Display:
     """Progress over cells; ``advance`` with each stored cell, ``work`` weighs the time left.
 
@@ -36,7 +64,7 @@ class Display:
         self.total, self.done = len(work), 0
         self.all_work = sum(work.values()) or 1.0
         self.left = self.all_work
-        self.running: dict[str, str] = {}
+        self.running: dict[str, _Running] = {}
         self.start = time.monotonic()
         self.bar = Progress(
             TextColumn("cells"),
@@ -63,9 +91,25 @@ class Display:
     def _is_live(self) -> bool:
         return self.console.is_terminal and not self.quiet
 
-    def running_job(self, job: str, stage: str, done: int, total: int, elbo: float) -> None:
-        """Show how far a job is; `job` says what is fitted."""
-        self.running[job] = f"{stage} step {done:,}/{total:,}, ELBO {elbo:,.1f}: {job}"
+    def running_job(
+        self, job: str, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+    ) -> None:
+        """Show how far a job is; `job` says what is fitted, `accuracy` is on held-out rows."""
+        now = time.monotonic()
+        before = self.running.get(job)
+        told = before.told if before else now
+        if before is None or not before.is_of(stage, done):
+            before = _Running(stage, done, now, done, told)
+        before.done = done
+        judged = "" if accuracy is None else f", validation accuracy {accuracy:.4f}"
+        before.line = (
+            f"{stage} step {done:,}/{total:,}{before.left(total, now)}, "
+            f"ELBO {elbo:,.1f}{judged}: {job}"
+        )
+        self.running[job] = before
+        if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
+            before.told = now
+            self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
         self._refresh()
 
     def finished_job(self, job: str) -> None:
@@ -101,8 +145,8 @@ class Display:
 
     def _render(self) -> Group:
         lines = [
-            Text(line, no_wrap=True, overflow="ellipsis")
-            for line in list(self.running.values())[:SHOWN_JOBS]
+            Text(running.line, no_wrap=True, overflow="ellipsis")
+            for running in list(self.running.values())[:SHOWN_JOBS]
         ]
         return Group(self.bar, *lines)
 

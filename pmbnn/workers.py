@@ -33,13 +33,14 @@ NEWS_EVERY = 0.2
 
 
 class Progressed(NamedTuple):
-    """A job's stage, steps done, steps in all and the latest mean ELBO."""
+    """A job's stage, steps done, steps in all, latest mean ELBO, and accuracy on held-out rows."""
 
     job: int
     stage: str
     done: int
     total: int
     elbo: float
+    accuracy: float | None
 
 
 class Stored(NamedTuple):
@@ -217,9 +218,11 @@ class _Sender:
             # Not an error of the cell being fitted, which must not be stored as failed.
             raise SystemExit(0) from None
 
-    def progress(self, stage: str, done: int, total: int, elbo: float) -> None:
+    def progress(
+        self, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+    ) -> None:
         """Report how far a fit is."""
         now = time.monotonic()
         if now - self.last >= NEWS_EVERY:
             self.last = now
-            self.send(Progressed(0, stage, done, total, elbo))
+            self.send(Progressed(0, stage, done, total, elbo, accuracy))

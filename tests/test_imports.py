@@ -31,6 +31,7 @@ LAYERS = """
     models figures progress closing_tables index_page
     inference
     prediction learning_rate
+    watching
     fitting
     mixture regenerate
     picture_evaluation

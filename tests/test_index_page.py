@@ -59,3 +59,12 @@ def test_page_links_figures_cells_and_tables():
     assert "synthetic: moons, noise 0.4, seed 3, laplace × fixed 0.1" in page.words
     assert "&lt;here&gt;" in text
     assert "http" not in text
+
+
+def test_classifiers_of_pictures_have_a_table_more():
+    cells = [record("a", accuracy=0.9), record("b", accuracy=0.9) | {"pictures": {"cutoff": 0.2}}]
+    assert Page(index_page("digits", [], cells)).addresses[:3] == [
+        "metrics.csv",
+        "summary.csv",
+        "unfamiliar.csv",
+    ]

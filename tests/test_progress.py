@@ -47,7 +47,7 @@ def log(records, work=None, quiet=False, terminal=False, clock=None):
     console = Console(file=io.StringIO(), width=160, force_terminal=terminal)
     work = {r["name"]: 1.0 for r in records} if work is None else work
     with Display(console, work, quiet) as display:
-        display.running_job("job", "choose", 50, 100, -12.5)
+        display.running_job("job", "choose", 50, 100, -12.5, None)
         for one in records:
             if clock is not None:
                 clock.now += 1
@@ -100,14 +100,50 @@ def test_a_terminal_keeps_lines_of_failures_only(monkeypatch):
 
 def test_jobs_come_and_go():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    display.running_job("a", "fit", 1000, 20000, float("nan"))
-    display.running_job("b", "fit", 1, 2, -1.0)
+    display.running_job("a", "fit", 1000, 20000, float("nan"), None)
+    display.running_job("b", "fit", 1, 2, -1.0, None)
     display.finished_job("b")
     display.finished_job("never heard of")
     display.console.print(display._render())
     *_, bar, running = display.console.file.getvalue().splitlines()
     assert "0/1" in bar
     assert running == "fit step 1,000/20,000, ELBO nan: a"
+
+
+def news(display, done, stage="fit", accuracy=None):
+    display.running_job("job", stage, done, 1000, -2.0, accuracy)
+    return display.running["job"].line
+
+
+def test_a_running_fit_tells_its_own_time_left(clock):
+    """By its pace since it was first heard of, a fit that was resumed as well."""
+    display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
+    assert news(display, 500) == "fit step 500/1,000, ELBO -2.0: job"
+    clock.now += 30
+    assert "600/1,000, 2 min 00 s left, ELBO" in news(display, 600)
+    clock.now += 30
+    assert "step 100/1,000, ELBO" in news(display, 100), "the next fit of the job"
+    clock.now += 9
+    assert "190/1,000, 1 min 21 s left," in news(display, 190)
+    assert "step 300/1,000, ELBO" in news(display, 300, stage="choose")
+
+
+def test_accuracy_on_held_out_rows_is_shown_where_it_is_known():
+    display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
+    line = news(display, 10, accuracy=0.98125)
+    assert line == "fit step 10/1,000, ELBO -2.0, validation accuracy 0.9812: job"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_log_hears_of_a_long_fit_now_and_then(clock, quiet):
+    display = Display(Console(file=io.StringIO(), width=160), {"a": 1.0}, quiet)
+    for done in range(1, 301):
+        clock.now += 1
+        news(display, done)
+    lines = display.console.file.getvalue().splitlines()
+    assert [line.split(",")[0] for line in lines] == (
+        [] if quiet else [f"fit step {n}/1" for n in (61, 121, 181, 241)]
+    )
 
 
 # Time left

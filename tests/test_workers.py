@@ -43,7 +43,7 @@ SCRIPT = textwrap.dedent(
                 sys.exit(3)
             if act == "wait":
                 time.sleep(0.3)
-            sender.progress("choose", 1, 2, -3.5)
+            sender.progress("choose", 1, 2, -3.5, 0.75)
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
@@ -96,7 +96,7 @@ def finished(events):
 def test_events_of_a_job_come_in_order(run):
     found = list(run([("a", "ok"), ("b", "ok")]))
     assert [type(event) for event in found if event.job == 0] == [Progressed, Stored, Finished]
-    assert found[0] == Progressed(0, "choose", 1, 2, -3.5)
+    assert found[0] == Progressed(0, "choose", 1, 2, -3.5, 0.75)
     assert finished(found) == {0: None, 1: None}
     assert [stored(found)[job]["group"] for job in (0, 1)] == ["a", "b"]
     assert multiprocessing.active_children() == []
@@ -134,8 +134,8 @@ def test_progress_is_thinned_out():
 
     sender = workers._Sender(Connection)
     for step in range(1000):
-        sender.progress("fit", step, 1000, 0.0)
-    assert sent[0] == Progressed(0, "fit", 0, 1000, 0.0)
+        sender.progress("fit", step, 1000, 0.0, None)
+    assert sent[0] == Progressed(0, "fit", 0, 1000, 0.0, None)
     assert len(sent) < 100
 
 
@@ -203,7 +203,7 @@ def test_a_worker_without_a_parent_stops(run, tmp_path):
     ours.close()
     sender = workers._Sender(theirs)
     with pytest.raises(SystemExit) as stop:
-        sender.progress("fit", 1, 2, 0.0)
+        sender.progress("fit", 1, 2, 0.0, None)
     assert stop.value.code == 0
     assert sender.receive() is None
 

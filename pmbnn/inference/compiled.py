@@ -7,6 +7,7 @@ for checkpoints, and to stop what has diverged or converged.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -172,7 +173,8 @@ class CompiledEngine:
             run = self._after(run, *advance(run, n), n, steps)
             run = self._take(run, wanted, advance)
             if progress is not None:
-                progress(run.done, steps, self._mean_elbo(run))
+                current = partial(self._first, members, run, steps)
+                progress(run.done, steps, self._mean_elbo(run), current)
             if checkpoint is not None:
                 checkpoint.save_if_due(lambda run=run: arrays_of(run))
         if checkpoint is not None:
@@ -284,6 +286,10 @@ class CompiledEngine:
                 )
             )
         return fits
+
+    def _first(self, members: list[Member], run: Run, steps: int) -> Fit:
+        """The first member's fit, as far as it has come."""
+        return self._results(members, run, steps)[0]
 
     def _naturals(self, parameters: Parameters) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Natural parameters and standard deviations, members on the first axis."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from pmbnn.inference.convergence import Status
 
-Progress = Callable[[int, int, float], None]
-"""Called with steps done, steps in all and the latest mean ELBO of the members still alive."""
+Progress = Callable[[int, int, float, Callable[[], "Fit"]], None]
+"""Called with steps done, steps in all, the latest mean ELBO of the members still alive, and a
+function that gives the fit as it is then: that of the first member where a program runs several."""
 
 
 @dataclass(frozen=True)

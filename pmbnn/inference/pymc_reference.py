@@ -66,7 +66,7 @@ class PymcEngine:
                     self.steps,
                     method=advi,
                     obj_optimizer=pm.adam(learning_rate=rate),
-                    callbacks=[self._callback(rate, rates, losses, progress)],
+                    callbacks=[self._callback(member, rate, rates, losses, progress)],
                     progressbar=False,
                     backend="c" if pytensor.config.cxx else None,
                 )
@@ -78,14 +78,15 @@ class PymcEngine:
         given = member.learning_rate
         return float(self.settings.learning_rate if given is None else given)
 
-    def _callback(self, rate, rates, losses: list[float], progress: Progress | None):
+    def _callback(self, member, rate, rates, losses: list[float], progress: Progress | None):
         """Follow the schedule and keep the losses."""
 
-        def callback(_, history, step):
+        def callback(approx, history, step):
             losses.append(history[-1])
             rate.set_value(rates[min(step, self.steps - 1)])
             if progress is not None and step % max(1, self.steps // WINDOWS) == 0:
-                progress(step, self.steps, -float(history[-1]))
+                elbo = -float(history[-1])
+                progress(step, self.steps, elbo, lambda: self._result(approx, losses, member))
 
         return callback
 

@@ -224,7 +224,7 @@ def test_divergence_is_contained(engine, sixteen, how):
 def test_all_diverged_stops(engine):
     news = []
     fits = engine.fit([member(0, **BROKEN["x"])], lambda *new: news.append(new))
-    [(done, total, elbo)] = news
+    [(done, total, elbo, _)] = news
     assert (done, total) == (3, 401)
     assert np.isnan(elbo)
     np.testing.assert_array_equal(fits[0].history.step, [3])
@@ -240,8 +240,20 @@ def test_progress_is_of_the_living(engine, sixteen):
     )
     alive = [fit for i, fit in enumerate(sixteen) if i != 3]
     expected = np.mean([fit.history.elbo for fit in alive], axis=0)
-    np.testing.assert_allclose([elbo for *_, elbo in news], expected, rtol=1e-12)
+    np.testing.assert_allclose([elbo for *_, elbo, _ in news], expected, rtol=1e-12)
     np.testing.assert_array_equal([done for done, *_ in news], sixteen[0].history.step)
+
+
+def test_progress_gives_the_fit_as_it_is(engine, sixteen):
+    """Whenever it is asked for, it is the fit at that step; at the end, the fit itself."""
+    news = []
+    engine.fit([member(i) for i in range(WIDTH)], lambda *new: news.append(new))
+    (half, *_, early), (steps, *_, last) = news[len(news) // 2], news[-1]
+    check_equal([last()], sixteen[:1])
+    kept = engine.fit([member(i) for i in range(WIDTH)], snapshots=(half, steps))[0].snapshots
+    np.testing.assert_array_equal(early().loc, kept[0].natural["loc"])
+    assert early().history.step[-1] == half
+    assert early().streams is last().streams
 
 
 @pytest.mark.parametrize("batch", [None, 25])
@@ -387,7 +399,7 @@ def test_a_stopped_group_is_over(stopping):
     news = []
     engine.fit(group[:2], lambda *new: news.append(new))
     assert news[-1][0] == max(fit.history.step[-1] for fit in fits[:2])
-    assert {total for _, total, _ in news} == {2000}
+    assert {total for _, total, *_ in news} == {2000}
 
 
 def test_stops_beside_a_divergence(stopping):
@@ -408,7 +420,7 @@ def test_shorter_fits():
     news = []
     found = engine.fit(group, lambda *new: news.append(new), steps=40)
     assert [done for done, *_ in news] == [*range(3, 40, 3), 40]
-    assert {total for _, total, _ in news} == {40}
+    assert {total for _, total, *_ in news} == {40}
     for fit, expected in zip(found, short.fit(group), strict=True):
         np.testing.assert_array_equal(fit.loc, expected.loc)
         np.testing.assert_array_equal(fit.scale, expected.scale)

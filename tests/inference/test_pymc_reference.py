@@ -123,7 +123,10 @@ def test_history_and_progress(interpreted):
     np.testing.assert_array_equal(fit.history.step, [*range(3, 401, 3), 401])
     assert fit.history.elbo.shape == fit.history.step.shape
     assert [done for done, *_ in news] == list(range(2, 401, 2))
-    assert all(total == 401 and np.isfinite(elbo) for _, total, elbo in news)
+    assert all(total == 401 and np.isfinite(elbo) for _, total, elbo, _ in news)
+    done, *_, current = news[-1]
+    assert done == 400
+    np.testing.assert_array_equal(current().streams.noise, fit.streams.noise)
     assert fit.history.elbo[0] < fit.history.elbo[-1] == pytest.approx(fit.elbo, abs=10)
 
 

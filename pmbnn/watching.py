@@ -1,0 +1,71 @@
+"""Accuracy on rows that no fit sees, while fits are running."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pmbnn.inference.fit import Fit, Member
+from pmbnn.prediction import Predictor
+
+EVERY = 10.0
+"""Seconds between two looks, at least."""
+
+SHARE = 0.03
+"""Of the time, that looks may take."""
+
+ROWS, DRAWS = 2_048, 5
+"""Rows looked at, and draws of the parameters."""
+
+HeldOut = tuple[np.ndarray, np.ndarray]
+"""Standardised inputs and labels that a fit does not see."""
+
+
+class Watch:
+    """Looks at the fits of one call now and then; nothing of a fit depends on it.
+
+    Parameters
+    ----------
+    predictor
+        Gives the predictions of the group; asked at the first look.
+    members
+        What is fitted, one after the other.
+    held_out
+        The rows that each is judged on; None where there are none.
+    """
+
+    def __init__(
+        self,
+        predictor: Callable[[], Predictor],
+        members: Sequence[Member],
+        held_out: Sequence[HeldOut | None],
+    ) -> None:
+        self._predictor = predictor
+        self._of_streams: Mapping[int, tuple[Member, HeldOut | None]] = {
+            id(member.streams): (member, rows)
+            for member, rows in zip(members, held_out, strict=True)
+        }
+        self._done, self._accuracy = 0, None
+        self._next = time.monotonic() + EVERY
+
+    def __call__(self, done: int, current: Callable[[], Fit]) -> float | None:
+        """The latest accuracy of the fit that has done so many steps; None while not known."""
+        if done < self._done:  # the next fit
+            self._accuracy = None
+        self._done = done
+        if time.monotonic() >= self._next:
+            self._accuracy, spent = self._timed(current)
+            self._next = time.monotonic() + max(EVERY, spent / SHARE)
+        return self._accuracy
+
+    def _timed(self, current: Callable[[], Fit]) -> tuple[float | None, float]:
+        """The accuracy, and the seconds it took once all is compiled."""
+        fit = current()
+        member, held_out = self._of_streams[id(fit.streams)]
+        if held_out is None or fit.failed:
+            return None, 0.0
+        predictor = self._predictor()
+        x, label = (array[:ROWS] for array in held_out)
+        start = time.monotonic()
+        predicted = predictor.moments(fit, member.data, x, DRAWS).predicted
+        return float(np.mean(predicted == label)), time.monotonic() - start
