@@ -1,0 +1,1 @@
+"""One self-contained page of everything that results folders hold: `python -m pmbnn.report`."""

@@ -1,0 +1,54 @@
+"""Write one page of results: ``python -m pmbnn.report RESULTS…``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BAD_INPUT = 2
+
+PAGE = "report.html"
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the page, which is made [default: the first results folder]."),
+    ] = None,
+) -> None:
+    """Show every table and figure of results folders on one page, beside the published numbers.
+
+    Nothing is fitted again. The page, report.html, needs no other file and no network.
+
+    Exit status: 0 the page is written, 2 bad input.
+    """
+    from pmbnn.storage import ResultsError
+
+    try:
+        path, size = _report(folders, out or folders[0])
+    except ResultsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    typer.echo(f"page {path} ({size / 1e6:.1f} MB)")
+
+
+def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
+    """Path of the page written, and its size in bytes."""
+    from pmbnn.report.folders import read_folder
+    from pmbnn.report.page import report_page
+    from pmbnn.report.published import load_published
+    from pmbnn.report.writing import check_writable, write_page
+
+    read = [read_folder(folder) for folder in dict.fromkeys(folders)]
+    check_writable(out)
+    text = report_page(read, load_published())
+    path = out / PAGE
+    write_page(path, text)
+    return path, len(text.encode("utf-8"))

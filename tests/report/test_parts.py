@@ -1,0 +1,130 @@
+"""Parts of the page: markup, numbers, drawings, pictures, and what is read of a trace."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pmbnn.figures import style
+from pmbnn.figures.plane import PlaneMap
+from pmbnn.report.drawing import draw_training, draw_weights
+from pmbnn.report.images import figure_address, map_address
+from pmbnn.report.markup import Markup, element, join
+from pmbnn.report.numbers import plain, signed, with_error
+from pmbnn.report.traces import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
+from pmbnn.storage import Results, trace_writer
+
+
+def test_text_and_attributes_are_escaped_and_markup_is_not():
+    inner = element("b", '<&"', class_="a b", data_x='"><i>')
+    assert inner == '<b class="a b" data-x="&quot;&gt;&lt;i&gt;">&lt;&amp;&quot;</b>'
+    assert join([inner, "<", None, False, Markup("<br>"), 0]) == f"{inner}&lt;<br>0"
+
+
+def test_attributes_that_say_nothing_are_left_out():
+    assert element("p", hidden=True, id=None, open=False) == "<p hidden></p>"
+    assert element("img", alt="") == '<img alt="">'
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, ""), (float("nan"), ""), (True, "yes"), (-1234, "−1,234"), (0.0, "0"), (12.0, "12"),
+     (0.123456, "0.1235"), (-1234.56, "−1,235"), (4.2e-5, "4.2e−05"), (2.5e9, "2,500,000,000"),
+     ("relu", "relu")],
+)  # fmt: skip
+def test_numbers_as_words(value, words):
+    shown = plain(value)
+    assert shown == words or float(shown.replace("−", "-").replace(",", "")) == value
+
+
+def test_errors_and_signs():
+    assert with_error(0.5, 0.0123, 3) == "0.500 ± 0.012"
+    assert with_error(0.5, float("nan"), 3) == with_error(0.5, None, 3) == "0.500"
+    assert (signed(0.25), signed(-0.25), signed(0.0), signed(None)) == ("+0.25", "−0.25", "0", "")
+
+
+def coordinates(path):
+    return np.array([[float(x) for x in p.split()] for p in re.split("[ML]", path) if p])
+
+
+def paths(drawing, kind):
+    return re.findall(rf'<path d="([^"]*)" class="{kind}"/>', drawing)
+
+
+def test_elbo_rises_inside_the_drawing():
+    elbo = np.array([[-1e9, *np.linspace(-400, -300, 39)], [np.nan] * 20 + [-350.0] * 20])
+    drawing = draw_training(Training(np.arange(1, 41), elbo, best=0))
+    [best], [other] = paths(drawing, "best"), paths(drawing, "other")
+    x, y = coordinates(best).T
+    assert (np.diff(x) > 0).all() and (np.diff(y) <= 0).all()
+    assert (y > 0).all() and (y < 170).all()
+    assert len(coordinates(other)) == 20
+
+
+def test_an_elbo_that_is_never_finite_is_not_drawn():
+    assert draw_training(Training(np.arange(3), np.full((1, 3), np.nan), 0)) == ""
+
+
+def test_weights_away_from_zero_are_told_apart():
+    at = np.linspace(-1, 2, 5)
+    density = np.array([[0, 1, 0.5, 0, 0], [0, 0, 0, 0.5, 1]])
+    drawing = draw_weights(Weights(at, density, np.array([False, True])))
+    assert len(paths(drawing, "near")) == len(paths(drawing, "away")) == 1
+    assert 'class="zero"' in drawing
+
+
+def test_parts_of_a_trace(make, tmp_path):
+    results = Results(tmp_path)
+    results.prepare()
+    results.save_cell("a", {"trace.nc": trace_writer(make.trace())})
+    training, weights, plane = read_parts(results, "a")
+    assert training.best == 1
+    assert training.elbo.shape == (2, MOST_POINTS)
+    assert (training.step[0], training.step[-1]) == (100, 8000)
+    assert weights.away.tolist() == [True, True, False, False]
+    peaks = weights.at[np.argmax(weights.density, axis=1)]
+    np.testing.assert_allclose(peaks, [3, 3, 0, 0], atol=0.3)
+    assert plane.probability.shape == (12, 10)
+
+
+def test_many_weights_share_one_density(make, tmp_path):
+    results = Results(tmp_path)
+    results.prepare()
+    trace = make.trace(weights=MOST_CURVES + 1)
+    del trace["predictions"]
+    results.save_cell("a", {"trace.nc": trace_writer(trace)})
+    training, weights, plane = read_parts(results, "a")
+    assert weights.density.shape == (1, MOST_POINTS)
+    assert weights.away.sum() == 2
+    assert plane is None
+    assert read_parts(results, "b") == (None, None, None)
+
+
+def picture(address):
+    return Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
+
+
+def test_maps_have_x1_across_and_x2_up():
+    x1, x2 = np.linspace(0, 1, 6), np.linspace(0, 1, 4)
+    probability = np.where(x1[:, None] > 0.5, 0.9, 0.1) * np.ones(4)
+    sd = np.zeros((6, 4))
+    sd[0, 3] = 0.2
+    plane = PlaneMap(x1, x2, probability, sd, "0")
+    image = picture(map_address(plane, plane.probability, style.PROBABILITY, 1.0)).convert("RGB")
+    assert image.size == (12, 8)
+    left, right = (image.getpixel((at, 4)) for at in (1, 10))
+    assert left[0] > left[2] and right[2] > right[0]
+    assert image.getpixel((6, 4)) == (0, 0, 0)
+    uncertain = picture(map_address(plane, plane.sd, style.UNCERTAINTY, 0.2)).convert("RGB")
+    brightest = tuple(round(255 * part) for part in style.UNCERTAINTY(1.0)[:3])
+    assert np.abs(np.subtract(uncertain.getpixel((0, 0)), brightest)).max() <= 1
+
+
+def test_figures_are_made_small_on_white(tmp_path):
+    Image.new("RGBA", (400, 100), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    address, width, height = figure_address(tmp_path / "clear.png", widest=200)
+    assert (width, height) == (200, 50) == picture(address).size
+    assert picture(address).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
