@@ -1,0 +1,5 @@
+"""``python -m pmbnn.claims``."""
+
+from pmbnn.claims.command import app
+
+app()

@@ -1,0 +1,79 @@
+"""Posterior densities of the last layer."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from scipy import stats
+
+from pmbnn.figures.combinations import combine
+from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, density, plot_last_layer, shown_rows
+from pmbnn.posterior_weights import last_layer
+
+TITLE = "moons, noise 0.4"
+
+
+def records(made, priors=("normal", "cauchy", "laplace"), hyperpriors=2, **changes):
+    scales = [made.TUNED, made.HALF_NORMAL][:hyperpriors]
+    return [made.record(prior, scale, **changes) for prior in priors for scale in scales]
+
+
+def draw(made, found, away=lambda name: 2):
+    def load(name):
+        return last_layer(made.weights_trace(away(name)))
+
+    return plot_last_layer(combine(found), load, TITLE)
+
+
+def test_both_priors_must_have_results(made):
+    assert shown_rows(combine(records(made))) == [2, 1]
+    assert shown_rows(combine(records(made, ("laplace", "normal")))) == []
+    lost = [*records(made, ("laplace",)), *records(made, ("cauchy",), failed=True)]
+    assert shown_rows(combine(lost)) == []
+
+
+def test_a_curve_a_weight_in_the_colour_of_its_kind(made):
+    figure = draw(made, records(made), lambda name: 2 if "laplace" in name else 5)
+    panels = np.array(figure.axes).reshape(2, 2)
+    for line, away in zip(panels, (2, 5), strict=True):
+        for axes in line:
+            colours = [
+                to_hex(curve.get_color()) for curve in axes.lines if len(curve.get_xdata()) > 2
+            ]
+            expected = [KINDS[2][1].lower()] * away + [KINDS[0][1].lower()] * (6 - away)
+            assert sorted(colours) == sorted(expected)
+
+
+def test_words(made, words):
+    found = words(draw(made, records(made)))
+    assert (
+        f"{TITLE} posterior densities of the last layer's weights, data seed 0; a line is a weight"
+        in found
+    )
+    assert {"Laplace density", "Cauchy density", "away from zero", "narrow about zero"} <= set(
+        found
+    )
+    assert "half-normal 2 of 6 away from zero, 4 narrow" in found
+
+
+def test_what_is_missing_says_why(made, words):
+    cells = [*records(made, ("laplace",)), *records(made, ("cauchy",), hyperpriors=1)]
+    assert "not run" in words(draw(made, cells))
+
+
+def test_of_many_weights_some_are_drawn(made):
+    found = records(made, ("laplace", "cauchy"), hyperpriors=1)
+    draws = np.arange(500.0) + np.random.default_rng(0).normal(size=(50, 500))
+    figure = plot_last_layer(combine(found), lambda name: draws, TITLE)
+    curves = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
+    assert len(curves) == MOST_WEIGHTS
+
+
+def test_density_of_normal_draws():
+    draws = stats.norm(2, 0.3).ppf((np.arange(4000) + 0.5) / 4000)
+    at = np.linspace(1, 3, 50)
+    np.testing.assert_allclose(density(draws, at), stats.norm(2, 0.3).pdf(at), atol=0.05)
+
+
+@pytest.mark.filterwarnings("error")
+def test_density_of_equal_draws_is_finite():
+    assert np.isfinite(density(np.ones(10), np.linspace(0, 2, 5))).all()

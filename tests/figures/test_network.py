@@ -1,0 +1,55 @@
+"""A number and a distribution on every connection."""
+
+import numpy as np
+import pytest
+
+from pmbnn.figures.network import dense_weights, plot_network
+from pmbnn.posterior_weights import last_layer
+
+
+def test_weights_are_those_of_the_best_restart(made):
+    trace = made.weights_trace()
+    layers = dense_weights(trace)
+    assert [layer.shape for layer in layers] == [(200, 2, 3), (200, 3, 3), (200, 3, 2)]
+    np.testing.assert_allclose(layers[-1].reshape(200, -1), last_layer(trace))
+
+
+def test_a_number_left_and_a_curve_right_for_every_connection(made, words):
+    figure = plot_network(made.weights_trace(), "a cell")
+    left, right = figure.axes
+    numbers = [t.get_text() for t in left.texts if t.get_text()[0] in "+-"]
+    assert len(numbers) == 6 + 9 + 6 == len(right.patches)
+    assert numbers[:2] == ["+5.0", "-5.0"]
+    assert not [t for t in right.texts if t.get_text()[0] in "+-"]
+    found = words(figure)
+    assert {"inputs", "hidden 1", "hidden 2", "outputs", "a number on each connection"} <= set(
+        found
+    )
+    assert "a cell deterministic beside Bayesian" in found
+
+
+def test_nothing_covers_anything_else(made):
+    right = plot_network(made.weights_trace(), "a cell").axes[1]
+    for layer in range(3):
+        boxes = sorted(
+            (box.get_y(), box.get_y() + box.get_height())
+            for box in right.patches
+            if layer < box.get_x() < layer + 1
+        )
+        assert all(low[1] <= high[0] + 1e-9 for low, high in zip(boxes, boxes[1:], strict=False))
+
+
+def test_of_wide_layers_the_largest_units_are_drawn(made, words):
+    trace = made.weights_trace()
+    wide = trace["posterior"].dataset.isel(hidden_2=[0, 0, 1, 1, 2, 2]).copy(deep=True)
+    wide["weight_3"][:, :, 4] = 50.0
+    trace = type(trace).from_dict({"/posterior": wide, "/fit": trace["fit"].to_dataset()})
+    found = words(plot_network(trace, "a cell"))
+    assert "3 more" in found
+    assert found.count("+50.0") == 2
+    assert found[-1].endswith("3 units of a layer at most are drawn")
+
+
+def test_a_trace_without_posterior_is_refused(made):
+    with pytest.raises(ValueError, match="must have a group `posterior`"):
+        dense_weights(type(made.weights_trace()).from_dict({"/fit": made.training_diagnostics()}))
