@@ -158,6 +158,8 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
             return _axis_of_lists(value, place, _specifications(get_args(part)[0]))
     if not specs:
         return axis(value, place)
+    if len(specs) > 1:
+        return _axis_of_kinds(value, place, registry(*specs))
     spec = specs[0]
     if not spec.expands:
         return [(where, _unexpanded(entry, where, spec)) for where, entry in axis(value, place)]
@@ -166,6 +168,19 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
         for where, entry in axis(value, place)
         for choice in _expand_mapping(entry, where, spec)
     ]
+
+
+def _axis_of_kinds(
+    value: object, place: str, source: Mapping[str, type[Specification]]
+) -> list[Placed]:
+    """Values along an axis of names and mappings of several kinds; others stay as they are."""
+    found: list[Placed] = []
+    for where, entry in axis(value, place):
+        if isinstance(entry, str | dict):
+            found += [(c.place, c.spec) for c in _expand_item(entry, where, source)]
+        else:
+            found.append((where, entry))
+    return found
 
 
 def _parts(annotation: object) -> list[object]:

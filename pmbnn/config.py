@@ -17,6 +17,7 @@ from pmbnn.config_checks import (
     check_choosing,
     check_diagnostics,
     check_guides,
+    check_likelihoods,
     check_shapes,
     check_unfamiliar,
 )
@@ -29,12 +30,14 @@ from pmbnn.experiment import (
     Sections,
     Sweep,
 )
+from pmbnn.likelihoods import Categorical, Normal
 from pmbnn.priors import Fixed
 from pmbnn.specification import Specification
 from pmbnn.yaml_file import read_yaml, yaml_text
 
-DEFAULTS = {"hyperprior": "fixed", "likelihood": "categorical", "inference": {}, "predict": {}}
-"""What a section says that a sweep leaves out; the other sections are required."""
+DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
+"""What a section says that a sweep leaves out. The likelihood follows the data sets; the other
+sections are required."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 """Names become names of folders."""
@@ -108,10 +111,10 @@ def _sweep(item: object, place: str) -> Sweep:
         raise must(place, "must be a mapping", item)
     check_keys(item, ["name", *SOURCES], place)
     name = _name(item, f"{place}.name")
-    choices = {
-        section: expand_section(_section(item, section, place), f"{place}.{section}", source)
-        for section, source in SOURCES.items()
-    }
+    choices: dict[str, list[Choice]] = {}
+    for section, source in SOURCES.items():
+        value = _section(item, section, place, choices)
+        choices[section] = expand_section(value, f"{place}.{section}", source)
     check_size([len(options) for options in choices.values()], place)
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
     check_choosing(pairs, choices["inference"])
@@ -119,16 +122,21 @@ def _sweep(item: object, place: str) -> Sweep:
     check_shapes(choices["dataset"], choices["network"])
     check_guides(choices["dataset"], choices["network"], choices["inference"])
     check_unfamiliar(choices["dataset"], choices["predict"])
-    check_diagnostics(choices["inference"], choices["predict"])
+    check_likelihoods(choices["dataset"], choices["likelihood"])
+    check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])
     sections = Sections(
         **{section: tuple(c.spec for c in options) for section, options in choices.items()}
     )
     return Sweep(name, sections, _cells(name, sections, pairs), _left_out(sections))
 
 
-def _section(item: dict, section: str, place: str) -> object:
+def _section(item: dict, section: str, place: str, before: dict[str, list[Choice]]) -> object:
+    """What the file says of a section, or its default; `before` are the sections above it."""
     if section in item:
         return item[section]
+    if section == "likelihood":
+        of_numbers = all(choice.spec.n_classes is None for choice in before["dataset"])
+        return Normal().kind if of_numbers else Categorical().kind
     if section not in DEFAULTS:
         raise ConfigError(f"`{place}.{section}` is missing.")
     return DEFAULTS[section]

@@ -10,6 +10,7 @@ from pmbnn.config_errors import ConfigError, must
 from pmbnn.digit_format import SIDE
 from pmbnn.experiment import choosing_rows
 from pmbnn.inference.settings import LARGEST_FULL_RANK
+from pmbnn.likelihoods import LIKELIHOODS
 from pmbnn.networks import ShapeError
 from pmbnn.priors import Fixed, Tune
 
@@ -55,10 +56,10 @@ def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
 def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
     """Raise ConfigError where a layer of a network does not fit a data set."""
     # Data sets that differ in seed or noise need no look of their own.
-    distinct = {(d.spec.input_shape, d.spec.n_classes): d for d in reversed(datasets)}
-    for ((shape, classes), dataset), network in product(distinct.items(), networks):
+    distinct = {(d.spec.input_shape, d.spec.n_outputs): d for d in reversed(datasets)}
+    for ((shape, outputs), dataset), network in product(distinct.items(), networks):
         try:
-            network.spec.parameters(shape, classes)
+            network.spec.parameters(shape, outputs)
         except ShapeError as error:
             place = network.place_of(error.field) if error.field else network.place
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
@@ -67,7 +68,7 @@ def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
 def check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
     """Raise ConfigError where a network is too large for a guide with a full covariance."""
     for dataset, network, inference in product(datasets, networks, inferences):
-        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_classes)
+        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_outputs)
         if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
             rule = (
                 f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
@@ -89,11 +90,36 @@ def check_unfamiliar(datasets: list[Choice], predicts: list[Choice]) -> None:
             raise must(predict.place_of("unfamiliar"), rule, names)
 
 
-def check_diagnostics(inferences: list[Choice], predicts: list[Choice]) -> None:
+def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
+    """Raise ConfigError where a likelihood of classes meets numbers, or the other way round."""
+    for dataset, likelihood in product(datasets, likelihoods):
+        is_of_numbers = dataset.spec.n_classes is None
+        if likelihood.spec.is_of_numbers == is_of_numbers:
+            continue
+        fitting = [k for k, cls in LIKELIHOODS.items() if cls.is_of_numbers == is_of_numbers]
+        rule = (
+            f"must be {' or '.join(sorted(fitting))} with data set `{dataset.spec.kind}` "
+            f"(`{dataset.place}`), whose targets are {'numbers' if is_of_numbers else 'classes'}"
+        )
+        raise must(likelihood.place, rule, likelihood.spec.kind)
+
+
+def check_diagnostics(
+    datasets: list[Choice], inferences: list[Choice], predicts: list[Choice]
+) -> None:
     """Raise ConfigError where steps are to be looked at of a fit that keeps none."""
-    for inference, predict in product(inferences, predicts):
+    for dataset, inference, predict in product(datasets, inferences, predicts):
         steps = predict.spec.diagnostics.steps
-        if steps and inference.spec.engine == "pymc":
-            place = inference.place_of("engine")
-            rule = f"must be empty with engine pymc (`{place}`), which keeps nothing on its way"
-            raise must(f"{predict.place_of('diagnostics')}.steps", rule, list(steps))
+        if not steps:
+            continue
+        place = f"{predict.place_of('diagnostics')}.steps"
+        if inference.spec.engine == "pymc":
+            engine = inference.place_of("engine")
+            rule = f"must be empty with engine pymc (`{engine}`), which keeps nothing on its way"
+            raise must(place, rule, list(steps))
+        if dataset.spec.n_classes is None:
+            rule = (
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): looks "
+                "on the way are at classifiers"
+            )
+            raise must(place, rule, list(steps))

@@ -22,6 +22,9 @@ SMALL_FIT_ROWS = 700
 FLOPS_PER_MULTIPLY_ADD = 6
 """Two for the forward pass of a matrix product and four for its gradients."""
 
+PRODUCTS = {"local_reparameterisation": 2, "flipout": 2}
+"""Matrix products of an estimator, to one of the plain one: it has two of each size."""
+
 FLOPS_PER_SECOND = 150e9
 """Single-precision matrix products, as reached on two cores: more in dense networks, fewer in
 convolutional ones (benchmarks/large_networks.txt)."""
@@ -73,12 +76,12 @@ class Work:
 
 def network_size(cell: Cell) -> int:
     """Number of scalar weights and biases."""
-    return cell.network.size(cell.dataset.input_shape, cell.dataset.n_classes)
+    return cell.network.size(cell.dataset.input_shape, cell.dataset.n_outputs)
 
 
 def multiply_adds(cell: Cell) -> int:
     """Multiply-adds of the forward pass for one row."""
-    return cell.network.multiply_adds(cell.dataset.input_shape, cell.dataset.n_classes)
+    return cell.network.multiply_adds(cell.dataset.input_shape, cell.dataset.n_outputs)
 
 
 def is_large(cell: Cell) -> bool:
@@ -116,7 +119,8 @@ def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:
     steps = fits * cell.inference.total_steps(rows)
     rows_a_step = min(cell.inference.batch or rows, rows)
     operations = rows_a_step * multiply_adds(cell)
-    seconds = FLOPS_PER_MULTIPLY_ADD * operations / FLOPS_PER_SECOND
+    products = PRODUCTS.get(cell.inference.estimator, 1)
+    seconds = products * FLOPS_PER_MULTIPLY_ADD * operations / FLOPS_PER_SECOND
     if is_large(cell):
         seconds += SECONDS_PER_PARAMETER * network_size(cell)
     else:

@@ -15,6 +15,8 @@ from pmbnn.moments import Moments, pool
 from pmbnn.picture_evaluation import PictureEvaluation, evaluate_pictures
 from pmbnn.prediction import Predictor
 from pmbnn.prediction_settings import Map
+from pmbnn.predictors import AnyPredictor
+from pmbnn.regression_evaluation import RegressionEvaluation, evaluate_regression
 
 FRESH_SEED = 2**31
 """Fresh points have seeds of their own, far from those of the data sets in a file."""
@@ -44,7 +46,22 @@ class Evaluation:
     diagnosis: Diagnosis | None = None
 
 
-def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
+def evaluate(
+    fitted: FittedCell, dataset: Dataset, predictor: AnyPredictor
+) -> Evaluation | RegressionEvaluation:
+    """What a cell predicts, with its metrics: of classes or of numbers.
+
+    Raises
+    ------
+    ValueError
+        If no restart can predict, or predictions are not finite.
+    """
+    if fitted.cell.likelihood.is_of_numbers:
+        return evaluate_regression(fitted, dataset, predictor)
+    return evaluate_classifier(fitted, dataset, predictor)
+
+
+def evaluate_classifier(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
     """Predictions of a cell at test rows, over the map and at fresh points, with its metrics.
 
     Raises

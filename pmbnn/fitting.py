@@ -18,10 +18,9 @@ from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.fit import Fit, Member, random_streams
 from pmbnn.learning_rate import Search, search_learning_rate
-from pmbnn.metrics import nll
 from pmbnn.models import build_model, model_data
 from pmbnn.plan import settings_digest
-from pmbnn.prediction import Predictor
+from pmbnn.predictors import AnyPredictor, build_predictor
 from pmbnn.priors import Fixed, Hyperprior
 from pmbnn.specification import Tune
 from pmbnn.watching import HeldOut, Watch
@@ -97,14 +96,15 @@ class GroupFitter:
     def __init__(self, width: int) -> None:
         self.width = width
         self._engines: dict[int, object] = {}
-        self._predictor: Predictor | None = None
+        self._predictor: AnyPredictor | None = None
         self._search: Search | None = None
         self._checkpoints: Path | None = None
 
-    def predictor(self, cell: Cell, rows: Rows) -> Predictor:
+    def predictor(self, cell: Cell, rows: Rows) -> AnyPredictor:
         """Predictions of the group's model."""
         if self._predictor is None:
-            self._predictor = Predictor(graph_model(cell, rows), cell.inference)
+            model = graph_model(cell, rows)
+            self._predictor = build_predictor(model, cell.likelihood, cell.inference)
         return self._predictor
 
     def fit_job(
@@ -156,7 +156,7 @@ class GroupFitter:
         return FittedCell(
             cell=cell,
             hyperprior=hyperprior,
-            data=model_data(hyperprior, rows),
+            data=model_data(hyperprior, rows, cell.likelihood),
             fits=tuple(fits),
             best=best,
             weights=restart_weights(fits, best, cell.predict.mixture),
@@ -168,7 +168,7 @@ class GroupFitter:
     def _search_rate(self, pilot: Cell, rows: Rows, report: Report) -> Search:
         """Search the group's learning rate on the rows of its first cell."""
         hyperprior = candidates(pilot.hyperprior)[0]
-        data, name = model_data(hyperprior, rows), settings_digest(pilot)
+        data, name = model_data(hyperprior, rows, pilot.likelihood), settings_digest(pilot)
 
         def member(rate: float, number: int, repeat: int) -> Member:
             return Member(data, random_streams(f"{name}/search/{number}/{repeat}"), rate)
@@ -198,7 +198,7 @@ class GroupFitter:
         ]
         sizes = [len(candidates(c.hyperprior)) * c.inference.restarts for c in cells]
         looked_at = [
-            (held_out.x, held_out.y)
+            (held_out.x, held_out.y) if held_out.classes else None
             for size, (_, held_out) in zip(sizes, parts, strict=True)
             for _ in range(size)
         ]
@@ -216,10 +216,10 @@ class GroupFitter:
         for i, (hyperprior, runs) in enumerate(
             zip(options, _in_runs(fits, [restarts] * len(options)), strict=True)
         ):
-            data = model_data(hyperprior, kept)
+            data = model_data(hyperprior, kept, cell.likelihood)
             for restart in scored_restarts(runs):
-                moments = predictor.moments(runs[restart], data, held_out.x, cell.predict.draws)
-                scores[i, restart] = nll(np.asarray(moments.mean, np.float64), held_out.y)
+                draws = cell.predict.draws
+                scores[i, restart] = predictor.nll(runs[restart], data, held_out, draws)
             if np.isfinite(scores[i]).any():
                 chosen[i] = np.nanargmin(scores[i])
         scales = [h.scale if isinstance(h, Fixed) else None for h in options]
@@ -241,7 +241,7 @@ class GroupFitter:
         cell, rows, *_ = tasks[0]
         members = [
             Member(
-                model_data(hyperprior, rows),
+                model_data(hyperprior, rows, cell.likelihood),
                 random_streams(f"{settings_digest(cell)}/{name}"),
                 self._search.chosen if self._search else cell.inference.learning_rate,
             )

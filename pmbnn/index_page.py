@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from pmbnn.tables import Record, data_label, label
+from pmbnn.tables import Record, data_label, label, main_score
 
 STYLE = (
     "body{font-family:sans-serif;margin:2em;max-width:80em}img{max-width:100%}"
@@ -14,6 +14,9 @@ STYLE = (
 COLUMNS = ("accuracy", "nll", "excess_error", "validation_nll")
 """Results shown of every cell; `metrics.csv` has them all."""
 
+REGRESSION_COLUMNS = ("rmse", "nll", "crps", "coverage_95", "validation_nll")
+"""The same where every cell is a regression."""
+
 
 def index_page(name: str, figures: Sequence[Path], records: Sequence[Record]) -> str:
     """One HTML page that needs nothing but the folder it lies in."""
@@ -21,8 +24,9 @@ def index_page(name: str, figures: Sequence[Path], records: Sequence[Record]) ->
         f'<h3>{escape(path.stem)}</h3><img src="figures/{escape(path.name)}" alt="">'
         for path in figures
     )
-    head = "".join(f"<th>{column}</th>" for column in ("cell", "status", *COLUMNS))
-    rows = "".join(map(_row, records))
+    columns = REGRESSION_COLUMNS if main_score(records) == "rmse" else COLUMNS
+    head = "".join(f"<th>{column}</th>" for column in ("cell", "status", *columns))
+    rows = "".join(_row(record, columns) for record in records)
     tables = ["metrics.csv", "summary.csv"]
     if any(record.get("pictures") for record in records):
         tables.append("unfamiliar.csv")
@@ -41,15 +45,16 @@ def _link(file: str) -> str:
     return f'<a href="{file}">{file}</a>'
 
 
-def _row(record: Record) -> str:
+def _row(record: Record, columns: Sequence[str]) -> str:
     settings, results = record["settings"], record["results"]
     words = (
         f"{record['sweep']}: {data_label(record)}, seed {settings['dataset']['seed']}, "
         f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
     )
-    page = "map.png" if "excess_error" in results else "metrics.json"
+    pages = {"excess_error": "map.png", "rmse": "curves.png"}
+    page = next((pages[name] for name in pages if name in results), "metrics.json")
     link = f'<a href="cells/{escape(record["name"])}/{page}">{escape(words)}</a>'
-    numbers = "".join(f'<td class="number">{_number(results.get(c))}</td>' for c in COLUMNS)
+    numbers = "".join(f'<td class="number">{_number(results.get(c))}</td>' for c in columns)
     reason = escape(record["reason"], quote=True)
     return f'<tr><td>{link}</td><td title="{reason}">{record["status"]}</td>{numbers}</tr>'
 

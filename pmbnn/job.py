@@ -9,12 +9,14 @@ from typing import Any
 
 from pmbnn.datasets import DataError, Dataset, DatasetSpec
 from pmbnn.evaluation import evaluate
+from pmbnn.figures.curves import plot_curves
 from pmbnn.figures.plane import plot_plane
 from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title
 from pmbnn.fitting import FittedCell, GroupFitter, Report, graph_model
 from pmbnn.inference.convergence import final_mean
 from pmbnn.priors import Fixed
+from pmbnn.regression_evaluation import RegressionEvaluation
 from pmbnn.storage import Results, Writer, json_writer, trace_writer
 from pmbnn.tasks import CellTask, JobTask
 from pmbnn.trace import build_trace
@@ -146,16 +148,19 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if choice is None else float(choice.scores.min()),
     }
-    if evaluation.pictures is not None:
+    is_regression = isinstance(evaluation, RegressionEvaluation)
+    if not is_regression and evaluation.pictures is not None:
         record["pictures"] = evaluation.pictures.results
-    if evaluation.diagnosis is not None:
+    if not is_regression and evaluation.diagnosis is not None:
         record["diagnostics"] = evaluation.diagnosis.numbers()
     record["source"] = dataset.source
     model = graph_model(cell, dataset.training)
     trace = build_trace(fitted, evaluation, dataset, predictor, model)
     files = {"trace.nc": trace_writer(trace)}
-    if evaluation.map is not None:
-        title = cell_title(record)
+    title = cell_title(record)
+    if is_regression:
+        files["curves.png"] = lambda path: save_figure(plot_curves(trace, title), path)
+    elif evaluation.map is not None:
         files["map.png"] = lambda path: save_figure(plot_plane(trace, title), path)
     return files
 

@@ -9,7 +9,7 @@ from pmbnn.likelihoods import Categorical
 from pmbnn.networks import MaxPool, Network
 from pmbnn.priors import StudentT
 from pmbnn.short_names import short_name
-from pmbnn.specification import Specification
+from pmbnn.specification import Specification, Tune
 
 LABEL_LENGTH = 119
 
@@ -75,7 +75,9 @@ def _field_label(name: str, value: object) -> str:
         return f"{name}{'_' if name[-1].isdigit() else ''}{_number(value)}"
     if isinstance(value, tuple):
         return "-".join(map(_entry_label, value)) or "linear"
-    if isinstance(value, Specification):
+    if isinstance(value, Specification) and not isinstance(value, Tune):
+        return f"{name}-{spec_label(value)}"
+    if isinstance(value, Tune):
         return "tuned-" + "-".join(_number(entry) for entry in value.log)
     return str(value)
 

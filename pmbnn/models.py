@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pmbnn.datasets.base import Rows
-from pmbnn.likelihoods import LIKELIHOODS, Categorical, Likelihood
+from pmbnn.likelihoods import Categorical, Likelihood
 from pmbnn.networks import Dense, Network, Parameter
 from pmbnn.priors import (
     HYPERPRIORS,
@@ -24,16 +24,21 @@ if TYPE_CHECKING:
 ROW_DATA = ("x", "target")
 """Data variables with one row an observation: what a minibatch takes rows of."""
 
+CATEGORICAL = Categorical()
 
-def model_data(hyperprior: Hyperprior, rows: Rows) -> dict[str, "np.ndarray"]:
+
+def model_data(
+    hyperprior: Hyperprior, rows: Rows, likelihood: Likelihood = CATEGORICAL
+) -> dict[str, "np.ndarray"]:
     """Values of every data variable of a model, by name.
 
     Models that differ in nothing else share one graph, hence one compiled program.
     """
     import numpy as np
 
-    constants = {name: np.asarray(value) for name, value in hyperprior.constants.items()}
-    return {"x": rows.x, "target": rows.y, **constants}
+    constants = {**hyperprior.constants, **likelihood.constants}
+    arrays = {name: np.asarray(value) for name, value in constants.items()}
+    return {"x": rows.x, "target": rows.y, **arrays}
 
 
 def build_model(
@@ -49,32 +54,34 @@ def build_model(
     ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
     the layer's outputs); the observed variable is ``y``. A prior adds what it names in its own
     docstring; free variables that end in ``_z`` are standard draws, which stand behind
-    something that a trace keeps. Inputs ``x``, labels ``target`` and
-    every constant of the priors are ``pm.Data``.
+    something that a trace keeps. Inputs ``x``, targets ``target`` and
+    every constant of the priors and of the likelihood are ``pm.Data``.
 
     Raises
     ------
     ValueError
         If a prior without a scale meets a hyperprior, or one that is never centred a centred
-        hyperprior; if a layer of the network does not fit the rows (`ShapeError`).
+        hyperprior; if the likelihood is of numbers and the rows are of classes, or the other
+        way round; if a layer of the network does not fit the rows (`ShapeError`).
     """
     import pymc as pm
     import pytensor
 
     _check_pair(prior, hyperprior)
+    _check_likelihood(likelihood, dataset)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
-    parameters = network.parameters(dataset.input_shape, len(dataset.classes))
+    parameters = network.parameters(dataset.input_shape, len(dataset.outputs))
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
     with (
         pytensor.config.change_flags(floatX="float64"),
         pm.Model(coords=_coords(parameters, dataset)) as model,
     ):
-        data = _declare_data(model_data(hyperprior, dataset))
+        data = _declare_data(model_data(hyperprior, dataset, likelihood))
         values = _weights(parameters, prior, hyperprior, data)
         outputs = network.forward(data["x"], values, dataset.input_shape)
-        likelihood.observe("y", outputs, data["target"])
+        likelihood.observe("y", outputs, data)
     return model
 
 
@@ -111,7 +118,7 @@ def dense_classifier(
         Dense(hidden=tuple(hidden), activation=activation),
         _named(prior, PRIORS, "prior"),
         _named(hyperprior, HYPERPRIORS, "hyperprior"),
-        LIKELIHOODS[Categorical().kind](),
+        CATEGORICAL,
         _labelled_rows(x, y),
     )
 
@@ -157,14 +164,23 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
         )
 
 
+def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
+    """Raise ValueError if the likelihood is not of what the rows hold."""
+    if likelihood.is_of_numbers == bool(rows.classes):
+        found = "classes" if rows.classes else "numbers"
+        raise ValueError(
+            f"`likelihood` must be one of {found} for these rows, got `{likelihood.kind}`."
+        )
+
+
 def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
-    """Labels of every axis: names of features and classes, numbers of hidden units."""
+    """Labels of every axis: names of features and outputs, numbers of hidden units."""
     coords = {
         name: list(range(length))
         for parameter in parameters
         for name, length in zip(parameter.dims, parameter.shape, strict=True)
     }
-    return coords | {"feature": list(rows.features), "output": list(rows.classes)}
+    return coords | {"feature": list(rows.features), "output": list(rows.outputs)}
 
 
 def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:

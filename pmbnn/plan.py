@@ -89,8 +89,9 @@ def group_key(cell: Cell) -> str:
     """Canonical JSON of everything that decides the compiled program: no mere values."""
     settings, dataset = _settings(cell), cell.dataset
     if dataset.rows is not None:
-        settings["dataset"] = [dataset.rows, dataset.input_shape, dataset.n_classes]
+        settings["dataset"] = [dataset.rows, dataset.input_shape, dataset.n_outputs]
     settings["hyperprior"] = dict(cell.hyperprior.structure)
+    settings["likelihood"] = dict(cell.likelihood.structure)
     del settings["inference"]["seed"], settings["inference"]["restarts"]
     if not isinstance(cell.inference.learning_rate, Tune):
         del settings["inference"]["learning_rate"]

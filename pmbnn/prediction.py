@@ -1,4 +1,4 @@
-"""Posterior draws turned into predictions, in bounded memory.
+"""Posterior draws turned into class probabilities, in bounded memory.
 
 Draws are regenerated from the guide one at a time inside the compiled loop; only running
 moments are kept, so memory grows with neither the number of draws nor that of the rows.
@@ -10,14 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
+from pmbnn import metrics
+from pmbnn.datasets.base import Rows
+from pmbnn.guide_draws import GuideDraws, draw_key, padded
 from pmbnn.inference.fit import Fit
-from pmbnn.inference.flat import flat_vector, flatten_model
-from pmbnn.inference.guides import build_guide
 from pmbnn.inference.jax_edge import compiler_options, jax_function, precision
 from pmbnn.inference.settings import Inference
-from pmbnn.models import ROW_DATA
 from pmbnn.moments import Moments
 
 BLOCK = 2_048
@@ -29,10 +28,8 @@ FEW = 32
 """The same where single draws are kept."""
 
 
-class Predictor:
-    """Predictions of every member of one group, from its model's graph.
-
-    Compiled once, whatever the number of rows; the settings tell which guide to draw from.
+class Predictor(GuideDraws):
+    """Predictions of every member of one group of classifiers, from its model's graph.
 
     Raises
     ------
@@ -41,49 +38,19 @@ class Predictor:
     """
 
     def __init__(self, model: pm.Model, settings: Inference, dtype: str = "float32") -> None:
-        self.dtype = dtype
-        self.flat = flat = flatten_model(model, rows=None)
-        self.guide = build_guide(settings, flat.size, flat.improper)
-        if flat.probabilities is None:
-            raise ValueError("Predictions need a categorical likelihood, this model has another.")
-        self.constants = [name for name in flat.data if name not in ROW_DATA]
-        values = flat_vector(flat)
-        log_likelihood, log_prior, probabilities, *posterior = flat.at(
-            values,
-            [flat.log_likelihood, flat.log_prior, flat.probabilities, *flat.posterior.values()],
-        )
-        constants, x = [flat.data[n] for n in self.constants], flat.data["x"]
-        rows = [flat.data[name] for name in ROW_DATA]
+        super().__init__(model, settings, dtype)
+        flat = self.flat
+        (probabilities,) = flat.at(self.vector, [flat.probabilities])
+        inputs = [self.vector, flat.data["x"], *(flat.data[n] for n in self.constants)]
         with precision(dtype):
-            self._probabilities = jax_function([values, x, *constants], [probabilities])
-            log_joint = jax_function([values, *rows, *constants], [log_likelihood, log_prior])
-            named = jax_function([values, *constants], posterior)
-        self._probabilities_of_draws = self._over_draws(self._probabilities, 1)
-        self._log_joint = self._over_draws(log_joint, len(rows))
-        self._posterior = self._over_draws(named, 0)
-        self._log_guide = self._build_log_guide(values)
+            self._probabilities = jax_function(inputs, [probabilities])
+        self._probabilities_of_draws = self.over_draws(self._probabilities, 1)
         self._moments = jax.jit(self._moments_of_block, compiler_options=compiler_options())
         self._single_draws = jax.jit(self._single_draws_of_block, static_argnums=2)
-        self._draws = jax.jit(jax.vmap(self._draw, in_axes=(None, None, 0)))
 
-    def _over_draws(self, function, n_rows: int):
-        """A function of the flat vector, the rows and the constants, for many vectors."""
-        return jax.jit(jax.vmap(function, (0, *(None,) * (n_rows + len(self.constants)))))
-
-    def _build_log_guide(self, values):
-        """Log-density of the guide at draws; None of a point."""
-        if self.guide.is_point:
-            return None
-        natural = {
-            name: pt.tensor(name, dtype="float64", shape=shape)
-            for name, shape in self.guide.natural_shapes.items()
-        }
-        # Double precision: the sum over a large network's parameters needs it.
-        with precision("float64"):
-            graph = jax_function(
-                [values, *natural.values()], [self.guide.log_density(natural, values)]
-            )
-        return jax.jit(jax.vmap(graph, (0, *(None,) * len(natural))))
+    def check(self) -> None:  # noqa: D102
+        if self.flat.probabilities is None:
+            raise ValueError("Predictions need a categorical likelihood, this model has another.")
 
     def moments(
         self, fit: Fit, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
@@ -94,28 +61,27 @@ class Predictor:
         # All draws of a point are the same.
         draws = 1 if self.guide.is_point else draws
         with precision(self.dtype):
-            natural = self._natural(fit)
+            natural = self.natural(fit)
             constants = [jnp.asarray(c, self.dtype) for c in constants]
             size = BLOCK if x.shape[1] <= MOST_FEATURES else PICTURE_BLOCK
             for start in range(0, len(x), size):
-                block = jnp.asarray(_padded(x[start : start + size], size), self.dtype)
-                moments = self._moments(natural, _draw_key(fit), draws, block, constants)
+                block = jnp.asarray(padded(x[start : start + size], size), self.dtype)
+                moments = self._moments(natural, draw_key(fit), draws, block, constants)
                 parts.append(jax.device_get(moments))
         return Moments(draws, *(np.concatenate(p)[: len(x)] for p in zip(*parts, strict=True)))
 
-    def values(self, fit: Fit, draws: int) -> np.ndarray:
-        """The first draws of the flat vector, ``(draw, size)``: those that `moments` uses."""
-        with precision(self.dtype):
-            return np.asarray(self._draws(self._natural(fit), _draw_key(fit), jnp.arange(draws)))
+    def nll(self, fit: Fit, data: Mapping[str, np.ndarray], rows: Rows, draws: int) -> float:
+        """Negative log-probability of the rows' classes, in nats an observation."""
+        moments = self.moments(fit, data, rows.x, draws)
+        return metrics.nll(np.asarray(moments.mean, np.float64), rows.y)
 
-    def posterior(
-        self, data: Mapping[str, np.ndarray], values: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
-        with precision(self.dtype):
-            constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
-            arrays = self._posterior(jnp.asarray(values, self.dtype), *constants)
-        return dict(zip(self.flat.posterior, map(np.asarray, arrays), strict=True))
+    def observations(
+        self, data: Mapping[str, np.ndarray], values: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Labels drawn at the rows of `data`, one for each draw, ``(draw, observation)``."""
+        p = self.probabilities(data, values, data["x"])
+        uniform = rng.random(p.shape[:-1])[..., None]
+        return (np.cumsum(p, axis=-1)[..., :-1] < uniform).sum(axis=-1).astype("i1")
 
     def probabilities(
         self, data: Mapping[str, np.ndarray], values: np.ndarray, x: np.ndarray
@@ -137,53 +103,15 @@ class Predictor:
         draws = 1 if self.guide.is_point else draws
         with precision(self.dtype):
             constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
-            natural, parts = self._natural(fit), []
+            natural, parts = self.natural(fit), []
             for start in range(0, len(x), FEW):
-                block = jnp.asarray(_padded(x[start : start + FEW], FEW), self.dtype)
-                parts.append(self._single_draws(natural, _draw_key(fit), draws, block, constants))
+                block = jnp.asarray(padded(x[start : start + FEW], FEW), self.dtype)
+                parts.append(self._single_draws(natural, draw_key(fit), draws, block, constants))
             return np.concatenate(parts, axis=1)[:, : len(x)]
-
-    def log_densities(
-        self, fit: Fit, data: Mapping[str, np.ndarray], values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log-likelihood of every row, log joint density and log guide density of draws.
-
-        Shapes ``(draw, observation)``, ``(draw,)``, ``(draw,)``; nats, densities on the
-        unconstrained vector; that of a point guide is not a number.
-        """
-        with precision(self.dtype):
-            arrays = [jnp.asarray(data[n]) for n in (*ROW_DATA, *self.constants)]
-            values = jnp.asarray(values, self.dtype)
-            log_likelihood, log_prior = self._log_joint(values, *arrays)
-        log_likelihood = np.asarray(log_likelihood)
-        log_p = log_likelihood.sum(axis=1, dtype=np.float64) + np.asarray(log_prior)
-        return log_likelihood, log_p, self._log_guide_density(fit, np.asarray(values))
-
-    def _log_guide_density(self, fit: Fit, values: np.ndarray) -> np.ndarray:
-        if self._log_guide is None:
-            return np.full(len(values), np.nan)
-        with precision("float64"):
-            natural = [jnp.asarray(fit.natural[n], "float64") for n in self.guide.natural_shapes]
-            return np.asarray(self._log_guide(jnp.asarray(values, "float64"), *natural)[0])
-
-    def _natural(self, fit: Fit) -> dict[str, jax.Array]:
-        names = self.guide.natural_shapes
-        return {name: jnp.asarray(fit.natural[name], self.dtype) for name in names}
-
-    def _draw(self, natural, key, i):
-        """The `i`-th draw of a fit's guide, whoever asks for it."""
-        key = jax.random.fold_in(key, i)
-        shapes = self.guide.noise
-        keys = [key] if len(shapes) == 1 else jax.random.split(key, max(1, len(shapes)))
-        noise = {
-            name: jax.random.normal(k, shape, self.dtype)
-            for (name, shape), k in zip(shapes.items(), keys, strict=False)
-        }
-        return self.guide.draw(natural, noise)
 
     def _single_draws_of_block(self, natural, key, draws, x, constants):
         def of_one(i):
-            return self._probabilities(self._draw(natural, key, i), x, *constants)[0]
+            return self._probabilities(self.draw(natural, key, i), x, *constants)[0]
 
         return jax.lax.map(of_one, jnp.arange(draws))
 
@@ -192,7 +120,7 @@ class Predictor:
 
         def body(i, carry):
             mean, squares, entropy, votes, log = carry
-            p = self._probabilities(self._draw(natural, key, i), x, *constants)[0].T
+            p = self._probabilities(self.draw(natural, key, i), x, *constants)[0].T
             step = p - mean
             # Usually step · (p - new mean), which the compiler may round to below zero.
             squares = squares + step**2 * (i / (i + 1))
@@ -207,13 +135,3 @@ class Predictor:
         mean, squares, entropy, votes, log = jax.lax.fori_loop(0, draws, body, start)
         sd = jnp.sqrt(squares / draws)
         return mean.T, sd.T, entropy / draws, votes.T / draws, log.T / draws
-
-
-def _padded(x: np.ndarray, size: int) -> np.ndarray:
-    """Rows filled up with zeros to the length of a block."""
-    return np.pad(x, ((0, size - len(x)), (0, 0)))
-
-
-def _draw_key(fit: Fit) -> jax.Array:
-    # Faster generators give other numbers under vmap, and a draw must not depend on that.
-    return jax.random.wrap_key_data(fit.streams.draws[:2], impl="threefry2x32")

@@ -11,7 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from pmbnn.tables import data_label, group_by_settings, label, mean_and_error
+from pmbnn.tables import (
+    SCORE_WORDS,
+    data_label,
+    group_by_settings,
+    label,
+    main_score,
+    mean_and_error,
+)
 from pmbnn.variants import Variant, families
 
 SHOWN_JOBS = 8
@@ -128,7 +135,8 @@ class Display:
 
     def _line(self, record: Mapping[str, Any]) -> str:
         results = record["results"]
-        how = record["reason"] if failed(record) else f"accuracy {results['accuracy']:.4f}"
+        score = main_score([record])
+        how = record["reason"] if failed(record) else f"{SCORE_WORDS[score]} {results[score]:.4f}"
         words = f"[{self.done}/{self.total}] {describe(record)}: {record['status']}, {how}"
         return f"{words} ({record['seconds']:.1f} s; {self._time_left()})"
 
@@ -178,7 +186,8 @@ def duration(seconds: float) -> str:
 def accuracy_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
     """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
 
-    A variant is anything else that differs, such as the guide.
+    Of regressions it is the root of the mean squared error. A variant is anything else that
+    differs, such as the guide.
     """
     return [
         _accuracy_table(_table_title(variant), variant.records)
@@ -195,7 +204,8 @@ def _table_title(variant: Variant) -> str:
 def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
     priors = list(dict.fromkeys(label(r["settings"]["prior"]) for r in records))
     columns = list(dict.fromkeys(_column(r) for r in records))
-    table = Table(title=f"Test accuracy, {title}", title_justify="left")
+    score = main_score(records)
+    table = Table(title=f"Test {SCORE_WORDS[score]}, {title}", title_justify="left")
     table.add_column("prior")
     for column in columns:
         table.add_column(column, justify="right")
@@ -203,7 +213,7 @@ def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
         of_prior = [r for r in records if label(r["settings"]["prior"]) == prior]
         table.add_row(
             prior,
-            *(_entry([r for r in of_prior if _column(r) == column]) for column in columns),
+            *(_entry([r for r in of_prior if _column(r) == column], score) for column in columns),
         )
     return table
 
@@ -214,11 +224,11 @@ def _column(record: Mapping[str, Any]) -> str:
     return "no scale" if has_no_scale else label(hyperprior)
 
 
-def _entry(records: Sequence[Mapping[str, Any]]) -> str:
+def _entry(records: Sequence[Mapping[str, Any]], score: str) -> str:
     """Mean over everything but prior and hyperprior, with its error; failures are counted."""
     entries = []
     for group in group_by_settings(records):
-        usable = [r["results"]["accuracy"] for r in group if r["results"]]
+        usable = [r["results"][score] for r in group if r["results"]]
         mean, error = mean_and_error(usable)
         entry = "failed" if not usable else f"{mean:.4f}"
         entry += f" ± {error:.4f}" if error == error else ""

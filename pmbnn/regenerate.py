@@ -17,7 +17,7 @@ from pmbnn.experiment import SOURCES
 from pmbnn.fitting import candidates
 from pmbnn.inference.fit import Fit, History, Streams
 from pmbnn.models import build_model, model_data
-from pmbnn.prediction import Predictor
+from pmbnn.predictors import AnyPredictor, build_predictor
 from pmbnn.priors import Fixed
 from pmbnn.specification import Specification
 from pmbnn.storage import Results, ResultsError
@@ -55,7 +55,7 @@ class Restored:
     dataset: DatasetSpec
     standardisation: Standardisation
     model: pm.Model
-    predictor: Predictor
+    predictor: AnyPredictor
     data: Mapping[str, np.ndarray]
     fits: Mapping[int, Fit]
     weights: Mapping[int, float]
@@ -95,8 +95,8 @@ def restore_cell(cell: Path | str) -> Restored:
         dataset=specs["dataset"],
         standardisation=standardisation,
         model=model,
-        predictor=Predictor(model, specs["inference"]),
-        data=model_data(hyperprior, rows),
+        predictor=build_predictor(model, specs["likelihood"], specs["inference"]),
+        data=model_data(hyperprior, rows, specs["likelihood"]),
         fits={int(i): _fit(trace["guide"], i) for i in trace["posterior"]["chain"].values},
         weights=weights,
     )
@@ -163,7 +163,8 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     """One row to build the model on, and the standardisation, if the trace tells everything."""
     kept = trace["constant_data"].to_dataset()
     classes = trace["test_predictions"].coords.get("output")
-    if "standardisation_mean" not in kept or classes is None:
+    is_of_numbers = spec.n_classes is None
+    if "standardisation_mean" not in kept or (classes is None and not is_of_numbers):
         return None
     standardisation = Standardisation(
         kept["standardisation_mean"].values, kept["standardisation_sd"].values
@@ -172,8 +173,9 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     if features is None:
         return None
     row = np.zeros((1, len(features)))
-    names = tuple(str(name) for name in classes.values)
-    rows = Rows(row, np.zeros(1, np.int64), features, names, spec.input_shape)
+    names = () if is_of_numbers else tuple(str(name) for name in classes.values)
+    target = np.zeros(1, np.float64 if is_of_numbers else np.int64)
+    rows = Rows(row, target, features, names, spec.input_shape)
     return rows, standardisation
 
 

@@ -115,11 +115,13 @@ def _run(
 
 
 def _announce(console: "Console", run: "Run", wanted: "list[Cell]", missing: "list[Cell]") -> None:
+    from pmbnn.datasets.regression import GENERATED
+
     for one in run.experiment.sweeps:
         for left_out in one.left_out:
             console.print(f"{one.name}: {left_out}", highlight=False, markup=False)
     for spec, (_, source) in run.sources.items():
-        if source != "scikit-learn":
+        if source not in ("scikit-learn", GENERATED):
             console.print(f"data set {spec.kind}: source {source}", highlight=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")

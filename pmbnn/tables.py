@@ -17,6 +17,11 @@ RANKED_BY = "validation_nll"
 
 SEED = "dataset.seed"
 
+MAIN_SCORES = ("accuracy", "rmse")
+"""What a cell is judged by first: of classes, of numbers."""
+
+SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE"}
+
 
 def metrics_row(record: Record) -> dict[str, Any]:
     """One flat row: name, status, settings, results, time."""
@@ -104,6 +109,12 @@ def best_group(records: Iterable[Record]) -> list[Record]:
     scored = [(mean_and_error(_scores(group))[0], group) for group in groups]
     scored = [(score, group) for score, group in scored if math.isfinite(score)]
     return min(scored, key=lambda pair: pair[0])[1] if scored else []
+
+
+def main_score(records: Iterable[Record]) -> str:
+    """Name of the result that some cells are judged by first."""
+    known = {name for record in records for name in record["results"]}
+    return next((name for name in MAIN_SCORES if name in known), MAIN_SCORES[0])
 
 
 def mean_and_error(values: Sequence[float | None]) -> tuple[float, float]:

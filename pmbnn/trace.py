@@ -12,12 +12,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.curve_groups import regression_groups
 from pmbnn.datasets import Dataset
 from pmbnn.diagnosis import Diagnosis
 from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell
 from pmbnn.plan import is_large
-from pmbnn.prediction import Predictor
 from pmbnn.prediction_groups import (
     diagnosis_arrays,
     moment_arrays,
@@ -25,6 +25,8 @@ from pmbnn.prediction_groups import (
     predictions_of_test,
     snapshot_group,
 )
+from pmbnn.predictors import AnyPredictor
+from pmbnn.regression_evaluation import RegressionEvaluation
 
 LARGE_TRACE_DRAWS = 100
 """Draws of a large network's last layer that are kept at least."""
@@ -35,37 +37,49 @@ OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
 
 def build_trace(
     fitted: FittedCell,
-    evaluation: Evaluation,
+    evaluation: Evaluation | RegressionEvaluation,
     dataset: Dataset,
-    predictor: Predictor,
+    predictor: AnyPredictor,
     model: pm.Model,
 ) -> xr.DataTree:
     """Trace of a cell; `model` gives the dims and coordinates of its variables."""
     chains = [i for i, fit in enumerate(fitted.fits) if not fit.failed]
     draws = fitted.cell.predict.trace_draws
     large = is_large(fitted.cell)
+    # A figure of curves shows the rows; those of regressions are few.
+    keeps_rows = not large or not dataset.classes
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
     values = {i: predictor.values(fitted.fits[i], draws) for i in chains}
     groups = {
         "posterior": _posterior(fitted, predictor, values, model, large),
-        "fit": _fit_group(fitted, evaluation.diagnosis),
+        "fit": _fit_group(fitted, getattr(evaluation, "diagnosis", None)),
         "guide": _guide_group(fitted, predictor),
-        "test_predictions": predictions_of_test(fitted, evaluation, dataset, predictor),
-        "constant_data": _constant_data(dataset, large),
+        "constant_data": _constant_data(dataset, keeps_rows),
     }
     if not large or fitted.cell.predict.log_likelihood:
         groups |= _density_groups(fitted, predictor, values)
     if not large:
         groups["posterior_predictive"] = _posterior_predictive(fitted, predictor, values)
+    if keeps_rows:
         groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
+    if isinstance(evaluation, RegressionEvaluation):
+        groups |= regression_groups(evaluation, dataset)
+    else:
+        groups |= _classifier_groups(fitted, evaluation, dataset, predictor)
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+def _classifier_groups(fitted, evaluation: Evaluation, dataset, predictor) -> dict[str, xr.Dataset]:
+    """Predictions of test rows, over the map, and of pictures."""
+    groups = {"test_predictions": predictions_of_test(fitted, evaluation, dataset, predictor)}
     if evaluation.map is not None:
         groups["predictions"] = _map_group(evaluation, dataset)
     if evaluation.pictures is not None:
         groups |= picture_groups(fitted, evaluation, dataset, predictor)
     if evaluation.diagnosis is not None and evaluation.diagnosis.examples is not None:
         groups["snapshot_examples"] = snapshot_group(evaluation.diagnosis, dataset, fitted)
-    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    return groups
 
 
 def _chain_coords(values: dict[int, np.ndarray]) -> dict[str, list[int]]:
@@ -109,15 +123,13 @@ def _density_groups(fitted, predictor, values) -> dict[str, xr.Dataset]:
 
 
 def _posterior_predictive(fitted, predictor, values) -> xr.Dataset:
-    """Labels drawn at the training rows, one for each posterior draw."""
-    labels = []
+    """Targets drawn at the training rows, one for each posterior draw."""
+    targets = []
     for i, drawn in values.items():
         rng = np.random.default_rng([*fitted.fits[i].streams.draws, 1])
-        p = predictor.probabilities(fitted.data, drawn, fitted.data["x"])
-        uniform = rng.random(p.shape[:-1])[..., None]
-        labels.append((np.cumsum(p, axis=-1)[..., :-1] < uniform).sum(axis=-1).astype("i1"))
+        targets.append(predictor.observations(fitted.data, drawn, rng))
     return xr.Dataset(
-        {"y": (("chain", "draw", "observation"), np.stack(labels))}, _chain_coords(values)
+        {"y": (("chain", "draw", "observation"), np.stack(targets))}, _chain_coords(values)
     )
 
 
@@ -148,7 +160,7 @@ def _fit_group(fitted: FittedCell, diagnosis: Diagnosis | None) -> xr.Dataset:
     )
 
 
-def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
+def _guide_group(fitted: FittedCell, predictor: AnyPredictor) -> xr.Dataset:
     """Natural parameters and random streams, from which every draw can be had again.
 
     ``scale`` is the standard deviation of every parameter, whatever the guide.
@@ -178,12 +190,12 @@ def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     return xr.Dataset(arrays, coords=coords)
 
 
-def _constant_data(dataset: Dataset, large: bool) -> xr.Dataset:
+def _constant_data(dataset: Dataset, keeps_rows: bool) -> xr.Dataset:
     attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
     arrays = {
         "standardisation_mean": ("feature", dataset.standardisation.mean),
         "standardisation_sd": ("feature", dataset.standardisation.sd),
     }
-    if not large:
+    if keeps_rows:
         arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
     return xr.Dataset(arrays, attrs=attrs)

@@ -19,9 +19,10 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend", "PIL
 
 LAYERS = """
     specification short_names
-    metrics moments tables storage digit_format classification detection
-    datasets variants priors convolution likelihoods inference.settings ink
-    networks pictures unfamiliar
+    metrics regression_metrics predictive moments tables storage posterior_weights
+    digit_format classification detection
+    datasets variants priors convolution inference.settings ink
+    likelihoods networks pictures unfamiliar
     prediction_settings
     experiment config_errors
     yaml_file axes
@@ -29,15 +30,20 @@ LAYERS = """
     config selection estimate labels
     plan tasks
     models figures progress closing_tables index_page
+    report.folders
+    claims
+    report
     inference
-    prediction learning_rate
+    guide_draws learning_rate
+    prediction regression_prediction
+    predictors
     watching
     fitting
-    mixture regenerate
+    mixture regenerate regression_evaluation
     picture_evaluation
     diagnosis
     evaluation
-    prediction_groups
+    prediction_groups curve_groups
     trace
     job
     workers
@@ -66,7 +72,7 @@ def loaded_by_sweep(*arguments: str, command: str = "sweep") -> set[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["sweep", "predict"])
+@pytest.mark.parametrize("command", ["sweep", "predict", "claims.command", "report.command"])
 def test_help_loads_nothing_slow(command):
     loaded = loaded_by_sweep("--help", command=command)
     assert "typer" in loaded
@@ -92,7 +98,9 @@ def test_metrics_load_numpy_alone():
     assert loaded & SLOW == {"numpy"}
 
 
-@pytest.mark.parametrize("module", ["storage", "figures", "tables", "runner", "progress"])
+@pytest.mark.parametrize(
+    "module", ["storage", "figures", "tables", "runner", "progress", "report.page"]
+)
 def test_what_reads_results_does_not_load_what_fits(module):
     loaded = loaded_by(f"import pmbnn.{module}")
     assert not loaded & {"arviz", "arviz_base", "pymc", "pytensor", "jax", "optax"}

@@ -307,6 +307,17 @@ def test_work_of_a_large_cell():
     assert work.seconds == pytest.approx(80 * size * (6 * 100 / 150e9 + 3e-9))
 
 
+@pytest.mark.parametrize("estimator", ["local_reparameterisation", "flipout"])
+def test_estimators_with_two_products_take_twice_the_time_of_one(estimator):
+    settings = {"epochs": 2, "batch": 100, "validation": 0}
+    plain, other = (
+        cell_work(replace(MNIST, inference=Inference(**settings, estimator=name))).seconds
+        for name in ("reparameterisation", estimator)
+    )
+    size = 784 * 64 + 64 * 64 + 64 * 10 + 138
+    assert other - plain == pytest.approx(80 * size * 6 * 100 / 150e9)
+
+
 def test_work_of_a_convolution():
     """Every position of a kernel is computed, its weights are drawn once."""
     cell = replace(MNIST, network=ReportConv())

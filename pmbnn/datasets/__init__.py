@@ -2,10 +2,11 @@
 
 from pmbnn.datasets.base import DataError, Dataset, DatasetSpec, Standardisation
 from pmbnn.datasets.mnist import Mnist
+from pmbnn.datasets.regression import Quartic, Regression, Sine
 from pmbnn.datasets.synthetic import Bounds, Circles, Moons, Synthetic
 from pmbnn.specification import registry
 
-DATASETS = registry(Moons, Circles, Mnist)
+DATASETS = registry(Moons, Circles, Mnist, Sine, Quartic)
 
 __all__ = [
     "DATASETS",
@@ -16,6 +17,9 @@ __all__ = [
     "DatasetSpec",
     "Mnist",
     "Moons",
+    "Quartic",
+    "Regression",
+    "Sine",
     "Standardisation",
     "Synthetic",
 ]

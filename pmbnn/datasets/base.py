@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Standardise = Literal["feature", "global", "none"]
 
+TARGET = "y"
+"""What a network's one output is called where it is a number."""
+
 
 class DataError(ValueError):
     """A data set that cannot be had: a missing, foreign or damaged file, too few rows."""
@@ -58,9 +61,10 @@ def fit_standardisation(x: "np.ndarray", how: Standardise) -> Standardisation:
 
 @dataclass(frozen=True)
 class Rows:
-    """Labelled rows: what a model is built on.
+    """Rows with their targets: what a model is built on.
 
-    ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``.
+    ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
+    or numbers where there are no ``classes``.
     ``input_shape`` is what one row stands for: ``(channel, row, column)`` of a picture, whose
     columns are fastest among the features; or ``(feature,)``, as it is unless said.
     """
@@ -78,13 +82,21 @@ class Rows:
         """Return the number of observations."""
         return len(self.y)
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of a network's outputs: the classes, or the one number."""
+        return self.classes or (TARGET,)
+
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
-        """Stratified, shuffled split into ``1 - fraction`` and ``fraction`` of the rows."""
+        """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""
         import numpy as np
         from sklearn.model_selection import train_test_split
 
         kept, held_out = train_test_split(
-            np.arange(len(self)), test_size=fraction, random_state=random_seed, stratify=self.y
+            np.arange(len(self)),
+            test_size=fraction,
+            random_state=random_seed,
+            stratify=self.y if self.classes else None,
         )
         return self.take(kept), self.take(held_out)
 
@@ -112,9 +124,9 @@ class Dataset:
         Standardised inputs, ``(observation, feature)``, float64 for small data and float32
         for images.
     y_train, y_test
-        Class indices, ``(observation,)``, int64.
+        Class indices, ``(observation,)``, int64; or numbers, float64.
     features, classes
-        Names of the input features and of the classes.
+        Names of the input features and of the classes; no classes where targets are numbers.
     standardisation
         The map from raw to standardised inputs.
     source
@@ -167,6 +179,14 @@ class DatasetSpec(Specification):
 
     image_shape: ClassVar[tuple[int, int] | None] = None
     """Height and width where a row is a picture."""
+
+    n_classes: ClassVar[int | None] = None
+    """Number of classes; None where the targets are numbers."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of a network's outputs: one for each class, or one for a number."""
+        return self.n_classes or 1
 
     @property
     def input_shape(self) -> tuple[int, ...]:

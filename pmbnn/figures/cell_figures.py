@@ -12,6 +12,7 @@ from pmbnn.figures.confident_mistakes import plot_confident_mistakes
 from pmbnn.figures.gallery import plot_gallery
 from pmbnn.figures.least_confident import plot_least_confident
 from pmbnn.figures.letters import plot_letters
+from pmbnn.figures.network import plot_network
 from pmbnn.figures.risk_coverage import plot_risk_coverage
 from pmbnn.figures.samples import plot_samples
 from pmbnn.figures.snapshot_examples import plot_snapshot_examples
@@ -88,6 +89,7 @@ CELL_FIGURES = (
     CellFigure(
         "weights", plot_weights, (("fit", "snapshot_mean_density"),), ("snapshot_examples",)
     ),
+    CellFigure("network", plot_network, (("posterior", "weight_1"), ("fit", "elbo"))),
     CellFigure("examples", plot_snapshot_examples, (("snapshot_examples", "probability"),)),
 )
 """In the order in which a page shows them."""

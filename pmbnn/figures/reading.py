@@ -1,8 +1,11 @@
 """Parts of stored traces: a figure loads the groups it draws, and no more."""
 
-from collections.abc import Hashable, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import h5netcdf
+import h5py
 import numpy as np
 import xarray as xr
 
@@ -22,6 +25,58 @@ def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTr
         present = [group for group in groups if group in file.groups]
     loaded = {group: xr.load_dataset(path, group=group, engine="h5netcdf") for group in present}
     return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in loaded.items()})
+
+
+def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.DataTree:
+    """Of each group that the trace of cell ``name`` has, the arrays wanted of it, in memory.
+
+    It takes a tenth of the time of `load_groups`, for xarray looks at every array of a group.
+
+    Parameters
+    ----------
+    results, name
+        The results folder and the name of the cell.
+    wanted
+        Groups, each with a regular expression that the names of whole arrays must match. The
+        coordinates of what is found come with it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell has no trace.
+    """
+    with h5py.File(results.cells / name / "trace.nc", "r") as file:
+        found = {g: _arrays(file[g], pattern) for g, pattern in wanted.items() if g in file}
+    return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
+
+
+def _arrays(group: h5py.Group, pattern: str) -> xr.Dataset:
+    """The arrays of a group whose names match, as xarray would read them."""
+    arrays = {name: _array(group[name]) for name in group if re.fullmatch(pattern, name)}
+    dims = {dim for axes, _ in arrays.values() for dim in axes}
+    coords = {
+        dim: _array(group[dim]) for dim in dims if dim in group and _is_coordinate(group[dim])
+    }
+    attrs = {k: _attribute(v) for k, v in group.attrs.items() if not k.startswith("_")}
+    return xr.Dataset(arrays, coords, attrs)
+
+
+def _array(held: h5py.Dataset) -> tuple[list[str], np.ndarray]:
+    if "DIMENSION_LIST" in held.attrs:
+        dims = [scale[0].name.rsplit("/", 1)[-1] for scale in held.dims]
+    else:
+        dims = [held.name.rsplit("/", 1)[-1]] if held.ndim else []
+    is_text = h5py.check_string_dtype(held.dtype) is not None
+    return dims, held.asstr()[...].astype(str) if is_text else held[...]
+
+
+def _is_coordinate(held: h5py.Dataset) -> bool:
+    """Whether a dimension has values; netCDF marks those that have none by their name."""
+    return not held.attrs.get("NAME", b"").startswith(b"This is a netCDF dimension but not a")
+
+
+def _attribute(value: Any) -> Any:
+    return value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
 
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:

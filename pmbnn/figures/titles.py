@@ -55,10 +55,12 @@ def chosen_scale(record: Record) -> float | None:
 
 
 def cell_title(record: Record) -> str:
-    """Title of a cell's own figure: data, prior, hyperprior, kind of fit and accuracy."""
+    """Title of a cell's own figure: data, prior, hyperprior, kind of fit and its main score."""
     words = f"{data_title(record)}: {combination_title(record)}{_fit_title(record)}"
-    accuracy = record["results"].get("accuracy")
-    return words if accuracy is None else f"{words}, accuracy {accuracy:.3f}"
+    for name, form in (("accuracy", "accuracy {:.3f}"), ("rmse", "RMSE {:.3g}")):
+        if record["results"].get(name) is not None:
+            words += f", {form.format(record['results'][name])}"
+    return words
 
 
 def _fit_title(record: Record) -> str:

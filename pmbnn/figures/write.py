@@ -8,18 +8,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from xarray import DataTree
 
 from pmbnn.classification import HELD_OUT
 from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
-from pmbnn.figures.combinations import combine, data_seed
+from pmbnn.figures.combinations import Combinations, combine, data_seed
 from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
+from pmbnn.figures.design import plot_design
 from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import PlaneMap, plane_map
-from pmbnn.figures.reading import load_groups, stored_variables
+from pmbnn.figures.reading import load_arrays, load_groups, stored_variables
+from pmbnn.figures.scales import comparable_rows, plot_scales
 from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title, data_title
+from pmbnn.figures.write_curves import compared_curves, draw_cell_curves, has_curves
+from pmbnn.posterior_weights import SCALE, WEIGHT, last_layer, learned_scales
 from pmbnn.storage import TEMPORARY, Results
 from pmbnn.tables import Record, best_group, data_label
 from pmbnn.variants import Variant, families
@@ -56,6 +62,8 @@ def write_figures(results: Results, records: Sequence[Record]) -> list[Path]:
             continue
         for kind, draw in _drawings(results, sheet, records):
             written.append(_write(results, f"{sheet.file}-{kind}.png", draw()))
+    for label, draw in compared_curves(results, records):
+        written.append(_write(results, f"{_as_file_name(label)}-curves.png", draw()))
     return written
 
 
@@ -91,13 +99,16 @@ def _drawings(results: Results, sheet: Sheet, records: Sequence[Record]) -> Draw
     if any("x1" in held.get("predictions", ()) for held in stored.values()):
         load = partial(_load_map, results)
         yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
+    best = best_group(sheet.records)
+    shown = (best or finished)[0]
+    which = _which(sheet, bool(best), data_seed(shown) if combinations.seeds > 1 else None)
+    if has_curves(stored[shown["name"]]):
+        yield "curves", partial(draw_cell_curves, results, shown, which)
+        return
     yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
     if "x" not in stored[finished[0]["name"]].get("test_predictions", ()):
         yield "grid", partial(plot_grid, combinations, sheet.title)
-    best = best_group(sheet.records)
-    shown = (best or finished)[0]
-    which = "best cell by held-out score" if best else "first cell with results"
-    which += f", data seed {data_seed(shown)}" if combinations.seeds > 1 else ""
+    yield from _prior_drawings(results, sheet.title, combinations)
     for figure in CELL_FIGURES:
         groups = figure.groups(stored[shown["name"]])
         if groups:
@@ -105,6 +116,26 @@ def _drawings(results: Results, sheet: Sheet, records: Sequence[Record]) -> Draw
     other = _deterministic(results, shown, records)
     if other is not None:
         yield "noise", partial(_draw_noise, results, shown, other)
+
+
+def _which(sheet: Sheet, is_best: bool, seed: int | None) -> str:
+    """Which cell of a sheet is shown, to stand after its title; empty if there is no other."""
+    if len(sheet.records) == 1:
+        return ""
+    words = "best cell by held-out score" if is_best else "first cell with results"
+    return f" ({words})" if seed is None else f" ({words}, data seed {seed})"
+
+
+def _prior_drawings(results: Results, title: str, combinations: Combinations) -> Drawings:
+    """Figures that set priors and hyperpriors beside each other."""
+    if min(combinations.shape) > 1:
+        yield "design", partial(plot_design, combinations, title)
+    if comparable_rows(combinations):
+        load = partial(_load_posterior, results, learned_scales)
+        yield "scales", partial(plot_scales, combinations, load, title)
+    if shown_rows(combinations):
+        load = partial(_load_posterior, results, last_layer)
+        yield "last-layer", partial(plot_last_layer, combinations, load, title)
 
 
 def _deterministic(results: Results, shown: Record, records: Sequence[Record]) -> Record | None:
@@ -134,11 +165,16 @@ def _load_map(results: Results, name: str) -> PlaneMap | None:
     return plane_map(trace) if "predictions" in trace.children else None
 
 
+def _load_posterior[T](results: Results, read: Callable[[DataTree], T], name: str) -> T:
+    wanted = {"posterior": f"{WEIGHT.pattern}|{SCALE.pattern}", "fit": ""}
+    return read(load_arrays(results, name, wanted))
+
+
 def _draw_cell(
     results: Results, record: Record, figure: CellFigure, groups: list[str], which: str
 ) -> Figure:
     trace = load_groups(results, record["name"], groups)
-    return figure.plot(trace, f"{cell_title(record)} ({which})")
+    return figure.plot(trace, f"{cell_title(record)}{which}")
 
 
 def _write(results: Results, file: str, figure: Figure) -> Path:

@@ -1,7 +1,7 @@
 """A PyMC model as graphs of its unconstrained free variables, laid out in one flat vector.
 
 Every other file of this package works on these: a guide draws the vector, the ELBO scores it,
-predictions read class probabilities off it.
+predictions read class probabilities or means off it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,11 @@ from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 
-from pmbnn.inference.observed import elementwise_logp, likelihood_probabilities
+from pmbnn.inference.observed import (
+    elementwise_logp,
+    likelihood_probabilities,
+    normal_parameters,
+)
 from pmbnn.models import STANDARD
 
 
@@ -78,6 +82,9 @@ class FlatModel:
         Log-probability of every observation, ``(observation,)``, in nats.
     probabilities
         Class probabilities, ``(observation, class)``; None if the likelihood has none.
+    normal
+        Mean of each observation, ``(observation,)``, and standard deviation of the noise; None
+        if the likelihood is not normal.
     posterior
         Untransformed variables and deterministics by name, without standard draws.
     improper
@@ -91,6 +98,7 @@ class FlatModel:
     log_priors: dict[str, TensorVariable]
     log_likelihood: TensorVariable
     probabilities: TensorVariable | None
+    normal: tuple[TensorVariable, TensorVariable] | None
     posterior: dict[str, TensorVariable]
     improper: bool
 
@@ -148,6 +156,7 @@ def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> F
         for v in model.data_vars
     }
     named, probabilities = _posterior(model), likelihood_probabilities(model)
+    normal = normal_parameters(model)
     parameters = [v.owner.op.dist_params(v.owner) for v in model.free_RVs]
     graphs = [
         elementwise_logp(model),
@@ -155,6 +164,7 @@ def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> F
         *model.replace_rvs_by_values([p for found in parameters for p in found]),
         *named.values(),
         *([] if probabilities is None else [probabilities]),
+        *([] if normal is None else normal),
     ]
     replaced = iter(graph_replace(graphs, _replacements(model, free, data), strict=False))
     log_likelihood, names = next(replaced), [model.rvs_to_values[v].name for v in model.free_RVs]
@@ -173,7 +183,8 @@ def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> F
             for name, v, found in zip(names, model.free_RVs, parameters, strict=True)
         },
         posterior={name: next(replaced) for name in named},
-        probabilities=next(replaced, None),
+        probabilities=None if probabilities is None else next(replaced),
+        normal=None if normal is None else (next(replaced), next(replaced)),
         improper=any(isinstance(v.owner.op, _flat_op()) for v in model.free_RVs),
     )
 

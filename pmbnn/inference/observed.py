@@ -2,6 +2,7 @@
 
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.continuous import Normal
 from pymc.distributions.discrete import Categorical
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
@@ -36,6 +37,15 @@ def likelihood_probabilities(model: pm.Model) -> TensorVariable | None:
     probabilities = _class_probabilities(model)
     outputs = None if probabilities is None else _outputs_first(probabilities)
     return probabilities if outputs is None else softmax(outputs, axis=0).T
+
+
+def normal_parameters(model: pm.Model) -> tuple[TensorVariable, TensorVariable] | None:
+    """Mean ``(observation,)`` and standard deviation of a normal model; None of others."""
+    node = _only_observed(model).owner
+    if not isinstance(node.op, type(Normal.rv_op)):
+        return None
+    mean, sd = model.replace_rvs_by_values(node.op.dist_params(node))
+    return mean, pt.squeeze(sd)  # PyMC gives a scalar an axis of length 1 for the observations
 
 
 def _class_probabilities(model: pm.Model) -> TensorVariable | None:

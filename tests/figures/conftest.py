@@ -84,6 +84,37 @@ def plane_trace(steepness=2.0, resolution=(100, 90), points=300, seed=0):
     )
 
 
+def weights_trace(away=2, scale=None, draws=200, seed=0):
+    """Trace of a 2-3-3-2 network, so many of whose six last weights are away from zero.
+
+    ``scale`` adds learned scales: that of layer ``k`` is ``k`` times it. The better restart is
+    the second; the first one's weights are all far from zero.
+    """
+    rng = np.random.default_rng(seed)
+    shapes = {"weight_1": (2, 3), "weight_2": (3, 3), "weight_3": (3, 2)}
+    dims = {"weight_1": ("feature", "hidden_1"), "weight_2": ("hidden_1", "hidden_2")}
+    dims["weight_3"] = ("hidden_2", "output")
+    arrays = {}
+    for name, shape in shapes.items():
+        centre = np.zeros((2, 1, np.prod(shape)))
+        centre[0], centre[1, :, :away] = 9.0, [[5.0, -5.0, 4.0, -4.0, 3.0, -3.0][:away]]
+        values = centre + 0.2 * rng.normal(size=(2, draws, np.prod(shape)))
+        axes = ("chain", "draw", *dims[name])
+        arrays[name] = axes, values.reshape(2, draws, *shape).astype("f4")
+    for layer in (1, 2, 3) if scale else ():
+        values = np.exp(np.log(layer * scale) + np.tile(np.linspace(-0.1, 0.1, draws), (2, 1)))
+        arrays[f"layer_{layer}_scale"] = ("chain", "draw"), values.astype("f4")
+    fit = xr.Dataset({"elbo": (("chain", "window"), np.zeros((2, 3)))}, attrs={"best": 1})
+    posterior = xr.Dataset(arrays, {"chain": [0, 1], "feature": ["x1", "x2"]})
+    return xr.DataTree.from_dict({"/posterior": posterior, "/fit": fit})
+
+
+def both(*traces):
+    """One trace with the groups of all."""
+    groups = {name: group for trace in traces for name, group in trace.children.items()}
+    return xr.DataTree.from_dict({f"/{name}": group.to_dataset() for name, group in groups.items()})
+
+
 def predictions(draws, axis, label=None):
     """Group of predictions, as stored, from class probabilities ``(draw, picture, class)``."""
     mean = draws.mean(axis=0)
@@ -225,6 +256,8 @@ def digit_trace(test=300, draws=20, seed=0):
     ensemble = _ensemble(x, y, draws, rng)
     held_out = predictions(ensemble(x_held_out), "validation_observation", y_held_out)
     groups = {"validation_predictions": held_out, "fit": training_diagnostics()}
+    groups["fit"].attrs["best"] = 1
+    groups["posterior"] = weights_trace()["posterior"].to_dataset()
     p, images = ensemble(x_test), _pixels(x_test)
     kept = image_trace(images, y_test, p)["test_predictions"].to_dataset()
     groups["test_predictions"] = with_examples(kept, p, images, range(16))

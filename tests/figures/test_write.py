@@ -114,6 +114,13 @@ def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkey
     assert title.endswith("(first cell with results)")
 
 
+def test_a_cell_without_others_is_no_choice(made, tmp_path, monkeypatch):
+    cell = pictured(made, accuracy=0.91)
+    results = made.store(tmp_path, [cell])
+    (title,) = titles_of_the_gallery(monkeypatch, results, [cell[0]])
+    assert title.endswith("accuracy 0.910")
+
+
 def test_data_sets_without_results_are_left_out(made, tmp_path):
     noisy = made.record(dataset=made.MOONS | {"noise": 0.9}, failed=True)
     cells = [(noisy, None), planar(made)]
@@ -262,3 +269,20 @@ def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
     assert titles[0].count("MNIST") == 2 and "maximum likelihood" in titles[0]
     cells[1][0]["settings"]["dataset"] = made.MNIST | {"seed": 7}
     assert not [name for name in names(results, cells) if name.endswith("noise.png")]
+
+
+def test_priors_beside_each_other(made, tmp_path, monkeypatch):
+    """Design, fixed against learned scales, and last layers are drawn where cells allow it."""
+    import pmbnn.figures.write as write
+
+    monkeypatch.setattr(write, "save_figure", lambda figure, path: path.write_bytes(b""))
+    scales = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0, 10.0)]
+    plane = made.plane_trace(resolution=(6, 5), points=20)
+    cells = [
+        (made.record(prior, hyperprior), made.both(plane, made.weights_trace(scale=learned)))
+        for prior in ("laplace", "cauchy")
+        for hyperprior, learned in [*((fixed, None) for fixed in scales), (made.HALF_NORMAL, 0.5)]
+    ]
+    kinds = ("maps", "accuracy", "design", "scales", "last-layer", "network")
+    expected = [f"toy-moons-noise-0.4-{kind}.png" for kind in kinds]
+    assert names(made.store(tmp_path, cells), cells) == expected

@@ -1,0 +1,123 @@
+"""What a regression predicts over ranges of its input: mean, bands, training rows and truth."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pmbnn.figures import style
+from pmbnn.figures.reading import group_of, values_of
+
+MEAN, TRUTH = style.CLASS_COLOURS[0], style.CLASS_COLOURS[1]
+
+INTERVALS = (
+    ("total_interval", 0.15, "total"),
+    ("output_interval", 0.35, "epistemic"),
+)
+"""What is shaded, from the wider to the narrower one; the total includes the noise."""
+
+DEVIATIONS = (("total_sd", ":", "total"), ("epistemic_sd", "--", "epistemic"))
+
+MARGIN = 0.06
+"""Free space above and below, in heights of what is shown."""
+
+
+def plot_curves(trace: xr.DataTree, title: str) -> Figure:
+    """One panel for each range: mean, central intervals, ± 2 sd, training rows and truth.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no curves, or does not keep its training rows.
+    """
+    names = curve_names(trace)
+    figure = style.new_figure(4.2 * len(names) + 0.6, 4.6)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        draw_curve(axes, trace, name)
+        axes.set_ylim(limits([trace], name))
+        axes.set_title(range_words(trace, name), fontsize=style.LABEL_SIZE)
+        axes.set_xlabel("x", fontsize=style.LABEL_SIZE)
+    figure.axes[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
+    add_legend(figure, figure.axes[0])
+    style.set_title(figure, title)
+    return figure
+
+
+def curve_names(trace: xr.DataTree) -> list[str]:
+    """Groups of a trace that hold curves, in order.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+    names = sorted(name for name in trace.children if name.startswith("curve_"))
+    if not names:
+        raise ValueError("The trace must have a group `curve_1`.")
+    return names
+
+
+def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
+    """Everything that is known of one range."""
+    curve = group_of(trace, name)
+    x, mean = curve["x"].values, curve["mean"].values
+    level = f"{100 * curve.attrs['level']:.0f} %"
+    for interval, opacity, words in INTERVALS:
+        low, high = values_of(trace, name, interval, "bound", "point")
+        label = f"{level}, {words}"
+        axes.fill_between(x, low, high, color=MEAN, alpha=opacity, linewidth=0, label=label)
+    for deviation, line, words in DEVIATIONS:
+        for sign in (-2, 2):
+            label = f"± 2 sd, {words}" if sign > 0 else None
+            there = mean + sign * curve[deviation].values
+            axes.plot(x, there, color=MEAN, linestyle=line, linewidth=0.9, label=label)
+    axes.plot(x, mean, color=MEAN, linewidth=1.8, label="mean")
+    axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
+    axes.plot(
+        *training_rows(trace),
+        "o",
+        color="black",
+        markersize=3,
+        label="training rows",
+        clip_on=False,
+    )
+    axes.set_xlim(x[0], x[-1])
+    axes.grid(color="#E5E5E5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=style.TICK_SIZE)
+
+
+def training_rows(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
+    """Raw inputs and targets that were fitted, ``(observation,)`` each."""
+    names = ("x", "standardisation_mean", "standardisation_sd")
+    x, mean, sd = (values_of(trace, "constant_data", name) for name in names)
+    return (x * sd + mean)[:, 0], values_of(trace, "observed_data", "y")
+
+
+def limits(traces: Sequence[xr.DataTree], name: str) -> tuple[float, float]:
+    """Limits of y that hold what is predicted and the training rows; truth may leave them."""
+    shown = [training_rows(trace)[1] for trace in traces]
+    for trace in traces:
+        curve = group_of(trace, name)
+        spread = 2 * curve["total_sd"].values
+        shown += [curve["total_interval"].values.ravel(), curve["mean"].values - spread]
+        shown += [curve["mean"].values + spread]
+    values = np.concatenate(shown)
+    low, high = float(values.min()), float(values.max())
+    margin = MARGIN * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def range_words(trace: xr.DataTree, name: str) -> str:
+    """A range in words: ``x from −5 to 5``."""
+    x = values_of(trace, name, "x")
+    return f"x from {x[0]:g} to {x[-1]:g}".replace("-", "−")
+
+
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """What the lines and shades of a panel are, below everything."""
+    handles, labels = axes.get_legend_handles_labels()
+    below = {"loc": "outside lower center", "ncols": 4, "frameon": False}
+    figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
