@@ -29,6 +29,7 @@ from pmbnn.metrics import nll
 from pmbnn.moments import Moments
 from pmbnn.networks import Dense
 from pmbnn.plan import settings_digest
+from pmbnn.prediction import Predictor
 from pmbnn.prediction_settings import Predict
 from pmbnn.priors import Fixed, Flat, HalfNormal, Normal, Tune
 
@@ -105,6 +106,8 @@ class Script:
         return [m for m in self.fitted if self.names[tuple(m.streams.noise)][1] == name]
 
     # A predictor
+
+    nll = Predictor.nll
 
     def moments(self, made, data, x, draws):
         _, _, restart = self.names[tuple(made.streams.noise)]
