@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +157,12 @@ def _evaluate(task: CellTask, fitted: FittedCell, fitter: GroupFitter, record: d
     model = graph_model(cell, dataset.training)
     trace = build_trace(fitted, evaluation, dataset, predictor, model)
     files = {"trace.nc": trace_writer(trace)}
-    title = cell_title(record)
     if is_regression:
-        files["curves.png"] = lambda path: save_figure(plot_curves(trace, title), path)
+        figure = partial(plot_curves, trace, cell_title(record))
+        files["curves.png"] = lambda path: save_figure(figure(), path)
     elif evaluation.map is not None:
-        files["map.png"] = lambda path: save_figure(plot_plane(trace, title), path)
+        figure = partial(plot_plane, trace, cell_title(record))
+        files["map.png"] = lambda path: save_figure(figure(), path)
     return files
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import expit, log_softmax, logit
 
 from pmbnn.datasets.base import Rows
-from pmbnn.likelihoods import LIKELIHOODS, Categorical
+from pmbnn.likelihoods import Categorical
 from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
 from pmbnn.networks import NETWORKS, Convolution, Dense, Flatten, Layered, MaxPool, ShapeError
 from pmbnn.networks.known import Known
@@ -194,13 +194,13 @@ def expected_names(parameters, prior, hyperprior):
     return names | {f"{owner}_variance" for owner in owners if hyperprior.on == "variance"}
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+# How weights come about does not depend on the likelihood; another one is in test_likelihoods.py.
 @pytest.mark.parametrize(("pair", "network"), COMBINATIONS, ids=combination_name)
-def test_every_combination(pair, network, likelihood, evaluate):
+def test_every_combination(pair, network, evaluate):
     prior, hyperprior = pair
     network, rows = SMALLEST[network]
     parameters = network.parameters(rows.input_shape, 3)
-    model = build_model(network, prior, hyperprior, LIKELIHOODS[likelihood](), rows)
+    model = build_model(network, prior, hyperprior, Categorical(), rows)
 
     constants = hyperprior.constants if prior.has_scale else {}
     names = expected_names(parameters, prior, hyperprior)
