@@ -106,6 +106,9 @@ def start(environment, tmp_path_factory):
     """Start a sweep of an experiment in a session of its own, as a terminal would."""
     logs = tmp_path_factory.mktemp("logs")
     started = []
+    # Tests started in the background of a script ignore Ctrl-C, and so would what they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def run(experiment, out, *options):
         file = out.parent / f"{out.name}.yaml"

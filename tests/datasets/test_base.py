@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from pmbnn.datasets import DATASETS, Circles, Dataset, Mnist, Moons
+from pmbnn.datasets import DATASETS, Circles, Dataset, Mnist, Moons, Quartic, Sine
 from pmbnn.datasets.base import DatasetSpec, fit_standardisation
 
 X = np.array([[1.0, 5.0, 10.0], [3.0, 5.0, 30.0]])
@@ -103,7 +103,8 @@ def test_shape_of_a_row_is_known_before_loading(spec):
 
 
 def test_registry():
-    assert dict(moons=Moons, circles=Circles, mnist=Mnist) == DATASETS
+    kinds = {"moons": Moons, "circles": Circles, "mnist": Mnist, "sine": Sine, "quartic": Quartic}
+    assert kinds == DATASETS
 
 
 def test_a_specification_says_how_to_load_itself():

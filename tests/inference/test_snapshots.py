@@ -100,7 +100,7 @@ class Interrupted(Exception):
 def test_resumed(engine, looked_at, at, tmp_path):
     """Looks taken before an interruption are not lost, nor taken twice."""
 
-    def interrupt(done, steps, elbo):
+    def interrupt(done, steps, elbo, current):
         if done >= at:
             raise Interrupted
 
