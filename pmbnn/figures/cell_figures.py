@@ -13,6 +13,7 @@ from pmbnn.figures.gallery import plot_gallery
 from pmbnn.figures.least_confident import plot_least_confident
 from pmbnn.figures.letters import plot_letters
 from pmbnn.figures.network import plot_network
+from pmbnn.figures.points import plot_points
 from pmbnn.figures.risk_coverage import plot_risk_coverage
 from pmbnn.figures.samples import plot_samples
 from pmbnn.figures.snapshot_examples import plot_snapshot_examples
@@ -59,7 +60,11 @@ class CellFigure(NamedTuple):
 PICTURES = (("test_predictions", "image"),)
 VALIDATION = ("validation_predictions",)
 
+# Points of a plane are those that a map was drawn of.
+PLANAR = (("constant_data", "x"), ("observed_data", "y"), ("predictions", "x1"))
+
 CELL_FIGURES = (
+    CellFigure("points", plot_points, PLANAR),
     CellFigure("samples", plot_samples, PICTURES),
     CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),)),
     CellFigure("classes", plot_class_pairs, PICTURES),

@@ -22,7 +22,7 @@ class Rebuilt(NamedTuple):
 
 REBUILT = (
     Rebuilt("R0", "a deterministic network beside a Bayesian one", ("priors",), ("*network*",)),
-    Rebuilt("R1", "the data", ("priors", "mnist_report"), ("*data*", "*-samples")),
+    Rebuilt("R1", "the data", ("priors", "noise", "mnist_report"), ("*-points", "*-samples")),
     Rebuilt("R2", "design of the grid: prior × hyperprior", ("priors",), ("*-design",)),
     Rebuilt("R3", "circles: probability and uncertainty", ("priors",), ("*circles*-maps",)),
     Rebuilt("R4", "moons: probability and uncertainty", ("priors",), ("*moons*-maps",)),
@@ -57,6 +57,8 @@ REBUILT = (
     ),
     Rebuilt("S4", "toy regression, near and far", ("regression_quartic",), ("*-curves",)),
     Rebuilt("S4", "eight images of noise, both networks", ("mnist_backprop",), ("*-noise",)),
+    # `python -m pmbnn.predict … --figure results/mnist_backprop/figures/pictures.png`
+    Rebuilt("S4", "seven pictures, both networks", ("mnist_backprop",), ("pictures",)),
 )
 """Figures of the write-ups, in their order."""
 
