@@ -27,7 +27,8 @@ is tested where models are."""
 def shrunk(content: dict) -> dict:
     """The same experiment with few rows, steps, draws and seeds.
 
-    A convolutional network takes seconds to compile: the first sweep alone keeps it.
+    A convolutional network takes seconds to compile, and so do looks at a fit and pictures that
+    nobody knows: the first sweep alone keeps them.
     """
     for number, sweep in enumerate(content["sweeps"]):
         if number and sweep["network"] in ("lenet5", "report_conv"):
@@ -49,6 +50,9 @@ def shrunk(content: dict) -> dict:
         listed = given if isinstance(given, list) else [given]
         sweep["inference"] = [shorter(inference) for inference in listed]
         sweep["predict"] = fewer(sweep["predict"])
+        if number:
+            for name in ("diagnostics", "unfamiliar"):
+                sweep["predict"].pop(name, None)
     return content
 
 
