@@ -1,6 +1,7 @@
 """Names of cells and of the specifications they are made of, for folders and for the plan."""
 
 import re
+from collections.abc import Container
 
 from pmbnn.datasets.base import DatasetSpec
 from pmbnn.experiment import Cell
@@ -38,7 +39,7 @@ def cell_label(cell: Cell) -> str:
 
 def model_words(cell: Cell, scale: bool = True) -> list[str]:
     """Network, prior, hyperprior (with its constants if asked), and what else is unusual."""
-    hyperprior = spec_label(cell.hyperprior) if scale else cell.hyperprior.kind
+    hyperprior = spec_label(cell.hyperprior, None if scale else cell.hyperprior.structure)
     words = [spec_label(cell.network), spec_label(cell.prior), hyperprior]
     if cell.likelihood != Categorical():
         words.append(spec_label(cell.likelihood))
@@ -46,10 +47,12 @@ def model_words(cell: Cell, scale: bool = True) -> list[str]:
     return [*words, unusual] if unusual else words
 
 
-def spec_label(spec: Specification) -> str:
-    """Kind of a specification and every field that is unusual, hyphens between."""
+def spec_label(spec: Specification, among: Container[str] | None = None) -> str:
+    """Kind of a specification and every field that is unusual (`among` some), hyphens between."""
     kind = [spec.kind] if "kind" in type(spec).model_fields else []
     fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
+    if among is not None:
+        fields = [name for name in fields if name in among]
     # The seed comes last, where names that differ in nothing else are told apart.
     fields.sort(key=lambda name: name == "seed")
     return "-".join(kind + [_field_label(name, getattr(spec, name)) for name in fields])

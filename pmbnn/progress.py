@@ -14,7 +14,9 @@ from rich.text import Text
 from pmbnn.tables import (
     SCORE_WORDS,
     data_label,
+    distinct_labels,
     group_by_settings,
+    has_no_scale,
     label,
     main_score,
     mean_and_error,
@@ -202,26 +204,33 @@ def _table_title(variant: Variant) -> str:
 
 
 def _accuracy_table(title: str, records: Sequence[Mapping[str, Any]]) -> Table:
-    priors = list(dict.fromkeys(label(r["settings"]["prior"]) for r in records))
-    columns = list(dict.fromkeys(_column(r) for r in records))
+    priors, hyperpriors = (_sections(records, name) for name in ("prior", "hyperprior"))
     score = main_score(records)
     table = Table(title=f"Test {SCORE_WORDS[score]}, {title}", title_justify="left")
     table.add_column("prior")
-    for column in columns:
+    for column in distinct_labels(hyperpriors, _column):
         table.add_column(column, justify="right")
-    for prior in priors:
-        of_prior = [r for r in records if label(r["settings"]["prior"]) == prior]
-        table.add_row(
-            prior,
-            *(_entry([r for r in of_prior if _column(r) == column], score) for column in columns),
-        )
+    for prior, row in zip(priors, distinct_labels(priors), strict=True):
+        of_prior = [r for r in records if r["settings"]["prior"] == prior]
+        parts = [
+            [r for r in of_prior if r["settings"]["hyperprior"] == hyperprior]
+            for hyperprior in hyperpriors
+        ]
+        table.add_row(row, *(_entry(part, score) for part in parts))
     return table
 
 
-def _column(record: Mapping[str, Any]) -> str:
-    hyperprior = record["settings"]["hyperprior"]
-    has_no_scale = "scale" in hyperprior and hyperprior["scale"] is None
-    return "no scale" if has_no_scale else label(hyperprior)
+def _sections(records: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """A section of the settings in all its forms, in order of first appearance."""
+    found: list[Mapping[str, Any]] = []
+    for record in records:
+        if record["settings"][name] not in found:
+            found.append(record["settings"][name])
+    return found
+
+
+def _column(hyperprior: Mapping[str, Any]) -> str:
+    return "no scale" if has_no_scale(hyperprior) else label(hyperprior)
 
 
 def _entry(records: Sequence[Mapping[str, Any]], score: str) -> str:

@@ -5,7 +5,7 @@ names (``dataset.noise``), results under their own.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pmbnn.short_names import short_name
@@ -65,6 +65,37 @@ def label(section: Mapping[str, Any]) -> str:
     if isinstance(scale, Mapping):
         return f"{section['kind']} (tuned)"
     return section["kind"] if scale is None else f"{section['kind']} {scale:g}"
+
+
+def has_no_scale(hyperprior: Mapping[str, Any]) -> bool:
+    """Whether this stands in the place of a hyperprior for a prior without a scale."""
+    return "scale" in hyperprior and hyperprior["scale"] is None
+
+
+def distinct_labels(
+    sections: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str] = label
+) -> list[str]:
+    """Name of each section; where two would be called the same, with what sets them apart."""
+    names = [name(section) for section in sections]
+    found = []
+    for section, own in zip(sections, names, strict=True):
+        alike = [s for s, other in zip(sections, names, strict=True) if other == own]
+        found.append(", ".join([own, *differences(section, alike)]))
+    return found
+
+
+def differences(section: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Anything set in a section otherwise than in some of ``others``: ``sigma 0.1``."""
+    rows = [settings_row({"settings": other}) for other in others]
+    return [
+        f"{key} {_number(value)}"
+        for key, value in settings_row({"settings": section}).items()
+        if any(row.get(key) != value for row in rows)
+    ]
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def data_label(record: Record) -> str:

@@ -375,6 +375,15 @@ def test_plan_in_words(experiment, capsys):
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)
 
 
+def test_a_group_is_named_by_what_it_is_compiled_for(experiment):
+    """Constants of a hyperprior are data; its form is not."""
+    forms = (HalfNormal(sigma=0.5), HalfNormal(sigma=0.5, centred=True))
+    cells = tuple(replace(CELL, hyperprior=form) for form in forms)
+    changed = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    groups = [line for line in plan_lines(changed) if "dense-5-5" in line]
+    assert [line.split()[-1] for line in groups] == ["half_normal", "half_normal-centred"]
+
+
 def test_plan_of_a_selection(experiment):
     lines = plan_lines(experiment, [CELL])
     assert lines[:2] == ["test: 1 of 3 cells", "  sweep: 1 of 3 cells = 3 prior × hyperprior"]

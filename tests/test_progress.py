@@ -242,6 +242,22 @@ def test_a_table_has_mean_and_error_by_prior_and_hyperprior():
     assert ["", "flat", "", "", "0.7000", ""] in lines
 
 
+def test_columns_that_would_be_named_the_same_say_what_differs():
+    centred = HALF_NORMAL | {"centred": True}
+    other = HALF_NORMAL | {"centred": False}
+    records = [
+        record(0, hyperprior=other, accuracy=0.75),
+        record(0, hyperprior=centred, accuracy=0.85),
+    ]
+    [table] = accuracy_tables(records)
+    assert [column.header for column in table.columns] == [
+        "prior",
+        "half_normal, centred False",
+        "half_normal, centred True",
+    ]
+    assert [list(column.cells) for column in table.columns] == [["normal"], ["0.7500"], ["0.8500"]]
+
+
 def test_a_table_counts_what_failed():
     lost, half_lost = record(0, "laplace"), record(1)
     text = shown(accuracy_tables([record(0, accuracy=0.8), half_lost, lost]))

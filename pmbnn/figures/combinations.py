@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pmbnn.figures.titles import distinct_titles, has_no_scale
-from pmbnn.tables import Record, mean_and_error, settings_row
+from pmbnn.figures.titles import distinct_titles
+from pmbnn.tables import Record, has_no_scale, mean_and_error, settings_row
 
 Place = tuple[int, int]
 

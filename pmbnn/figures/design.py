@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pmbnn.figures import style
 from pmbnn.figures.combinations import Combinations
 from pmbnn.figures.densities import fixed_scales, log_scale_density, weight_densities
-from pmbnn.figures.titles import has_no_scale
+from pmbnn.tables import has_no_scale
 
 WEIGHTS = np.linspace(-8, 8, 321)
 SCALES = np.geomspace(1e-2, 1e2, 201)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pmbnn.tables import Record, data_label, label, settings_row
+from pmbnn.tables import Record, data_label, distinct_labels, has_no_scale, label
 
 CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST", "student": "Student"}
 """Words that keep their capital letters inside a name."""
@@ -23,11 +23,6 @@ def data_title(record: Record) -> str:
     """Name of a data set without its seed: ``moons, noise 0.4``."""
     kind = record["settings"]["dataset"]["kind"]
     return data_label(record).replace(kind, pretty(kind), 1)
-
-
-def has_no_scale(hyperprior: Mapping[str, Any]) -> bool:
-    """Whether this stands in the place of a hyperprior for a prior without a scale."""
-    return "scale" in hyperprior and hyperprior["scale"] is None
 
 
 def combination_title(record: Record) -> str:
@@ -74,23 +69,4 @@ def _fit_title(record: Record) -> str:
 
 def distinct_titles(sections: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name of each section; where two would be called the same, with what sets them apart."""
-    titles = [section_title(section) for section in sections]
-    found = []
-    for section, title in zip(sections, titles, strict=True):
-        alike = [s for s, t in zip(sections, titles, strict=True) if t == title]
-        found.append(", ".join([title, *differences(section, alike)]))
-    return found
-
-
-def differences(section: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Anything set in a section otherwise than in some of ``others``: ``sigma 0.1``."""
-    rows = [settings_row({"settings": other}) for other in others]
-    return [
-        f"{key} {_number(value)}"
-        for key, value in settings_row({"settings": section}).items()
-        if any(row.get(key) != value for row in rows)
-    ]
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return distinct_labels(sections, section_title)
