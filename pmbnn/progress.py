@@ -20,6 +20,7 @@ from pmbnn.tables import (
     label,
     main_score,
     mean_and_error,
+    repetitions,
 )
 from pmbnn.variants import Variant, families
 
@@ -237,8 +238,8 @@ def _entry(records: Sequence[Mapping[str, Any]], score: str) -> str:
     """Mean over everything but prior and hyperprior, with its error; failures are counted."""
     entries = []
     for group in group_by_settings(records):
-        usable = [r["results"][score] for r in group if r["results"]]
-        mean, error = mean_and_error(usable)
+        usable = [r for r in group if r["results"]]
+        mean, error = mean_and_error(repetitions(usable, score))
         entry = "failed" if not usable else f"{mean:.4f}"
         entry += f" ± {error:.4f}" if error == error else ""
         lost = len(group) - len(usable)

@@ -17,6 +17,9 @@ RANKED_BY = "validation_nll"
 
 SEED = "dataset.seed"
 
+FIT_SEED = "inference.seed"
+"""Seed of the fits: cells that differ in it, or in the data seed, are repetitions."""
+
 MAIN_SCORES = ("accuracy", "rmse")
 """What a cell is judged by first: of classes, of numbers."""
 
@@ -106,7 +109,7 @@ def data_label(record: Record) -> str:
 
 
 def summarise(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Mean and standard error over data seeds of every result, one row a combination.
+    """Mean and standard error over seeds of every result, one row a combination.
 
     Failed cells are counted (``failed``) and left out of the means. Rows are in order of
     first appearance. The standard error is that of the mean, empty for a single seed.
@@ -115,23 +118,47 @@ def summarise(records: Iterable[Record]) -> list[dict[str, Any]]:
     for group in group_by_settings(records):
         first = group[0]
         usable = [r for r in group if r["results"]]
-        settings = {k: v for k, v in settings_row(first).items() if k != SEED}
-        row = {"sweep": first["sweep"], **settings}
+        row = {"sweep": first["sweep"], **_common_settings(group)}
         row |= {"cells": len(group), "failed": len(group) - len(usable)}
         for name in usable[0]["results"] if usable else ():
-            row[name], row[f"{name}_se"] = mean_and_error([r["results"][name] for r in usable])
+            row[name], row[f"{name}_se"] = mean_and_error(repetitions(usable, name))
         rows.append(row)
     return rows
 
 
+def _common_settings(group: Sequence[Record]) -> dict[str, Any]:
+    """What is set in all records of a group, the data seed left out."""
+    common = settings_row(group[0])
+    common.pop(SEED, None)
+    if any(settings_row(r).get(FIT_SEED) != common.get(FIT_SEED) for r in group):
+        del common[FIT_SEED]
+    return common
+
+
 def group_by_settings(records: Iterable[Record]) -> list[list[Record]]:
-    """Records that differ in their data seed only, together."""
+    """Records that differ in their seeds only, together."""
     groups: dict[tuple, list[Record]] = {}
     for record in records:
         settings = settings_row(record)
-        settings.pop(SEED, None)
+        for seed in (SEED, FIT_SEED):
+            settings.pop(seed, None)
         groups.setdefault((record["sweep"], *settings.items()), []).append(record)
     return list(groups.values())
+
+
+def repetitions(group: Iterable[Record], name: str) -> list[float | None]:
+    """A result of every data seed, the mean over its fits; with one data seed, of every fit.
+
+    Fits to the same data are not independent of each other: a standard error over them and
+    over data seeds alike would be too small.
+    """
+    by_data: dict[Any, list[float | None]] = {}
+    for record in group:
+        by_data.setdefault(settings_row(record).get(SEED), []).append(record["results"].get(name))
+    if len(by_data) < 2:
+        return [value for values in by_data.values() for value in values]
+    means = [mean_and_error(values)[0] for values in by_data.values()]
+    return [None if math.isnan(mean) else mean for mean in means]
 
 
 def best_group(records: Iterable[Record]) -> list[Record]:

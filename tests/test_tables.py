@@ -210,7 +210,7 @@ def test_summary_of_nothing():
 # Groups
 
 
-def test_groups_ignore_the_data_seed_only():
+def test_groups_ignore_seeds_only():
     tuned, half = {"kind": "fixed", "scale": 1.0}, {"kind": "half_normal", "sigma": 1.0}
     records = [
         record(seed=0, accuracy=0.1),
@@ -226,10 +226,32 @@ def test_groups_ignore_the_data_seed_only():
     assert numbers == [[0, 2, 6], [1], [3], [4], [5]]
 
 
-def test_the_seed_of_the_fit_is_a_setting_like_any_other():
-    other = record(seed=0, accuracy=0.5)
-    other["settings"] = other["settings"] | {"inference": {"seed": 1, "epochs": None}}
-    assert len(group_by_settings([record(seed=0, accuracy=0.5), other])) == 2
+def fitted(data_seed, fit_seed, accuracy):
+    one = record(seed=data_seed, accuracy=accuracy)
+    return one | {"settings": one["settings"] | {"inference": {"seed": fit_seed}}}
+
+
+def test_fits_to_one_data_set_are_repetitions():
+    records = [fitted(0, seed, accuracy) for seed, accuracy in enumerate((0.5, 0.7, 0.9))]
+    [row] = summarise(records)
+    assert row["accuracy"] == pytest.approx(0.7)
+    assert row["accuracy_se"] == pytest.approx(0.2 / 3**0.5)
+    assert row["cells"] == 3
+    assert "inference.seed" not in row
+
+
+def test_fits_to_several_data_sets_are_averaged_first():
+    """Two data seeds, with means 0.6 and 0.9, however many fits each has."""
+    records = [fitted(0, seed, accuracy) for seed, accuracy in enumerate((0.5, 0.6, 0.7))]
+    records += [fitted(1, 0, 0.9)]
+    [row] = summarise(records)
+    assert row["accuracy"] == pytest.approx(0.75)
+    assert row["accuracy_se"] == pytest.approx(0.15)
+
+
+def test_a_seed_that_all_share_is_a_setting():
+    [row] = summarise([fitted(0, 3, 0.5), fitted(1, 3, 0.7)])
+    assert row["inference.seed"] == 3
 
 
 def scored(prior, scores, accuracy=0.5):
