@@ -70,8 +70,8 @@ CELL_FIGURES = (
     CellFigure("classes", plot_class_pairs, PICTURES),
     CellFigure("gallery", plot_gallery, PICTURES),
     CellFigure("uncertainty", plot_uncertainty, PICTURES, VALIDATION),
-    CellFigure("confident-mistakes", plot_confident_mistakes, PICTURES),
-    CellFigure("least-confident", plot_least_confident, PICTURES),
+    CellFigure("confident-mistakes", plot_confident_mistakes, PICTURES, VALIDATION),
+    CellFigure("least-confident", plot_least_confident, PICTURES, VALIDATION),
     CellFigure("risk-coverage", plot_risk_coverage, PICTURES),
     CellFigure(
         "unfamiliar",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmbnn.figures.titles import distinct_titles
-from pmbnn.tables import Record, has_no_scale, mean_and_error, settings_row
+from pmbnn.tables import Record, has_no_scale, mean_and_error, repetitions, settings_row
 
 Place = tuple[int, int]
 
@@ -41,8 +41,8 @@ class Combinations:
         return "no scale" if row in self.without_scale else "not run"
 
     def score(self, row: int, column: int, name: str) -> tuple[float, float]:
-        """Mean of a result over data seeds, and its standard error."""
-        return mean_and_error([r["results"].get(name) for r in self.finished(row, column)])
+        """Mean of a result over data seeds, or over fits of one, and its standard error."""
+        return mean_and_error(repetitions(self.finished(row, column), name))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,8 +52,19 @@ class Combinations:
     @property
     def seeds(self) -> int:
         """Number of data seeds among the cells with results."""
-        groups = self.records.values()
-        return len({data_seed(r) for group in groups for r in group if r["results"]})
+        return len({data_seed(r) for group in self._usable for r in group})
+
+    @property
+    def repeated(self) -> str | None:
+        """What the means are over: ``5 data seeds``, ``3 fits``; None if there is one of each."""
+        if self.seeds > 1:
+            return f"{self.seeds} data seeds"
+        fits = max(map(len, self._usable), default=0)
+        return f"{fits} fits" if fits > 1 else None
+
+    @property
+    def _usable(self) -> list[list[Record]]:
+        return [[r for r in group if r["results"]] for group in self.records.values()]
 
 
 def combine(records: Sequence[Record]) -> Combinations:

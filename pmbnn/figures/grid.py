@@ -27,7 +27,7 @@ PANELS = (
 def plot_grid(combinations: Combinations, title: str) -> Figure:
     """Two tables of colours with the numbers in them, for any kind of data.
 
-    Means over data seeds, with their standard errors where there are several seeds.
+    Means over data seeds (of one, over its fits), with standard errors where there are several.
     """
     rows, columns = combinations.shape
     width = 2 * (max(3, columns) * CELL[0] + 1.6)
@@ -35,8 +35,8 @@ def plot_grid(combinations: Combinations, title: str) -> Figure:
     for axes, (name, words, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
         axes.set_title(words, fontsize=style.LABEL_SIZE)
         _draw_table(figure, axes, combinations, name, label, colours)
-    note = f"\nmean ± standard error over {combinations.seeds} data seeds"
-    style.set_title(figure, title + (note if combinations.seeds > 1 else ""))
+    note = f"\nmean ± standard error over {combinations.repeated}"
+    style.set_title(figure, title + (note if combinations.repeated else ""))
     return figure
 
 

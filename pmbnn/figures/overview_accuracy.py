@@ -122,6 +122,6 @@ def _mark_best(figure: Figure, axes: Axes, combinations: Combinations, lines: li
 
 
 def _note(combinations: Combinations) -> str:
-    if combinations.seeds < 2:
+    if combinations.repeated is None:
         return "one data seed, so no standard errors"
-    return f"mean ± standard error over {combinations.seeds} data seeds"
+    return f"mean ± standard error over {combinations.repeated}"

@@ -1,4 +1,4 @@
-"""Test pictures that a trace keeps, in rows, each with what a fit says of it."""
+"""Pictures that a trace keeps, in rows, each with what a fit says of it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pmbnn.classification import HELD_OUT
 from pmbnn.figures import style
 from pmbnn.figures.predictions import predictions_of
 from pmbnn.figures.reading import values_of
@@ -18,9 +19,9 @@ WRONG = style.CLASS_COLOURS[1]
 
 
 class Picture(NamedTuple):
-    """One test picture: its true and its predicted class, and how sure the fit is of that.
+    """One picture: its true and its predicted class, and how sure the fit is of that.
 
-    ``row`` is its place among all test rows; ``probability`` and ``sd`` are those of the
+    ``row`` is its place among all rows of its group; ``probability`` and ``sd`` are those of the
     predicted class; ``error_rate`` is the share of draws that say another class.
     """
 
@@ -38,18 +39,27 @@ class Picture(NamedTuple):
         return self.predicted == self.true
 
 
-def kept_pictures(trace: xr.DataTree) -> list[Picture]:
-    """Pictures of which a trace keeps the pixels, in the order of the test rows.
+def pictured_group(trace: xr.DataTree) -> str:
+    """Group of held-out rows with pixels: validation ones where kept, else ``test_predictions``.
+
+    Early traces keep predictions of validation rows without a pixel.
+    """
+    held = (g for g in HELD_OUT if g in trace.children and "image" in trace[g].variables)
+    return next(held, GROUP)
+
+
+def kept_pictures(trace: xr.DataTree, group: str = GROUP) -> list[Picture]:
+    """Pictures of which a group keeps the pixels, in the order of its rows.
 
     Raises
     ------
     ValueError
-        If there is no group ``test_predictions``, or it keeps no pictures.
+        If there is no such group, or it keeps no pictures.
     """
-    images = values_of(trace, GROUP, "image", "image", "row", "column")
-    rows = values_of(trace, GROUP, "image_index")
-    predictions = predictions_of(trace, GROUP)
-    true, rate = (values_of(trace, GROUP, name) for name in ("label", "error_rate"))
+    images = values_of(trace, group, "image", "image", "row", "column")
+    rows = values_of(trace, group, "image_index")
+    predictions = predictions_of(trace, group)
+    true, rate = (values_of(trace, group, name) for name in ("label", "error_rate"))
     numbers = (predictions.confidence, predictions.uncertainty, rate)
     return [
         Picture(

@@ -94,9 +94,9 @@ def _is_known(combinations: Combinations, row: Row, measure: str) -> bool:
 
 def _note(combinations: Combinations) -> str:
     note = "fixed scales (black) beside learned ones; lowest: where each layer went"
-    if combinations.seeds < 2:
+    if combinations.repeated is None:
         return f"{note}; one data seed"
-    return f"{note}; mean ± standard error over {combinations.seeds} data seeds"
+    return f"{note}; mean ± standard error over {combinations.repeated}"
 
 
 def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str) -> None:

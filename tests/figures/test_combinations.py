@@ -66,3 +66,18 @@ def test_scores_are_means_over_finished_seeds(made):
     assert error == pytest.approx(0.05)
     assert found.seeds == 2
     assert math.isnan(found.score(0, 0, "unknown")[0])
+
+
+def test_what_the_means_are_over(made):
+    def record(data_seed, fit_seed, accuracy=0.8):
+        one = made.record(accuracy=accuracy)
+        dataset = one["settings"]["dataset"] | {"seed": data_seed}
+        return one | {
+            "settings": one["settings"] | {"dataset": dataset, "inference": {"seed": fit_seed}}
+        }
+
+    assert combine([record(0, 0)]).repeated is None
+    assert combine([record(0, 0), record(1, 0)]).repeated == "2 data seeds"
+    fits = combine([record(0, seed, accuracy) for seed, accuracy in enumerate((0.7, 0.8, 0.9))])
+    assert fits.repeated == "3 fits"
+    assert fits.score(0, 0, "accuracy") == pytest.approx((0.8, 0.1 / 3**0.5))

@@ -13,10 +13,10 @@ TITLE = "MNIST: a cell"
 def build():
     """Trace of pictures of two classes from right or wrong, error rate and probability."""
 
-    def of(right, rate, probability, kept=None):
+    def of(right, rate, probability, kept=None, rows="test"):
         kept = np.arange(len(right)) if kept is None else np.asarray(kept)
         p = np.asarray(probability)
-        axes = ("test_observation",)
+        axes = (f"{rows}_observation",)
         arrays = {
             "probability": ((*axes, "output"), np.stack([p, 1 - p], axis=1)),
             "sd": ((*axes, "output"), np.zeros((len(p), 2))),
@@ -26,7 +26,7 @@ def build():
             "image": (("image", "row", "column"), np.zeros((len(kept), 3, 3), "u1")),
         }
         group = xr.Dataset(arrays, {"output": ["a", "b"]})
-        return xr.DataTree.from_dict({"/test_predictions": group})
+        return xr.DataTree.from_dict({f"/{rows}_predictions": group})
 
     return of
 
@@ -43,6 +43,26 @@ def test_only_mistakes_of_rate_zero_the_most_probable_first(build):
     titles = [axes.get_title() for axes in figure.axes if axes.images]
     assert titles == ["b → a\nprobability 0.99", "b → a\nprobability 0.70"]
     assert note(figure).startswith("2 of 3 misclassified test images have an expected error rate")
+
+
+def test_validation_images_are_shown_where_they_are_kept(build, made):
+    test = build([False] * 5, [0] * 5, [0.9] * 5)
+    held_out = build([True, False, False], [0, 0, 0], [0.9, 0.7, 0.8], rows="validation")
+    trace = made.both(test, held_out)
+    assert [picture.row for picture in confident_mistakes(trace)] == [2, 1]
+    figure = plot_confident_mistakes(trace, TITLE)
+    assert sum(bool(axes.images) for axes in figure.axes) == 2
+    assert note(figure).startswith("2 of 2 misclassified validation images")
+
+
+def test_of_validation_images_without_pixels_nothing_is_shown(build, made):
+    """As in traces of earlier versions."""
+    test = build([False] * 5, [0] * 5, [0.9] * 5)
+    held_out = build([False] * 3, [0] * 3, [0.8] * 3, rows="validation")
+    bare = held_out["validation_predictions"].to_dataset().drop_vars(["image", "image_index"])
+    trace = made.both(test, xr.DataTree.from_dict({"/validation_predictions": bare}))
+    figure = plot_confident_mistakes(trace, TITLE)
+    assert note(figure).startswith("5 of 5 misclassified test images")
 
 
 def test_more_than_are_shown(build):

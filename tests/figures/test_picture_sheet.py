@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.picture_sheet import kept_pictures
+from pmbnn.figures.picture_sheet import kept_pictures, pictured_group
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,23 @@ def test_the_order_in_which_they_are_stored_does_not_matter(trace):
     for one, other in zip(kept_pictures(trace), after, strict=True):
         assert one[:1] + one[2:] == other[:1] + other[2:]
         np.testing.assert_array_equal(one.image, other.image)
+
+
+def test_validation_images_are_preferred_if_they_have_pixels(trace):
+    test = trace["test_predictions"].to_dataset()
+    without = test.drop_vars(["image", "image_index"])
+    for held_out, expected in ((test, "validation_predictions"), (without, "test_predictions")):
+        groups = {"/test_predictions": test, "/validation_predictions": held_out}
+        assert pictured_group(xr.DataTree.from_dict(groups)) == expected
+    assert pictured_group(trace) == "test_predictions"
+
+
+def test_pictures_of_another_group(trace):
+    turned = trace["test_predictions"].to_dataset().isel(test_observation=slice(None, None, -1))
+    groups = {"/validation_predictions": turned}
+    (first, *_) = kept_pictures(xr.DataTree.from_dict(groups), "validation_predictions")
+    p = turned["probability"].values[first.row]
+    assert (first.predicted, first.probability) == (str(p.argmax()), p.max())
 
 
 def test_a_trace_without_the_group_is_refused():
