@@ -132,10 +132,9 @@ class Mnist(DatasetSpec):
         rows = len(digits.y_train)
         left = rows - self.validation
         if left < (self.train or 10):
-            most = rows - (self.train or 10)
             raise DataError(
-                f"`validation` must be at most {most} for source {digits.source} beside "
-                f"{self.train or 10} training images, got {self.validation}."
+                f"`validation` and `train` must be at most {rows} together for source "
+                f"{digits.source}, got {self.validation} and {self.train or 'at least 10'}."
             )
         order = stratified_order(digits.y_train, self.seed)
         # From the end: a smaller training set is part of a larger one then.

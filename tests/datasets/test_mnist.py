@@ -430,10 +430,10 @@ def test_validation_images_are_set_aside():
     assert abs(scaled.x_train.mean(dtype=np.float64)) < 1e-6 < abs(scaled.x_validation.mean())
 
 
-@pytest.mark.parametrize(("train", "most"), [(None, 3_990), (3_600, 400)])
-def test_too_many_validation_images(train, most):
-    message = f"`validation` must be at most {most} for source embedded .* got 3995"
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize(("train", "words"), [(None, "at least 10"), (3_600, "3600")])
+def test_too_many_validation_images(train, words):
+    message = "`validation` and `train` must be at most 4000 together for source embedded"
+    with pytest.raises(DataError, match=f"{message}, got 3995 and {words}\\."):
         Mnist(source="embedded", train=train, validation=3_995).load()
 
 
