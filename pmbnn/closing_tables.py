@@ -6,7 +6,15 @@ from typing import Any
 
 from rich.table import Table
 
-from pmbnn.tables import Record, best_group, data_label, group_by_settings, label, mean_and_error
+from pmbnn.tables import (
+    Record,
+    best_group,
+    data_label,
+    distinct_labels,
+    group_by_settings,
+    label,
+    mean_and_error,
+)
 from pmbnn.variants import Variant, families
 
 SHOWN_SCORES = ("sd", "entropy")
@@ -14,6 +22,9 @@ SHOWN_SCORES = ("sd", "entropy")
 
 LONGEST_REASON = 100
 """Characters of the reason why a set could not be had."""
+
+MOST_LOOKS = 4
+"""Cells of a sweep whose looks at the fit are shown; ``metrics.json`` of a cell has them all."""
 
 JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
 """What is shown of each part at each step."""
@@ -43,17 +54,44 @@ def unavailable_lines(records: Sequence[Record]) -> list[str]:
 
 
 def diagnostics_tables(records: Sequence[Record]) -> list[Table]:
-    """How the fit of each sweep's best cell went, nats a picture.
+    """How the fits of each sweep went, nats a picture: the first data seed of all settings.
 
-    Where nothing was held out to choose a best cell by, it is the first one.
+    The best cell is first where something was held out to choose it by. Below the last table of
+    a sweep stands how many more there are.
     """
     sweeps: dict[str, list[Record]] = {}
     for record in records:
         if "diagnostics" in record:
             sweeps.setdefault(record["sweep"], []).append(record)
-    return [
-        _diagnostics_table((best_group(of_sweep) or of_sweep)[0]) for of_sweep in sweeps.values()
-    ]
+    return [table for of_sweep in sweeps.values() for table in _diagnostics_of_sweep(of_sweep)]
+
+
+def _diagnostics_of_sweep(records: Sequence[Record]) -> list[Table]:
+    titled = _titled(records)
+    best = best_group(records)[:1]
+    titled.sort(key=lambda pair: pair[1] not in best)
+    tables = [_diagnostics_table(*pair) for pair in titled[:MOST_LOOKS]]
+    more = len(titled) - len(tables)
+    if more:
+        tables[-1].caption = f"and {more} more: `diagnostics` in metrics.json of their cells"
+        tables[-1].caption_justify = "left"
+    return tables
+
+
+def _titled(records: Sequence[Record]) -> list[tuple[str, Record]]:
+    """The first seed of all settings of a sweep, with a title that no other has."""
+    found = []
+    for family in families(records):
+        groups = [(v.words, g[0]) for v in family for g in group_by_settings(v.records)]
+        settings = [record["settings"] for _, record in groups]
+        priors, hyperpriors = (
+            distinct_labels([of[section] for of in settings]) for section in ("prior", "hyperprior")
+        )
+        for (words, record), *names in zip(groups, priors, hyperpriors, strict=True):
+            data = f"{data_label(record)}, seed {record['settings']['dataset']['seed']}"
+            title = ", ".join([data, *words, " × ".join(names)])
+            found.append((f"Steps of {record['sweep']}: {title}", record))
+    return found
 
 
 def _unfamiliar_table(family: Sequence[Variant]) -> Table:
@@ -88,13 +126,11 @@ def _areas(group: Sequence[Record], name: str) -> str:
     return " / ".join(f"{mean:.3f}" for mean in means) if found else ""
 
 
-def _diagnostics_table(record: Record) -> Table:
+def _diagnostics_table(title: str, record: Record) -> Table:
     diagnostics = record["diagnostics"]
     parts = diagnostics["parts"]
     shown = ["train", "validation" if "validation" in parts else "test"]
-    seed = record["settings"]["dataset"]["seed"]
-    words = f"{data_label(record)}, seed {seed}, {_prior_words(record)}"
-    table = Table(title=f"Steps of {record['sweep']}: {words}", title_justify="left")
+    table = Table(title=title, title_justify="left")
     for column in ("step", "KL", *(f"{p} {HEADINGS.get(n, n)}" for p in shown for n in JUDGED)):
         table.add_column(column, justify="right")
     for i, step in enumerate(diagnostics["step"]):

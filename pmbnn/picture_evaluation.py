@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pmbnn import detection
+from pmbnn import detection, metrics
 from pmbnn.datasets import DataError, Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.mixture import predict_mixture
@@ -39,7 +39,8 @@ class PictureEvaluation:
     results
         ``rejection``: thresholds and what they accept; ``test`` and ``unfamiliar``: doubt of
         the test digits and of each set, with the areas under the curves of telling the two
-        apart; ``unavailable``: sets that could not be had, and why. Entropies in bits.
+        apart; ``unavailable``: sets that could not be had, and why. Entropies in bits. Where
+        rows are set aside, ``held_out``: how well these are predicted.
     """
 
     validation: Moments | None
@@ -83,7 +84,22 @@ def evaluate_pictures(
         "unfamiliar": {name: _unfamiliar(s, test, limits) for name, s in shown.items()},
         "unavailable": unavailable,
     }
+    if validation is not None:
+        results["held_out"] = held_out_metrics(validation, dataset.y_validation)
     return PictureEvaluation(validation, shown, results)
+
+
+def held_out_metrics(validation: Moments, label: np.ndarray) -> dict[str, float]:
+    """Accuracy and NLL of the averaged prediction of rows set aside, and their number.
+
+    The NLL is in nats a picture; its negative is a held-out log-probability.
+    """
+    probability = np.asarray(validation.mean, np.float64)
+    return {
+        "rows": len(label),
+        "accuracy": metrics.accuracy(probability, label),
+        "nll": metrics.nll(probability, label),
+    }
 
 
 def load_pictures(spec: AnyUnfamiliar, digits: Digits) -> Pictures:

@@ -1,4 +1,10 @@
-"""Groups of a trace that hold predictions, and the pictures that they are of."""
+"""Groups of a trace that hold predictions, and the pictures that they are of.
+
+``test_predictions`` and, where rows were set aside, ``validation_predictions`` hold moments and
+labels of all their rows. Of pictures, each keeps the pixels of a few: ``image`` ``(image, row,
+column)`` as bytes, and ``image_index`` ``(image,)``, the row that each is. Traces of earlier
+versions have no pixels of validation rows.
+"""
 
 import numpy as np
 import xarray as xr
@@ -12,9 +18,9 @@ from pmbnn.picture_evaluation import Shown
 from pmbnn.prediction import Predictor
 
 UNCERTAIN, MISTAKEN, UNSURE, FIRST = 20, 24, 24, 4
-"""Test pictures kept with their pixels: the most uncertain ones, mistakes with the lowest
-expected error rate (of equal ones the most confident), those of lowest confidence, and the first
-ones of each class."""
+"""Pictures kept with their pixels: the most uncertain ones, mistakes with the lowest expected
+error rate (of equal ones the most confident), those of lowest confidence, and the first ones of
+each class. Of validation rows, mistakes and those of lowest confidence only."""
 
 EXAMPLES, EXAMPLE_DRAWS = 16, 50
 """Pictures of a set whose single draws are kept, and how many of those."""
@@ -47,9 +53,7 @@ def predictions_of_test(
         arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
     if spec.image_shape is not None:
         kept = shown_pictures(evaluation.test, dataset.y_test)
-        raw = dataset.standardisation.undo(dataset.x_test[kept])
-        arrays["image_index"] = (("image",), kept)
-        arrays["image"] = (("image", "row", "column"), _pixels(raw, spec.image_shape))
+        arrays |= kept_pixels(dataset, dataset.x_test, kept, spec.image_shape)
         half = EXAMPLES // 2
         doubtful = np.argsort(-evaluation.test.predicted_sd, kind="stable")
         examples = np.array(list(dict.fromkeys([*range(half), *doubtful[:half]])))
@@ -61,15 +65,31 @@ def predictions_of_test(
 
 def shown_pictures(test: Moments, label: np.ndarray) -> np.ndarray:
     """Numbers of the test pictures whose pixels are kept, ascending."""
-    mistaken, highest = np.flatnonzero(test.predicted != label), test.mean.max(axis=1)
-    by_certainty = np.lexsort((-highest[mistaken], test.expected_error_rate[mistaken]))
     chosen = [
         np.argsort(-test.predicted_sd, kind="stable")[:UNCERTAIN],
-        mistaken[by_certainty][:MISTAKEN],
-        np.argsort(highest, kind="stable")[:UNSURE],
+        hard_pictures(test, label),
         *(np.flatnonzero(label == i)[:FIRST] for i in range(test.mean.shape[1])),
     ]
     return np.unique(np.concatenate(chosen))
+
+
+def hard_pictures(moments: Moments, label: np.ndarray) -> np.ndarray:
+    """Numbers of the mistakes and of the least confident pictures that are kept, ascending."""
+    mistaken, highest = np.flatnonzero(moments.predicted != label), moments.mean.max(axis=1)
+    by_certainty = np.lexsort((-highest[mistaken], moments.expected_error_rate[mistaken]))
+    unsure = np.argsort(highest, kind="stable")[:UNSURE]
+    return np.union1d(mistaken[by_certainty][:MISTAKEN], unsure)
+
+
+def kept_pixels(
+    dataset: Dataset, x: np.ndarray, numbers: np.ndarray, shape: tuple[int, int]
+) -> dict:
+    """Variables that hold the pictures of these numbers among standardised rows `x`."""
+    raw = dataset.standardisation.undo(x[numbers])
+    return {
+        "image_index": (("image",), numbers),
+        "image": (("image", "row", "column"), _pixels(raw, shape)),
+    }
 
 
 def picture_groups(
@@ -79,9 +99,11 @@ def picture_groups(
     coords, groups = {"output": list(dataset.classes)}, {}
     pictures = evaluation.pictures
     if pictures.validation is not None:
-        axes = ("validation_observation",)
-        arrays = moment_arrays(pictures.validation, axes, (len(dataset.y_validation),))
-        arrays["label"] = (axes, dataset.y_validation)
+        axes, label = ("validation_observation",), dataset.y_validation
+        arrays = moment_arrays(pictures.validation, axes, (len(label),))
+        arrays["label"] = (axes, label)
+        kept, shape = hard_pictures(pictures.validation, label), fitted.cell.dataset.image_shape
+        arrays |= kept_pixels(dataset, dataset.x_validation, kept, shape)
         groups["validation_predictions"] = xr.Dataset(arrays, coords)
     for name, shown in pictures.unfamiliar.items():
         arrays = moment_arrays(shown.moments, ("picture",), (len(shown.pictures),))

@@ -33,6 +33,7 @@ def metrics_row(record: Record) -> dict[str, Any]:
     row |= record["results"]
     if "pictures" in record:
         row |= _flatten(record["pictures"]["rejection"], "rejection")
+        row |= _flatten(record["pictures"].get("held_out", {}), "held_out")
     row |= {"seconds": record["seconds"], "reason": record["reason"]}
     return row
 

@@ -138,8 +138,8 @@ def test_validation_rows_are_shown_rather_than_test_rows():
     assert (headers.count("validation"), headers.count("test")) == (4, 0)
 
 
-def test_the_best_cell_of_each_sweep_is_shown():
-    """Chosen by what was held out; the first where nothing was."""
+def test_the_best_cell_of_each_sweep_is_first():
+    """Chosen by what was held out; in their order where nothing was."""
     tables = diagnostics_tables(
         [
             record(score=0.5, diagnostics=diagnostics()),
@@ -151,7 +151,45 @@ def test_the_best_cell_of_each_sweep_is_shown():
         ]
     )
     words = [title.split(", ")[-1] for title in titles(tables)]
-    assert words == ["laplace × fixed 0.1", "cauchy × fixed 0.1"]
+    expected = ["laplace", "normal", "cauchy", "normal"]
+    assert words == [f"{prior} × fixed 0.1" for prior in expected]
+    assert [title.split(":")[0] for title in titles(tables)] == [
+        *["Steps of digits"] * 2,
+        *["Steps of other"] * 2,
+    ]
+
+
+def weighted(kl_weight, **more):
+    """Record of a cell with a KL weight, and looks at it that no other has."""
+    found = record(diagnostics=diagnostics(shift=kl_weight), **more)
+    found["settings"]["inference"] = {"kl_weight": kl_weight}
+    return found
+
+
+def test_cells_of_a_sweep_are_told_apart_and_seeds_are_not():
+    tables = diagnostics_tables([weighted(w, seed=s) for w in (1, 0.001) for s in (0, 1)])
+    first, second = titles(tables)
+    assert "weight 1, normal × fixed 0.1" in first
+    assert "weight 0.001, normal × fixed 0.1" in second
+    assert [shown([table])[1][1] for table in tables] == ["1.5000", "0.5010"]
+    assert [table.caption for table in tables] == [None, None]
+
+
+def test_priors_of_one_name_are_told_apart():
+    records = [record(diagnostics=diagnostics()) for _ in range(2)]
+    records[1]["settings"]["prior"] = {"kind": "normal", "fan_in": True}
+    records[0]["settings"]["prior"] = {"kind": "normal", "fan_in": False}
+    first, second = titles(diagnostics_tables(records))
+    assert first.endswith("normal, fan_in False × fixed 0.1")
+    assert second.endswith("normal, fan_in True × fixed 0.1")
+
+
+def test_of_many_cells_four_are_shown_and_the_rest_counted():
+    tables = diagnostics_tables([weighted(w) for w in range(7)])
+    assert [title.split(", ")[2].split()[-1] for title in titles(tables)] == list("0123")
+    assert [table.caption for table in tables[:3]] == [None] * 3
+    assert str(tables[3].caption).startswith("and 3 more")
+    assert diagnostics_tables([weighted(w) for w in range(4)])[3].caption is None
 
 
 def test_numbers_that_were_not_finite_are_left_out():

@@ -145,6 +145,18 @@ def test_the_threshold_is_that_of_the_validation_rows(results, dataset):
     assert rejection["cutoff"] == CUTOFF
 
 
+def test_how_well_validation_rows_are_predicted(results, dataset):
+    mean, _ = mean_and_sd(dataset.x_validation)
+    label = dataset.y_validation
+    of_label = mean[np.arange(40), label]
+    expected = {
+        "rows": 40,
+        "accuracy": np.mean(mean.argmax(axis=1) == label),
+        "nll": -np.log(of_label).mean(),
+    }
+    assert results["held_out"] == pytest.approx(expected, rel=1e-9)
+
+
 def test_rejection(results, dataset):
     sd, _, top = doubt(dataset.x_test)
     mean, _ = mean_and_sd(dataset.x_test)
@@ -225,6 +237,7 @@ def test_without_validation_rows_the_test_rows_give_the_threshold(dataset):
     found = evaluate_pictures(fitted, bare, predictor, test)
     assert found.validation is None
     assert found.results["rejection"]["held_out"] == "test"
+    assert "held_out" not in found.results
     expected = np.percentile(doubt(dataset.x_test)[0], 99)
     assert found.results["rejection"]["sd"] == pytest.approx(expected)
     assert found.results["unfamiliar"] == found.results["unavailable"] == {}

@@ -14,7 +14,7 @@ from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
 from pmbnn.moments import Moments
 from pmbnn.networks import Dense
-from pmbnn.prediction_groups import moment_arrays, shown_pictures
+from pmbnn.prediction_groups import hard_pictures, moment_arrays, shown_pictures
 from pmbnn.prediction_settings import Diagnostics, Predict
 from pmbnn.priors import Fixed, Normal
 from pmbnn.storage import Results, trace_writer
@@ -134,6 +134,15 @@ def test_the_validation_rows(made):
     np.testing.assert_array_equal(group["label"], made.dataset.y_validation)
 
 
+def test_pixels_of_validation_rows(made):
+    group, moments = made.read["validation_predictions"], made.evaluation.pictures.validation
+    raw = made.dataset.standardisation.undo(made.dataset.x_validation)
+    kept = group["image_index"].values
+    np.testing.assert_array_equal(kept, hard_pictures(moments, made.dataset.y_validation))
+    assert len(kept) > 0
+    check_pixels(group["image"], raw[kept])
+
+
 @pytest.mark.parametrize("name", ["normal_noise", "rotated_-22.5", "letters"])
 def test_unfamiliar_sets(made, name):
     group = made.read[f"unfamiliar_{name}"]
@@ -184,7 +193,7 @@ def test_pictures_at_every_look(made):
     assert group.attrs["cutoff"] == 0.25
 
 
-# Which test pictures are shown
+# Which pictures are shown
 
 
 def scripted(rows):
@@ -206,6 +215,24 @@ def test_shown_pictures():
     kept = shown_pictures(test, label)
     assert list(kept) == sorted(expected)
     assert len(kept) < 80
+
+
+def test_mistakes_and_doubts_of_many_pictures():
+    """All others are left out: a trace stays small however many rows are set aside."""
+    held_out = scripted(3000)
+    wrong = np.arange(3000) % 3 == 0
+    label = np.where(wrong, (held_out.predicted + 1) % 3, held_out.predicted)
+    agreement = held_out.votes[np.arange(3000), held_out.predicted]
+    mistaken = np.flatnonzero(wrong)
+    expected = {*mistaken[np.argsort(-agreement[mistaken])][:24]}
+    expected |= {*np.argsort(held_out.mean.max(axis=1))[:24]}
+    assert list(hard_pictures(held_out, label)) == sorted(expected)
+
+
+def test_without_mistakes_the_least_confident_remain():
+    held_out = scripted(100)
+    lowest = np.argsort(held_out.mean.max(axis=1))[:24]
+    assert list(hard_pictures(held_out, held_out.predicted)) == sorted(lowest)
 
 
 def test_mistakes_in_which_draws_agree_are_shown_by_certainty():
