@@ -9,9 +9,9 @@ from pmbnn.axes import Choice
 from pmbnn.config_errors import ConfigError, must
 from pmbnn.digit_format import SIDE
 from pmbnn.experiment import choosing_rows
-from pmbnn.inference.settings import LARGEST_FULL_RANK
+from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION_ESTIMATORS
 from pmbnn.likelihoods import LIKELIHOODS
-from pmbnn.networks import ShapeError
+from pmbnn.networks import Parameter, ShapeError
 from pmbnn.priors import Fixed, Tune
 
 
@@ -66,15 +66,38 @@ def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
 
 
 def check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a guide or its estimator cannot take a network."""
+    for dataset, network in product(datasets, networks):
+        parameters = network.spec.parameters(dataset.spec.input_shape, dataset.spec.n_outputs)
+        for inference in inferences:
+            _check_full_rank(sum(p.size for p in parameters), network, inference)
+            _check_estimator(parameters, network, inference)
+
+
+def _check_full_rank(size: int, network: Choice, inference: Choice) -> None:
     """Raise ConfigError where a network is too large for a guide with a full covariance."""
-    for dataset, network, inference in product(datasets, networks, inferences):
-        size = network.spec.size(dataset.spec.input_shape, dataset.spec.n_outputs)
-        if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
-            rule = (
-                f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
-                f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
-            )
-            raise must(inference.place_of("guide"), rule, inference.spec.guide)
+    if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
+        rule = (
+            f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
+            f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
+        )
+        raise must(inference.place_of("guide"), rule, inference.spec.guide)
+
+
+def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inference: Choice) -> None:
+    """Raise ConfigError where noise of single units meets weights that many of them share."""
+    estimator = inference.spec.estimator
+    if estimator not in ONE_POSITION_ESTIMATORS:
+        return
+    shared = next((p for p in parameters if p.positions > 1), None)
+    if shared is not None:
+        fitting = sorted(set(ESTIMATORS) - set(ONE_POSITION_ESTIMATORS))
+        rule = (
+            f"must be {', '.join(fitting[:-1])} or {fitting[-1]} with network "
+            f"`{network.spec.kind}` (`{network.place}`), whose `{shared.name}` is used at "
+            f"{shared.positions} places of an observation"
+        )
+        raise must(inference.place_of("estimator"), rule, estimator)
 
 
 def check_unfamiliar(datasets: list[Choice], predicts: list[Choice]) -> None:

@@ -1,15 +1,24 @@
-"""Records that differ in prior, hyperprior and data seed only, and what sets them apart."""
+"""Records that differ in prior, hyperprior and seeds only, and what sets them apart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pmbnn.tables import SEED, Record, data_label, settings_row
+from pmbnn.tables import FIT_SEED, SEED, Record, data_label, settings_row
+
+KL_WEIGHT, KL_SCALING = "inference.kl_weight", "inference.kl_scaling"
+
+STATED = {KL_WEIGHT: 1, KL_SCALING: "sum"}
+"""Settings that are named unless they have this value: a fit is then not of the posterior."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Records that are shown together: ``words`` tell them from others on the same data."""
+    """Records that are shown together.
+
+    ``words`` tell them from others on the same data, and say what a fit is of where that is
+    not the posterior.
+    """
 
     words: tuple[str, ...]
     records: tuple[Record, ...]
@@ -31,23 +40,35 @@ def families(records: Sequence[Record]) -> list[list[Variant]]:
 
 
 def settings_without(record: Record, *sections: str) -> dict[str, Any]:
-    """Everything set, under dotted names, but for the data seed and some sections."""
+    """Everything set, under dotted names, but for the seeds and some sections."""
     return {
         key: value
         for key, value in settings_row(record).items()
-        if key != SEED and key.split(".")[0] not in sections
+        if key not in (SEED, FIT_SEED) and key.split(".")[0] not in sections
     }
 
 
 def _words(record: Record, others: Sequence[Record]) -> tuple[str, ...]:
-    """Anything that is not the same in all variants of a family: ``hidden 5-5``."""
+    """Anything that is not the same in all variants of a family: ``hidden 5-5``.
+
+    What is `STATED` is named wherever it is not as usual, even in a family of one.
+    """
     rows = [settings_without(other, "prior", "hyperprior") for other in others]
     own = settings_without(record, "prior", "hyperprior")
     return tuple(
-        f"{_short_name(key)} {value}"
+        _setting_words(key, value)
         for key, value in own.items()
-        if any(row.get(key) != value for row in rows)
+        if any(row.get(key) != value for row in rows) or value != STATED.get(key, value)
     )
+
+
+def _setting_words(key: str, value: Any) -> str:
+    """A setting with its value: ``hidden 5-5``, ``KL weight 0.1``, ``KL by first dimension``."""
+    if key == KL_WEIGHT:
+        return f"KL weight {value:g}"
+    if key == KL_SCALING:
+        return f"KL by {value.replace('_', ' ')}"
+    return f"{_short_name(key)} {value}"
 
 
 def _short_name(key: str) -> str:

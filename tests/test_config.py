@@ -524,6 +524,27 @@ MISTAKES = [
         "`sweeps[0]` must stand for at most 100000 combinations, got 160000.",
     ),
     (
+        experiment(
+            dataset="mnist",
+            network="[dense, report_conv]",
+            inference="{estimator: [flipout, local_reparameterisation]}",
+        ),
+        "`sweeps[0].inference.estimator[1]` must be flipout, path_derivative or "
+        "reparameterisation with network `report_conv` (`sweeps[0].network[1]`), whose "
+        "`weight_1` is used at 576 places of an observation, got 'local_reparameterisation'.",
+    ),
+    (
+        experiment(
+            dataset="mnist",
+            network="{kind: layers, layers: [[{kind: convolution, filters: 2, size: 27}, "
+            "flatten]]}",
+            inference="[{steps: 1}, {estimator: local_reparameterisation}]",
+        ),
+        "`sweeps[0].inference[1].estimator` must be flipout, path_derivative or "
+        "reparameterisation with network `layers` (`sweeps[0].network`), whose `weight_1` is "
+        "used at 4 places of an observation, got 'local_reparameterisation'.",
+    ),
+    (
         experiment(predict="{unfamiliar: [[], [normal_noise, {kind: rotated, angle: 90}]]}"),
         "`sweeps[0].predict.unfamiliar[1]` must be empty with data set `moons` "
         "(`sweeps[0].dataset`), whose rows are no pictures of 28 × 28 pixels, "
@@ -601,6 +622,19 @@ def test_mistake(load, text, message):
 def test_flat_alone_and_no_choosing(load):
     (cell,) = load(experiment(prior="flat", inference="{validation: 0}")).cells
     assert cell.hyperprior == Fixed(scale=None)
+
+
+@pytest.mark.parametrize(
+    "layers", ["[max_pool, flatten]", "[{kind: convolution, filters: 2, size: 28}, flatten]"]
+)
+def test_kernels_at_one_place_take_local_noise(load, layers):
+    """Pooling has no weights, and a kernel as large as the picture is used once."""
+    network = f"{{kind: layers, layers: [{layers}]}}"
+    text = experiment(
+        dataset="mnist", network=network, inference="{estimator: local_reparameterisation}"
+    )
+    (cell,) = load(text).cells
+    assert cell.inference.estimator == "local_reparameterisation"
 
 
 def test_looks_and_unfamiliar_pictures(load):

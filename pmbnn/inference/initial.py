@@ -1,6 +1,7 @@
 """Where the means of a guide start."""
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from pmbnn.inference.flat import Slot
 from pmbnn.inference.settings import Inference
@@ -15,10 +16,24 @@ def initial_means(
 
 
 def _initial_mean(shape: tuple[int, ...], how: str, spread: float, rng) -> np.ndarray:
+    size = int(np.prod(shape))
     if how == "random":
-        return spread * rng.standard_normal(int(np.prod(shape)))
+        return spread * rng.standard_normal(size)
     if how == "uniform":
-        return rng.uniform(-spread, spread, int(np.prod(shape)))
-    if how == "fan_in" and len(shape) > 1:
-        return rng.standard_normal(int(np.prod(shape))) / np.sqrt(np.prod(shape[:-1]))
-    return np.zeros(int(np.prod(shape)))
+        return rng.uniform(-spread, spread, size)
+    if how in FAN_IN_DRAWS and len(shape) > 1:
+        return FAN_IN_DRAWS[how](size, rng) / np.sqrt(np.prod(shape[:-1]))
+    return np.zeros(size)
+
+
+def _normal(size: int, rng) -> np.ndarray:
+    return rng.standard_normal(size)
+
+
+def _truncated(size: int, rng) -> np.ndarray:
+    """Standard normal draws given that they are within two of zero."""
+    return ndtri(rng.uniform(ndtr(-2), ndtr(2), size))
+
+
+FAN_IN_DRAWS = {"fan_in": _normal, "truncated_fan_in": _truncated}
+"""What matrices start at, times the root of their fan-in."""

@@ -1,6 +1,6 @@
 """How to fit, as an experiment file says it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -14,8 +14,14 @@ DEFAULT_STEPS = 10_000
 POINT_GUIDES = ("map", "maximum_likelihood")
 """Guides that are a single point: nothing is drawn, and there is no entropy."""
 
+Estimator = Literal["reparameterisation", "path_derivative", "local_reparameterisation", "flipout"]
+ESTIMATORS: tuple[str, ...] = get_args(Estimator)
+
 LAYER_ESTIMATORS = ("local_reparameterisation", "flipout")
 """Estimators that rewrite the matrix products which weights enter through."""
+
+ONE_POSITION_ESTIMATORS = ("local_reparameterisation",)
+"""Those that take a weight at one place of an observation only: a convolution has many."""
 
 LARGEST_FULL_RANK = 5_000
 """Variables of the largest guide with a full covariance: 25 million entries, and two moments
@@ -79,8 +85,10 @@ class Inference(Specification):
     initial_mean
         Where the guide's means start, in unconstrained space: at ``zero``, at normal draws
         (``random``), at ``uniform`` ones, matrices at normal draws with variance 1 / fan-in and
-        everything else at zero (``fan_in``), or at the end of a ``map`` fit that starts there
-        and takes a tenth of the steps.
+        everything else at zero (``fan_in``), the same with the draws truncated at two standard
+        deviations (``truncated_fan_in``: 1 / fan-in is the variance before that, as TensorFlow's
+        truncated normal has it, and the standard deviation of what is left 0.88 of its root),
+        or at the end of a ``map`` fit that starts at ``fan_in`` and takes a tenth of the steps.
     initial_spread
         Standard deviation of ``random`` draws, half the range of ``uniform`` ones.
     initial_scale
@@ -98,9 +106,7 @@ class Inference(Specification):
         "mean_field"
     )
     rank: Count = 10
-    estimator: Literal[
-        "reparameterisation", "path_derivative", "local_reparameterisation", "flipout"
-    ] = "reparameterisation"
+    estimator: Estimator = "reparameterisation"
     kl: Literal["auto", "monte_carlo"] = "auto"
     kl_weight: Annotated[float, Field(ge=0)] = 1.0
     kl_warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -117,7 +123,9 @@ class Inference(Specification):
     early_stop: bool = False
     restarts: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    initial_mean: Literal["zero", "random", "uniform", "fan_in", "map"] = "fan_in"
+    initial_mean: Literal["zero", "random", "uniform", "fan_in", "truncated_fan_in", "map"] = (
+        "fan_in"
+    )
     initial_spread: Positive = 0.1
     initial_scale: Positive = 0.05
     improper_scale_cap: Positive = 10.0

@@ -1,4 +1,4 @@
-"""Tables of results: a row a cell, and a row a combination with means over data seeds."""
+"""Tables of results: a row a cell, and a row a combination with means over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pmbnn.report.cells import Shown
 from pmbnn.report.data_table import Column, Entry, data_table
 from pmbnn.report.markup import Markup, element, join
 from pmbnn.report.numbers import fixed, plain, with_error
-from pmbnn.tables import group_by_settings, mean_and_error
+from pmbnn.tables import group_by_settings, mean_and_error, repetitions
 
 RESULTS = {
     "accuracy": ("accuracy", 4),
@@ -111,7 +111,7 @@ def _order(words: str) -> float | None:
 
 
 def mean_table(cells: Sequence[Shown]) -> Markup:
-    """Means over data seeds of every combination that was run on several; empty without."""
+    """Means over seeds of every combination that was run with several; empty without."""
     groups = [group for group in _combinations(cells) if len(group) > 1]
     if not groups:
         return Markup("")
@@ -126,12 +126,12 @@ def mean_table(cells: Sequence[Shown]) -> Markup:
         *(Column(word, choose=True) for word in (*LAST, "experiment")),
     ]
     rows = [_mean_row(number, group, results) for number, group in enumerate(groups, 1)]
-    title = "Means over data seeds ± their standard error"
+    title = "Means over seeds ± their standard error"
     return data_table("means", title, "combinations", columns, rows)
 
 
 def _combinations(cells: Sequence[Shown]) -> list[list[Shown]]:
-    """Cells that differ in their data seed only, together."""
+    """Cells that differ in their seeds only, together."""
     found = []
     for experiment in dict.fromkeys(cell.experiment for cell in cells):
         own = {cell.record["name"]: cell for cell in cells if cell.experiment == experiment}
@@ -142,7 +142,7 @@ def _combinations(cells: Sequence[Shown]) -> list[list[Shown]]:
 
 def _mean_row(number: int, group: Sequence[Shown], results) -> list[Entry]:
     first, words = group[0], group[0].words
-    usable = [cell.record["results"] for cell in group if cell.record["results"]]
+    usable = [cell.record for cell in group if cell.record["results"]]
     weight = first.record["settings"].get("inference", {}).get("kl_weight")
     entries = [
         Entry(str(number), number),
@@ -150,7 +150,7 @@ def _mean_row(number: int, group: Sequence[Shown], results) -> list[Entry]:
         Entry(str(len(usable)), len(usable)),
     ]
     for name, (_, decimals) in results.items():
-        mean, error = mean_and_error([found.get(name) for found in usable])
+        mean, error = mean_and_error(repetitions(usable, name))
         entries.append(Entry(with_error(mean, error, decimals), _finite(mean)))
     entries.append(Entry(plain(weight), weight))
     return [*entries, *(Entry(words[word]) for word in LAST), Entry(first.experiment)]
@@ -169,5 +169,5 @@ def tables_section(cells: Sequence[Shown]) -> Markup:
     )
     parts = [element("h2", "Cells"), element("p", note), cell_table(cells)]
     if means:
-        parts += [element("h3", "Means over data seeds ± standard error"), means]
+        parts += [element("h3", "Means over seeds ± standard error"), means]
     return element("section", join(parts), id="cells-section")

@@ -3,12 +3,11 @@
 import csv
 from collections.abc import Sequence
 
+from pmbnn.claims.command import TABLE
 from pmbnn.report.data_table import Column, Entry, data_table
 from pmbnn.report.folders import Folder
 from pmbnn.report.markup import Markup, element
 from pmbnn.report.numbers import plain
-
-FILE = "claims.csv"
 
 WORDS = ("claim", "data", "prior", "hyperprior", "against", "measure")
 
@@ -25,12 +24,12 @@ def claims_section(folders: Sequence[Folder]) -> Markup:
 
 
 def _absent() -> Markup:
-    command = element("code", "python -m pmbnn.claims RESULTS…")
-    return element("p", "These results folders hold no ", FILE, "; ", command, " writes it.")
+    words = "no cell says anything on the claims, or they could not be computed and written."
+    return element("p", "These results folders hold no ", element("code", TABLE), f": {words}")
 
 
 def _read(folder: Folder) -> list[dict[str, str]]:
-    path = folder.results.folder / FILE
+    path = folder.results.folder / TABLE
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:

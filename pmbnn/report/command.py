@@ -1,5 +1,6 @@
 """Write one page of results: ``python -m pmbnn.report RESULTS…``."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,8 @@ def report(
 ) -> None:
     """Show every table and figure of results folders on one page, beside the published numbers.
 
-    Nothing is fitted again. The page, report.html, needs no other file and no network.
+    Nothing is fitted again. Figures and claims that are missing, or older than the newest cell,
+    are made again from what is stored. The page, report.html, needs no other file and no network.
 
     Exit status: 0 the page is written, 2 bad input.
     """
@@ -44,11 +46,13 @@ def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
     from pmbnn.report.folders import read_folder
     from pmbnn.report.page import report_page
     from pmbnn.report.published import load_published
+    from pmbnn.report.rebuild import rebuild
     from pmbnn.report.writing import check_writable, write_page
 
     read = [read_folder(folder) for folder in dict.fromkeys(folders)]
     check_writable(out)
-    text = report_page(read, load_published())
+    whole = [rebuild(folder, partial(typer.echo, err=True)) for folder in read]
+    text = report_page(whole, load_published())
     path = out / PAGE
     write_page(path, text)
     return path, len(text.encode("utf-8"))

@@ -19,7 +19,7 @@ class Comparison(NamedTuple):
     ours
         Mean over ``cells``, in the unit of the published number; None if there is none.
     error
-        Its standard error over data seeds; not a number where there is one seed or no spread.
+        Its standard error over seeds; not a number where there is one seed or no spread.
     difference
         Ours less published, or less the nearer end of a range; None where either is no number.
     cells

@@ -60,7 +60,12 @@ def read_folder(path: Path) -> Folder:
             "name a folder that `python -m pmbnn.sweep` has written."
         )
     name = str(provenance.get("experiment", path.resolve().name))
-    return Folder(name, results, records, provenance, tuple(sorted(results.figures.glob("*.png"))))
+    return Folder(name, results, records, provenance, find_overviews(results))
+
+
+def find_overviews(results: Results) -> tuple[Path, ...]:
+    """Overviews that a results folder holds."""
+    return tuple(sorted(results.figures.glob("*.png")))
 
 
 def _finished(results: Results) -> list[str]:

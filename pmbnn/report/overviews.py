@@ -1,6 +1,6 @@
 """Overview figures of each results folder, and which of the write-ups' figures they rebuild."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -79,7 +79,7 @@ def find_figures(folders: Sequence[Folder]) -> Mapping[str, list[Figure]]:
     for folder in folders:
         titles = {sheet.file: sheet.title for sheet in sheets(folder.records)}
         order = {file: at for at, file in enumerate(titles)}
-        placed = [(_sheet_of(path, titles), path) for path in folder.figures]
+        placed = [(sheet_of(path, titles), path) for path in folder.figures]
         placed.sort(key=lambda pair: (order.get(pair[0], len(order)), pair[1].name))
         for sheet, path in placed:
             group = f"{_sweep(folder, sheet)}{titles[sheet]}" if sheet else "of all cells"
@@ -90,9 +90,9 @@ def find_figures(folders: Sequence[Folder]) -> Mapping[str, list[Figure]]:
     return found
 
 
-def _sheet_of(path: Path, titles: Mapping[str, str]) -> str:
-    """Start of the file's name that is a sheet's; the longest, or none."""
-    fitting = [file for file in titles if path.stem.startswith(f"{file}-")]
+def sheet_of(path: Path, files: Iterable[str]) -> str:
+    """Start of a figure's file name that is a sheet's; the longest, or empty where none is."""
+    fitting = [file for file in files if path.stem.startswith(f"{file}-")]
     return max(fitting, key=len, default="")
 
 

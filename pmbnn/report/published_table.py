@@ -37,7 +37,7 @@ COLUMNS = (
     Column("kind", choose=True, start="result"),
     Column("published", number=True),
     Column("mark", choose=True),
-    Column("ours", number=True, note="mean ± standard error over data seeds"),
+    Column("ours", number=True, note="mean ± standard error over seeds"),
     Column("difference", number=True, note="ours less published; 0 inside a range"),
     Column("source", choose=True),
     Column("ours from", note="experiment file and cells, or the test that holds the number"),

@@ -7,13 +7,14 @@ import pymc as pm
 import pytensor
 import pytest
 from scipy.special import expit
-from scipy.stats import multivariate_normal, norm, truncnorm
+from scipy.stats import multivariate_normal, norm
 
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.fit import Member, random_streams
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
+from pmbnn.inference.initial import initial_means
 from pmbnn.inference.jax_edge import jax_function, precision
 from pmbnn.inference.run import Run
 from pmbnn.inference.settings import Inference
@@ -329,17 +330,11 @@ def test_worked_step():
 
 # --- a published divergence ---------------------------------------------------------------
 
-FAN_IN = {"weight_1": 784, "weight_2": 64, "weight_3": 64}
-
 
 def published_start(flat):
     """Means truncated at two standard deviations of 1/√fan-in, biases 0, log-variances -1."""
-    rng = np.random.default_rng(5)
-    loc = np.zeros(flat.size)
-    for slot in flat.slots:
-        if slot.name in FAN_IN:
-            draws = truncnorm(-2, 2).rvs(slot.stop - slot.start, random_state=rng)
-            loc[slot.start : slot.stop] = draws / np.sqrt(FAN_IN[slot.name])
+    settings = Inference(initial_mean="truncated_fan_in")
+    loc = initial_means(flat.slots, settings, np.random.default_rng(5))
     return {"loc": loc, "rho": np.full(flat.size, inverse_softplus(np.exp(-0.5)))}
 
 

@@ -91,15 +91,15 @@ def linear_hidden():
     return Case(model, {"x": X, "target": Y})
 
 
-def convolutional():
+def convolutional(images=IMAGES, labels=Y):
     with pm.Model() as model:
-        x, target = row_data(IMAGES, Y)
+        x, target = row_data(images, labels)
         maps = convolve(x.transpose(1, 2, 3, 0), weight(2, 3, 3, 3), (2, 4, 4), 3)
         maps = pt.tanh(maps + weight(3, name="b1")[:, None, None, None])
         features = max_pool(maps, (3, 2, 2), 2).reshape((3, -1))
         outputs = weight(2, 3, name="dense") @ features
         pm.Categorical("y", p=pm.math.softmax(outputs.T, axis=1), observed=target)
-    return Case(model, {"x": IMAGES, "target": Y})
+    return Case(model, {"x": images, "target": labels})
 
 
 SIGMA, CONTRAST = np.float64(0.7), np.array([1.0, -0.5])
@@ -490,6 +490,33 @@ def test_variance_of_noise():
     assert local < plain / 5
     assert flipout < plain / 3
     assert local < flipout / 1.3
+
+
+def many_pictures():
+    """Four hundred pictures of positive pixels, as real ones have them."""
+    images = np.random.default_rng(5).uniform(0.0, 2.0, (MANY, 2, 4, 4))
+    return convolutional(images, (images[:, 0, 1, 1] > images[:, 1, 2, 2]).astype(int))
+
+
+def test_variance_of_a_convolution():
+    """At fixed pictures and over minibatches, of all slopes and of those of the kernels.
+
+    Measured with 40 of 400 pictures and scales of 0.3: 3.7 times less than plain draws have at
+    fixed ones (kernels 3.0), 2.8 times over minibatches (kernels 2.5). The standard errors of
+    the kernels' are 0.2 and 0.15.
+    """
+    case = many_pictures()
+    flat = flatten_model(case.model, case.rows)
+    kernels = next(slot for slot in flat.slots if slot.name == "w")
+    for fixed_rows, least in ((True, 2.0), (False, 1.6)):
+        plain, flipout = (
+            samples(case, e, 1000, batch=40, fixed_rows=fixed_rows)[:, 1:].var(axis=0, ddof=1)
+            for e in ("reparameterisation", "flipout")
+        )
+        assert flipout.sum() < plain.sum() / least
+        for start in (0, flat.size):  # in the means, then in the scales
+            own = slice(start + kernels.start, start + kernels.stop)
+            assert flipout[own].sum() < plain[own].sum() / least
 
 
 # --- limits -------------------------------------------------------------------------------

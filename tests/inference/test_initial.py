@@ -52,20 +52,34 @@ def test_fan_in():
     assert not parts["bias"].any()
 
 
-def test_fan_in_of_a_filter():
+def test_truncated_fan_in():
+    """Cut at two standard deviations of the whole normal; biases and scales at zero."""
+    parts = by_slot(start("truncated_fan_in"))
+    sd = 1 / np.sqrt(400)
+    assert abs(parts["weight"]).max() < 2 * sd
+    assert stats.kstest(parts["weight"], stats.truncnorm(-2, 2, scale=sd).cdf).pvalue > 1e-4
+    assert not parts["scale"].any()
+    assert not parts["bias"].any()
+
+
+@pytest.mark.parametrize(
+    ("how", "law"), [("fan_in", stats.norm), ("truncated_fan_in", stats.truncnorm(-2, 2))]
+)
+def test_fan_in_of_a_filter(how, law):
     """Every axis but the last counts as input."""
-    slots = (Slot("filter", 0, (5, 4, 20, 25)),)
-    check_normal(initial_means(slots, Inference(), np.random.default_rng(0)), 1 / 20)
+    slots, settings = (Slot("filter", 0, (5, 4, 20, 25)),), Inference(initial_mean=how)
+    loc = initial_means(slots, settings, np.random.default_rng(0))
+    check_normal(loc, law.std() / 20)
 
 
-@pytest.mark.parametrize("how", ["zero", "random", "uniform", "fan_in"])
+@pytest.mark.parametrize("how", ["zero", "random", "uniform", "fan_in", "truncated_fan_in"])
 def test_double_precision(how):
     loc = start(how)
     assert loc.shape == (SIZE,)
     assert loc.dtype == np.float64
 
 
-@pytest.mark.parametrize("how", ["random", "uniform", "fan_in"])
+@pytest.mark.parametrize("how", ["random", "uniform", "fan_in", "truncated_fan_in"])
 def test_the_stream_decides(how):
     same, other = (start(how, random_seed=i) for i in (0, 1))
     np.testing.assert_array_equal(start(how, random_seed=0), same)

@@ -1,5 +1,11 @@
 """PyTensor graphs as JAX functions, in the precision asked for."""
 
+import inspect
+import json
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +13,12 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pmbnn.inference.jax_edge import jax_function, precision, split_jax_function
+from pmbnn.inference.jax_edge import (
+    jax_function,
+    precision,
+    split_jax_function,
+    use_compilation_cache,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -81,3 +92,45 @@ def test_outputs_of_data_or_of_nothing():
     np.testing.assert_allclose(found, [6.0, 4.0])
     _, found = split([x], [w], [2 * w], [1.0], [3.0])
     np.testing.assert_allclose(found, [6.0])
+
+
+# The function alone: importing its module would load PyTensor, for longer than all the rest.
+COMPILING = f"""
+import json, os
+from pathlib import Path
+import jax
+
+{inspect.getsource(use_compilation_cache)}
+
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name.endswith("/cache_hits")))
+use_compilation_cache()
+found = float(jax.jit(lambda x: jax.numpy.sin(3 * x))(2.0))
+print(json.dumps([found, sum(hits)]))
+"""
+
+
+def test_programs_are_kept(tmp_path):
+    """A second process finds what the first has compiled, in the folder that XDG names."""
+
+    def compile_one():
+        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(
+            [sys.executable, "-c", COMPILING],
+            env=environment,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
+        kept = [p for p in tmp_path.rglob("*") if p.is_file()]
+        return *json.loads(done.stdout), {p.relative_to(tmp_path).as_posix() for p in kept}
+
+    found, hits, kept = compile_one()
+    assert found == pytest.approx(np.sin(6.0), rel=1e-6)
+    assert hits == 0
+    assert kept
+    assert all(name.startswith("pmbnn/xla/") for name in kept)
+    again, hits, still_kept = compile_one()
+    assert again == found
+    assert hits > 0
+    assert still_kept == kept

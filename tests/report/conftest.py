@@ -132,7 +132,7 @@ def write_results(folder, records, experiment="priors"):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """A whole results folder; tests only read it."""
+    """A whole results folder; tests only read it, but for the claims that the report writes."""
     return write_results(tmp_path_factory.mktemp("results") / "priors", make_records())
 
 

@@ -208,4 +208,7 @@ def test_files_that_are_cut_short(make, tmp_path, file):
     folder = make.results(tmp_path / "cut", [make.record(accuracy=0.8)])
     [path] = folder.glob(f"cells/*/{file}")
     path.write_bytes(path.read_bytes()[:20])
-    assert f"{file}` cannot be read" in error_of(folder)
+    done = run(folder)
+    assert done.exit_code == 2
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("error: ") and f"{file}` cannot be read" in line

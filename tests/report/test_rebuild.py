@@ -1,0 +1,166 @@
+"""Figures and claims that the command makes again from what is stored."""
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pmbnn.report.command import app
+
+LATER = 3_600
+"""Seconds by which a file is made older or newer than others."""
+
+OVERVIEW = "figures/synthetic-moons-noise-0.4-maps.png"
+MADE = (OVERVIEW, "claims.csv")
+
+
+@pytest.fixture
+def small(make, tmp_path):
+    """A results folder of one cell without figures and claims."""
+    return bare(make, tmp_path / "small")
+
+
+@pytest.fixture(scope="module")
+def once(make, tmp_path_factory):
+    """The same with all that the command makes."""
+    folder = bare(make, tmp_path_factory.mktemp("once") / "whole")
+    report(folder)
+    return folder
+
+
+@pytest.fixture
+def whole(once, tmp_path):
+    """A copy of that, which a test may change."""
+    return Path(shutil.copytree(once, tmp_path / "whole"))
+
+
+def bare(make, folder):
+    make.results(folder, [make.record(hyperprior="half_normal", accuracy=0.8)])
+    for path in folder.glob("figures/*"):
+        path.unlink()
+    return folder
+
+
+def report(folder, *arguments):
+    """Lines on the terminal but for the page's, once the page is written."""
+    done = CliRunner().invoke(app, [str(folder), *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("page ") and done.stdout.count("\n") == 1
+    return done.stderr.splitlines()
+
+
+def age(path, seconds):
+    """Move a file into the past."""
+    time = path.stat().st_mtime - seconds
+    os.utime(path, (time, time))
+
+
+def times(folder):
+    """When everything but the page was written."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "report.html"]
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+def text(folder):
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_missing_figures_and_claims_are_made(small):
+    (small / "figures").rmdir()
+    assert report(small) == [
+        "priors: making overview figures from 1 stored cells",
+        "priors: making claims from 1 stored cells",
+    ]
+    assert (small / OVERVIEW).read_bytes().startswith(b"\x89PNG")
+    assert "sparsity of the last layer" in (small / "claims.csv").read_text(encoding="utf-8")
+    assert not list(small.glob(".part-*"))
+    assert "sparsity of the last layer" in text(small)
+    assert 'data-figure="maps: synthetic: moons, noise 0.4"' in text(small)
+
+
+def test_what_is_current_is_left_alone(whole):
+    before = times(whole)
+    assert len(before) > 5
+    assert report(whole) == []
+    assert times(whole) == before
+
+
+@pytest.mark.parametrize(
+    ("stale", "made"), [("figures/*", "overview figures"), ("claims.csv", "claims")]
+)
+def test_what_is_older_than_the_newest_cell_is_made_again(whole, stale, made):
+    for path in whole.glob(stale):
+        path.write_bytes(b"old")
+        age(path, LATER)
+    assert report(whole) == [f"priors: making {made} from 1 stored cells"]
+    assert all(path.read_bytes() != b"old" for path in whole.glob(stale))
+
+
+def test_a_table_newer_than_the_figures_does_not_matter(whole):
+    """A sweep draws its figures before it writes metrics.csv."""
+    age(whole / "metrics.csv", -LATER)
+    assert report(whole) == []
+
+
+def test_figures_of_other_data_do_not_count(make, whole):
+    """The folder has grown by a data set of which nothing is drawn, and is not newer."""
+    record = make.record(seed=1, accuracy=0.7)
+    record["settings"]["dataset"]["noise"] = 0.2
+    make.results(whole, [record])
+    for path in whole.glob("cells/*/metrics.json"):
+        age(path, LATER)
+    assert report(whole) == ["priors: making overview figures from 2 stored cells"]
+    assert (whole / "figures" / "synthetic-moons-noise-0.2-maps.png").is_file()
+
+
+def test_a_figure_of_its_own_that_a_cell_lacks_is_drawn(whole):
+    (picture,) = whole.glob("cells/*/map.png")
+    picture.unlink()
+    assert report(whole) == ["priors: making missing figures of single cells from 1 stored cells"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_folder_without_cells_that_say_anything_on_the_claims(make, tmp_path):
+    """A point fit has no distribution of weights; a table of earlier cells goes."""
+    record = make.record(accuracy=0.8)
+    record["settings"]["inference"]["guide"] = "map"
+    folder = make.results(tmp_path / "point", [record])
+    (folder / "claims.csv").write_text("claim\nold\n", encoding="utf-8")
+    age(folder / "claims.csv", LATER)
+    assert report(folder) == ["priors: making claims from 1 stored cells"]
+    assert not (folder / "claims.csv").exists()
+    assert "no cell says anything on the claims" in text(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monkeypatch):
+    def refuse(*arguments, dir=None, **named):
+        if dir == small:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(*arguments, dir=dir, **named)
+
+    real = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    (line,) = report(small, "--out", tmp_path / "page")
+    assert line.startswith(f"The folder `{small}` cannot be written: Read-only file system.")
+    assert not any((small / made).exists() for made in MADE)
+    assert "These results folders hold no figures." in text(tmp_path / "page")
+
+
+def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
+    import pmbnn.figures.write as write
+
+    def refuse(figure, path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    before = {path: path.read_bytes() for path in whole.glob("figures/*")}
+    for path in before:
+        age(path, LATER)
+    monkeypatch.setattr(write, "save_figure", refuse)
+    _, line = report(whole)
+    assert line.startswith("priors: overview figures stay as they are, OSError: [Errno 28] No ")
+    assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before
+    assert not list(whole.glob(".part-*"))
