@@ -99,7 +99,8 @@ def test_metrics_load_numpy_alone():
 
 
 @pytest.mark.parametrize(
-    "module", ["storage", "figures", "tables", "runner", "progress", "report.page"]
+    "module",
+    ["storage", "figures", "tables", "runner", "progress", "report.page", "report.rebuild"],
 )
 def test_what_reads_results_does_not_load_what_fits(module):
     loaded = loaded_by(f"import pmbnn.{module}")
