@@ -145,8 +145,11 @@ def write_tables(run: Run, records: Sequence[Record]) -> None:
 def tables_are_current(run: Run, records: Sequence[Record]) -> bool:
     """Whether the tables, and what is written before them, are those of the given records."""
     unfamiliar = _unfamiliar(records)
-    return run.results.holds_table("metrics.csv", map(metrics_row, records)) and (
-        not unfamiliar or run.results.holds_table("unfamiliar.csv", unfamiliar)
+    return (
+        run.results.holds_table("metrics.csv", map(metrics_row, records))
+        and (not unfamiliar or run.results.holds_table("unfamiliar.csv", unfamiliar))
+        and any(run.results.figures.iterdir())
+        and (run.results.folder / "index.html").is_file()
     )
 
 

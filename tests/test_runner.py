@@ -66,7 +66,25 @@ def test_no_table_is_left_of_pictures_that_are_gone(run):
     assert files(run) == {"summary.csv", "metrics.csv"}
 
 
+def draw(run):
+    """What is there before the tables."""
+    run.results.prepare()
+    (run.results.figures / "overview.png").touch()
+    (run.results.folder / "index.html").touch()
+
+
+def test_tables_without_what_is_drawn_before_them_are_not_current(run):
+    draw(run)
+    write_tables(run, [record()])
+    assert tables_are_current(run, [record()])
+    for path in (run.results.figures / "overview.png", run.results.folder / "index.html"):
+        draw(run)
+        path.unlink()
+        assert not tables_are_current(run, [record()])
+
+
 def test_tables_that_hold_the_records_are_current(run):
+    draw(run)
     records = [record(pictures=pictures())]
     assert not tables_are_current(run, records)
     write_tables(run, records)
