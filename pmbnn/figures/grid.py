@@ -76,6 +76,8 @@ def _words(combinations: Combinations, row: int, column: int, name: str) -> str:
     mean, error = combinations.score(row, column, name)
     if not math.isfinite(mean):
         return combinations.absence(row, column)
-    number = f"{mean:.3f}"
-    number += f"\n±{error:.3f}" if math.isfinite(error) else ""
+    # As many decimals as a small error needs to be more than zero.
+    decimals = max(3, min(6, math.ceil(-math.log10(error)))) if error > 0 else 3
+    number = f"{mean:.{decimals}f}"
+    number += f"\n±{error:.{decimals}f}" if math.isfinite(error) else ""
     return number + ("\n(no scale)" if row in combinations.without_scale else "")

@@ -52,9 +52,10 @@ def plot_training(trace: xr.DataTree, title: str) -> Figure:
     panels = figure.subplots(rows, min(3, len(shown)), squeeze=False).flat
     for axes, diagnostic in zip(panels, shown, strict=False):
         _draw(axes, steps, held[f"snapshot_{diagnostic.name}"])
-        logarithmic = ", logarithmic scale" if axes.get_yscale() != "linear" else ""
+        logarithmic = "logarithmic scale" if axes.get_yscale() != "linear" else ""
         axes.set_title(diagnostic.words, fontsize=style.LABEL_SIZE)
-        axes.set_ylabel(diagnostic.unit + logarithmic, fontsize=style.LABEL_SIZE)
+        words = ", ".join(filter(None, (diagnostic.unit, logarithmic)))
+        axes.set_ylabel(words, fontsize=style.LABEL_SIZE)
     for axes in figure.axes[len(shown) :]:
         axes.set_axis_off()
     handles, labels = figure.axes[0].get_legend_handles_labels()

@@ -48,6 +48,12 @@ def test_several_seeds_show_their_standard_error(made, words):
     assert "MNIST mean ± standard error over 2 data seeds" in found
 
 
+def test_a_small_error_is_more_than_zero(made, words):
+    pairs = ((0, 0.9741), (1, 0.9745))
+    records = [made.record(dataset=made.MNIST | {"seed": s}, accuracy=a) for s, a in pairs]
+    assert "0.9743 ±0.0002" in words(draw(records))
+
+
 def test_empty_cells_say_why(made):
     records = [*grid(made), made.record("flat", made.NO_SCALE, made.MNIST, accuracy=0.9)]
     records += [made.record("cauchy", made.TUNED, made.MNIST, failed=True)]

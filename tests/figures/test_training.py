@@ -43,6 +43,17 @@ def test_scales_are_logarithmic_where_sizes_differ_much(fit):
     assert draw(narrow).axes[1].get_yscale() == "linear"
 
 
+def test_a_scale_without_a_unit_stands_alone(fit):
+    evidence = fit["snapshot_evidence"]
+    wide = evidence.copy(data=np.geomspace(1e-4, 1, evidence.size).reshape(evidence.shape))
+    [axes] = [
+        a
+        for a in draw(fit.assign(snapshot_evidence=wide)).axes
+        if a.get_title() == "mean approximate evidence"
+    ]
+    assert axes.get_ylabel() == "logarithmic scale"
+
+
 def test_the_elbo_grows_upwards(fit):
     low, high = draw(fit).axes[1].get_ylim()
     assert low < high < 0
