@@ -15,6 +15,8 @@ from pmbnn.inference.divergence import Form, build_divergence
 from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide
+from pmbnn.inference.pieces import piece_lengths
+from pmbnn.inference.products import depends_on
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla_forms import materialised
 
@@ -43,6 +45,10 @@ class Objective:
         Divergence of the guide from the prior, in nats.
     kl_forms
         How the expectation of each free variable's log-prior is taken.
+    has_noisy_kl
+        Whether the divergence depends on the noise.
+    pieces
+        Lengths of the pieces into which a loop cuts flat vectors.
     """
 
     parameters: dict[str, TensorVariable]
@@ -52,6 +58,8 @@ class Objective:
     log_likelihood: TensorVariable
     kl: TensorVariable
     kl_forms: Mapping[str, Form]
+    has_noisy_kl: bool
+    pieces: tuple[int, ...]
 
 
 def build_objective(
@@ -90,14 +98,17 @@ def build_objective(
     if padding:
         observations = observations * np.repeat([1.0, 0.0], [batch, padding])
     log_likelihood, kl = flat.at(draw, [observations.sum() * (rows / batch), divergence.value])
+    drawn = noise | likelihood.noise
     return Objective(
         parameters=parameters,
         frozen=frozen,
-        noise=noise | likelihood.noise,
+        noise=drawn,
         data=flat.data,
         log_likelihood=log_likelihood,
         kl=kl,
         kl_forms=divergence.forms,
+        has_noisy_kl=depends_on([kl], [n.variable for n in drawn.values()]),
+        pieces=piece_lengths(flat.slots),
     )
 
 

@@ -55,7 +55,8 @@ class History:
     log_likelihood
         Expected log-likelihood of all observations.
     kl
-        Divergence of the guide from the prior, unweighted.
+        Divergence of the guide from the prior, unweighted; where it is exact, its mean over a
+        window is that of a straight line between the window's ends.
     """
 
     step: np.ndarray

@@ -1,6 +1,8 @@
 """The loop of gradient steps: one fit, as JAX functions that a group maps over its members."""
 
+import itertools
 import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,6 +13,7 @@ from pmbnn.inference.elbo import Objective
 from pmbnn.inference.jax_edge import split_jax_function
 from pmbnn.inference.noise import DRAWS, random_bits
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
+from pmbnn.inference.pieces import Pieces, divided, divided_graph, joined
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
 
@@ -63,7 +66,8 @@ class Loop:
         inputs = [parameters[n] for n in self.objective.parameters]
         inputs += [frozen[n] for n in self.objective.frozen]
         inputs += [noise[n] for n in self.objective.noise]
-        return self._parts(*inputs, *prepared)
+        arrays = jax.tree.leaves(divided(inputs, self.objective.pieces))
+        return self._parts(*arrays, *prepared)
 
     def loss(self, parameters: Parameters, noise, prepared, kl_weight) -> tuple[jax.Array, tuple]:
         """Negative ELBO at the given KL weight, and its parts."""
@@ -75,6 +79,8 @@ class Loop:
     ) -> tuple[State, jax.Array]:
         """`n` of `steps` steps, and the sums of their log-likelihoods and divergences.
 
+        A divergence without noise is computed before and after them only.
+
         Parameters
         ----------
         data
@@ -85,14 +91,26 @@ class Loop:
         key
             Of the fit's own noise, ``(2,)`` unsigned 32-bit words.
         """
+        noisy = self.objective.has_noisy_kl
+
+        def rows(i):
+            return data if batches is None else self.prepare(_take_rows(data, batches[i]))
 
         def body(i, carry):
             state, sums = carry
-            seen = data if batches is None else self.prepare(_take_rows(data, batches[i]))
-            state, parts = self._step(state, seen, key, learning_rate, steps)
-            return state, sums + jnp.stack(parts)
+            state, (log_likelihood, kl) = self._step(state, rows(i), key, learning_rate, steps)
+            return state, sums + jnp.stack([log_likelihood, kl if noisy else jnp.zeros_like(kl)])
 
-        return jax.lax.fori_loop(0, n, body, (state, jnp.zeros(2, self.dtype)))
+        def kl_of(state):
+            return self.parts(state.parameters, self._noise(key, state.step), rows(0))[1]
+
+        start = divided(state, self.objective.pieces)
+        end, sums = jax.lax.fori_loop(0, n, body, (start, jnp.zeros(2, self.dtype)))
+        if not noisy:
+            # As if it changed by the same amount at every step.
+            first = kl_of(start)
+            sums = sums.at[1].set(n * first + (n - 1) / 2 * (kl_of(end) - first))
+        return joined(end), sums
 
     def _step(self, state: State, prepared, key, learning_rate, steps) -> tuple[State, tuple]:
         settings = self.settings
@@ -100,6 +118,8 @@ class Loop:
         slope = jax.grad(self.loss, has_aux=True)
         weight = self._kl_weight(state.step, steps)
         gradient, parts = slope(state.parameters, noise, prepared, weight)
+        # Without a barrier XLA computes a gradient anew for each moment of the optimiser.
+        gradient = jax.tree.map(jax.lax.optimization_barrier, gradient)
         direction, optimiser = self.optimiser.update(gradient, state.optimiser)
         rate = learning_rate * relative_rate(settings, state.step, steps)
         parameters = jax.tree.map(
@@ -115,13 +135,23 @@ class Loop:
         weight, warm_up = self.settings.kl_weight, self.settings.kl_warm_up
         return weight * jnp.minimum(1.0, step / (warm_up * steps)) if warm_up else weight
 
-    def _noise(self, key, step) -> dict[str, jax.Array]:
+    def _noise(self, key, step) -> dict[str, jax.Array | Pieces]:
         """Noise of one step: here, and nowhere else, is where a fit draws any."""
+        lengths = self.objective.pieces
+
+        def draw(kind, stream, start, shape):
+            bits = random_bits(key, step, stream, start, math.prod(shape))
+            return DRAWS[kind](bits, self.dtype).reshape(shape)
+
         drawn = {}
         for stream, (name, noise) in enumerate(self.objective.noise.items()):
-            shape = noise.variable.type.shape
-            bits = random_bits(key, step, stream, math.prod(shape))
-            drawn[name] = DRAWS[noise.kind](bits, self.dtype).reshape(shape)
+            shape, of = noise.variable.type.shape, partial(draw, noise.kind, stream)
+            if len(lengths) > 1 and shape == (sum(lengths),):
+                starts = itertools.accumulate(lengths[:-1], initial=0)
+                pieces = zip(starts, lengths, strict=True)
+                drawn[name] = Pieces(tuple(of(start, (length,)) for start, length in pieces))
+            else:
+                drawn[name] = of(0, shape)
         # Without the barrier XLA draws a number anew wherever it is used.
         return jax.lax.optimization_barrier(drawn)
 
@@ -130,8 +160,9 @@ def _compiled(objective: Objective):
     """The objective as two JAX functions: of its data; of the rest of its inputs, in order."""
     inputs = [*objective.parameters.values(), *objective.frozen.values()]
     inputs += [noise.variable for noise in objective.noise.values()]
+    outputs = [objective.log_likelihood, objective.kl]
     return split_jax_function(
-        list(objective.data.values()), inputs, [objective.log_likelihood, objective.kl]
+        list(objective.data.values()), *divided_graph(inputs, outputs, objective.pieces)
     )
 
 

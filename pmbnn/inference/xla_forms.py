@@ -20,17 +20,16 @@ from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.math import Softplus
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Split
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Max
 from pytensor.tensor.special import LogSoftmax
+
+from pmbnn.inference.polynomials import log_1p
 
 SHORT = 8
 """Longest axis that is unrolled."""
 LONG = 64
 """Fewest observations for which that pays."""
-
-LOG_TERMS = {"float32": 8, "float64": 17}
-"""Terms of a series whose ratio is below 1/9, until they no longer matter."""
 
 
 class Materialised(ViewOp):
@@ -64,6 +63,7 @@ class FastSoftplus(ViewOp):
 
 def use_fast_forms(graph: FunctionGraph) -> None:
     """Replace the operations of `graph` that have a form here by that."""
+    _transpose_last(graph)
     for node in graph.toposort():
         if type(node.op) is Dot:
             fast = ThinDot()
@@ -79,6 +79,34 @@ def use_fast_forms(graph: FunctionGraph) -> None:
             continue
         replacements = fast(*node.inputs, return_list=True)
         graph.replace_all(list(zip(node.outputs, replacements, strict=True)), import_missing=True)
+
+
+def _transpose_last(graph: FunctionGraph) -> None:
+    """Transpose what enters a product after operations element by element, not before them.
+
+    A product takes a transposed matrix as it is; anything else reads it across its rows, which
+    takes several times as long.
+    """
+    for node in graph.toposort():
+        if isinstance(node.op, Dot):
+            for matrix in node.inputs:
+                before = _untransposed(matrix)
+                if before is not None and not isinstance(matrix.owner.op, DimShuffle):
+                    graph.replace(matrix, before.T, import_missing=True)
+
+
+def _untransposed(matrix: TensorVariable) -> TensorVariable | None:
+    """What a matrix is the transposition of; None if it is not, nor made of such alone."""
+    node = matrix.owner
+    if node is None or matrix.type.ndim != 2:
+        return None
+    if isinstance(node.op, DimShuffle) and node.op.new_order == (1, 0):
+        return node.inputs[0]
+    if not isinstance(node.op, Elemwise):
+        return None
+    # What is spread out over an axis is a vector or a scalar: its transposition costs nothing.
+    found = [v.T if any(v.type.broadcastable) else _untransposed(v) for v in node.inputs]
+    return None if any(v is None for v in found) else node.op(*found)
 
 
 @jax_funcify.register(Materialised)
@@ -136,18 +164,7 @@ def _total(terms):
 @jax.custom_jvp
 def _softplus(x):
     """``max(x, 0) + log(1 + exp(-|x|))``."""
-    return jnp.maximum(x, 0) + _log_1p(jnp.exp(-jnp.abs(x)))
-
-
-def _log_1p(t):
-    """Logarithm of 1 + t for t from 0 to 1, by log(1 + t) = 2 artanh(t / (2 + t))."""
-    s = t / (2 + t)
-    terms = LOG_TERMS[t.dtype.name]
-    # Horner's scheme of s² / (2k + 1): at most 1/9 each, so few terms do.
-    series = functools.reduce(
-        lambda total, k: total * s**2 + 1 / (2 * k + 1), range(terms - 1, -1, -1), jnp.zeros_like(s)
-    )
-    return 2 * s * series
+    return jnp.maximum(x, 0) + log_1p(jnp.exp(-jnp.abs(x)))
 
 
 @_softplus.defjvp
@@ -242,7 +259,7 @@ def _log_softmax_of_two(first, second):
     """Log-probabilities and probabilities of two classes, with one exponential."""
     step = second - first
     t = jnp.exp(-jnp.abs(step))
-    shift, larger = _log_1p(t), 1 / (1 + t)
+    shift, larger = log_1p(t), 1 / (1 + t)
     smaller, is_first = t * larger, step < 0
     logs = [-jnp.maximum(step, 0) - shift, jnp.minimum(step, 0) - shift]
     shares = [jnp.where(is_first, larger, smaller), jnp.where(is_first, smaller, larger)]

@@ -36,8 +36,8 @@ def test_more_rounds_are_jax_own(monkeypatch):
     np.testing.assert_array_equal(found, expected)
 
 
-def bits(step=0, stream=0, size=1000, key=KEY):
-    return np.asarray(noise.random_bits(jnp.asarray(key), jnp.asarray(step), stream, size))
+def bits(step=0, stream=0, size=1000, key=KEY, start=0):
+    return np.asarray(noise.random_bits(jnp.asarray(key), jnp.asarray(step), stream, start, size))
 
 
 def test_every_step_array_and_key_has_its_own():
@@ -49,10 +49,11 @@ def test_every_step_array_and_key_has_its_own():
 
 
 def test_length_does_not_matter():
-    """Nor that it is mapped over fits."""
+    """Nor that it is mapped over fits, or drawn in pieces."""
     np.testing.assert_array_equal(bits(size=10), bits(size=1000)[:10])
+    np.testing.assert_array_equal(bits(start=10, size=7), bits(size=1000)[10:17])
     keys = jnp.asarray([KEY, KEY[::-1]])
-    mapped = jax.vmap(lambda k: noise.random_bits(k, jnp.asarray(3), 1, 10))(keys)
+    mapped = jax.vmap(lambda k: noise.random_bits(k, jnp.asarray(3), 1, 0, 10))(keys)
     np.testing.assert_array_equal(mapped[1], bits(step=3, stream=1, size=10, key=KEY[::-1]))
 
 

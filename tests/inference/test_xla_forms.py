@@ -6,10 +6,12 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
 from scipy.special import expit, log_softmax
 
 from pmbnn.inference import xla_forms
-from pmbnn.inference.jax_edge import precision
+from pmbnn.inference.jax_edge import jax_function, precision
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
@@ -74,3 +76,31 @@ def test_thin_log_softmax(dtype, tolerance, classes):
     np.testing.assert_allclose(value, expected, rtol=4 * tolerance, atol=60 * tolerance)
     exact = weight - np.exp(expected) * weight.sum(axis=0)
     np.testing.assert_allclose(slope, exact, atol=40 * tolerance)
+
+
+# --- transpositions before products ---------------------------------------------------------
+
+
+def test_products_take_their_matrices_transposed():
+    """What stands between a transposition and a product is done before it, rows as they lie."""
+    w, scale, x = pt.matrix("w", shape=(4, 3)), pt.vector("scale", shape=(4,)), pt.matrix("x")
+    output = pt.dot((2.0 * (w * scale[:, None]).T) ** 2, x.T - 1.0)
+    graph = FunctionGraph([w, scale, x], [output], clone=True)
+    xla_forms.use_fast_forms(graph)
+    (dot,) = (node for node in graph.toposort() if isinstance(node.op, Dot))
+    assert [isinstance(v.owner.op, DimShuffle) for v in dot.inputs] == [True, True]
+    rng = np.random.default_rng(0)
+    at = [rng.normal(size=shape) for shape in ((4, 3), (4,), (5, 4))]
+    expected = (2 * (at[0] * at[1][:, None]).T) ** 2 @ (at[2].T - 1)
+    with precision("float64"):
+        (found,) = jax_function([w, scale, x], [output])(*at)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_other_matrices_stay_as_they_are():
+    """One of which a part is not transposed would be transposed in that part."""
+    w, v = pt.matrix("w", shape=(3, 3)), pt.matrix("v", shape=(3, 3))
+    graph = FunctionGraph([w, v], [pt.dot(w.T + v, v)], clone=True)
+    before = graph.outputs[0].owner.inputs[0]
+    xla_forms.use_fast_forms(graph)
+    assert graph.outputs[0].owner.inputs[0] is before
