@@ -1,11 +1,13 @@
 """How much work a cell is: numbers of fits and gradient steps, and a rough time."""
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pmbnn.datasets.base import DatasetSpec
 from pmbnn.experiment import Cell, choosing_rows
+from pmbnn.networks import Network
 from pmbnn.priors import Fixed
 
 LARGE_NETWORK = 2_000
@@ -81,7 +83,13 @@ def network_size(cell: Cell) -> int:
 
 def multiply_adds(cell: Cell) -> int:
     """Multiply-adds of the forward pass for one row."""
-    return cell.network.multiply_adds(cell.dataset.input_shape, cell.dataset.n_outputs)
+    return _multiply_adds(cell.network, cell.dataset.input_shape, cell.dataset.n_outputs)
+
+
+@functools.cache
+def _multiply_adds(network: Network, input_shape: tuple[int, ...], n_outputs: int) -> int:
+    # Hundreds of cells share a network, and a plan asks several times of each.
+    return network.multiply_adds(input_shape, n_outputs)
 
 
 def is_large(cell: Cell) -> bool:

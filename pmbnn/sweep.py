@@ -1,5 +1,6 @@
 """Run the experiments of a YAML file: ``python -m pmbnn.sweep FILE``."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,6 +63,8 @@ def sweep(
 
 
 def _sweep(file, out, only, dry_run, fresh, workers, quiet) -> int:
+    # Looking through all installed packages for plugins of pydantic takes longer than a plan.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from pmbnn.config import load_experiment
     from pmbnn.selection import select_cells
 

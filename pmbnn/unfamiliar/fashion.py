@@ -9,7 +9,6 @@ from pydantic import Field
 from pmbnn.datasets import idx
 from pmbnn.datasets.base import Seed
 from pmbnn.datasets.mnist import ORIGINAL_ROWS, stratified_order
-from pmbnn.datasets.openml import OpenMLSource, load_openml
 from pmbnn.unfamiliar.base import Digits, Pictures, UnfamiliarSpec
 
 if TYPE_CHECKING:
@@ -37,15 +36,6 @@ CHECKSUMS = {
 
 FOLDER = "fashion-mnist"
 """Where the files lie beneath the folder of data, for they are named as those of MNIST are."""
-
-OPENML = OpenMLSource(
-    name="Fashion-MNIST",
-    version=1,
-    file="fashion-mnist.npz",
-    title="Fashion-MNIST",
-    remedy=f"set PMBNN_DATA to a folder with its IDX files in {FOLDER}/",
-)
-
 
 class Fashion(UnfamiliarSpec):
     """The 10,000 test images of Fashion-MNIST, or ``size`` of them in equal parts of each class.
@@ -90,6 +80,10 @@ def _read() -> tuple["np.ndarray", "np.ndarray", str]:
             for name, md5 in CHECKSUMS.items()
         )
         return x.reshape(len(x), -1), y, "local"
-    x, y = load_openml(OPENML)
+    from pmbnn.datasets.openml import OpenMLSource, load_openml
+
+    remedy = f"set PMBNN_DATA to a folder with its IDX files in {FOLDER}/"
+    source = OpenMLSource("Fashion-MNIST", 1, "fashion-mnist.npz", "Fashion-MNIST", remedy)
+    x, y = load_openml(source)
     test = slice(ORIGINAL_ROWS[0], None)
     return x[test], y[test], "openml"
