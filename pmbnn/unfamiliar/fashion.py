@@ -37,6 +37,7 @@ CHECKSUMS = {
 FOLDER = "fashion-mnist"
 """Where the files lie beneath the folder of data, for they are named as those of MNIST are."""
 
+
 class Fashion(UnfamiliarSpec):
     """The 10,000 test images of Fashion-MNIST, or ``size`` of them in equal parts of each class.
 
