@@ -120,7 +120,7 @@ def _sweep(item: object, place: str) -> Sweep:
     check_choosing(pairs, choices["inference"])
     check_batches(choices["dataset"], choices["inference"])
     check_shapes(choices["dataset"], choices["network"])
-    check_guides(choices["dataset"], choices["network"], choices["inference"])
+    check_guides(choices, pairs)
     check_unfamiliar(choices["dataset"], choices["predict"])
     check_likelihoods(choices["dataset"], choices["likelihood"])
     check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])

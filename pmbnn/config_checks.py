@@ -3,6 +3,7 @@
 Each check takes the choices of some sections and raises the first mistake as a `ConfigError`.
 """
 
+from collections.abc import Mapping
 from itertools import product
 
 from pmbnn.axes import Choice
@@ -10,9 +11,9 @@ from pmbnn.config_errors import ConfigError, must
 from pmbnn.digit_format import SIDE
 from pmbnn.experiment import choosing_rows
 from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION_ESTIMATORS
-from pmbnn.likelihoods import LIKELIHOODS
+from pmbnn.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.networks import Parameter, ShapeError
-from pmbnn.priors import Fixed, Tune
+from pmbnn.priors import Fixed, Hyperprior, Prior, Tune
 
 
 def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
@@ -65,23 +66,53 @@ def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
 
 
-def check_guides(datasets: list[Choice], networks: list[Choice], inferences: list[Choice]) -> None:
-    """Raise ConfigError where a guide or its estimator cannot take a network."""
-    for dataset, network in product(datasets, networks):
+def check_guides(choices: Mapping[str, list[Choice]], pairs: list[tuple[Choice, Choice]]) -> None:
+    """Raise ConfigError where a guide or its estimator cannot take a network.
+
+    Parameters
+    ----------
+    choices
+        Of every section, by its name.
+    pairs
+        Priors and the hyperpriors that they meet.
+    """
+    inferences = choices["inference"]
+    for dataset, network in product(choices["dataset"], choices["network"]):
         parameters = network.spec.parameters(dataset.spec.input_shape, dataset.spec.n_outputs)
         for inference in inferences:
-            _check_full_rank(sum(p.size for p in parameters), network, inference)
             _check_estimator(parameters, network, inference)
+        for inference, pair, likelihood in product(inferences, pairs, choices["likelihood"]):
+            _check_full_rank(parameters, network, inference, pair, likelihood)
 
 
-def _check_full_rank(size: int, network: Choice, inference: Choice) -> None:
-    """Raise ConfigError where a network is too large for a guide with a full covariance."""
-    if inference.spec.guide == "full_rank" and size > LARGEST_FULL_RANK:
+def _check_full_rank(
+    parameters: tuple[Parameter, ...],
+    network: Choice,
+    inference: Choice,
+    pair: tuple[Choice, Choice],
+    likelihood: Choice,
+) -> None:
+    """Raise ConfigError where a model is too large for a guide with a full covariance."""
+    if inference.spec.guide != "full_rank":
+        return
+    size = free_scalars(parameters, *(choice.spec for choice in pair), likelihood.spec)
+    if size > LARGEST_FULL_RANK:
+        prior, hyperprior = pair
         rule = (
-            f"must not be full_rank with the {size:,} parameters of `{network.place}`: it "
-            f"takes at most {LARGEST_FULL_RANK:,}, `low_rank` any number"
+            f"must not be full_rank with the {size:,} free variables of `{network.place}` with "
+            f"prior `{prior.spec.kind}` and hyperprior `{hyperprior.spec.kind}`: it takes at most "
+            f"{LARGEST_FULL_RANK:,}, `low_rank` any number"
         )
         raise must(inference.place_of("guide"), rule, inference.spec.guide)
+
+
+def free_scalars(
+    parameters: tuple[Parameter, ...], prior: Prior, hyperprior: Hyperprior, likelihood: Likelihood
+) -> int:
+    """Number of free scalars of a model: weights, their scales, and those of the likelihood."""
+    units = {p.layer: p.shape[-1] for p in parameters}
+    weights = prior.n_free(sum(p.size for p in parameters))
+    return weights + hyperprior.n_scales(list(units.values())) + likelihood.n_free
 
 
 def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inference: Choice) -> None:

@@ -29,6 +29,11 @@ class Likelihood(Specification):
         return {}
 
     @property
+    def n_free(self) -> int:
+        """Number of free scalars."""
+        return 0
+
+    @property
     def structure(self) -> Mapping[str, object]:
         """Everything but the constants: what decides the shape of the model's graph."""
         return self.model_dump(mode="json")
@@ -100,6 +105,10 @@ class Normal(Likelihood):
         if not self.is_learned:
             return {f"{NOISE}_sd": self.sd}
         return {f"{NOISE}_{name}": value for name, value in self.sd.constants.items()}
+
+    @property
+    def n_free(self) -> int:  # noqa: D102
+        return int(self.is_learned)
 
     @property
     def structure(self) -> Mapping[str, object]:  # noqa: D102

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, log_softmax, logit
 
+from pmbnn.config_checks import free_scalars
 from pmbnn.datasets.base import Rows
 from pmbnn.likelihoods import Categorical
 from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
@@ -216,6 +217,8 @@ def test_every_combination(pair, network, evaluate):
     assert [v.name for v in model.observed_RVs] == ["y"]
 
     point = random_point(model)
+    counted = free_scalars(parameters, prior, hyperprior, Categorical())
+    assert sum(value.size for value in point.values()) == counted
     logp = model.logp()
     weights = [model[p.name] for p in parameters]
     graphs = [logp, *pt.grad(logp, model.value_vars), *model.replace_rvs_by_values(weights)]

@@ -803,8 +803,17 @@ def check_refused(folder, environment, *arguments, match):
                 "network": {"kind": "dense", "hidden": [[3], [100, 100]]},
                 "inference": {"guide": "full_rank"},
             },
-            r"`sweeps\[0\].inference.guide` must not be full_rank with the 10,602 parameters of "
-            r"`sweeps\[0\].network.*`: it takes at most 5,000, `low_rank` any number",
+            r"`sweeps\[0\].inference.guide` must not be full_rank with the 10,602 free variables "
+            r"of `sweeps\[0\].network.*` with prior `normal` and hyperprior `fixed`: it takes at "
+            "most 5,000, `low_rank` any number",
+        ),
+        (
+            {
+                "network": {"kind": "dense", "hidden": [[60, 60]]},
+                "prior": ["normal", "horseshoe"],
+                "inference": {"guide": "full_rank"},
+            },
+            "must not be full_rank with the 7,924 free variables of .* with prior `horseshoe`",
         ),
         (
             {"inference": {"early_stop": True, "schedule": "one_cycle"}},

@@ -1,6 +1,6 @@
 """What stands in the place of a prior's scale: one class each, and the registry of all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pmbnn.specification import Positive, Specification, Tune, registry
@@ -23,6 +23,10 @@ class Hyperprior(Specification):
     def structure(self) -> Mapping[str, object]:
         """Everything but the constants: what decides the shape of the model's graph."""
         return self.model_dump(exclude=set(type(self).model_fields) & self._parameters)
+
+    def n_scales(self, units: Sequence[int]) -> int:
+        """Number of learned scales, for the numbers of units of each layer."""
+        return 0
 
     _parameters: ClassVar[frozenset[str]] = frozenset()
 
@@ -70,6 +74,9 @@ class Hierarchical(Hyperprior):
     @property
     def constants(self) -> Mapping[str, float]:  # noqa: D102
         return {f"hyperprior_{name}": getattr(self, name) for name in sorted(self._parameters)}
+
+    def n_scales(self, units):  # noqa: D102
+        return {"network": 1, "layer": len(units), "unit": sum(units)}[self.per]
 
     def variable(
         self, name: str, constants: Mapping[str, "TensorVariable"], dims: tuple[str, ...]

@@ -35,6 +35,10 @@ class Prior(Specification):
     centrable: ClassVar[bool] = True
     """Whether weights can be drawn around a learned scale directly."""
 
+    def n_free(self, weights: int) -> int:
+        """Number of free scalars that so many weights take, they included."""
+        return weights
+
     def shared(self) -> Mapping[str, "TensorVariable"]:
         """What all weights of the current model share beside their scale, by name.
 
@@ -157,6 +161,10 @@ class ScaleMixture(Prior):
             raise ValueError(f"must have `learned: true` to set `spread`, got {self.spread:g}")
         return self
 
+    def n_free(self, weights):
+        """Two standard deviations and a share more where they are learned."""
+        return weights + 3 if self.learned else weights
+
     def shared(self):
         """Both standard deviations, and the two shares: constants unless learned."""
         import numpy as np
@@ -216,6 +224,10 @@ class Horseshoe(Prior):
 
     kind: Literal["horseshoe"] = "horseshoe"
     centrable: ClassVar[bool] = False
+
+    def n_free(self, weights):
+        """Each weight and its own scale."""
+        return 2 * weights
 
     def local_scale(self, name, dims):  # noqa: D102
         import numpy as np
