@@ -13,6 +13,9 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 PEERS = HERE / "peers"
 
+# Where Python is told to keep no bytecode, a start compiles every library anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 SINGLE_THREADED = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "OMP_NUM_THREADS": "1",
