@@ -6,6 +6,7 @@ import yaml
 from scipy import stats
 
 from pmbnn.config import load_experiment, resolved_text
+from pmbnn.config_checks import free_scalars
 from pmbnn.config_errors import ConfigError
 from pmbnn.datasets import Moons, Sine
 from pmbnn.inference.flat import flatten_model
@@ -56,6 +57,14 @@ def test_learned_noise_has_its_hyperprior(kind, evaluate):
     value = {model.rvs_to_values[model["noise"]]: np.log(sd)}
     (density,) = evaluate([model.logp(vars=model["noise"], jacobian=False)], value)
     np.testing.assert_allclose(density, reference.logpdf(sd), rtol=1e-7)
+
+
+@pytest.mark.parametrize("sd", [0.3, HalfNormal(), InverseGamma(on="variance")])
+def test_free_scalars_are_counted_before_there_is_a_model(sd):
+    counted = free_scalars(
+        Dense(hidden=()).parameters(ROWS.input_shape, 1), NormalPrior(), Fixed(), Normal(sd=sd)
+    )
+    assert flatten_model(build(sd), rows=5).size == counted
 
 
 def test_a_hyperprior_on_the_variance(evaluate):

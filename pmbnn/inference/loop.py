@@ -13,7 +13,7 @@ from pmbnn.inference.elbo import Objective
 from pmbnn.inference.jax_edge import split_jax_function
 from pmbnn.inference.noise import DRAWS, random_bits
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
-from pmbnn.inference.pieces import Pieces, divided, divided_graph, joined
+from pmbnn.inference.pieces import Pieces, divided, divided_graph, is_divided, joined
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
 
@@ -146,7 +146,7 @@ class Loop:
         drawn = {}
         for stream, (name, noise) in enumerate(self.objective.noise.items()):
             shape, of = noise.variable.type.shape, partial(draw, noise.kind, stream)
-            if len(lengths) > 1 and shape == (sum(lengths),):
+            if is_divided(shape, lengths):
                 starts = itertools.accumulate(lengths[:-1], initial=0)
                 pieces = zip(starts, lengths, strict=True)
                 drawn[name] = Pieces(tuple(of(start, (length,)) for start, length in pieces))

@@ -46,14 +46,17 @@ def piece_lengths(slots: Sequence[Slot]) -> tuple[int, ...]:
     return tuple(lengths)
 
 
+def is_divided(shape: Sequence[int], lengths: Sequence[int]) -> bool:
+    """Whether an array of that shape is a vector that is kept in pieces."""
+    return len(lengths) > 1 and tuple(shape) == (sum(lengths),)
+
+
 def divided(tree, lengths: Sequence[int]):
     """A tree of arrays with every vector of the pieces' total length in pieces."""
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths) - 1)]
 
     def divide(leaf):
-        if len(lengths) == 1 or leaf.shape != (sum(lengths),):
-            return leaf
-        return Pieces(tuple(jnp.split(leaf, ends)))
+        return Pieces(tuple(jnp.split(leaf, ends))) if is_divided(leaf.shape, lengths) else leaf
 
     return jax.tree.map(divide, tree)
 
@@ -80,7 +83,7 @@ def divided_graph(
     graph = _Divided()
     found: list[TensorVariable] = []
     for variable in inputs:
-        if variable.type.shape == (sum(lengths),):
+        if is_divided(variable.type.shape, lengths):
             # Without names of their own: JAX's functions take none twice.
             pieces = [pt.tensor(dtype=variable.dtype, shape=(length,)) for length in lengths]
             graph.pieces[variable] = pieces
