@@ -30,7 +30,7 @@ CONVOLUTIONAL = {
 """Two times 32 filters 5 × 5 tanh and max-pool 2 × 2, dense 64 tanh, dense 10: the report's."""
 
 SHAPES = {"dense": DENSE, "conv": CONVOLUTIONAL}
-CHUNK = {("dense", 128): 1_000, ("dense", 500): 300, ("conv", 128): 60, ("conv", 500): 15}
+CHUNK = {("dense", 128): 3_000, ("dense", 500): 900, ("conv", 128): 60, ("conv", 500): 15}
 """Steps that are timed at once: enough for the start of a fit to weigh little."""
 
 

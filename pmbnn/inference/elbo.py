@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.divergence import Form, build_divergence
-from pmbnn.inference.estimators import Noise, rewrite_likelihood
+from pmbnn.inference.estimators import REWRITES, Noise, rewrite_likelihood
 from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.pieces import piece_lengths
@@ -88,8 +88,12 @@ def build_objective(
     parameters = _inputs(guide.shapes, "")
     frozen = _inputs(guide.shapes, "frozen_") if settings.estimator == "path_derivative" else {}
     noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()}
-    natural = {name: materialised(v) for name, v in guide.natural(parameters).items()}
-    draw = materialised(guide.draw(natural, {name: n.variable for name, n in noise.items()}))
+    natural = guide.natural(parameters)
+    if settings.estimator not in REWRITES:
+        # XLA would compute scales anew for weights, gradients and divergence; rewrites of the
+        # likelihood square them, and are faster when it does.
+        natural = {name: materialised(v) if v.owner else v for name, v in natural.items()}
+    draw = guide.draw(natural, {name: n.variable for name, n in noise.items()})
     likelihood = rewrite_likelihood(flat, natural, settings.estimator)
     divergence = build_divergence(
         flat, guide, settings, natural, guide.natural(frozen) if frozen else natural, draw, rows

@@ -121,7 +121,9 @@ class Loop:
         # Without a barrier XLA computes a gradient anew for each moment of the optimiser.
         gradient = jax.tree.map(jax.lax.optimization_barrier, gradient)
         direction, optimiser = self.optimiser.update(gradient, state.optimiser)
+        # Nor the rate for each of the parameters.
         rate = learning_rate * relative_rate(settings, state.step, steps)
+        rate = jax.lax.optimization_barrier(rate)
         parameters = jax.tree.map(
             lambda p, d: p - (rate * d).astype(p.dtype), state.parameters, direction
         )

@@ -53,6 +53,22 @@ QUANTILE = (
 )
 """√2 · erf⁻¹(x) / x for w = −log(1 − x²) from 0 to 16, in powers of w − 8."""
 
+EXP = (
+    0.0082917167,
+    0.041915029,
+    0.16667663,
+    0.499989,
+    0.99999964,
+    1.0000001,
+)
+"""exp(r) for r within ½ log 2 of 0."""
+
+ROUNDING = np.float32(1.5 * 2**23)
+"""Added to a number of less than 2²², it leaves the nearest integer in the last bits."""
+LARGEST = np.float32(87)
+"""exp(−LARGEST) is the smallest that is sure to be a normal number."""
+LOG_2 = (np.float32(0.69311523), np.float32(3.1946183e-05))
+"""log 2 in two parts; products of the first with small integers are exact."""
 ROOT_HALF = int(np.float32(np.sqrt(0.5)).view(np.int32))
 """Bits of √½: mantissas are taken from there to √2."""
 
@@ -60,6 +76,21 @@ ROOT_HALF = int(np.float32(np.sqrt(0.5)).view(np.int32))
 def log_1p(t: jax.Array) -> jax.Array:
     """log(1 + t) for t from 0 to 1."""
     return t * _polynomial(LOG_1P, t) if t.dtype == jnp.float32 else jnp.log1p(t)
+
+
+def exp_minus(a: jax.Array) -> jax.Array:
+    """exp(−a) for `a` of at least 0; in single precision not below exp(−87)."""
+    if a.dtype != jnp.float32:
+        return jnp.exp(-a)
+    a = jnp.minimum(a, LARGEST)
+    # exp(−a) = 2ⁿ exp(r); the bits of a number plus n shifted to its exponent are 2ⁿ of it.
+    rounded = a * np.float32(-1 / np.log(2)) + ROUNDING
+    n = rounded - ROUNDING
+    bits = jax.lax.bitcast_convert_type(rounded, jnp.int32) << 23
+    of_r = _polynomial(EXP, -a - n * LOG_2[0] - n * LOG_2[1])
+    return jax.lax.bitcast_convert_type(
+        jax.lax.bitcast_convert_type(of_r, jnp.int32) + bits, jnp.float32
+    )
 
 
 def normal_quantile(x: jax.Array) -> jax.Array:

@@ -15,7 +15,9 @@ import operator
 import jax
 import jax.numpy as jnp
 from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.op import Op
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.scalar.math import Softplus
 from pytensor.tensor import TensorVariable
@@ -24,7 +26,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Max
 from pytensor.tensor.special import LogSoftmax
 
-from pmbnn.inference.polynomials import log_1p
+from pmbnn.inference.polynomials import exp_minus, log_1p
 
 SHORT = 8
 """Longest axis that is unrolled."""
@@ -32,8 +34,24 @@ LONG = 64
 """Fewest observations for which that pays."""
 
 
-class Materialised(ViewOp):
+class Materialised(Op):
     """The same array, computed once and kept in memory."""
+
+    # Not one of PyTensor's views, which its rewrites take out of every graph.
+    view_map = {0: [0]}  # noqa: RUF012
+    __props__ = ()
+
+    def make_node(self, x):  # noqa: D102
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):  # noqa: D102
+        outputs[0][0] = inputs[0]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return shapes
+
+    def pullback(self, inputs, outputs, gradients):  # noqa: D102
+        return gradients
 
 
 def materialised(variable: TensorVariable) -> TensorVariable:
@@ -111,7 +129,7 @@ def _untransposed(matrix: TensorVariable) -> TensorVariable | None:
 
 @jax_funcify.register(Materialised)
 def _funcify_materialised(op, **kwargs):
-    return jax.lax.optimization_barrier
+    return _kept
 
 
 @jax_funcify.register(FastSoftplus)
@@ -162,14 +180,25 @@ def _total(terms):
 
 
 @jax.custom_jvp
+def _kept(x):
+    """The same array, its gradient left free: JAX would put a barrier around that as well."""
+    return jax.lax.optimization_barrier(x)
+
+
+_kept.defjvps(lambda tangent, _, x: tangent)
+
+
+@jax.custom_jvp
 def _softplus(x):
     """``max(x, 0) + log(1 + exp(-|x|))``."""
-    return jnp.maximum(x, 0) + log_1p(jnp.exp(-jnp.abs(x)))
+    return jnp.maximum(x, 0) + log_1p(exp_minus(jnp.abs(x)))
 
 
 @_softplus.defjvp
 def _softplus_derivative(primals, tangents):
-    return _softplus(*primals), jax.lax.logistic(*primals) * tangents[0]
+    (x,) = primals
+    t = exp_minus(jnp.abs(x))
+    return _softplus(x), jnp.where(x < 0, t, 1) / (1 + t) * tangents[0]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
