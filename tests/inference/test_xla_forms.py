@@ -6,12 +6,16 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from scipy.special import expit, log_softmax
 
 from pmbnn.inference import xla_forms
+from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.settings import Inference
+from pmbnn.models import dense_classifier
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
@@ -104,3 +108,31 @@ def test_other_matrices_stay_as_they_are():
     before = graph.outputs[0].owner.inputs[0]
     xla_forms.use_fast_forms(graph)
     assert graph.outputs[0].owner.inputs[0] is before
+
+
+# --- arrays that are computed once -----------------------------------------------------------
+
+
+def test_materialised():
+    """PyTensor's rewrites leave it where it is, and its gradient passes as if it were not there."""
+    x = pt.vector("x", shape=(3,))
+    at = np.array([0.5, -1.0, 2.0])
+    with precision("float64"):
+        function = jax_function([x], [(xla_forms.materialised(pt.exp(x)) ** 2).sum()])
+        text = str(jax.make_jaxpr(jax.grad(lambda x: function(x)[0]))(at))
+        slope = jax.grad(lambda x: function(x)[0])(at)
+    assert text.count("optimization_barrier") == 1
+    np.testing.assert_allclose(slope, 2 * np.exp(2 * at), rtol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["reparameterisation", "local_reparameterisation"])
+def test_scales_are_computed_once(estimator):
+    """Where weights are drawn; a rewrite of the likelihood computes them where it needs them."""
+    x, y = np.zeros((8, 2)), np.zeros(8, int)
+    model = dense_classifier(x, y, hidden=(3,), prior="normal")
+    engine = CompiledEngine(model, Inference(steps=10, estimator=estimator), 8, 1)
+    objective = engine.objective
+    nodes = [v.owner for v in ancestors([objective.log_likelihood, objective.kl]) if v.owner]
+    kept = [node for node in nodes if isinstance(node.op, xla_forms.Materialised)]
+    assert len(kept) == (estimator == "reparameterisation")
+    assert all(node.inputs[0].type.shape == objective.parameters["rho"].type.shape for node in kept)
