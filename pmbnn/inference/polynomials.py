@@ -65,10 +65,13 @@ EXP = (
 
 ROUNDING = np.float32(1.5 * 2**23)
 """Added to a number of less than 2²², it leaves the nearest integer in the last bits."""
+
 LARGEST = np.float32(87)
-"""exp(−LARGEST) is the smallest that is sure to be a normal number."""
+"""exp(−LARGEST) is still a normal number."""
+
 LOG_2 = (np.float32(0.69311523), np.float32(3.1946183e-05))
 """log 2 in two parts; products of the first with small integers are exact."""
+
 ROOT_HALF = int(np.float32(np.sqrt(0.5)).view(np.int32))
 """Bits of √½: mantissas are taken from there to √2."""
 
