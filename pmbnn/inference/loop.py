@@ -121,7 +121,7 @@ class Loop:
         # Without a barrier XLA computes a gradient anew for each moment of the optimiser.
         gradient = jax.tree.map(jax.lax.optimization_barrier, gradient)
         direction, optimiser = self.optimiser.update(gradient, state.optimiser)
-        # Nor the rate for each of the parameters.
+        # And the rate within the loop over each parameter's elements.
         rate = learning_rate * relative_rate(settings, state.step, steps)
         rate = jax.lax.optimization_barrier(rate)
         parameters = jax.tree.map(

@@ -5,8 +5,8 @@ For matrices of a few rows that costs more than the arithmetic: written as sums 
 over the short axis, a product fuses with the activation around it. Which form is better shows
 in the shapes, known when JAX traces.
 
-It also fuses what is cheap into all that uses it, and computes it as often: random numbers or
-weights once for every layer, even for every observation. `materialised` puts an end to that.
+It also fuses what is cheap into all that uses it, and computes it as often: scales for weights,
+gradients and divergence. `materialised` puts an end to that.
 """
 
 import functools
@@ -46,9 +46,6 @@ class Materialised(Op):
 
     def perform(self, node, inputs, outputs):  # noqa: D102
         outputs[0][0] = inputs[0]
-
-    def infer_shape(self, node, shapes):  # noqa: D102
-        return shapes
 
     def pullback(self, inputs, outputs, gradients):  # noqa: D102
         return gradients

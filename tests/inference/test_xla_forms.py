@@ -6,14 +6,14 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from scipy.special import expit, log_softmax
 
-from pmbnn.inference import xla_forms
+from pmbnn.inference import pieces, xla_forms
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.jax_edge import jax_function, precision
+from pmbnn.inference.pieces import divided
 from pmbnn.inference.settings import Inference
 from pmbnn.models import dense_classifier
 
@@ -126,13 +126,20 @@ def test_materialised():
 
 
 @pytest.mark.parametrize("estimator", ["reparameterisation", "local_reparameterisation"])
-def test_scales_are_computed_once(estimator):
-    """Where weights are drawn; a rewrite of the likelihood computes them where it needs them."""
+@pytest.mark.parametrize("large", [2**14, 6])
+def test_scales_are_computed_once(estimator, large, monkeypatch):
+    """Once a piece, where weights are drawn; a rewrite of the likelihood has them unmarked."""
+    monkeypatch.setattr(pieces, "LARGE", large)
     x, y = np.zeros((8, 2)), np.zeros(8, int)
     model = dense_classifier(x, y, hidden=(3,), prior="normal")
-    engine = CompiledEngine(model, Inference(steps=10, estimator=estimator), 8, 1)
-    objective = engine.objective
-    nodes = [v.owner for v in ancestors([objective.log_likelihood, objective.kl]) if v.owner]
-    kept = [node for node in nodes if isinstance(node.op, xla_forms.Materialised)]
-    assert len(kept) == (estimator == "reparameterisation")
-    assert all(node.inputs[0].type.shape == objective.parameters["rho"].type.shape for node in kept)
+    loop = CompiledEngine(model, Inference(steps=10, estimator=estimator), 8, 1).loop
+    objective = loop.objective
+    with precision("float32"):
+        noise = {name: jnp.zeros(n.variable.type.shape) for name, n in objective.noise.items()}
+        noise = divided(noise, objective.pieces)
+        parameters = {name: jnp.zeros(v.type.shape) for name, v in objective.parameters.items()}
+        prepared = loop.prepare({"x": x, "target": y, "prior_scale": np.float64(1)})
+        text = str(jax.make_jaxpr(lambda p: loop.parts(p, noise, prepared))(parameters))
+    kept = len(objective.pieces) if estimator == "reparameterisation" else 0
+    assert (len(objective.pieces) > 1) == (large == 6)
+    assert text.count("= optimization_barrier") == kept
