@@ -11,9 +11,13 @@ from pmbnn.networks import Network
 from pmbnn.priors import Fixed
 
 LARGE_NETWORK = 2_000
-"""Multiply-adds a row above which fits are run one by one: they fill the cores alone.
+"""Multiply-adds a row above which fits are run one by one: together they were no faster.
 
 A dense network takes one for each parameter; a convolution takes each kernel many times."""
+
+SHARED_NETWORK = 200_000
+"""Multiply-adds a row above which a fit has all cores. Cells of 200-200 on digits gained a tenth
+from a second core, and two such cells beside each other nearly all of it."""
 
 SMALL_FIT_STEP = 8e-6
 """Seconds a step of one fit of a small network on 700 rows, on one core
@@ -95,6 +99,11 @@ def _multiply_adds(network: Network, input_shape: tuple[int, ...], n_outputs: in
 def is_large(cell: Cell) -> bool:
     """Whether the network is too large to fit many of them together."""
     return multiply_adds(cell) > LARGE_NETWORK
+
+
+def takes_all_cores(cell: Cell) -> bool:
+    """Whether a fit has the machine to itself, because it is large enough to fill it."""
+    return multiply_adds(cell) > SHARED_NETWORK
 
 
 def assumed_rows(dataset: DatasetSpec) -> int:

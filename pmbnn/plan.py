@@ -12,7 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pmbnn.estimate import Work, cell_work, is_large, network_size, total_work
+from pmbnn.estimate import (
+    Work,
+    cell_work,
+    is_large,
+    network_size,
+    takes_all_cores,
+    total_work,
+)
 from pmbnn.experiment import Cell, Experiment, Sweep
 from pmbnn.labels import cell_label, model_words, spec_label
 from pmbnn.specification import Tune
@@ -241,5 +248,6 @@ __all__ = [
     "plan_lines",
     "print_plan",
     "settings_digest",
+    "takes_all_cores",
     "width",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pmbnn.config import Cell, Experiment, resolved_text
 from pmbnn.datasets import DataError, DatasetSpec
-from pmbnn.plan import Job, cell_label, identity, is_large, jobs, pilots
+from pmbnn.plan import Job, cell_label, identity, jobs, pilots, takes_all_cores
 from pmbnn.storage import Results, json_writer
 from pmbnn.tables import Record, metrics_row, summarise, unfamiliar_rows
 from pmbnn.tasks import CellTask, JobTask
@@ -80,17 +80,18 @@ def _load(spec: DatasetSpec) -> tuple[str, str]:
 
 
 def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[Job, Event]]:
-    """Fit the given cells, small networks first, yielding what happens.
+    """Fit the given cells, smaller networks first, yielding what happens.
 
-    Small networks run on `workers` processes of one thread each; large ones one after the
-    other on all cores.
+    They run on `workers` processes of one thread each; those that fill the machine one after
+    the other on all cores. Which of the two is decided by the cell alone, for the number of
+    threads can change the last digits of its results.
     """
     cut = jobs(list(run.tasks), wanted)
-    for large in (False, True):
-        batch = [job for job in cut if is_large(_first(job)) == large]
+    for alone in (False, True):
+        batch = [job for job in cut if takes_all_cores(_first(job)) == alone]
         tasks = [_task(run, job) for job in batch]
-        processes = 1 if large else workers
-        for event in run_jobs(tasks, run.results.folder, processes, not large):
+        processes = 1 if alone else workers
+        for event in run_jobs(tasks, run.results.folder, processes, not alone):
             if isinstance(event, Finished) and event.died:
                 yield from ((batch[event.job], e) for e in _bury(run, tasks, event))
             yield batch[event.job], event

@@ -39,7 +39,9 @@ def sweep(
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes for small networks [default: one per core]."),
+        typer.Option(
+            min=1, help="Processes for all but the largest networks [default: one per core]."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
 ) -> None:
@@ -90,6 +92,7 @@ def _run(
 ) -> int:
     from rich.console import Console
 
+    from pmbnn.processes import cores
     from pmbnn.runner import forget, prepare, tables_are_current, write_header, write_tables
 
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -100,7 +103,8 @@ def _run(
     missing = run.missing(wanted)
     if not quiet:
         _announce(console, run, wanted, missing)
-    _fit_missing(console, run, missing, workers or _cores(), quiet)
+    workers = workers or cores()
+    _fit_missing(console, run, missing, workers, quiet)
     if not run.missing(list(run.tasks)):
         run.results.remove_checkpoints()  # of jobs that were stopped and fitted otherwise since
     records = run.records()
@@ -110,7 +114,7 @@ def _run(
 
         if not quiet:
             console.print("drawing overviews")
-        figures = write_figures(run.results, records)
+        figures = write_figures(run.results, records, workers)
         page = index_page(experiment.name, figures, records)
         run.results.write_text("index.html", page)
         write_tables(run, records)
@@ -175,12 +179,6 @@ def _conclude(console: "Console", run: "Run", wanted: "list[Cell]", records: lis
             markup=False,
         )
     return FAILED if lost else 0
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _is_input_error(error: ValueError) -> bool:

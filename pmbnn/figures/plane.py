@@ -1,5 +1,6 @@
 """One cell over the plane: the probability of the first class beside its uncertainty."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,11 @@ class PlaneMap(NamedTuple):
     probability: np.ndarray
     sd: np.ndarray
     first_class: str
+
+
+def has_map(stored: Mapping[str, frozenset[str]]) -> bool:
+    """Whether a trace with these arrays by group is of data in the plane."""
+    return "x1" in stored.get("predictions", ())
 
 
 def plane_map(trace: xr.DataTree) -> PlaneMap:

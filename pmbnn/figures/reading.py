@@ -54,9 +54,7 @@ def _arrays(group: h5py.Group, pattern: str) -> xr.Dataset:
     """The arrays of a group whose names match, as xarray would read them."""
     arrays = {name: _array(group[name]) for name in group if re.fullmatch(pattern, name)}
     dims = {dim for axes, _ in arrays.values() for dim in axes}
-    coords = {
-        dim: _array(group[dim]) for dim in dims if dim in group and _is_coordinate(group[dim])
-    }
+    coords = {dim: _array(group[dim]) for dim in dims if dim in group and _has_values(group[dim])}
     attrs = {k: _attribute(v) for k, v in group.attrs.items() if not k.startswith("_")}
     return xr.Dataset(arrays, coords, attrs)
 
@@ -70,9 +68,10 @@ def _array(held: h5py.Dataset) -> tuple[list[str], np.ndarray]:
     return dims, held.asstr()[...].astype(str) if is_text else held[...]
 
 
-def _is_coordinate(held: h5py.Dataset) -> bool:
-    """Whether a dimension has values; netCDF marks those that have none by their name."""
-    return not held.attrs.get("NAME", b"").startswith(b"This is a netCDF dimension but not a")
+def _has_values(held: h5py.Dataset) -> bool:
+    """Whether it is more than a dimension; netCDF marks those without values by their name."""
+    bare = b"This is a netCDF dimension but not a"
+    return not (held.is_scale and held.attrs.get("NAME", b"").startswith(bare))
 
 
 def _attribute(value: Any) -> Any:
@@ -81,8 +80,11 @@ def _attribute(value: Any) -> Any:
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
     """Names of what every group of a stored trace holds."""
-    with h5netcdf.File(results.cells / name / "trace.nc", "r") as file:
-        return {group: frozenset(held.variables) for group, held in file.groups.items()}
+    with h5py.File(results.cells / name / "trace.nc", "r") as file:
+        return {
+            group: frozenset(n for n in held if _has_values(held[n]))
+            for group, held in file.items()
+        }
 
 
 def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:

@@ -1,6 +1,5 @@
 """Every overview of a results folder, drawn from its records and traces."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,18 +14,18 @@ from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
 from pmbnn.figures.combinations import Combinations, combine, data_seed
 from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
 from pmbnn.figures.design import plot_design
+from pmbnn.figures.drawing import Drawing, draw_files
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
-from pmbnn.figures.plane import PlaneMap, plane_map
+from pmbnn.figures.plane import PlaneMap, has_map, plane_map
 from pmbnn.figures.reading import load_arrays, load_groups, stored_variables
 from pmbnn.figures.scales import comparable_rows, plot_scales
-from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title, data_title
 from pmbnn.figures.write_curves import compared_curves, draw_cell_curves, has_curves
 from pmbnn.posterior_weights import SCALE, WEIGHT, last_layer, learned_scales
-from pmbnn.storage import TEMPORARY, Results
+from pmbnn.storage import Results
 from pmbnn.tables import Record, best_group, data_label
 from pmbnn.variants import Variant, families
 
@@ -48,23 +47,21 @@ class Sheet(NamedTuple):
     records: list[Record]
 
 
-def write_figures(results: Results, records: Sequence[Record]) -> list[Path]:
+def write_figures(results: Results, records: Sequence[Record], processes: int = 1) -> list[Path]:
     """Paths of the overviews drawn for every data set of every sweep.
 
     Where other settings than prior, hyperprior and data seed vary, there is one set of
     figures for each variant. Cells without results show as empty panels; a data set of which
-    no cell has results is left out.
+    no cell has results is left out. Up to that many processes draw, this one among them.
     """
-    results.figures.mkdir(parents=True, exist_ok=True)
-    written = []
+    drawings = []
     for sheet in sheets(records):
-        if not any(record["results"] for record in sheet.records):
-            continue
-        for kind, draw in _drawings(results, sheet, records):
-            written.append(_write(results, f"{sheet.file}-{kind}.png", draw()))
-    for label, draw in compared_curves(results, records):
-        written.append(_write(results, f"{_as_file_name(label)}-curves.png", draw()))
-    return written
+        if any(record["results"] for record in sheet.records):
+            found = _drawings(results, sheet, records)
+            drawings += [Drawing(f"{sheet.file}-{kind}.png", draw) for kind, draw in found]
+    curves = compared_curves(results, records)
+    drawings += [Drawing(f"{_as_file_name(label)}-curves.png", draw) for label, draw in curves]
+    return draw_files(results, drawings, processes)
 
 
 def sheets(records: Sequence[Record]) -> list[Sheet]:
@@ -95,22 +92,22 @@ def _drawings(results: Results, sheet: Sheet, records: Sequence[Record]) -> Draw
     """Kinds of figures for a sheet, one of all `records`, with what draws each."""
     combinations = combine(sheet.records)
     finished = [record for record in sheet.records if record["results"]]
-    stored = {r["name"]: stored_variables(results, r["name"]) for r in finished}
-    if any("x1" in held.get("predictions", ()) for held in stored.values()):
+    if any(has_map(stored_variables(results, record["name"])) for record in finished):
         load = partial(_load_map, results)
         yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
     best = best_group(sheet.records)
     shown = (best or finished)[0]
     which = _which(sheet, bool(best), data_seed(shown) if combinations.seeds > 1 else None)
-    if has_curves(stored[shown["name"]]):
+    stored = stored_variables(results, shown["name"])
+    if has_curves(stored):
         yield "curves", partial(draw_cell_curves, results, shown, which)
         return
     yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
-    if "x" not in stored[finished[0]["name"]].get("test_predictions", ()):
+    if "x" not in stored.get("test_predictions", ()):
         yield "grid", partial(plot_grid, combinations, sheet.title)
     yield from _prior_drawings(results, sheet.title, combinations)
     for figure in CELL_FIGURES:
-        groups = figure.groups(stored[shown["name"]])
+        groups = figure.groups(stored)
         if groups:
             yield figure.file, partial(_draw_cell, results, shown, figure, groups, which)
     other = _deterministic(results, shown, records)
@@ -161,7 +158,7 @@ def _draw_noise(results: Results, shown: Record, other: Record) -> Figure:
 
 
 def _load_map(results: Results, name: str) -> PlaneMap | None:
-    trace = load_groups(results, name, ["predictions"])
+    trace = load_arrays(results, name, {"predictions": "probability|sd"})
     return plane_map(trace) if "predictions" in trace.children else None
 
 
@@ -175,13 +172,3 @@ def _draw_cell(
 ) -> Figure:
     trace = load_groups(results, record["name"], groups)
     return figure.plot(trace, f"{cell_title(record)}{which}")
-
-
-def _write(results: Results, file: str, figure: Figure) -> Path:
-    """Save a figure so that its name never stands for half a file."""
-    # In the folder that `Results.prepare` clears of what an interrupted run leaves behind.
-    part = results.folder / f"{TEMPORARY}{file}"
-    save_figure(figure, part)
-    path = results.figures / file
-    os.replace(part, path)
-    return path

@@ -45,7 +45,9 @@ def compared_curves(
 
 
 def _is_regression(results: Results, record: Record) -> bool:
-    return bool(record["results"]) and has_curves(stored_variables(results, record["name"]))
+    # What is scored tells most of them apart without a look at their traces.
+    scored = record["results"] or {}
+    return "rmse" in scored and has_curves(stored_variables(results, record["name"]))
 
 
 def _row_name(record: Record, words: Sequence[str]) -> str:

@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 from pmbnn.claims.command import TABLE
 from pmbnn.claims.rows import claim_rows
 from pmbnn.figures import write_figures
-from pmbnn.figures.plane import plot_plane
+from pmbnn.figures.plane import has_map, plot_plane
 from pmbnn.figures.reading import load_groups, stored_variables
 from pmbnn.figures.style import save_figure
 from pmbnn.figures.titles import cell_title
 from pmbnn.figures.write import sheets
 from pmbnn.figures.write_curves import draw_cell_curves, has_curves
+from pmbnn.processes import cores
 from pmbnn.report.folders import Folder, find_overviews
 from pmbnn.report.overviews import sheet_of
 from pmbnn.report.writing import check_writable
@@ -90,7 +91,7 @@ def _draw_overviews(folder: Folder) -> None:
     ) as part:
         drawn = Results(results.folder)
         drawn.figures = Path(part)
-        paths = write_figures(drawn, folder.records)
+        paths = write_figures(drawn, folder.records, cores())
         results.figures.mkdir(exist_ok=True)
         for path in paths:
             os.replace(path, results.figures / path.name)
@@ -106,7 +107,7 @@ def _missing_cell_figures(folder: Folder) -> Iterator[tuple[Path, Callable[[], F
         stored = stored_variables(results, record["name"])
         if has_curves(stored):
             yield cell / "curves.png", partial(draw_cell_curves, results, record, "")
-        elif "x1" in stored.get("predictions", ()):
+        elif has_map(stored):
             yield cell / "map.png", partial(_draw_map, results, record)
 
 

@@ -149,7 +149,7 @@ def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
-    import pmbnn.figures.write as write
+    import pmbnn.figures.drawing as drawing
 
     cells = [planar(made)]
     results = made.store(tmp_path, cells)
@@ -161,12 +161,24 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
         path.write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(write, "save_figure", stop)
+    monkeypatch.setattr(drawing, "save_figure", stop)
     with pytest.raises(KeyboardInterrupt):
         write_figures(results, records)
     assert path.read_bytes() == before
     results.prepare()
     assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_several_processes_write_the_same_bytes(made, tmp_path):
+    cells = [planar(made), pictured(made, sweep="digits")]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    alone = {path: path.read_bytes() for path in write_figures(results, records)}
+    for path in alone:
+        path.unlink()
+    together = {path: path.read_bytes() for path in write_figures(results, records, 2)}
+    assert together == alone
+    assert list(together) == list(alone)
 
 
 def test_seeds_share_a_sheet_and_noise_levels_do_not(made):
@@ -274,9 +286,9 @@ def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
 
 def test_priors_beside_each_other(made, tmp_path, monkeypatch):
     """Design, fixed against learned scales, and last layers are drawn where cells allow it."""
-    import pmbnn.figures.write as write
+    import pmbnn.figures.drawing as drawing
 
-    monkeypatch.setattr(write, "save_figure", lambda figure, path: path.write_bytes(b""))
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, path: path.write_bytes(b""))
     scales = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0, 10.0)]
     plane = made.plane_trace(resolution=(6, 5), points=20)
     cells = [

@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monk
 
 
 def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
-    import pmbnn.figures.write as write
+    import pmbnn.figures.drawing as drawing
 
     def refuse(figure, path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
@@ -159,7 +159,7 @@ def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
     before = {path: path.read_bytes() for path in whole.glob("figures/*")}
     for path in before:
         age(path, LATER)
-    monkeypatch.setattr(write, "save_figure", refuse)
+    monkeypatch.setattr(drawing, "save_figure", refuse)
     _, line = report(whole)
     assert line.startswith("priors: overview figures stay as they are, OSError: [Errno 28] No ")
     assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before
