@@ -11,7 +11,7 @@ import optax
 
 from pmbnn.inference.elbo import Objective
 from pmbnn.inference.jax_edge import split_jax_function
-from pmbnn.inference.noise import DRAWS, random_bits
+from pmbnn.inference.noise import DRAWS
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
 from pmbnn.inference.pieces import Pieces, divided, divided_graph, is_divided, joined
 from pmbnn.inference.settings import Inference
@@ -142,8 +142,8 @@ class Loop:
         lengths = self.objective.pieces
 
         def draw(kind, stream, start, shape):
-            bits = random_bits(key, step, stream, start, math.prod(shape))
-            return DRAWS[kind](bits, self.dtype).reshape(shape)
+            size = math.prod(shape)
+            return DRAWS[kind](key, step, stream, start, size, self.dtype).reshape(shape)
 
         drawn = {}
         for stream, (name, noise) in enumerate(self.objective.noise.items()):

@@ -9,17 +9,21 @@ References
 ----------
 Salmon, Moraes, Dror and Shaw (2011), Parallel Random Numbers: As Easy as 1, 2, 3, section 3.2
 and table 2.
+Box and Muller (1958), A Note on the Generation of Random Normal Deviates.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pmbnn.inference.polynomials import normal_quantile
+from pmbnn.inference.polynomials import cos_and_sin, log
 
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = np.uint32(0x1BD11BDA)
+
+LANES = 16
+"""Single-precision numbers in a vector of the machine."""
 
 STREAM_BITS = 8
 """Bits of the second counter that tell the arrays of one step apart; the rest is the step."""
@@ -40,27 +44,40 @@ def threefry(key: jax.Array, first: jax.Array, second: jax.Array) -> tuple[jax.A
     return first, second
 
 
-def random_bits(key: jax.Array, step: jax.Array, stream: int, start: int, size: int) -> jax.Array:
-    """Random bits of one step and array from place `start` on, ``(size,)``, unsigned 32-bit."""
-    counter = (step.astype(jnp.uint32) << np.uint32(STREAM_BITS)) | np.uint32(stream)
-    # The second word would be as good, but XLA computes two arrays by doing all rounds twice.
-    places = jax.lax.iota(jnp.uint32, size) + np.uint32(start)
-    bits, _ = threefry(key, places, jnp.full((size,), counter))
-    return jax.lax.optimization_barrier(bits)
+def normal(
+    key: jax.Array, step: jax.Array, stream: int, start: int, size: int, dtype: str
+) -> jax.Array:
+    """Standard normal numbers of one step and array from place `start` on, ``(size,)``.
+
+    One half are cosines and the other sines of the same turns (Box and Muller 1958).
+    """
+    # Whole vectors in both halves, for the machine as for two threads.
+    half = -(-size // (2 * LANES)) * LANES
+    first, second = _words(key, step, stream, start, half)
+    # Both between their ends: odd multiples, exact in single precision, of which none is 0 or 1.
+    share = ((first >> np.uint32(8)) | np.uint32(1)).astype(jnp.int32).astype(dtype)
+    turn = jax.lax.bitcast_convert_type(second, jnp.int32).astype(dtype)
+    # As one array of pairs: for two arrays XLA would do all rounds twice.
+    pair = jax.lax.optimization_barrier(jax.lax.complex(share * 2.0**-24, turn * 2.0**-31))
+    # And the radius twice, for either half.
+    radius = jax.lax.optimization_barrier(jnp.sqrt(-2 * log(jnp.real(pair))))
+    cos, sin = cos_and_sin(jnp.imag(pair))
+    return jnp.concatenate([radius * cos, radius * sin])[:size]
 
 
-def normal(bits: jax.Array, dtype: str) -> jax.Array:
-    """Standard normal numbers from random bits."""
-    # Odd multiples of 2⁻²³ between −1 and 1, all of them exact in single precision: none is an
-    # end, where the number would be infinite.
-    odd = ((bits >> np.uint32(8)) | np.uint32(1)).astype(jnp.int32)
-    centred = odd.astype("float32") * np.float32(2.0**-23) - np.float32(1)
-    return normal_quantile(centred.astype(dtype))
-
-
-def sign(bits: jax.Array, dtype: str) -> jax.Array:
-    """Random signs, −1 or 1, from random bits."""
+def sign(
+    key: jax.Array, step: jax.Array, stream: int, start: int, size: int, dtype: str
+) -> jax.Array:
+    """Random signs of one step and array from place `start` on, −1 or 1, ``(size,)``."""
+    bits, _ = _words(key, step, stream, start, size)
     return 1 - 2 * (bits >> np.uint32(31)).astype(dtype)
+
+
+def _words(key, step, stream: int, start: int, size: int) -> tuple[jax.Array, jax.Array]:
+    """Two words of random bits for each place from `start` on, ``(size,)``, unsigned 32-bit."""
+    counter = (step.astype(jnp.uint32) << np.uint32(STREAM_BITS)) | np.uint32(stream)
+    places = jax.lax.iota(jnp.uint32, size) + np.uint32(start)
+    return threefry(key, places, jnp.full((size,), counter))
 
 
 DRAWS = {"normal": normal, "sign": sign}

@@ -3,10 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
 
 from pmbnn.inference.jax_edge import precision
-from pmbnn.inference.polynomials import exp_minus, log_1p, normal_quantile
+from pmbnn.inference.polynomials import cos_and_sin, exp_minus, log, log_1p
 
 
 def of(function, x, dtype):
@@ -23,13 +22,21 @@ def test_log_1p(dtype, tolerance):
     np.testing.assert_allclose(of(log_1p, t, dtype), np.log1p(t.astype(float)), rtol=tolerance)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-7), ("float64", 1e-12)])
-def test_normal_quantile(dtype, tolerance):
-    """From the middle to the last number before the end."""
-    x = np.concatenate([np.linspace(0, 1, 9_999)[:-1], 1 - 2.0 ** -np.arange(1, 24)])
-    x = np.concatenate([-x, x]).astype("float32")
-    expected = np.sqrt(2) * special.erfinv(x.astype(float))
-    np.testing.assert_allclose(of(normal_quantile, x, dtype), expected, rtol=tolerance)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-7), ("float64", 1e-15)])
+def test_log(dtype, tolerance):
+    """Relative near 1 too, where it is small."""
+    x = np.concatenate([np.geomspace(1e-37, 1e37, 10_001), 1 + np.linspace(-0.5, 0.5, 9_999)])
+    x = np.concatenate([x, 2.0 ** -np.arange(25)]).astype(dtype)
+    np.testing.assert_allclose(of(log, x, dtype), np.log(x.astype(float)), rtol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-7), ("float64", 1e-15)])
+def test_cos_and_sin(dtype, tolerance):
+    """Of a whole turn, and at its quarters."""
+    t = np.concatenate([np.linspace(-1, 1, 100_001), [-0.5, 0, 0.5, 1e-30]]).astype(dtype)
+    for number, expected in enumerate((np.cos, np.sin)):
+        found = of(lambda t, n=number: cos_and_sin(t)[n], t, dtype)
+        np.testing.assert_allclose(found, expected(np.pi * t.astype(float)), atol=tolerance)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 3e-7), ("float64", 1e-15)])
