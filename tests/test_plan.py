@@ -10,7 +10,7 @@ from pmbnn.estimate import cell_work, total_work
 from pmbnn.experiment import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
 from pmbnn.inference.settings import Inference
 from pmbnn.likelihoods import Categorical
-from pmbnn.networks import Dense, ReportConv
+from pmbnn.networks import Dense, Lenet5, ReportConv
 from pmbnn.plan import (
     cell_label,
     group_key,
@@ -20,6 +20,7 @@ from pmbnn.plan import (
     plan_lines,
     print_plan,
     settings_digest,
+    takes_all_cores,
     width,
 )
 from pmbnn.prediction_settings import Map, Predict
@@ -251,6 +252,21 @@ def test_cells_with_different_restarts_share_a_group_but_no_job():
 def test_large_networks_run_one_by_one():
     cut = jobs([MNIST, replace(MNIST, dataset=Mnist(source="embedded", seed=1))])
     assert [(job.width, len(job.cells)) for job in cut] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("network", "alone"),
+    [
+        (Dense(hidden=(64, 64)), False),
+        (Dense(hidden=(200, 200)), False),
+        (Dense(hidden=(400, 400)), True),
+        (ReportConv(), True),
+        (Lenet5(), True),
+    ],
+)
+def test_the_largest_networks_take_all_cores(network, alone):
+    assert takes_all_cores(replace(MNIST, network=network)) == alone
+    assert not takes_all_cores(CELL)
 
 
 def test_a_cell_keeps_its_place_whatever_else_is_wanted():

@@ -1,11 +1,12 @@
-"""Tables of a results folder: which are written, and when they are written again."""
+"""Who runs which cells; which tables of a results folder are written, and when again."""
 
 import csv
 from types import SimpleNamespace
 
 import pytest
 
-from pmbnn.runner import tables_are_current, write_tables
+from pmbnn.config import load_experiment
+from pmbnn.runner import prepare, run_cells, tables_are_current, write_tables
 from pmbnn.storage import Results
 
 
@@ -105,3 +106,33 @@ def test_the_table_that_says_all_are_there_is_written_last(run, monkeypatch):
     write_tables(run, [record(pictures=pictures())])
     assert set(written) == {"summary.csv", "unfamiliar.csv", "metrics.csv"}
     assert written[-1] == "metrics.csv"
+
+
+FOUR_SIZES = """
+name: sizes
+sweeps:
+  - name: sizes
+    dataset: {kind: mnist, source: embedded}
+    network: {kind: dense, hidden: [[400, 400], [64, 64], [1], [200, 200]]}
+    prior: normal
+    hyperprior: half_normal
+    inference: {steps: 10}
+"""
+
+
+def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
+    """On processes of one thread each; those that fill the machine come last, one by one."""
+    import pmbnn.runner as runner
+
+    started = []
+
+    def run_jobs(tasks, folder, workers, single_threaded):
+        hidden = {cell.cell.network.hidden for task in tasks for cell in task.cells}
+        started.append((hidden, workers, single_threaded))
+        return iter(())
+
+    monkeypatch.setattr(runner, "run_jobs", run_jobs)
+    (tmp_path / "sizes.yaml").write_text(FOUR_SIZES)
+    run = prepare(load_experiment(tmp_path / "sizes.yaml"), tmp_path)
+    assert list(run_cells(run, list(run.tasks), 3)) == []
+    assert started == [({(64, 64), (1,), (200, 200)}, 3, True), ({(400, 400)}, 1, False)]
