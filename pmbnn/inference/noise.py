@@ -51,7 +51,7 @@ def normal(
 
     One half are cosines and the other sines of the same turns (Box and Muller 1958).
     """
-    # Whole vectors in both halves, for the machine as for two threads.
+    # Whole vectors in both halves: XLA is ten times slower where two threads share an odd number.
     half = -(-size // (2 * LANES)) * LANES
     first, second = _words(key, step, stream, start, half)
     # Both between their ends: odd multiples, exact in single precision, of which none is 0 or 1.
