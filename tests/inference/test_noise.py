@@ -54,7 +54,7 @@ def test_every_step_array_and_key_has_its_own():
     ways = [{}, {"step": 1}, {"stream": 1}, {"step": 256}, {"step": 2**23}, {"key": KEY[::-1]}]
     found = np.concatenate([word for way in ways for word in words(**way)])
     # Among 12,000 words of 32 bits, the birthday of two is the same in 2 of 100 cases.
-    assert len(np.unique(found)) >= 12_000 - 1
+    assert len(np.unique(found)) == 12_000
 
 
 @pytest.mark.parametrize("kind", noise.DRAWS)
@@ -100,7 +100,7 @@ def test_halves_are_independent():
     assert stats.kstest((first**2 + second**2) / 2, "expon").pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-14)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
 @pytest.mark.parametrize("size", [200_000, 33])
 def test_normals_are_those_of_their_words(dtype, tolerance, size):
     """Box and Muller's numbers of the same bits, in double precision."""
