@@ -11,13 +11,13 @@ from pmbnn.networks import Network
 from pmbnn.priors import Fixed
 
 LARGE_NETWORK = 2_000
-"""Multiply-adds a row above which fits are run one by one: together they were no faster.
+"""Multiply-adds a row above which fits are run one by one: their operations are large by themselves.
 
 A dense network takes one for each parameter; a convolution takes each kernel many times."""
 
 SHARED_NETWORK = 200_000
-"""Multiply-adds a row above which a fit has all cores. Cells of 200-200 on digits gained a tenth
-from a second core, and two such cells beside each other nearly all of it."""
+"""Multiply-adds a row above which a fit has all cores. Below it a second core helps one fit little,
+and two fits beside each other have nearly all of it."""
 
 SMALL_FIT_STEP = 8e-6
 """Seconds a step of one fit of a small network on 700 rows, on one core
