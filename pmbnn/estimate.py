@@ -11,7 +11,7 @@ from pmbnn.networks import Network
 from pmbnn.priors import Fixed
 
 LARGE_NETWORK = 2_000
-"""Multiply-adds a row above which fits are run one by one: their operations are large by themselves.
+"""Multiply-adds a row above which fits are run one by one: each fills a core by itself.
 
 A dense network takes one for each parameter; a convolution takes each kernel many times."""
 
