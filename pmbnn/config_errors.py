@@ -1,6 +1,5 @@
 """Errors of an experiment file: one line that names the place, the value and the choices."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
@@ -125,4 +124,6 @@ def _plain(number: object) -> object:
 def _nearest(value: object, names: list[str]) -> str | None:
     if not isinstance(value, str):
         return None
+    import difflib
+
     return next(iter(difflib.get_close_matches(value, names, n=1)), None)

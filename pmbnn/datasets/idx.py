@@ -1,6 +1,5 @@
 """The original MNIST files: four IDX files in a folder, unpacked or gzipped, and checked."""
 
-import gzip
 import hashlib
 import math
 import zlib
@@ -108,6 +107,8 @@ def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.
 def _read_bytes(path: Path) -> bytes:
     try:
         if path.suffix == ".gz":
+            import gzip
+
             with gzip.open(path) as file:
                 return file.read()
         return path.read_bytes()
