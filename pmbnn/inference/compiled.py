@@ -26,6 +26,7 @@ from pmbnn.inference.jax_edge import compiler_options, jax_function, precision
 from pmbnn.inference.loop import Loop, Parameters, State
 from pmbnn.inference.members import cast, padding_of, stack
 from pmbnn.inference.optimisers import relative_rate
+from pmbnn.inference.pieces import joined
 from pmbnn.inference.run import Run, Taken, arrays_of, kept, restored
 from pmbnn.inference.settings import Inference
 
@@ -293,7 +294,7 @@ class CompiledEngine:
 
     def _naturals(self, parameters: Parameters) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Natural parameters and standard deviations, members on the first axis."""
-        natural, scale = jax.device_get(self._natural(parameters))
+        natural, scale = jax.device_get(self._natural(joined(parameters)))
         if self.width == 1:
             natural, scale = {k: v[None] for k, v in natural.items()}, scale[None]
         return natural, scale

@@ -13,15 +13,15 @@ from pmbnn.inference.elbo import Objective
 from pmbnn.inference.jax_edge import split_jax_function
 from pmbnn.inference.noise import DRAWS
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
-from pmbnn.inference.pieces import Pieces, divided, divided_graph, is_divided, joined
+from pmbnn.inference.pieces import Pieces, divided, divided_graph, is_divided
 from pmbnn.inference.settings import Inference
 from pmbnn.models import ROW_DATA
 
-type Parameters = dict[str, jax.Array]
+type Parameters = dict[str, jax.Array | Pieces]
 
 
 class State(NamedTuple):
-    """Where a fit is.
+    """Where a fit is; the vectors of a large network in pieces.
 
     Attributes
     ----------
@@ -52,6 +52,7 @@ class Loop:
     def start(self, parameters: Parameters) -> State:
         """The state before the first step."""
         parameters = {name: jnp.asarray(p, self.dtype) for name, p in parameters.items()}
+        parameters = divided(parameters, self.objective.pieces)
         average = parameters if self.settings.average else {}
         return State(parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
 
@@ -104,13 +105,12 @@ class Loop:
         def kl_of(state):
             return self.parts(state.parameters, self._noise(key, state.step), rows(0))[1]
 
-        start = divided(state, self.objective.pieces)
-        end, sums = jax.lax.fori_loop(0, n, body, (start, jnp.zeros(2, self.dtype)))
+        end, sums = jax.lax.fori_loop(0, n, body, (state, jnp.zeros(2, self.dtype)))
         if not noisy:
             # As if it changed by the same amount at every step.
-            first = kl_of(start)
+            first = kl_of(state)
             sums = sums.at[1].set(n * first + (n - 1) / 2 * (kl_of(end) - first))
-        return joined(end), sums
+        return end, sums
 
     def _step(self, state: State, prepared, key, learning_rate, steps) -> tuple[State, tuple]:
         settings = self.settings

@@ -2,7 +2,7 @@
 
 The flat vector is what guides, priors and checkpoints are written for. Inside the loop of a large
 network it costs: every step would copy the weights out of it, and their gradients together again.
-There each large free variable has arrays of its own, and the flat vector is joined when the loop
+There each large free variable has arrays of its own, and the flat vector is joined when the fit
 ends. A small network keeps it whole: one operation on all costs less than one on each.
 """
 
@@ -65,7 +65,8 @@ def joined(tree):
     """A tree of arrays with pieces made vectors again."""
 
     def join(leaf):
-        return jnp.concatenate(leaf.arrays) if isinstance(leaf, Pieces) else leaf
+        # Along the last axis: fits of a group are stacked on the first.
+        return jnp.concatenate(leaf.arrays, axis=-1) if isinstance(leaf, Pieces) else leaf
 
     return jax.tree.map(join, tree, is_leaf=lambda leaf: isinstance(leaf, Pieces))
 

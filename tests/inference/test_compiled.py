@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
+from pmbnn.inference import pieces
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.compiled import CompiledEngine
@@ -466,6 +467,16 @@ def test_resumed(width, batch, tmp_path):
     how = {"optimiser": "adamax", "average": 0.3, "clip": 5.0}
     settings = Inference(steps=50, batch=batch, **how)
     engine = CompiledEngine(classifier(), settings, ROWS, width)
+    group = [member(i) for i in range(width + 1)]
+    check_resumes(engine, group, tmp_path, 71, 30)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_resumed_in_pieces(width, tmp_path, monkeypatch):
+    """The same of vectors that the loop keeps in pieces."""
+    monkeypatch.setattr(pieces, "LARGE", 6)
+    engine = CompiledEngine(classifier(), Inference(steps=50, average=0.3), ROWS, width)
+    assert len(engine.objective.pieces) > 1
     group = [member(i) for i in range(width + 1)]
     check_resumes(engine, group, tmp_path, 71, 30)
 
