@@ -1,9 +1,9 @@
 """Long vectors in pieces: a guide of a large network, cut where its weights meet.
 
-The flat vector is what guides, priors and checkpoints are written for. Inside the loop of a large
-network it costs: every step would copy the weights out of it, and their gradients together again.
-There each large free variable has arrays of its own, and the flat vector is joined when the fit
-ends. A small network keeps it whole: one operation on all costs less than one on each.
+The flat vector is what guides and priors are written for. Inside the loop of a large network it
+costs: every step would copy the weights out of it, and their gradients together again. There each
+large free variable has arrays of its own, from a fit's start to its end. A small network keeps the
+vector whole: one operation on all costs less than one on each.
 """
 
 from collections.abc import Sequence
