@@ -4,6 +4,7 @@ Runs are few and shared: each costs several seconds of imports and compilations.
 """
 
 import csv
+import gc
 import gzip
 import json
 import os
@@ -650,6 +651,18 @@ def test_no_checkpoint_is_left_when_nothing_is_missing(run, monkeypatch):
     kept.mkdir(parents=True)
     sweep._run(run.experiment, list(run.tasks), run.results.folder, False, 1, True)
     assert not kept.parent.exists()
+
+
+def test_garbage_is_collected_while_cells_are_fitted(run, monkeypatch):
+    """The command makes its plan without; a sweep of hours must not go on so."""
+    collected = []
+    monkeypatch.setattr(sweep, "_fit_missing", lambda *_: collected.append(gc.isenabled()))
+    gc.disable()
+    try:
+        sweep._run(run.experiment, list(run.tasks), run.results.folder, False, 1, True)
+    finally:
+        gc.enable()
+    assert collected == [True]
 
 
 # Guides, estimators and what else a fit can be asked for
