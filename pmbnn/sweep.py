@@ -195,6 +195,6 @@ def _is_input_error(error: ValueError) -> bool:
 
 
 if __name__ == "__main__":
-    # Classes and cells all stay: looking for garbage among them would cost a plan 5 % of its time.
+    # Classes and cells of a plan all stay: looking for garbage among them only takes time.
     gc.disable()
     app()

@@ -33,7 +33,8 @@ def shrunk(content: dict) -> dict:
     for number, sweep in enumerate(content["sweeps"]):
         datasets = sweep["dataset"] if isinstance(sweep["dataset"], list) else [sweep["dataset"]]
         if number and datasets[0]["kind"] == "mnist":
-            sweep["network"] = {"kind": "dense", "hidden": [[8]]}
+            given = sweep["network"] if isinstance(sweep["network"], dict) else {"kind": "dense"}
+            sweep["network"] = given | {"hidden": [[8]]}
         for dataset in datasets:
             dataset["seed"] = 0
             if dataset["kind"] in ("sine", "quartic"):
