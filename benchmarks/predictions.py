@@ -42,7 +42,7 @@ def _predictions(network: str, x):
     """The project's own predictions, from the plain PyMC model."""
     import numpy as np
 
-    from pmbnn.datasets.base import Rows
+    from pmbnn.datasets.rows import Rows
     from pmbnn.inference.fit import Fit, History, random_streams
     from pmbnn.inference.settings import Inference
     from pmbnn.likelihoods import Categorical

@@ -6,10 +6,9 @@ in the file slowest.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import product
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pmbnn.config_errors import (
     ConfigError,
@@ -28,8 +27,7 @@ type Placed = tuple[str, Any]
 """A value with the place in the file that it comes from."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """One specification that a section stands for.
 
     Attributes
@@ -44,7 +42,7 @@ class Choice:
 
     place: str
     spec: Specification
-    places: Mapping[str, str] = field(compare=False)
+    places: Mapping[str, str]
 
     def place_of(self, name: str) -> str:
         """Where the file gives a field, or would give it."""

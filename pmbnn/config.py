@@ -6,7 +6,6 @@ before anything is compiled.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -177,7 +176,7 @@ def _pairs(
                 f"`{place}.hyperprior` must include fixed for prior `{kind}` "
                 f"(`{prior.place}`), which has no scale to put a hyperprior on."
             )
-        yield prior, replace(fixed, spec=Fixed(scale=None))
+        yield prior, fixed._replace(spec=Fixed(scale=None))
 
 
 def _check_centred(prior: Choice, hyperprior: Choice) -> None:

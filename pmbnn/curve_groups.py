@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from pmbnn.datasets import Dataset
+from pmbnn.datasets.rows import Dataset
 from pmbnn.predictive import LEVEL, Prediction
 from pmbnn.regression_evaluation import RegressionEvaluation
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pmbnn.datasets import Dataset
+from pmbnn.datasets.rows import Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.inference.fit import Fit, Snapshot
 from pmbnn.moments import Moments

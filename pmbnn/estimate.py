@@ -80,6 +80,9 @@ class Work:
         )
 
 
+NO_WORK = Work(0, 0, 0, 0.0, 0.0)
+
+
 def network_size(cell: Cell) -> int:
     """Number of scalar weights and biases."""
     return cell.network.size(cell.dataset.input_shape, cell.dataset.n_outputs)
@@ -128,7 +131,7 @@ def cell_work(cell: Cell) -> Work:
 
 def total_work(cells: Iterable[Cell]) -> Work:
     """Work of several cells."""
-    return sum((cell_work(cell) for cell in cells), Work(0, 0, 0, 0.0, 0.0))
+    return sum((cell_work(cell) for cell in cells), NO_WORK)
 
 
 def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:

@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 
 from pmbnn import metrics
-from pmbnn.datasets import Dataset, Synthetic
+from pmbnn.datasets import Synthetic
+from pmbnn.datasets.rows import Dataset
 from pmbnn.diagnosis import Diagnosis, diagnose
 from pmbnn.fitting import FittedCell
 from pmbnn.mixture import mixed, predict_mixture

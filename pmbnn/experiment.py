@@ -44,8 +44,7 @@ class Cell:
         return {section: getattr(self, section) for section in SOURCES}
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(NamedTuple):
     """Combinations of a sweep that mean nothing, and why."""
 
     prior: str
@@ -69,8 +68,7 @@ class Sections(NamedTuple):
     predict: tuple[Predict, ...]
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(NamedTuple):
     """One grid: its sections, the cells they make, and the combinations left out."""
 
     name: str
@@ -79,8 +77,7 @@ class Sweep:
     left_out: tuple[LeftOut, ...]
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Experiment(NamedTuple):
     """All sweeps of an experiment file."""
 
     name: str

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn.config import Cell
-from pmbnn.datasets.base import Dataset, Rows
+from pmbnn.datasets.rows import Dataset, Rows
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.fit import Fit, Member, random_streams

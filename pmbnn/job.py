@@ -7,7 +7,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from pmbnn.datasets import DataError, Dataset, DatasetSpec
+from pmbnn.datasets import DataError, DatasetSpec
+from pmbnn.datasets.rows import Dataset
 from pmbnn.evaluation import evaluate
 from pmbnn.figures.curves import plot_curves
 from pmbnn.figures.plane import plot_plane

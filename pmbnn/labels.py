@@ -1,5 +1,6 @@
 """Names of cells and of the specifications they are made of, for folders and for the plan."""
 
+import functools
 import re
 from collections.abc import Container
 
@@ -50,12 +51,16 @@ def model_words(cell: Cell, scale: bool = True) -> list[str]:
 def spec_label(spec: Specification, among: Container[str] | None = None) -> str:
     """Kind of a specification and every field that is unusual (`among` some), hyphens between."""
     kind = [spec.kind] if "kind" in type(spec).model_fields else []
-    fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
-    if among is not None:
-        fields = [name for name in fields if name in among]
-    # The seed comes last, where names that differ in nothing else are told apart.
-    fields.sort(key=lambda name: name == "seed")
+    fields = [name for name in _shown_fields(spec) if among is None or name in among]
     return "-".join(kind + [_field_label(name, getattr(spec, name)) for name in fields])
+
+
+@functools.cache  # cells share their specifications
+def _shown_fields(spec: Specification) -> list[str]:
+    """Fields that a label shows, in its order."""
+    fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
+    # The seed comes last, where names that differ in nothing else are told apart.
+    return sorted(fields, key=lambda name: name == "seed")
 
 
 def _is_shown(spec: Specification, name: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.likelihoods import Categorical, Likelihood
 from pmbnn.networks import Dense, Network, Parameter
 from pmbnn.priors import (

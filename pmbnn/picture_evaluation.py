@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from pmbnn import detection, metrics
-from pmbnn.datasets import DataError, Dataset
+from pmbnn.datasets import DataError
+from pmbnn.datasets.rows import Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.mixture import predict_mixture
 from pmbnn.moments import Moments
 from pmbnn.prediction import Predictor
-from pmbnn.unfamiliar import AnyUnfamiliar, Digits, Pictures, digits_of
+from pmbnn.unfamiliar import AnyUnfamiliar
+from pmbnn.unfamiliar.pictures import Digits, Pictures, digits_of
 
 BITS = 1 / np.log(2)
 

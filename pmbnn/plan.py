@@ -6,13 +6,15 @@ a cell sits at the same place of the same job whatever part of the plan is run: 
 depend on the shape of its job in the last bits.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from pmbnn.datasets.base import DatasetSpec
 from pmbnn.estimate import (
+    NO_WORK,
     Work,
     cell_work,
     is_large,
@@ -21,15 +23,17 @@ from pmbnn.estimate import (
     total_work,
 )
 from pmbnn.experiment import Cell, Experiment, Sweep
+from pmbnn.inference.settings import Inference
 from pmbnn.labels import cell_label, model_words, spec_label
-from pmbnn.specification import Tune
+from pmbnn.likelihoods import Likelihood
+from pmbnn.priors import Hyperprior
+from pmbnn.specification import Specification, Tune
 
 GROUP_WIDTH = 16
 """Fits of small networks in one program; wider ones were no faster a fit."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """Cells that are fitted together.
 
     Attributes
@@ -93,16 +97,24 @@ def width(cell: Cell) -> int:
 
 
 def group_key(cell: Cell) -> str:
-    """Canonical JSON of everything that decides the compiled program: no mere values."""
-    settings, dataset = _settings(cell), cell.dataset
-    if dataset.rows is not None:
-        settings["dataset"] = [dataset.rows, dataset.input_shape, dataset.n_outputs]
-    settings["hyperprior"] = dict(cell.hyperprior.structure)
-    settings["likelihood"] = dict(cell.likelihood.structure)
-    del settings["inference"]["seed"], settings["inference"]["restarts"]
-    if not isinstance(cell.inference.learning_rate, Tune):
-        del settings["inference"]["learning_rate"]
-    return _canonical(settings)
+    """Everything that decides the compiled program, as text: no mere values."""
+    return "\n".join(map(_program_text, cell.settings.values()))
+
+
+@functools.cache  # cells share their specifications
+def _program_text(spec: Specification) -> str:
+    """Canonical JSON of what a specification decides of the compiled program."""
+    match spec:
+        case DatasetSpec() if spec.rows is not None:
+            return _canonical([spec.rows, spec.input_shape, spec.n_outputs])
+        case Hyperprior() | Likelihood():
+            return _canonical(dict(spec.structure))
+        case Inference():
+            values = {"seed", "restarts"}
+            if not isinstance(spec.learning_rate, Tune):
+                values.add("learning_rate")
+            return _canonical(spec.model_dump(mode="json", exclude=values))
+    return _canonical(spec.model_dump(mode="json"))
 
 
 def pilots(cells: Sequence[Cell]) -> dict[Cell, Cell]:
@@ -149,12 +161,14 @@ def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -
     """The plan in words: cells per sweep, what is left out, the groups, and the work."""
     every = experiment.cells
     chosen = list(every if wanted is None else wanted)
-    work = total_work(chosen)
+    groups = _groups(jobs(every, chosen))
+    works = [total_work(cell for job in cut for cell in job.wanted) for cut in groups]
     lines = [f"{experiment.name}: {_part(len(chosen), len(every))} cells"]
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
-    lines += ["", *_group_lines(jobs(every, chosen)), ""]
-    return [*lines, f"in all: {_work_words(work)}, without compiling and predicting"]
+    lines += ["", *_group_lines(groups, works), ""]
+    in_all = _work_words(sum(works, NO_WORK))
+    return [*lines, f"in all: {in_all}, without compiling and predicting"]
 
 
 def print_plan(experiment: Experiment, wanted: Collection[Cell] | None = None) -> None:
@@ -192,15 +206,19 @@ def _part(number: int, total: int) -> str:
     return str(total) if number == total else f"{number} of {total}"
 
 
-def _group_lines(cut: list[Job]) -> list[str]:
-    """A table of what is compiled together."""
+def _groups(cut: list[Job]) -> list[list[Job]]:
+    """Jobs that share their programs, by group."""
     groups: dict[str, list[Job]] = {}
     for job in cut:
         groups.setdefault(job.group, []).append(job)
+    return list(groups.values())
+
+
+def _group_lines(groups: list[list[Job]], works: list[Work]) -> list[str]:
+    """A table of what is compiled together."""
     rows = [("group", "cells", "jobs", "fits", "parameters", "about", "what")]
-    for number, members in enumerate(groups.values(), 1):
+    for number, (members, work) in enumerate(zip(groups, works, strict=True), 1):
         cells = [cell for job in members for cell in job.wanted]
-        work = total_work(cells)
         data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
         counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
         what = f"{data} {' '.join(model_words(cells[0], scale=False))}"

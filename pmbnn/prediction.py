@@ -12,7 +12,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn import metrics
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.guide_draws import GuideDraws, draw_key, padded
 from pmbnn.inference.fit import Fit
 from pmbnn.inference.jax_edge import compiler_options, jax_function, precision

@@ -9,7 +9,7 @@ versions have no pixels of validation rows.
 import numpy as np
 import xarray as xr
 
-from pmbnn.datasets import Dataset
+from pmbnn.datasets.rows import Dataset
 from pmbnn.diagnosis import Diagnosis
 from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell

@@ -11,8 +11,8 @@ import pymc as pm
 import xarray as xr
 from pydantic import ValidationError
 
-from pmbnn.datasets import DataError, DatasetSpec, Standardisation
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets import DataError, DatasetSpec
+from pmbnn.datasets.rows import Rows, Standardisation
 from pmbnn.experiment import SOURCES
 from pmbnn.fitting import candidates
 from pmbnn.inference.fit import Fit, History, Streams

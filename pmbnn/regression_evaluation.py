@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmbnn.datasets import Dataset
+from pmbnn.datasets.rows import Dataset
 from pmbnn.fitting import FittedCell
 from pmbnn.predictive import Prediction
 from pmbnn.regression_metrics import regression_metrics, rmse

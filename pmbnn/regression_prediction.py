@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.guide_draws import GuideDraws, draw_key, padded
 from pmbnn.inference.fit import Fit
 from pmbnn.inference.jax_edge import jax_function, precision

@@ -1,6 +1,11 @@
 """Run the experiments of a YAML file: ``python -m pmbnn.sweep FILE``."""
 
 import gc
+
+if __name__ == "__main__":
+    # Classes and cells of a plan all stay: looking for garbage among them only takes time.
+    gc.disable()
+
 import os
 import sys
 from pathlib import Path
@@ -78,6 +83,7 @@ def _sweep(file, out, only, dry_run, fresh, workers, quiet) -> int:
         from pmbnn.plan import print_plan
 
         print_plan(experiment, wanted)
+        gc.freeze()
         return 0
     folder = out or Path("results") / experiment.name
     return _run(experiment, wanted, folder, fresh, workers, quiet)
@@ -195,6 +201,4 @@ def _is_input_error(error: ValueError) -> bool:
 
 
 if __name__ == "__main__":
-    # Classes and cells of a plan all stay: looking for garbage among them only takes time.
-    gc.disable()
     app()

@@ -13,7 +13,7 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.curve_groups import regression_groups
-from pmbnn.datasets import Dataset
+from pmbnn.datasets.rows import Dataset
 from pmbnn.diagnosis import Diagnosis
 from pmbnn.evaluation import Evaluation
 from pmbnn.fitting import FittedCell

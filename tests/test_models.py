@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import expit, log_softmax, logit
 
 from pmbnn.config_checks import free_scalars
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.likelihoods import Categorical
 from pmbnn.models import STANDARD, build_model, dense_classifier, model_data
 from pmbnn.networks import NETWORKS, Convolution, Dense, Flatten, Layered, MaxPool, ShapeError

@@ -18,7 +18,8 @@ from pmbnn.networks import Dense
 from pmbnn.picture_evaluation import evaluate_pictures, load_pictures
 from pmbnn.prediction_settings import Predict
 from pmbnn.priors import Fixed, Normal
-from pmbnn.unfamiliar import Fashion, Letters, NormalNoise, Rotated, digits_of
+from pmbnn.unfamiliar import Fashion, Letters, NormalNoise, Rotated
+from pmbnn.unfamiliar.pictures import digits_of
 
 CUTOFF = 0.2
 CELL = Cell(

@@ -275,7 +275,7 @@ def test_a_cell_keeps_its_place_whatever_else_is_wanted():
     wanted = {cells[0], cells[7], cells[22]}
     part = jobs(cells, wanted)
     blanked = [
-        replace(job, cells=tuple(c if c in wanted else None for c in job.cells)) for job in whole
+        job._replace(cells=tuple(c if c in wanted else None for c in job.cells)) for job in whole
     ]
     assert part == [job for job in blanked if job.wanted]
     assert [job.cells.index(job.wanted[0]) for job in part] == [0, 1, 3]
@@ -395,7 +395,7 @@ def test_a_group_is_named_by_what_it_is_compiled_for(experiment):
     """Constants of a hyperprior are data; its form is not."""
     forms = (HalfNormal(sigma=0.5), HalfNormal(sigma=0.5, centred=True))
     cells = tuple(replace(CELL, hyperprior=form) for form in forms)
-    changed = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    changed = experiment._replace(sweeps=(experiment.sweeps[0]._replace(cells=cells),))
     groups = [line for line in plan_lines(changed) if "dense-5-5" in line]
     assert [line.split()[-1] for line in groups] == ["half_normal", "half_normal-centred"]
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
 
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.likelihoods import Categorical
 from pmbnn.models import build_model
 from pmbnn.networks import Dense

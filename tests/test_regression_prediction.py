@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pmbnn.datasets import Sine
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.fit import Fit, History, Member, random_streams
 from pmbnn.inference.settings import Inference

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import softmax
 
 from pmbnn.datasets import Mnist, Moons
-from pmbnn.datasets.base import Standardisation
+from pmbnn.datasets.rows import Standardisation
 from pmbnn.evaluation import evaluate
 from pmbnn.experiment import Cell
 from pmbnn.fitting import FittedCell, GroupFitter, graph_model, restart_weights

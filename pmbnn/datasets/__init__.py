@@ -1,6 +1,6 @@
-"""Data sets by the name an experiment file calls them, with the arrays they load."""
+"""Data sets by the name an experiment file calls them."""
 
-from pmbnn.datasets.base import DataError, Dataset, DatasetSpec, Standardisation
+from pmbnn.datasets.base import DataError, DatasetSpec
 from pmbnn.datasets.mnist import Mnist
 from pmbnn.datasets.regression import Quartic, Regression, Sine
 from pmbnn.datasets.synthetic import Bounds, Circles, Moons, Synthetic
@@ -13,13 +13,11 @@ __all__ = [
     "Bounds",
     "Circles",
     "DataError",
-    "Dataset",
     "DatasetSpec",
     "Mnist",
     "Moons",
     "Quartic",
     "Regression",
     "Sine",
-    "Standardisation",
     "Synthetic",
 ]

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.datasets.base import (
-    DataError,
-    Dataset,
-    DatasetSpec,
-    Standardisation,
-    Standardise,
-    fit_standardisation,
-)
+from pmbnn.datasets.base import DataError, DatasetSpec, Standardise
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.datasets.rows import Dataset, Standardisation
 
 Size = Annotated[int, Field(ge=10)]
 
@@ -80,7 +75,7 @@ class Mnist(DatasetSpec):
             train = max(1, train - (self.validation or 0))
         return None if train is None or test is None else (train, test)
 
-    def load(self) -> Dataset:
+    def load(self) -> "Dataset":
         """Rows from the source, scaled to [0, 1], then standardised, in float32.
 
         Raises
@@ -89,6 +84,8 @@ class Mnist(DatasetSpec):
             The source cannot be had or is damaged, or has too few rows.
         """
         import numpy as np
+
+        from pmbnn.datasets.rows import Dataset, fit_standardisation
 
         digits = self._read()
         train, validation = self._training_rows(digits)
@@ -207,7 +204,7 @@ def _read_embedded(random_seed: int) -> Digits:
     return Digits(x[train], y[train], x[test], y[test], "embedded")
 
 
-def _apply(standardisation: Standardisation, x: "np.ndarray") -> "np.ndarray":
+def _apply(standardisation: "Standardisation", x: "np.ndarray") -> "np.ndarray":
     """Standardised inputs as float32, which is what images are computed in."""
     import numpy as np
 

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pmbnn.datasets.base import Dataset, DatasetSpec, fit_standardisation
+from pmbnn.datasets.base import DatasetSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.datasets.rows import Dataset
 
 TEST_ROWS = 500
 """Evenly over the range of the training inputs, for metrics."""
@@ -42,9 +44,11 @@ class Regression(DatasetSpec):
         """The function without noise, at raw inputs of any shape."""
         raise NotImplementedError
 
-    def load(self) -> Dataset:
+    def load(self) -> "Dataset":
         """Rows from the formula, the same whenever the seed is."""
         import numpy as np
+
+        from pmbnn.datasets.rows import Dataset, fit_standardisation
 
         x = self.inputs()
         x_test = np.linspace(*self.ranges[0], TEST_ROWS)

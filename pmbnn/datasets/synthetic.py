@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.datasets.base import Dataset, DatasetSpec, fit_standardisation
+from pmbnn.datasets.base import DatasetSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.datasets.rows import Dataset
 
 Size = Annotated[int, Field(ge=10)]
 
@@ -58,10 +60,12 @@ class Synthetic(DatasetSpec):
         """Numbers of training and test rows."""
         return self.train, self.test
 
-    def load(self) -> Dataset:
+    def load(self) -> "Dataset":
         """Rows from scikit-learn's generator, split by class and standardised per feature."""
         import numpy as np
         from sklearn.model_selection import train_test_split
+
+        from pmbnn.datasets.rows import Dataset, fit_standardisation
 
         x, y = self._generate(self.train + self.test)
         x_train, x_test, y_train, y_test = train_test_split(

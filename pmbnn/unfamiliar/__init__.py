@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pmbnn.specification import registry
-from pmbnn.unfamiliar.base import Digits, Pictures, UnfamiliarSpec, digits_of
+from pmbnn.unfamiliar.base import UnfamiliarSpec
 from pmbnn.unfamiliar.fashion import Fashion
 from pmbnn.unfamiliar.letters import Letters
 from pmbnn.unfamiliar.noise import NormalNoise, UniformNoise
@@ -21,13 +21,10 @@ UNFAMILIAR = registry(NormalNoise, UniformNoise, Rotated, Letters, Fashion)
 __all__ = [
     "UNFAMILIAR",
     "AnyUnfamiliar",
-    "Digits",
     "Fashion",
     "Letters",
     "NormalNoise",
-    "Pictures",
     "Rotated",
     "UnfamiliarSpec",
     "UniformNoise",
-    "digits_of",
 ]

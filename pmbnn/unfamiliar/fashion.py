@@ -9,10 +9,12 @@ from pydantic import Field
 from pmbnn.datasets import idx
 from pmbnn.datasets.base import Seed
 from pmbnn.datasets.mnist import ORIGINAL_ROWS, stratified_order
-from pmbnn.unfamiliar.base import Digits, Pictures, UnfamiliarSpec
+from pmbnn.unfamiliar.base import UnfamiliarSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.unfamiliar.pictures import Digits, Pictures
 
 CLASSES = (
     "T-shirt",
@@ -55,7 +57,7 @@ class Fashion(UnfamiliarSpec):
     size: Annotated[int, Field(ge=1, le=ORIGINAL_ROWS[1])] | None = None
     seed: Seed = 0
 
-    def load(self, digits: Digits) -> Pictures:
+    def load(self, digits: "Digits") -> "Pictures":
         """Pictures of clothes; the digits are not needed.
 
         Raises
@@ -64,6 +66,8 @@ class Fashion(UnfamiliarSpec):
             The files are missing or damaged, and OpenML cannot be reached.
         """
         import numpy as np
+
+        from pmbnn.unfamiliar.pictures import Pictures
 
         x, y, source = _read()
         rows = slice(None) if self.size is None else stratified_order(y, self.seed)[: self.size]

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from pmbnn.digit_format import as_digit
-from pmbnn.unfamiliar.base import Digits, Pictures, UnfamiliarSpec
+from pmbnn.unfamiliar.base import UnfamiliarSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.unfamiliar.pictures import Digits, Pictures
 
 FACES = (
     "DejaVuSans",
@@ -54,11 +56,13 @@ class Letters(UnfamiliarSpec):
     kind: Literal["letters"] = "letters"
     letters: Annotated[str, Field(pattern="^[A-Z]+$")] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-    def load(self, digits: Digits) -> Pictures:
+    def load(self, digits: "Digits") -> "Pictures":
         """Letters in the order of their names, face after face; the digits are not needed."""
         import matplotlib
         import numpy as np
         from PIL import ImageFont
+
+        from pmbnn.unfamiliar.pictures import Pictures
 
         fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
         pictures = []

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Literal
 
 from pmbnn.datasets.base import Seed
-from pmbnn.unfamiliar.base import PIXELS, Digits, Pictures, Size, UnfamiliarSpec
+from pmbnn.unfamiliar.base import PIXELS, Size, UnfamiliarSpec
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from pmbnn.unfamiliar.pictures import Digits, Pictures
 
 
 class Noise(UnfamiliarSpec):
@@ -15,9 +17,11 @@ class Noise(UnfamiliarSpec):
     size: Size = 1000
     seed: Seed = 0
 
-    def load(self, digits: Digits) -> Pictures:
+    def load(self, digits: "Digits") -> "Pictures":
         """Freshly drawn pictures; the digits are not needed."""
         import numpy as np
+
+        from pmbnn.unfamiliar.pictures import Pictures
 
         x = self._draw(np.random.default_rng(self.seed), (self.size, PIXELS))
         return Pictures(self.name, x, ("",) * self.size, f"drawn from seed {self.seed}")

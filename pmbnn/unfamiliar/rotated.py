@@ -1,12 +1,15 @@
 """Digits turned out of their upright position."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from pmbnn.datasets.base import DataError
 from pmbnn.digit_format import SIDE
-from pmbnn.unfamiliar.base import Digits, Pictures, Size, UnfamiliarSpec
+from pmbnn.unfamiliar.base import Size, UnfamiliarSpec
+
+if TYPE_CHECKING:
+    from pmbnn.unfamiliar.pictures import Digits, Pictures
 
 
 class Rotated(UnfamiliarSpec):
@@ -25,7 +28,7 @@ class Rotated(UnfamiliarSpec):
         """The kind and the angle."""
         return f"{self.kind}_{self.angle:g}"
 
-    def load(self, digits: Digits) -> Pictures:
+    def load(self, digits: "Digits") -> "Pictures":
         """Turned digits, labelled by what they are.
 
         Raises
@@ -35,6 +38,8 @@ class Rotated(UnfamiliarSpec):
         """
         import numpy as np
         from scipy.ndimage import rotate
+
+        from pmbnn.unfamiliar.pictures import Pictures
 
         available = len(digits.x)
         if self.size is not None and self.size > available:

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from pmbnn.datasets import DATASETS, Circles, Dataset, Mnist, Moons, Quartic, Sine
-from pmbnn.datasets.base import DatasetSpec, fit_standardisation
+from pmbnn.datasets import DATASETS, Circles, Mnist, Moons, Quartic, Sine
+from pmbnn.datasets.base import DatasetSpec
+from pmbnn.datasets.rows import Dataset, fit_standardisation
 
 X = np.array([[1.0, 5.0, 10.0], [3.0, 5.0, 30.0]])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmbnn.datasets import Quartic, Sine
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 
 
 def test_rows_of_the_sine():

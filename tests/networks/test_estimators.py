@@ -4,7 +4,7 @@ import numpy as np
 import pytensor
 import pytest
 
-from pmbnn.datasets.base import Rows
+from pmbnn.datasets.rows import Rows
 from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.estimators import rewrite_likelihood

