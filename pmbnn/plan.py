@@ -8,7 +8,6 @@ depend on the shape of its job in the last bits.
 
 import functools
 import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,18 +102,18 @@ def group_key(cell: Cell) -> str:
 
 @functools.cache  # cells share their specifications
 def _program_text(spec: Specification) -> str:
-    """Canonical JSON of what a specification decides of the compiled program."""
+    """What a specification decides of the compiled program."""
     match spec:
         case DatasetSpec() if spec.rows is not None:
-            return _canonical([spec.rows, spec.input_shape, spec.n_outputs])
+            return repr((spec.rows, spec.input_shape, spec.n_outputs))
         case Hyperprior() | Likelihood():
-            return _canonical(dict(spec.structure))
+            return repr(dict(spec.structure))
         case Inference():
             values = {"seed", "restarts"}
             if not isinstance(spec.learning_rate, Tune):
                 values.add("learning_rate")
-            return _canonical(spec.model_dump(mode="json", exclude=values))
-    return _canonical(spec.model_dump(mode="json"))
+            return spec.model_dump_json(exclude=values)
+    return spec.model_dump_json()
 
 
 def pilots(cells: Sequence[Cell]) -> dict[Cell, Cell]:
@@ -182,6 +181,8 @@ def _settings(cell: Cell) -> dict[str, Any]:
 
 
 def _canonical(value: object) -> str:
+    import json  # which a plan does without
+
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 

@@ -83,7 +83,6 @@ def _sweep(file, out, only, dry_run, fresh, workers, quiet) -> int:
         from pmbnn.plan import print_plan
 
         print_plan(experiment, wanted)
-        gc.freeze()
         return 0
     folder = out or Path("results") / experiment.name
     return _run(experiment, wanted, folder, fresh, workers, quiet)
@@ -201,4 +200,8 @@ def _is_input_error(error: ValueError) -> bool:
 
 
 if __name__ == "__main__":
-    app()
+    try:
+        app()
+    finally:
+        if not gc.isenabled():  # nothing was fitted: the end has no garbage to look for either
+            gc.freeze()

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -40,8 +39,7 @@ class ShapeError(ValueError):
         return f"`{place}{entry}` {self.problem}"
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One array of weights or biases.
 
     Attributes

@@ -4,13 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from pmbnn.digit_format import SIDE
 from pmbnn.specification import Specification
 
 if TYPE_CHECKING:
     from pmbnn.unfamiliar.pictures import Digits, Pictures
-
-PIXELS = SIDE * SIDE
 
 Size = Annotated[int, Field(ge=1)]
 

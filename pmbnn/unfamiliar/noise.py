@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Literal
 
 from pmbnn.datasets.base import Seed
-from pmbnn.unfamiliar.base import PIXELS, Size, UnfamiliarSpec
+from pmbnn.unfamiliar.base import Size, UnfamiliarSpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ class Noise(UnfamiliarSpec):
         """Freshly drawn pictures; the digits are not needed."""
         import numpy as np
 
-        from pmbnn.unfamiliar.pictures import Pictures
+        from pmbnn.unfamiliar.pictures import PIXELS, Pictures
 
         x = self._draw(np.random.default_rng(self.seed), (self.size, PIXELS))
         return Pictures(self.name, x, ("",) * self.size, f"drawn from seed {self.seed}")

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmbnn.datasets.rows import Dataset
+from pmbnn.digit_format import SIDE
+
+PIXELS = SIDE * SIDE
 
 
 @dataclass(frozen=True)

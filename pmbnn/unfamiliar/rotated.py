@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from pmbnn.datasets.base import DataError
-from pmbnn.digit_format import SIDE
 from pmbnn.unfamiliar.base import Size, UnfamiliarSpec
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ class Rotated(UnfamiliarSpec):
         import numpy as np
         from scipy.ndimage import rotate
 
+        from pmbnn.digit_format import SIDE
         from pmbnn.unfamiliar.pictures import Pictures
 
         available = len(digits.x)
