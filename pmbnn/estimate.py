@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pmbnn.datasets.base import DatasetSpec
 from pmbnn.experiment import Cell, choosing_rows
@@ -42,8 +42,7 @@ UNKNOWN_ROWS = 60_000
 """Assumed where only loading tells the rows: those of the largest data set here, MNIST."""
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Work of fitting, without compilation, prediction and the empty places of a job.
 
     Attributes
@@ -68,19 +67,6 @@ class Work:
     def fits(self) -> int:
         """Fits of both kinds."""
         return self.choosing_fits + self.final_fits
-
-    def __add__(self, other: "Work") -> "Work":
-        """Work of both."""
-        return Work(
-            self.choosing_fits + other.choosing_fits,
-            self.final_fits + other.final_fits,
-            self.steps + other.steps,
-            self.operations + other.operations,
-            self.seconds + other.seconds,
-        )
-
-
-NO_WORK = Work(0, 0, 0, 0.0, 0.0)
 
 
 def network_size(cell: Cell) -> int:
@@ -131,7 +117,12 @@ def cell_work(cell: Cell) -> Work:
 
 def total_work(cells: Iterable[Cell]) -> Work:
     """Work of several cells."""
-    return sum((cell_work(cell) for cell in cells), NO_WORK)
+    return in_all(map(cell_work, cells))
+
+
+def in_all(works: Iterable[Work]) -> Work:
+    """Several pieces of work together."""
+    return Work(*map(sum, zip(Work(0, 0, 0, 0.0, 0.0), *works, strict=True)))
 
 
 def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:

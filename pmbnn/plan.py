@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from pmbnn.datasets.base import DatasetSpec
 from pmbnn.estimate import (
-    NO_WORK,
     Work,
     cell_work,
+    in_all,
     is_large,
     network_size,
     takes_all_cores,
@@ -166,8 +166,7 @@ def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
     lines += ["", *_group_lines(groups, works), ""]
-    in_all = _work_words(sum(works, NO_WORK))
-    return [*lines, f"in all: {in_all}, without compiling and predicting"]
+    return [*lines, f"in all: {_work_words(in_all(works))}, without compiling and predicting"]
 
 
 def print_plan(experiment: Experiment, wanted: Collection[Cell] | None = None) -> None:

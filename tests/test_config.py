@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +13,8 @@ from pmbnn.inference.settings import Inference
 from pmbnn.networks import Dense
 from pmbnn.prediction_settings import Fresh, Map, Predict
 from pmbnn.priors import Cauchy, Fixed, Flat, HalfNormal, Laplace, Normal, Tune
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 DOCUMENTED = """
 name: priors
@@ -147,6 +150,13 @@ def test_scalars_follow_yaml_1_2(load):
     assert (cell.dataset.noise, cell.dataset.seed) == (1e-3, 10)
     assert cell.hyperprior == HalfNormal(on="variance")
     assert cell.inference.learning_rate == 0.01
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_without_libyaml_a_file_reads_the_same(monkeypatch, path):
+    first = load_experiment(path)
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    assert load_experiment(path) == first
 
 
 def test_anchors_and_merges(load):
