@@ -135,7 +135,7 @@ def _cache_table(times: dict[str, list[tuple[float, float]]]) -> str:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=11, help="of the commands that fit nothing")
+    parser.add_argument("--rounds", type=int, default=21, help="of the commands that fit nothing")
     parser.add_argument("--sweeps", type=int, default=3, help="rounds of the tiny sweeps")
     parser.add_argument("--quick", action="store_true", help="one round of each, no record")
     parser.add_argument("--out", type=Path, default=measuring.HERE / "start_up.txt")
