@@ -206,7 +206,7 @@ def main() -> None:
             workers[f"8 jobs of 16 x {steps:,} steps"] = wall_times(file, folder, repeats)
         if given.full:
             priors = measuring.PROJECT / "experiments" / "priors.yaml"
-            workers["experiments/priors.yaml"] = wall_times(priors, folder, 1)
+            workers["experiments/priors.yaml"] = wall_times(priors, folder, repeats)
     out = Path(os.devnull) if given.quick else given.out
     measuring.report(text_of(curves, workers, repeats), out)
     # A quick run's figure is only for the eye, and has its place apart from the record.
