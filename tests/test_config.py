@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pmbnn import yaml_file
 from pmbnn.config import ConfigError, load_experiment, resolved_text
 from pmbnn.datasets import Circles, Moons
 from pmbnn.inference.settings import Inference
@@ -159,6 +160,12 @@ def test_without_libyaml_a_file_reads_the_same(monkeypatch, path):
     assert load_experiment(path) == first
 
 
+def test_libyaml_reads_a_valid_file_alone(load, monkeypatch):
+    assert yaml.__with_libyaml__
+    monkeypatch.delattr(yaml_file, "_Loader")
+    assert len(load(DOCUMENTED).cells) == 130
+
+
 def test_anchors_and_merges(load):
     data = "&base {kind: moons, noise: 0.4}"
     (_, other) = load(
@@ -239,7 +246,11 @@ def usual_recursion_limit():
 
 
 @pytest.mark.usefixtures("usual_recursion_limit")
-@pytest.mark.parametrize("text", ["name: " + 500 * "[", experiment(prior="&a [*a]")])
+@pytest.mark.parametrize(
+    "text",
+    ["name: " + 500 * "[", "name: " + 100_000 * "[", experiment(prior="&a [*a]")],
+    ids=["deep", "deep enough to end a compiled composer", "endless"],
+)
 def test_nested_too_deeply(load, text):
     with pytest.raises(ConfigError, match=r"experiment\.yaml is nested too deeply\.$"):
         load(text)
