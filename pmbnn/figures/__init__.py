@@ -1,9 +1,26 @@
 """Figures of stored results: one file per kind, each drawn from traces and records alone.
 
-Nothing here knows how a cell was fitted. Figures are made through matplotlib's object
-interface, so that they can be drawn in any process and leave no global state behind.
+Nothing here knows how a cell was fitted. `FIGURES` says which figures there are of what a cell
+predicts; `CellDrawer`, `draw_cells` and `write_figures` draw what a results folder lacks.
+Figures are made through matplotlib's object interface, so that they can be drawn in any process
+and leave no global state behind.
 """
 
-from pmbnn.figures.write import write_figures
+import lazy_loader
 
-__all__ = ["write_figures"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "overviews": ["FIGURES", "FigureKinds", "Sheet", "sheet_of", "sheets"],
+        "stage": [
+            "CellDrawer",
+            "Drawing",
+            "draw_cells",
+            "draw_files",
+            "missing_cell_figures",
+            "outdated_overviews",
+            "overviews_of",
+            "write_figures",
+        ],
+    },
+)

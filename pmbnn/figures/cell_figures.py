@@ -8,20 +8,25 @@ from matplotlib.figure import Figure
 from xarray import DataTree
 
 from pmbnn.figures.classes import plot_class_pairs
-from pmbnn.figures.confident_mistakes import plot_confident_mistakes
-from pmbnn.figures.gallery import plot_gallery
-from pmbnn.figures.least_confident import plot_least_confident
-from pmbnn.figures.letters import plot_letters
+from pmbnn.figures.curves import plot_curves
+from pmbnn.figures.image_sheets import (
+    plot_confident_mistakes,
+    plot_least_confident,
+    plot_most_uncertain,
+)
 from pmbnn.figures.network import plot_network
-from pmbnn.figures.points import plot_points
+from pmbnn.figures.ood import plot_letters, plot_ood, plot_ood_examples
+from pmbnn.figures.plane import plot_plane
 from pmbnn.figures.risk_coverage import plot_risk_coverage
-from pmbnn.figures.samples import plot_samples
+from pmbnn.figures.samples import plot_points, plot_samples
 from pmbnn.figures.snapshot_examples import plot_snapshot_examples
 from pmbnn.figures.training import plot_training
 from pmbnn.figures.uncertainty import plot_uncertainty
-from pmbnn.figures.unfamiliar import plot_unfamiliar
-from pmbnn.figures.unfamiliar_examples import plot_unfamiliar_examples
 from pmbnn.figures.weights import plot_weights
+from pmbnn.results.reading import load_groups
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
+from pmbnn.results.titles import cell_title
 
 Plot = Callable[[DataTree, str], Figure]
 
@@ -57,44 +62,44 @@ class CellFigure(NamedTuple):
         return list(dict.fromkeys([*found, *(group for group in self.uses if group in held)]))
 
 
-PICTURES = (("test_predictions", "image"),)
+def draw_cell(
+    results: Results, record: CellRecord, figure: CellFigure, groups: list[str], which: str = ""
+) -> Figure:
+    """Figure of a stored cell from these groups of its trace; its title ends on `which`."""
+    trace = load_groups(results, record.name, groups)
+    return figure.plot(trace, f"{cell_title(record)}{which}")
+
+
+TEST = "test_predictions"
+IMAGES = ((TEST, "image"),)
 VALIDATION = ("validation_predictions",)
+ROWS = (("constant_data", "x"), ("observed_data", "y"))
 
-# Points of a plane are those that a map was drawn of.
-PLANAR = (("constant_data", "x"), ("observed_data", "y"), ("predictions", "x1"))
+MAP = CellFigure("map", plot_plane, (("predictions", "x1"),), (TEST,))
+CURVES = CellFigure("curves", plot_curves, (("curve_*", "mean"), *ROWS))
 
-CELL_FIGURES = (
-    CellFigure("points", plot_points, PLANAR),
-    CellFigure("samples", plot_samples, PICTURES),
+OF_CLASS_PROBABILITIES = (
+    # Points of a plane are those that a map was drawn of.
+    CellFigure("points", plot_points, (*ROWS, ("predictions", "x1"))),
+    CellFigure("samples", plot_samples, IMAGES),
     CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),)),
-    CellFigure("classes", plot_class_pairs, PICTURES),
-    CellFigure("gallery", plot_gallery, PICTURES),
-    CellFigure("uncertainty", plot_uncertainty, PICTURES, VALIDATION),
-    CellFigure("confident-mistakes", plot_confident_mistakes, PICTURES, VALIDATION),
-    CellFigure("least-confident", plot_least_confident, PICTURES, VALIDATION),
-    CellFigure("risk-coverage", plot_risk_coverage, PICTURES),
+    CellFigure("classes", plot_class_pairs, IMAGES),
+    CellFigure("gallery", plot_most_uncertain, IMAGES),
+    CellFigure("uncertainty", plot_uncertainty, IMAGES, VALIDATION),
+    CellFigure("confident-mistakes", plot_confident_mistakes, IMAGES, VALIDATION),
+    CellFigure("least-confident", plot_least_confident, IMAGES, VALIDATION),
+    CellFigure("risk-coverage", plot_risk_coverage, IMAGES),
+    CellFigure("ood", plot_ood, ((TEST, "sd"), ("ood_*", "sd")), VALIDATION),
     CellFigure(
-        "unfamiliar",
-        plot_unfamiliar,
-        (("test_predictions", "sd"), ("unfamiliar_*", "sd")),
-        VALIDATION,
+        "ood-examples", plot_ood_examples, ((TEST, "sd"), ("ood_*", "example_image")), VALIDATION
     ),
-    CellFigure(
-        "unfamiliar-examples",
-        plot_unfamiliar_examples,
-        (("test_predictions", "sd"), ("unfamiliar_*", "example_image")),
-        VALIDATION,
-    ),
-    CellFigure(
-        "letters",
-        plot_letters,
-        (("test_predictions", "image"), ("unfamiliar_letters", "example_image")),
-        VALIDATION,
-    ),
+    CellFigure("letters", plot_letters, (*IMAGES, ("ood_letters", "example_image")), VALIDATION),
     CellFigure(
         "weights", plot_weights, (("fit", "snapshot_mean_density"),), ("snapshot_examples",)
     ),
-    CellFigure("network", plot_network, (("posterior", "weight_1"), ("fit", "elbo"))),
+    CellFigure(
+        "network", plot_network, (("posterior", "weight_1"), ("fit", "elbo")), ("restarts",)
+    ),
     CellFigure("examples", plot_snapshot_examples, (("snapshot_examples", "probability"),)),
 )
 """In the order in which a page shows them."""

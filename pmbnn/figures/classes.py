@@ -7,7 +7,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import group_of
+from pmbnn.results.reading import group_of
 
 
 def class_pairs(test: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Pictures of noise, and what a Bayesian and a deterministic network say of each."""
+"""Images of noise, and what a Bayesian and a deterministic network say of each."""
 
 import math
 
@@ -6,17 +6,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pmbnn.classification import HELD_OUT, Classification, rejection_threshold
-from pmbnn.detection import PERCENTILE
 from pmbnn.figures import style
-from pmbnn.figures.compared import draw_both
-from pmbnn.figures.picture_sheet import draw_digit
+from pmbnn.figures.own_images import draw_both
 from pmbnn.figures.predictions import predictions_of, rows_name
-from pmbnn.figures.reading import values_of
+from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, Classification, rejection_threshold
+from pmbnn.results.reading import values_of
 
-NOISE = "unfamiliar_normal_noise"
+NOISE = "ood_normal_noise"
 BLOCKS = 2
-"""Pictures beside each other."""
+"""Images beside each other."""
 
 MOST = 8
 
@@ -24,7 +22,7 @@ MOST = 8
 def plot_compared_noise(
     bayesian: xr.DataTree, deterministic: xr.DataTree, title: str, group: str = NOISE
 ) -> Figure:
-    """Eight pictures of a set with both networks' class probabilities.
+    """Eight images of a set with both networks' class probabilities.
 
     The title gives the mean predictive entropy of the whole set, which is what tells the
     networks apart.
@@ -32,22 +30,22 @@ def plot_compared_noise(
     Parameters
     ----------
     bayesian, deterministic
-        Traces of two cells that were shown the same pictures.
+        Traces of two cells that were shown the same images.
     title
         What the figure is about.
     group
-        Which pictures.
+        Which images.
 
     Raises
     ------
     ValueError
-        If a trace does not have the group, or both keep different pictures of it.
+        If a trace does not have the group, or both keep different images of it.
     """
     traces = (bayesian, deterministic)
     images, other = (values_of(t, group, "example_image", "example", "row", "column")
                      for t in traces)  # fmt: skip
     if not np.array_equal(images, other):
-        raise ValueError(f"Both traces must keep the same pictures of `{group}`.")
+        raise ValueError(f"Both traces must keep the same images of `{group}`.")
     found = [stored_classifications(trace, group)[:MOST] for trace in traces]
     classes = predictions_of(bayesian, group).classes
     known = any(name in bayesian.children for name in HELD_OUT)
@@ -59,14 +57,14 @@ def plot_compared_noise(
         for axes in block:
             axes.set_axis_off()
     for block, image, *both in zip(panels.reshape(-1, 3), images, *found, strict=False):
-        draw_digit(block[0], image)
+        style.draw_pixels(block[0], image)
         draw_both(block[1:], both, classes, threshold)
     style.set_title(figure, f"{title}\n{_note(traces, group)}")
     return figure
 
 
 def stored_classifications(trace: xr.DataTree, group: str) -> list[Classification]:
-    """What a fit says of the pictures of a group that are kept as examples.
+    """What a fit says of the images of a group that are kept as examples.
 
     Raises
     ------
@@ -92,5 +90,5 @@ def stored_classifications(trace: xr.DataTree, group: str) -> list[Classificatio
 
 def _note(traces: tuple[xr.DataTree, ...], group: str) -> str:
     means = [values_of(trace, group, "entropy").mean() / math.log(2) for trace in traces]
-    pictures = f"{traces[0][group].sizes['picture']} pictures of {rows_name(group)}"
-    return f"mean entropy over {pictures}: {means[0]:.3f} bits against {means[1]:.3f}"
+    images = f"{traces[0][group].sizes['picture']} images of {rows_name(group)}"
+    return f"mean entropy over {images}: {means[0]:.3f} bits against {means[1]:.3f}"

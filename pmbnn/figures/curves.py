@@ -1,4 +1,7 @@
-"""What a regression predicts over ranges of its input: mean, bands, training rows and truth."""
+"""What is predicted of numbers over ranges of an input: mean, bands, training rows and truth.
+
+Of one cell, a panel for each range; of several, a row for each cell.
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import group_of, values_of
+from pmbnn.figures.samples import training_points
+from pmbnn.results.reading import group_of, values_of
 
 MEAN, TRUTH = style.CLASS_COLOURS[0], style.CLASS_COLOURS[1]
 
@@ -19,6 +23,9 @@ INTERVALS = (
 """What is shaded, from the wider to the narrower one; the total includes the noise."""
 
 DEVIATIONS = (("total_sd", ":", "total"), ("epistemic_sd", "--", "epistemic"))
+
+MOST = 8
+"""Cells of one sheet."""
 
 MARGIN = 0.06
 """Free space above and below, in heights of what is shown."""
@@ -41,6 +48,39 @@ def plot_curves(trace: xr.DataTree, title: str) -> Figure:
         axes.set_xlabel("x", fontsize=style.LABEL_SIZE)
     figure.axes[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
     add_legend(figure, figure.axes[0])
+    style.set_title(figure, title)
+    return figure
+
+
+def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], title: str) -> Figure:
+    """Curves of every cell; each column has one scale, so that bands can be compared by eye.
+
+    Parameters
+    ----------
+    names
+        Of the cells, in the order of their traces; at most `MOST` of both are shown.
+
+    Raises
+    ------
+    ValueError
+        If there is no trace, or one has no curves.
+    """
+    if not traces:
+        raise ValueError("`traces` must not be empty.")
+    traces, names = list(traces)[:MOST], list(names)[:MOST]
+    columns = curve_names(traces[0])
+    figure = style.new_figure(4.2 * len(columns) + 0.8, 2.7 * len(traces) + 1.4)
+    panels = figure.subplots(len(traces), len(columns), squeeze=False, sharex="col", sharey="col")
+    for column, range_name in enumerate(columns):
+        for axes, trace in zip(panels[:, column], traces, strict=True):
+            draw_curve(axes, trace, range_name)
+        panels[0, column].set_ylim(limits(traces, range_name))
+        words = range_words(traces[0], range_name)
+        panels[-1, column].set_xlabel(words, fontsize=style.LABEL_SIZE)
+    for line, name in zip(panels, names, strict=True):
+        line[0].set_title(name, fontsize=style.LABEL_SIZE, loc="left")
+        line[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
+    add_legend(figure, panels[0, 0])
     style.set_title(figure, title)
     return figure
 
@@ -76,7 +116,7 @@ def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
     axes.plot(x, mean, color=MEAN, linewidth=1.8, label="mean")
     axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
     axes.plot(
-        *training_rows(trace),
+        *_training_rows(trace),
         "o",
         color="black",
         markersize=3,
@@ -89,16 +129,15 @@ def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
     axes.tick_params(labelsize=style.TICK_SIZE)
 
 
-def training_rows(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
+def _training_rows(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """Raw inputs and targets that were fitted, ``(observation,)`` each."""
-    names = ("x", "standardisation_mean", "standardisation_sd")
-    x, mean, sd = (values_of(trace, "constant_data", name) for name in names)
-    return (x * sd + mean)[:, 0], values_of(trace, "observed_data", "y")
+    x, y = training_points(trace)
+    return x[:, 0], y
 
 
 def limits(traces: Sequence[xr.DataTree], name: str) -> tuple[float, float]:
     """Limits of y that hold what is predicted and the training rows; truth may leave them."""
-    shown = [training_rows(trace)[1] for trace in traces]
+    shown = [_training_rows(trace)[1] for trace in traces]
     for trace in traces:
         curve = group_of(trace, name)
         spread = 2 * curve["total_sd"].values

@@ -8,15 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations
-from pmbnn.figures.densities import fixed_scales, log_scale_density, weight_densities
-from pmbnn.tables import has_no_scale
+from pmbnn.results.combinations import Combinations
+from pmbnn.results.tables import has_no_scale
 
 WEIGHTS = np.linspace(-8, 8, 321)
 SCALES = np.geomspace(1e-2, 1e2, 201)
 
 DENSITY = (1e-4, 20.0)
 """Ends of the logarithmic axis on which tails can be told apart."""
+
+QUANTILES = 2000
+"""Quantiles of a learned scale over which a weight's density is averaged."""
 
 PANEL = (1.55, 1.1)
 """Width and height of a panel, in inches."""
@@ -48,7 +50,7 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
 def _hyperprior(combinations: Combinations, column: int) -> Mapping[str, Any] | None:
     """Settings of a column; None if only priors without a scale stand in it."""
     for (_, at), records in combinations.records.items():
-        hyperprior = records[0]["settings"]["hyperprior"]
+        hyperprior = records[0].settings["hyperprior"]
         if at == column and not has_no_scale(hyperprior):
             return hyperprior
     return None
@@ -79,7 +81,7 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
     if not records:
         style.draw_empty(axes, combinations.absence(row, column))
         return
-    settings = records[0]["settings"]
+    settings = records[0].settings
     axes.set(xlim=(WEIGHTS[0], WEIGHTS[-1]), xticks=[-5, 0, 5])
     axes.tick_params(labelsize=style.TICK_SIZE)
     if has_no_scale(settings["hyperprior"]):
@@ -100,3 +102,98 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
     words = f"{cells}, no scale" if row in combinations.without_scale else cells
     place = {"ha": "right", "va": "top", "transform": axes.transAxes}
     axes.text(0.97, 0.95, words, fontsize=style.TICK_SIZE, color=style.GREY, **place)
+
+
+# Densities before anything is seen, from the settings of a cell
+
+
+def fixed_scales(hyperprior: Mapping[str, Any]) -> list[float]:
+    """Scales that a fixed one stands for: one, or its candidates; none if it is learned."""
+    from pmbnn.models.priors import Fixed
+
+    if hyperprior["kind"] != "fixed":
+        return []
+    scale = hyperprior["scale"]
+    tuned = {"log": tuple(scale["log"])} if isinstance(scale, Mapping) else scale
+    return [] if scale is None else list(Fixed(scale=tuned).scales)
+
+
+def log_scale_density(hyperprior: Mapping[str, Any], scale: np.ndarray) -> np.ndarray | None:
+    """Density of the logarithm of a learned scale; None if there is no formula here.
+
+    Whether the hyperprior is that of the scale or of its square is taken into account.
+    """
+    law = _law(hyperprior)
+    if law is None:
+        return None
+    on_variance = hyperprior.get("on") == "variance"
+    value = scale**2 if on_variance else scale
+    return (2 if on_variance else 1) * value * law.pdf(value)
+
+
+def weight_densities(
+    prior: Mapping[str, Any], hyperprior: Mapping[str, Any], weight: np.ndarray
+) -> list[np.ndarray]:
+    """Density of one weight under every fixed scale, or with a learned one averaged out.
+
+    The list is empty if there is no formula here. The fan-in rule is left out.
+    """
+    standard = _standard_density(prior)
+    if standard is None:
+        return []
+    fixed = fixed_scales(hyperprior)
+    if fixed:
+        return [standard(weight / scale) / scale for scale in fixed]
+    law = _law(hyperprior)
+    if law is None:
+        return []
+    quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
+    scales = np.sqrt(quantiles) if hyperprior.get("on") == "variance" else quantiles
+    return [np.mean(standard(weight / scales) / scales, axis=0)]
+
+
+def _law(hyperprior: Mapping[str, Any]):
+    """Distribution of what a hyperprior is on."""
+    from scipy import stats
+
+    laws = {
+        "half_normal": lambda h: stats.halfnorm(scale=h["sigma"]),
+        "half_cauchy": lambda h: stats.halfcauchy(scale=h["beta"]),
+        "inverse_gamma": lambda h: stats.invgamma(h["alpha"], scale=h["beta"]),
+    }
+    make = laws.get(hyperprior["kind"])
+    return None if make is None else make(hyperprior)
+
+
+def _standard_density(prior: Mapping[str, Any]):
+    """Density of a weight whose scale is 1."""
+    from scipy import stats
+
+    standard = {
+        "normal": lambda p: stats.norm.pdf,
+        "laplace": lambda p: stats.laplace.pdf,
+        "cauchy": lambda p: stats.cauchy.pdf,
+        "student_t": lambda p: stats.t(p["nu"]).pdf,
+        "scale_mixture": _mixture,
+        "horseshoe": lambda p: _horseshoe,
+    }
+    make = standard.get(prior["kind"])
+    return None if make is None else make(prior)
+
+
+def _mixture(prior: Mapping[str, Any]):
+    from scipy.stats import norm
+
+    share, wide, narrow = (prior[name] for name in ("proportion", "sigma_1", "sigma_2"))
+    return lambda x: share * norm.pdf(x, scale=wide) + (1 - share) * norm.pdf(x, scale=narrow)
+
+
+def _horseshoe(x: np.ndarray) -> np.ndarray:
+    """Density of local · z with local ~ half-Cauchy(1) and z ~ N(0, 1), in closed form."""
+    from scipy.special import exp1
+
+    half = np.maximum(x**2 / 2, 1e-12)
+    # exp(h) E1(h) tends to 1/h where exp(h) would overflow.
+    large = half > 500
+    safe = np.where(large, 1.0, half)
+    return np.where(large, 1 / half, np.exp(safe) * exp1(safe)) / np.sqrt(2 * np.pi**3)

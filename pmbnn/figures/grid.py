@@ -8,7 +8,7 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations
+from pmbnn.results.combinations import Combinations
 
 CELL = (1.15, 0.62)
 """Width and height of a combination, in inches."""

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations, Place, data_seed
-from pmbnn.posterior_weights import away_from_zero, central_interval, narrow_about_zero
+from pmbnn.results.combinations import Combinations, Place, data_seed
+from pmbnn.results.weights import away_from_zero, central_interval, narrow_about_zero
 
 PRIORS = ("laplace", "cauchy")
 """The pair of which the report says that one leaves few weights away from zero."""
@@ -24,7 +24,7 @@ KINDS = (
     ("neither", style.GREY, ":"),
     ("away from zero", style.CLASS_COLOURS[1], "-"),
 )
-"""What a weight can be, its colour and line; `pmbnn.posterior_weights` says what is what."""
+"""What a weight can be, its colour and line; `pmbnn.results.weights` says what is what."""
 
 
 def shown_rows(combinations: Combinations) -> list[int]:
@@ -32,7 +32,7 @@ def shown_rows(combinations: Combinations) -> list[int]:
     rows = {}
     for row, column in combinations.records:
         for record in combinations.finished(row, column):
-            rows.setdefault(record["settings"]["prior"]["kind"], row)
+            rows.setdefault(record.settings["prior"]["kind"], row)
     return [rows[kind] for kind in PRIORS] if rows.keys() >= set(PRIORS) else []
 
 
@@ -56,7 +56,7 @@ def plot_last_layer(
     rows, columns = shown_rows(combinations), range(min(MOST, combinations.shape[1]))
     places = [[(row, column) for column in columns] for row in rows]
     shown = {p: combinations.finished(*p)[:1] for line in places for p in line}
-    draws = {p: load(found[0]["name"]) for p, found in shown.items() if found}
+    draws = {p: load(found[0].name) for p, found in shown.items() if found}
     figure = style.new_figure(2.7 * len(columns) + 0.8, 2.4 * len(rows) + 1.6)
     panels = figure.subplots(len(rows), len(columns), squeeze=False)
     for line, axes_line in zip(places, panels, strict=True):
@@ -72,20 +72,6 @@ def plot_last_layer(
     note = f"posterior densities of the last layer's weights, {words}; a line is a weight"
     style.set_title(figure, f"{title}\n{note}")
     return figure
-
-
-def density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Gaussian kernel density of draws ``(draw,)``, by Silverman's rule of thumb.
-
-    References
-    ----------
-    Silverman (1986), Density Estimation for Statistics and Data Analysis, equation 3.31.
-    """
-    quarter, three_quarters = np.quantile(draws, [0.25, 0.75])
-    spread = min(np.std(draws), (three_quarters - quarter) / 1.34) or np.std(draws) or 1e-9
-    width = 0.9 * spread * len(draws) ** -0.2
-    z = (at[:, None] - draws) / width
-    return np.exp(-0.5 * z**2).mean(axis=1) / (width * np.sqrt(2 * np.pi))
 
 
 def _draw_row(
@@ -113,11 +99,17 @@ def _reach(draws: np.ndarray) -> float:
 
 
 def _draw_weights(axes: Axes, draws: np.ndarray, at: np.ndarray) -> None:
+    """Gaussian kernel density of every weight, or a line at it where all draws are equal."""
+    from scipy.stats import gaussian_kde
+
     narrow, away = narrow_about_zero(draws), away_from_zero(draws)
     for index in _shown_weights(draws):
         _, colour, line = KINDS[2 if away[index] else 0 if narrow[index] else 1]
-        curve = density(draws[:, index], at)
-        axes.plot(at, curve, color=colour, linestyle=line, linewidth=1.2)
+        own, stroke = draws[:, index], {"color": colour, "linestyle": line, "linewidth": 1.2}
+        if np.ptp(own) > 0:
+            axes.plot(at, gaussian_kde(own, bw_method="silverman")(at), **stroke)
+        else:  # of a point fit
+            axes.axvline(own[0], **stroke)
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set(xlim=(at[0], at[-1]), ylim=(0, None))
     axes.tick_params(labelsize=style.TICK_SIZE)

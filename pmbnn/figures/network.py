@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import group_of
-from pmbnn.posterior_weights import best_restart
+from pmbnn.results.weights import best_draws
 
 MOST_UNITS = 3
 """Units of a layer that are drawn; with more, connections can no longer be told apart."""
@@ -27,7 +26,7 @@ def dense_weights(trace: xr.DataTree) -> list[np.ndarray]:
     ValueError
         If the trace has no group ``posterior``.
     """
-    posterior = group_of(trace, "posterior").sel(chain=best_restart(trace))
+    posterior = best_draws(trace)
     found = {int(m[1]): str(m[0]) for n in posterior if (m := WEIGHT.fullmatch(str(n)))}
     draws = [posterior[found[layer]].transpose("draw", ...).values for layer in sorted(found)]
     return [array for array in draws if array.ndim == 3]
@@ -72,7 +71,7 @@ def _shown_units(layers: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _heights(units: int) -> np.ndarray:
-    """Heights of a layer's units, one apart, about nought."""
+    """Heights of a layer's units, one apart, about zero."""
     return (units - 1) / 2 - np.arange(units)
 
 

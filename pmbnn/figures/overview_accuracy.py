@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations, Place
+from pmbnn.results.combinations import Combinations, Place
 
 LINE = 0.24
 """Height of one combination, in inches."""

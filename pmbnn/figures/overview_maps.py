@@ -9,19 +9,19 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations, Place, data_seed
 from pmbnn.figures.plane import (
     HIGHEST_SD,
     UNCERTAINTY_LABEL,
     PlaneMap,
-    draw_even_odds,
+    draw_decision_boundary,
     draw_probability,
     draw_uncertainty,
     probability_label,
     shape_of,
 )
-from pmbnn.figures.titles import chosen_scale
-from pmbnn.tables import Record
+from pmbnn.results.combinations import Combinations, Place, data_seed
+from pmbnn.results.record import CellRecord
+from pmbnn.results.titles import chosen_scale
 
 WIDTH = 1.8
 """Width of a map, in inches."""
@@ -53,7 +53,7 @@ def plot_map_overview(
     """
     finished = {place: combinations.finished(*place) for place in combinations.records}
     shown = {place: records[0] for place, records in finished.items() if records}
-    loaded = {place: load(record["name"]) for place, record in shown.items()}
+    loaded = {place: load(record.name) for place, record in shown.items()}
     maps = {place: plane for place, plane in loaded.items() if plane is not None}
     highest = style.upper_limit((plane.sd for plane in maps.values()), HIGHEST_SD)
     rows, columns = combinations.shape
@@ -73,7 +73,7 @@ def plot_map_overview(
 def _draw_half(
     part: SubFigure,
     combinations: Combinations,
-    shown: Mapping[Place, Record],
+    shown: Mapping[Place, CellRecord],
     maps: Mapping[Place, PlaneMap],
     draw: Callable[[Axes, PlaneMap], AxesImage],
     label: str,
@@ -88,7 +88,7 @@ def _draw_half(
             axes.set_ylabel(combinations.rows[row], fontsize=style.LABEL_SIZE)
         if place in maps:
             image = draw(axes, maps[place])
-            draw_even_odds(axes, maps[place], width=0.9)
+            draw_decision_boundary(axes, maps[place], width=0.9)
             axes.set(xticks=[], yticks=[])
         else:
             absent = "no map" if place in shown else combinations.absence(*place)
@@ -116,13 +116,15 @@ def _match_shapes(panels, maps: Mapping[Place, PlaneMap]) -> None:
             axes.set_box_aspect(height / width)
 
 
-def _panel_title(combinations: Combinations, place: Place, shown: Mapping[Place, Record]) -> str:
+def _panel_title(
+    combinations: Combinations, place: Place, shown: Mapping[Place, CellRecord]
+) -> str:
     """Hyperprior above the first row; then accuracy, chosen scale, unusual seed."""
     row, column = place
     lines = [combinations.columns[column]] if row == 0 else []
     if place in shown:
         record = shown[place]
-        accuracy = record["results"].get("accuracy")
+        accuracy = record.results.get("accuracy")
         words = [] if accuracy is None else [f"accuracy {accuracy:.3f}"]
         scale = chosen_scale(record)
         words += [] if scale is None else [f"scale {scale:.2g}"]
@@ -132,13 +134,13 @@ def _panel_title(combinations: Combinations, place: Place, shown: Mapping[Place,
     return "\n".join(lines)
 
 
-def _is_unusual(record: Record, shown: Mapping[Place, Record]) -> bool:
+def _is_unusual(record: CellRecord, shown: Mapping[Place, CellRecord]) -> bool:
     """Whether a panel shows another data seed than most."""
     seeds = [data_seed(r) for r in shown.values()]
     return data_seed(record) != max(seeds, key=seeds.count)
 
 
-def _note(combinations: Combinations, shown: Mapping[Place, Record]) -> str:
+def _note(combinations: Combinations, shown: Mapping[Place, CellRecord]) -> str:
     """How to read the panels."""
     note = "x1 across, x2 up; black line: probability one half"
     if combinations.seeds < 2:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import group_of
+from pmbnn.results.reading import group_of
 
 HIGHEST_SD = 0.5
 """No probability has a larger standard deviation than that of a fair coin."""
@@ -53,7 +53,7 @@ def plane_map(trace: xr.DataTree) -> PlaneMap:
 
 
 def plot_plane(trace: xr.DataTree, title: str) -> Figure:
-    """Pair of maps of one cell, with its test points and the line of even odds.
+    """Pair of maps of one cell, with its test points and the decision boundary.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         Trace with a group ``predictions``; the points are those of ``test_predictions``, and
         are left out where that is missing.
     title
-        What is fitted, in words; see `pmbnn.figures.titles.cell_title`.
+        What is fitted, in words; see `pmbnn.results.titles.cell_title`.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
     probability = draw_probability(left, plane)
     uncertainty = draw_uncertainty(right, plane, style.upper_limit([plane.sd], HIGHEST_SD))
     for axes in (left, right):
-        draw_even_odds(axes, plane)
+        draw_decision_boundary(axes, plane)
         axes.tick_params(labelsize=style.TICK_SIZE, labelleft=True)
         axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
@@ -109,7 +109,7 @@ def draw_uncertainty(axes: Axes, plane: PlaneMap, highest: float) -> AxesImage:
     return _draw(axes, plane, plane.sd, style.UNCERTAINTY, highest)
 
 
-def draw_even_odds(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
+def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
     """Line on which the first class has probability one half, white below black."""
     # Matplotlib warns of a contour that lies nowhere.
     if not plane.probability.min() < 0.5 < plane.probability.max():

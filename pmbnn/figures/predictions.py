@@ -1,21 +1,21 @@
-"""What a fit says of all pictures of one group of a trace."""
+"""What a fit says of all images of one group of a trace."""
 
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from pmbnn.classification import HELD_OUT
-from pmbnn.figures.reading import values_of
+from pmbnn.prediction.rejection import HELD_OUT
+from pmbnn.results.reading import values_of
 
-UNFAMILIAR = "unfamiliar_"
-"""Start of the names of groups with pictures that a classifier was never shown."""
+OOD = "ood_"
+"""Start of the names of groups with images that a classifier was never shown."""
 
 MOMENTS = ("probability", "sd")
 
 
 class Predictions(NamedTuple):
-    """Moments over posterior draws of each class's probability, ``(picture, class)``."""
+    """Moments over posterior draws of each class's probability, ``(image, class)``."""
 
     classes: tuple[str, ...]
     probability: np.ndarray
@@ -23,22 +23,22 @@ class Predictions(NamedTuple):
 
     @property
     def predicted(self) -> np.ndarray:
-        """Index of the most probable class, ``(picture,)``."""
+        """Index of the most probable class, ``(image,)``."""
         return self.probability.argmax(axis=1)
 
     @property
     def confidence(self) -> np.ndarray:
-        """Probability of the predicted class, ``(picture,)``."""
+        """Probability of the predicted class, ``(image,)``."""
         return self.probability.max(axis=1)
 
     @property
     def uncertainty(self) -> np.ndarray:
-        """Standard deviation of the predicted class's probability, ``(picture,)``."""
+        """Standard deviation of the predicted class's probability, ``(image,)``."""
         return np.take_along_axis(self.sd, self.predicted[:, None], axis=1)[:, 0]
 
 
 def predictions_of(trace: xr.DataTree, group: str) -> Predictions:
-    """Predictions of a group of pictures.
+    """Predictions of a group of images.
 
     Raises
     ------
@@ -66,18 +66,18 @@ def held_out_group(trace: xr.DataTree) -> str:
 
 def rows_name(group: str) -> str:
     """What the rows of a group are, in words: ``validation``, ``normal noise``."""
-    return group.removesuffix("_predictions").removeprefix(UNFAMILIAR).replace("_", " ")
+    return group.removesuffix("_predictions").removeprefix(OOD).replace("_", " ")
 
 
-def unfamiliar_groups(trace: xr.DataTree) -> list[str]:
-    """Groups of pictures that the classifier was never shown, in the order they are stored.
+def ood_groups(trace: xr.DataTree) -> list[str]:
+    """Groups of images that the classifier was never shown, in the order they are stored.
 
     Raises
     ------
     ValueError
         If the trace has none.
     """
-    found = [group for group in trace.children if group.startswith(UNFAMILIAR)]
+    found = [group for group in trace.children if group.startswith(OOD)]
     if not found:
-        raise ValueError(f"The trace must have a group whose name starts with `{UNFAMILIAR}`.")
+        raise ValueError(f"The trace must have a group whose name starts with `{OOD}`.")
     return found

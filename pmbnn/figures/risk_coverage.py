@@ -1,20 +1,20 @@
-"""How often a fit errs on the pictures it accepts, if it refuses those it is least sure of."""
+"""How often a fit errs on the images it accepts, if it rejects those it is least sure of."""
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmbnn.detection import risk_coverage
 from pmbnn.figures import style
 from pmbnn.figures.predictions import predictions_of
-from pmbnn.figures.reading import values_of
+from pmbnn.prediction.rejection import risk_coverage
+from pmbnn.results.reading import values_of
 
 GROUP = "test_predictions"
 
 
-def ways_to_refuse(trace: xr.DataTree) -> dict[str, np.ndarray]:
-    """Uncertainty of every test picture, by the name of how it is measured.
+def uncertainty_scores(trace: xr.DataTree) -> dict[str, np.ndarray]:
+    """Uncertainty scores of every test image, by name.
 
     Raises
     ------
@@ -31,9 +31,9 @@ def ways_to_refuse(trace: xr.DataTree) -> dict[str, np.ndarray]:
 
 
 def plot_risk_coverage(trace: xr.DataTree, title: str) -> Figure:
-    """Error rate among accepted test pictures against their share, by what is refused first.
+    """Error rate among accepted test images against their share, by what is rejected first.
 
-    The legend gives the area under each curve. The thin line refuses the mistakes themselves
+    The legend gives the area under each curve. The thin line rejects the mistakes themselves
     first, which no measure of uncertainty can do better.
 
     Raises
@@ -41,7 +41,7 @@ def plot_risk_coverage(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
-    ways = ways_to_refuse(trace)
+    ways = uncertainty_scores(trace)
     wrong = predictions_of(trace, GROUP).predicted != values_of(trace, GROUP, "label")
     figure = style.new_figure(7.5, 5.0)
     axes = figure.subplots()
@@ -78,5 +78,5 @@ def _finish(figure: Figure, axes: Axes, wrong: np.ndarray) -> None:
     axes.grid(color="#E5E5E5", linewidth=0.8)
     handles, labels = axes.get_legend_handles_labels()
     below = {"loc": "outside lower center", "ncols": 2, "frameon": False}
-    figure.legend(handles, labels, title="refused first, by", fontsize=style.TICK_SIZE,
+    figure.legend(handles, labels, title="rejected first, by", fontsize=style.TICK_SIZE,
                   title_fontsize=style.TICK_SIZE, handlelength=3.5, **below)  # fmt: skip

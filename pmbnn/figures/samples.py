@@ -1,30 +1,77 @@
-"""What the pictures of each class look like."""
+"""What the data look like: training points of a plane, and images of each class."""
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.picture_sheet import GROUP, draw_digit
-from pmbnn.figures.reading import values_of
+from pmbnn.results.reading import values_of
+
+TEST = "test_predictions"
 
 MOST = 10
-"""Pictures shown of a class at most."""
+"""Images shown of a class at most."""
 
 
-def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
-    """Kept test pictures of each class, in the order of the test rows.
+def training_points(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
+    """Training inputs in raw units, ``(observation, feature)``, and what was observed there.
 
     Raises
     ------
     ValueError
-        If the trace keeps no test pictures.
+        If the trace keeps no training rows.
     """
-    images = values_of(trace, GROUP, "image", "image", "row", "column")
-    rows = values_of(trace, GROUP, "image_index")
+    names = ("x", "standardisation_mean", "standardisation_sd")
+    x, mean, sd = (values_of(trace, "constant_data", name) for name in names)
+    return x * sd + mean, values_of(trace, "observed_data", "y")
+
+
+def plot_points(trace: xr.DataTree, title: str) -> Figure:
+    """Training points in the plane, by class, in the units of the data.
+
+    Raises
+    ------
+    ValueError
+        If the trace keeps no training points.
+    """
+    x, label = training_points(trace)
+    figure = style.new_figure(5.2, 4.6)
+    axes = figure.subplots()
+    for index in np.unique(label).astype(int):
+        own = x[label == index]
+        which = index % len(style.MARKERS)
+        axes.plot(
+            own[:, 0],
+            own[:, 1],
+            linestyle="none",
+            marker=style.MARKERS[which],
+            markersize=4,
+            alpha=0.7,
+            color=style.CLASS_COLOURS[which],
+            label=f"class {index} ({len(own)})",
+        )
+    axes.set_aspect("equal")
+    axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
+    axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
+    axes.tick_params(labelsize=style.TICK_SIZE)
+    axes.legend(fontsize=style.TICK_SIZE)
+    style.set_title(figure, f"{title}\ntraining points")
+    return figure
+
+
+def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
+    """Kept test images of each class, in the order of the test rows.
+
+    Raises
+    ------
+    ValueError
+        If the trace keeps no test images.
+    """
+    images = values_of(trace, TEST, "image", "image", "row", "column")
+    rows = values_of(trace, TEST, "image_index")
     kept = dict(zip(rows.tolist(), images, strict=True))
-    label = values_of(trace, GROUP, "label")
-    names = values_of(trace, GROUP, "output")
+    label = values_of(trace, TEST, "label")
+    names = values_of(trace, TEST, "output")
     return {
         str(name): [kept[row] for row in sorted(kept) if label[row] == index][:MOST]
         for index, name in enumerate(names)
@@ -32,15 +79,15 @@ def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
 
 
 def plot_samples(trace: xr.DataTree, title: str) -> Figure:
-    """Test pictures in a row for each class.
+    """Test images in a row for each class.
 
-    They are those that the trace keeps, so pictures that the fit finds hard are more frequent
+    They are those that the trace keeps, so images that the fit finds hard are more frequent
     than in the data.
 
     Raises
     ------
     ValueError
-        If the trace has no group ``test_predictions``, or keeps no pictures there.
+        If the trace has no group ``test_predictions``, or keeps no images there.
     """
     found = samples_by_class(trace)
     columns = max(1, *map(len, found.values()))
@@ -50,7 +97,7 @@ def plot_samples(trace: xr.DataTree, title: str) -> Figure:
         for axes in line:
             axes.set_axis_off()
         for axes, image in zip(line, images, strict=False):
-            draw_digit(axes, image)
+            style.draw_pixels(axes, image)
         place = {"ha": "right", "va": "center", "transform": line[0].transAxes}
         line[0].text(-0.2, 0.5, name, fontsize=style.TITLE_SIZE, **place)
     note = "test images by class: the first ones and those that the fit finds hard"

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.combinations import Combinations
+from pmbnn.results.combinations import Combinations
 
 LEAST = 3
 """Fixed scales from which there is a curve to draw."""
@@ -40,7 +40,7 @@ def comparable_rows(combinations: Combinations) -> list[Row]:
         fixed, learned = {}, []
         for column in range(combinations.shape[1]):
             records = combinations.finished(row, column)
-            hyperprior = records[0]["settings"]["hyperprior"] if records else {}
+            hyperprior = records[0].settings["hyperprior"] if records else {}
             if isinstance(hyperprior.get("scale"), float | int):
                 fixed[hyperprior["scale"]] = column
             elif records and hyperprior["kind"] != "fixed":
@@ -131,7 +131,7 @@ def _mark_best(axes: Axes, combinations: Combinations, row: Row) -> None:
 def _draw_learned(axes: Axes, combinations: Combinations, row: Row, load: Load) -> None:
     """Every layer's learned scale as its number, with the range over data seeds."""
     for place, column in enumerate(row.learned):
-        cells = [load(record["name"]) for record in combinations.finished(row.row, column)]
+        cells = [load(record.name) for record in combinations.finished(row.row, column)]
         names = sorted(set().union(*cells))
         for layer, name in enumerate(names, start=1):
             scales = np.array([cell[name] for cell in cells if name in cell])

@@ -38,6 +38,9 @@ COUNTS = LinearSegmentedColormap.from_list("counts", colormaps["Blues"](np.linsp
 
 ACCURACY = colormaps["viridis"]
 
+ACCEPTED, REJECTED = CLASS_COLOURS[:2]
+"""Of predictions that are certain enough, and of those that are not."""
+
 TITLE_SIZE = 11
 LABEL_SIZE = 9
 TICK_SIZE = 8
@@ -101,6 +104,12 @@ def draw_empty(axes: Axes, word: str) -> None:
         spine.set_edgecolor("#CCCCCC")
     middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, word, color=GREY, fontsize=LABEL_SIZE, **middle)
+
+
+def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
+    """A stored image of 0 to 255 as foreground on white paper, without a frame."""
+    axes.imshow(pixels, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
+    axes.set_axis_off()
 
 
 def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:

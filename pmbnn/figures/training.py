@@ -1,4 +1,4 @@
-"""What became of a fit's diagnostics over its steps."""
+"""What became of a fit's diagnostics over its steps, and which of its snapshots are shown."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import group_of, values_of
+from pmbnn.results.reading import group_of, values_of
 
 
 class Diagnostic(NamedTuple):
@@ -30,6 +30,19 @@ DIAGNOSTICS = (
 WIDE = 30.0
 """Ratio of the largest to the smallest size from which a scale is logarithmic: below, a linear
 one shows both."""
+
+
+def first_and_last(steps: np.ndarray) -> list[int]:
+    """Places of the first snapshot after the start and of the last; one if they are the same."""
+    after_start = np.flatnonzero(steps > 0)
+    first = int(after_start[0]) if len(after_start) else 0
+    last = len(steps) - 1
+    return [first, last] if last > first else [last]
+
+
+def step_name(step: int) -> str:
+    """A step in words: ``step 6,000``."""
+    return f"step {int(step):,}"
 
 
 def plot_training(trace: xr.DataTree, title: str) -> Figure:

@@ -1,4 +1,4 @@
-"""How uncertain a fit is of all held-out pictures, and whether it errs where it expects to."""
+"""How uncertain a fit is of all held-out images, and whether it errs where it expects to."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from pmbnn.figures import style
 from pmbnn.figures.predictions import held_out_group, predictions_of, rows_name
-from pmbnn.figures.reading import values_of
+from pmbnn.results.reading import values_of
 
 VARIANCE = "variance over draws, summed over classes"
 RATE = "expected error rate"
@@ -28,7 +28,7 @@ COUNTS_FROM = 0.7
 
 
 class Uncertainty(NamedTuple):
-    """Two measures of uncertainty of every picture, with its true class and correctness.
+    """Two measures of uncertainty of every image, with its true class and correctness.
 
     ``variance`` is over posterior draws, of each class's probability, summed over classes;
     ``error_rate`` is the share of draws that say another class than the predicted one.
@@ -41,7 +41,7 @@ class Uncertainty(NamedTuple):
 
 
 def uncertainty_of(trace: xr.DataTree, group: str) -> Uncertainty:
-    """Uncertainty of the pictures of a group.
+    """Uncertainty of the images of a group.
 
     Raises
     ------
@@ -55,10 +55,10 @@ def uncertainty_of(trace: xr.DataTree, group: str) -> Uncertainty:
 
 
 def plot_uncertainty(trace: xr.DataTree, title: str) -> Figure:
-    """Variance over classes and expected error rate of all held-out pictures.
+    """Variance over classes and expected error rate of all held-out images.
 
-    Above, their histograms for pictures that are classified correctly and for others; below,
-    both by true class, the expected error rate beside the actual one. Validation pictures are
+    Above, their histograms for images that are classified correctly and for others; below,
+    both by true class, the expected error rate beside the actual one. Validation images are
     shown where the trace keeps them, else those of the test rows.
 
     Raises

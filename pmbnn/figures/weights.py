@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.reading import values_of
-from pmbnn.figures.steps import first_and_last, step_name
+from pmbnn.figures.training import first_and_last, step_name
+from pmbnn.results.reading import values_of
 
 COLUMNS = {"mean": "posterior means", "sd": "posterior sds"}
 

@@ -1,1 +1,32 @@
-"""Fitting: a model becomes graphs of one flat vector, an ELBO, and a compiled loop."""
+"""Fitting any PyMC model with continuous free variables.
+
+A model becomes graphs of one flat vector, an ELBO with its noise as inputs, and a compiled loop of
+gradient steps that a group of replicas shares. Nothing here knows how a model was made.
+
+Names are imported when they are first used: settings are read where JAX is not loaded.
+"""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(
+    __name__,
+    submod_attrs={
+        "checkpoint": ["Checkpoints"],
+        "engine": ["Program", "build_program", "fit"],
+        "engines": ["ENGINES", "fit_model"],
+        "flat": ["FlatModel", "flat_vector", "flatten_model"],
+        "guides": ["Guide", "build_guide"],
+        "layout": ["Layout", "Slot"],
+        "result": [
+            "Fit",
+            "History",
+            "PrngKeys",
+            "Progress",
+            "Replica",
+            "Snapshot",
+            "StoredGuide",
+            "derive_keys",
+        ],
+        "settings": ["Inference"],
+    },
+)

@@ -1,10 +1,57 @@
-"""Which rows each step of a minibatch fit sees."""
+"""Replicas as the arrays that a program takes, and the rows that each step of a fit sees."""
 
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pymc as pm
+import pytensor
+from pytensor.compile.mode import Mode
+
+from pmbnn.inference.flat import FlatModel
+from pmbnn.inference.products import depends_on
+
+FEW, MORE = 3, 5
+"""Rows that a model is tried with, and rows that hold the same ones and others."""
+
+KINDS = {"i": "int32", "u": "int32", "b": "bool"}
+"""Types of data that are not numbers of the program's own precision, by NumPy's letter."""
+
+
+def model_values(model: pm.Model) -> dict[str, np.ndarray]:
+    """The model's own values of its data variables, by name."""
+    return {v.name: v.get_value() for v in model.data_vars}
+
+
+def cast(
+    data: Mapping[str, np.ndarray], dtype: str, row_data: Sequence[str] = (), padding: int = 0
+) -> dict[str, jax.Array]:
+    """Data of one replica.
+
+    Parameters
+    ----------
+    row_data, padding
+        Variables to add that many rows to: copies of the first, which do not count.
+    """
+    arrays = {name: np.asarray(value) for name, value in data.items()}
+    for name in row_data if padding else ():
+        more = np.repeat(arrays[name][:1], padding, axis=0)
+        arrays[name] = np.concatenate([arrays[name], more])
+    # NumPy narrows numbers many times faster than JAX takes them in and narrows them.
+    narrow = {k: v.astype(KINDS.get(v.dtype.kind, dtype), copy=False) for k, v in arrays.items()}
+    return {k: jnp.asarray(v) for k, v in narrow.items()}
+
+
+def stack(items: list, width: int):
+    """Replicas on a first axis; the only one as it is when they run one by one."""
+    if width == 1:
+        return items[0]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)
 
 
 def batch_indices(
-    stream: np.ndarray, rows: int, batch: int, first_step: int, steps: int
+    key: np.ndarray, rows: int, batch: int, first_step: int, steps: int
 ) -> np.ndarray:
     """Row indices ``(step, batch)`` of `steps` steps from `first_step`, reproducible anywhere.
 
@@ -14,9 +61,68 @@ def batch_indices(
     start, stop = first_step * batch, (first_step + steps) * batch
     first_pass, last_pass = start // rows, (stop - 1) // rows
     shuffled = [
-        np.random.default_rng([*stream, i]).permutation(rows)
-        for i in range(first_pass, last_pass + 1)
+        np.random.default_rng([*key, i]).permutation(rows) for i in range(first_pass, last_pass + 1)
     ]
     laid_out = np.concatenate(shuffled)
     offset = first_pass * rows
     return laid_out[start - offset : stop - offset].reshape(steps, batch)
+
+
+def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | None:
+    """Why some rows of a model do not stand for all of them; None if they do.
+
+    They do if every log-probability that depends on them depends on its own row only, whatever
+    the number of rows. Tried out, with a few rows and with those and others.
+
+    Parameters
+    ----------
+    flat
+        The model with its number of observations left open.
+    values
+        Of its data variables, with one row at least.
+    """
+    if not flat.row_data:
+        return "none of its data variables has `observation` as its first dim"
+    for name, potential in flat.potentials.items():
+        if depends_on([potential], flat.rows):
+            return f"its potential `{name}` depends on rows of which a step would see a part"
+    graphs = {n: g for n, g in flat.log_likelihoods.items() if depends_on([g], flat.rows)}
+    if not graphs:
+        return "nothing that it observes depends on those rows"
+    mixed = _mixed(flat, values, graphs)
+    return None if mixed is None else f"log-probabilities of `{mixed}` are not one a row"
+
+
+def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -> str | None:
+    """The first observed variable whose log-probabilities do not belong to single rows."""
+    rng = np.random.default_rng(0)
+    point = {v: 0.1 * rng.standard_normal(v.type.shape) for v in flat.free.values()}
+    point |= {flat.data[name]: value for name, value in values.items()}
+    varied = {name: _varied(values[name], rng) for name in flat.row_data}
+    for name, graph in graphs.items():
+        # Interpreted: a compiler would take longer than all the rest.
+        with pytensor.config.change_flags(cxx=""):
+            mode = Mode("py", None)
+            function = pytensor.function(list(point), graph, mode=mode, on_unused_input="ignore")
+        try:
+            with np.errstate(all="ignore"):
+                few, more = (
+                    function(*(point | {flat.data[k]: v[:n] for k, v in varied.items()}).values())
+                    for n in (FEW, MORE)
+                )
+        except Exception:  # lengths that do not fit together, in the words of whichever operation
+            return name
+        if np.shape(few)[:1] != (FEW,) or np.shape(more)[:1] != (MORE,):
+            return name
+        if not np.allclose(few, more[:FEW], rtol=1e-9, atol=0, equal_nan=True):
+            return name
+    return None
+
+
+def _varied(rows: np.ndarray, rng) -> np.ndarray:
+    """A few rows like these, all of them different where they are no classes or counts."""
+    found = np.resize(rows, (MORE, *rows.shape[1:]))
+    if found.dtype.kind != "f":
+        return found
+    # Towards zero: what was positive, or a probability, stays so.
+    return found * rng.uniform(0.5, 1, found.shape)

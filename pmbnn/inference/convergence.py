@@ -7,7 +7,8 @@ import numpy as np
 Status = Literal["converged", "not_converged", "diverged", "improper"]
 
 TAIL = 0.1
-"""Share of the way at the end whose ELBO is compared with that of an equal share before."""
+"""Share of a fit at its end whose ELBO is compared with that of an equal share before; shares are
+of the sum of all learning rates."""
 
 FEWEST_WINDOWS = 5
 """Windows that such a share needs for its standard error to mean something."""
@@ -20,7 +21,7 @@ STOPPING_TAIL, STOPPING_WINDOWS, STOPPING_ERRORS = 0.25, 20, 1.0
 stops gives up what was still to come."""
 
 TREND = 4
-"""Shares of the way that a trend is told from where the learning rate falls."""
+"""Shares of a fit that a trend is told from where the learning rate falls."""
 
 A_NAT, OF_ELBO = 1.0, 1e-3
 """Gains that are small whatever the noise: a nat, which as evidence is not worth more than a
@@ -53,9 +54,9 @@ def final_mean(history: np.ndarray) -> float:
 
 
 def late_gain(
-    history: np.ndarray, way: np.ndarray, share: float = TAIL, fewest: int = FEWEST_WINDOWS
+    history: np.ndarray, rate_sums: np.ndarray, share: float = TAIL, fewest: int = FEWEST_WINDOWS
 ) -> Gain | None:
-    """Gain of the last `share` of the way over an equal share before.
+    """Gain of the last `share` of a fit over an equal share before.
 
     None if either has fewer than `fewest` windows, too few to tell. Under a falling learning
     rate, the gain that the fall alone explains is left out.
@@ -64,21 +65,21 @@ def late_gain(
     ----------
     history
         Mean ELBO of each window, ``(window,)``.
-    way
+    rate_sums
         Sum of the learning rates of the steps in each window, ``(window,)``. Under a schedule
         that falls to zero, the last steps hardly move, and would make any fit look settled.
     """
-    done = np.cumsum(way) / np.sum(way)
+    done = np.cumsum(rate_sums) / np.sum(rate_sums)
     last = done > 1 - share + 1e-9
     before = (done > 1 - 2 * share + 1e-9) & ~last
     if min(last.sum(), before.sum()) < fewest:
         return None
     small = max(A_NAT, OF_ELBO * abs(float(history[last].mean())))
     # The last window may be shorter than the others.
-    if np.ptp(way[:-1]) <= 1e-6 * way[0]:
+    if np.ptp(rate_sums[:-1]) <= 1e-6 * rate_sums[0]:
         return Gain(*_difference(history[last], history[before]), small)
     tail = done > 1 - TREND * share
-    return Gain(*_drift(history[tail], way[tail], done[tail], share), small)
+    return Gain(*_drift(history[tail], rate_sums[tail], done[tail], share), small)
 
 
 def _difference(last: np.ndarray, before: np.ndarray) -> tuple[float, float]:
@@ -90,7 +91,7 @@ def _difference(last: np.ndarray, before: np.ndarray) -> tuple[float, float]:
 def _drift(
     history: np.ndarray, rate: np.ndarray, done: np.ndarray, share: float
 ) -> tuple[float, float]:
-    """Rise of the ELBO over a share of the way at an unchanged rate, and its standard error.
+    """Rise of the ELBO over a share of a fit at an unchanged rate, and its standard error.
 
     A falling rate lets the parameters settle and so raises the ELBO of any fit, in proportion
     to the rate: that part is told apart by least squares.
@@ -103,16 +104,16 @@ def _drift(
     return float(share * solution[2]), float(share * np.sqrt(covariance[2, 2]))
 
 
-def may_stop(history: np.ndarray, way: np.ndarray) -> bool:
+def may_stop(history: np.ndarray, rate_sums: np.ndarray) -> bool:
     """Whether a fit no longer gains, so far as its noise lets one see."""
-    gain = late_gain(history, way, STOPPING_TAIL, STOPPING_WINDOWS)
+    gain = late_gain(history, rate_sums, STOPPING_TAIL, STOPPING_WINDOWS)
     return gain is not None and gain.is_within(STOPPING_ERRORS)
 
 
 def verdict(
     history: np.ndarray,
     step: np.ndarray,
-    way: np.ndarray,
+    rate_sums: np.ndarray,
     is_finite: bool,
     improper: bool,
 ) -> tuple[Status, str]:
@@ -120,7 +121,7 @@ def verdict(
 
     Parameters
     ----------
-    history, step, way
+    history, step, rate_sums
         Mean ELBO of each window, steps done at its end, and sum of its learning rates.
     is_finite
         Whether all parameters of the guide are.
@@ -134,7 +135,7 @@ def verdict(
         return "diverged", "some parameter of the guide is not finite"
     if improper:
         return "improper", "the posterior is improper, its ELBO has no maximum"
-    gain = late_gain(history, way)
+    gain = late_gain(history, rate_sums)
     if gain is None:
         return "not_converged", "too few steps to tell"
     words = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"

@@ -11,14 +11,14 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.divergence import Form, build_divergence
-from pmbnn.inference.estimators import REWRITES, Noise, rewrite_likelihood
+from pmbnn.inference.estimators import REWRITES, Noise, Rewritten, rewrite_likelihood
 from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide
-from pmbnn.inference.pieces import piece_lengths
+from pmbnn.inference.kl import Form, build_divergence
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla_forms import materialised
+from pmbnn.inference.xla.partition import leaf_lengths
+from pmbnn.inference.xla.rewrites import materialised
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,30 @@ class Objective:
         Inputs for the noise, by name.
     data
         Inputs for the model's data variables, by name.
+    row_data
+        Names of those with one row an observation.
     log_likelihood
-        Log-probability of all observations of the data set, in nats.
+        Log-probability of all observations of the data set and the model's potentials, in nats.
     kl
         Divergence of the guide from the prior, in nats.
     kl_forms
         How the expectation of each free variable's log-prior is taken.
     has_noisy_kl
         Whether the divergence depends on the noise.
-    pieces
-        Lengths of the pieces into which a loop cuts flat vectors.
+    leaves
+        Lengths of the leaves into which a loop cuts flat vectors.
     """
 
     parameters: dict[str, TensorVariable]
     frozen: dict[str, TensorVariable]
     noise: dict[str, Noise]
     data: dict[str, TensorVariable]
+    row_data: tuple[str, ...]
     log_likelihood: TensorVariable
     kl: TensorVariable
     kl_forms: Mapping[str, Form]
     has_noisy_kl: bool
-    pieces: tuple[int, ...]
+    leaves: tuple[int, ...]
 
 
 def build_objective(
@@ -71,7 +74,8 @@ def build_objective(
     ----------
     rows, batch
         Number of rows of the data set, and of those that a step sees: the likelihood of a
-        minibatch stands for that of all rows, while the prior is counted once.
+        minibatch stands for that of all rows, while the prior is counted once, and so is what
+        depends on no row.
     padding
         Number of rows after those, which do not count.
 
@@ -88,32 +92,55 @@ def build_objective(
     parameters = _inputs(guide.shapes, "")
     frozen = _inputs(guide.shapes, "frozen_") if settings.estimator == "path_derivative" else {}
     noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()}
-    natural = guide.natural(parameters)
+    constrained = guide.constrained(parameters)
     if settings.estimator not in REWRITES:
         # XLA would compute scales anew for weights, gradients and divergence; rewrites of the
         # likelihood square them, and are faster when it does.
-        natural = {name: materialised(v) if v.owner else v for name, v in natural.items()}
-    draw = guide.draw(natural, {name: n.variable for name, n in noise.items()})
-    likelihood = rewrite_likelihood(flat, natural, settings.estimator)
+        constrained = {name: materialised(v) if v.owner else v for name, v in constrained.items()}
+    draw = guide.draw(constrained, {name: n.variable for name, n in noise.items()})
+    likelihood = rewrite_likelihood(flat, constrained, settings.estimator)
     divergence = build_divergence(
-        flat, guide, settings, natural, guide.natural(frozen) if frozen else natural, draw, rows
+        flat,
+        guide,
+        settings,
+        constrained,
+        guide.constrained(frozen) if frozen else constrained,
+        draw,
+        rows,
     )
-    observations = likelihood.log_likelihood
-    if padding:
-        observations = observations * np.repeat([1.0, 0.0], [batch, padding])
-    log_likelihood, kl = flat.at(draw, [observations.sum() * (rows / batch), divergence.value])
+    total = _log_likelihood(flat, likelihood, rows, batch, padding)
+    log_likelihood, kl = flat.at(draw, [total, divergence.value])
     drawn = noise | likelihood.noise
     return Objective(
         parameters=parameters,
         frozen=frozen,
         noise=drawn,
         data=flat.data,
+        row_data=flat.row_data,
         log_likelihood=log_likelihood,
         kl=kl,
         kl_forms=divergence.forms,
         has_noisy_kl=depends_on([kl], [n.variable for n in drawn.values()]),
-        pieces=piece_lengths(flat.slots),
+        leaves=leaf_lengths(flat.layout),
     )
+
+
+def _log_likelihood(
+    flat: FlatModel, rewritten: Rewritten, rows: int, batch: int, padding: int
+) -> TensorVariable:
+    """Log-probability of everything observed, and potentials; a step's rows stand for all."""
+    terms = []
+    for log_likelihood in rewritten.log_likelihoods.values():
+        if not depends_on([log_likelihood], flat.rows):
+            terms.append(log_likelihood.sum())
+            continue
+        if padding:
+            counts = np.repeat([1.0, 0.0], [batch, padding])
+            others = (1,) * (log_likelihood.type.ndim - 1)
+            log_likelihood = log_likelihood * counts.reshape((-1, *others))
+        terms.append(log_likelihood.sum() * (rows / batch))
+    terms += rewritten.potentials.values()
+    return sum(terms[1:], terms[0]) if terms else pt.constant(np.float64(0.0))
 
 
 def _inputs(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> dict[str, TensorVariable]:

@@ -1,6 +1,112 @@
-"""The engines an experiment file can name."""
+"""The engines that settings can name, and fits of any model by them."""
 
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.pymc_reference import PymcEngine
+from collections.abc import Callable
+from typing import NamedTuple
 
-ENGINES = {"compiled": CompiledEngine, "pymc": PymcEngine}
+import numpy as np
+import pymc as pm
+
+from pmbnn.inference import engine, pymc_engine
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.flat import OBSERVATION, value_shapes
+from pmbnn.inference.result import Fit, Progress, Replica, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.spec import Tune
+
+SMALL = 2**14
+"""Unconstrained scalars of a model whose restarts are fitted at once, in one program."""
+
+
+class Engine(NamedTuple):
+    """Two functions, whose arguments are those of the module `engine`.
+
+    Attributes
+    ----------
+    build_program
+        A frozen program of a model, with ``flat``, ``guide``, ``settings``, ``steps``, ``width``.
+    fit
+        Fits of replicas by such a program.
+    """
+
+    build_program: Callable
+    fit: Callable[..., list[Fit]]
+
+
+ENGINES = {
+    "compiled": Engine(engine.build_program, engine.fit),
+    "pymc": Engine(pymc_engine.build_program, pymc_engine.fit),
+}
+
+
+def fit_model(
+    model: pm.Model,
+    settings: Inference | None = None,
+    *,
+    restarts: int | None = None,
+    random_seed: int | None = None,
+    identity: str = "fit_model",
+    dtype: str = "float64",
+    progress: Progress | None = None,
+):
+    """Fits of a PyMC model with the values that its data variables have.
+
+    Parameters
+    ----------
+    model
+        Any model with continuous free variables: several observed variables, potentials,
+        bounded variables, data variables or none. A ``batch`` needs data variables whose first
+        dim is ``observation``.
+    settings
+        How to fit; the defaults unless given.
+    restarts, random_seed
+        Independent fits, and what decides their initial values, noise and minibatches; those
+        of the settings unless given.
+    identity
+        Fits of other identities have other PRNG keys at the same seed.
+    dtype
+        ``float64``, or ``float32``, which is faster and enough for networks, but not for
+        matrices that are nearly singular.
+    progress
+        Called as fits go on.
+
+    Returns
+    -------
+    program
+        What was compiled: ``program.flat`` holds the model's graphs, ``program.guide`` the
+        family of the approximation.
+    fits
+        One for each restart; one that diverged has the status ``diverged``.
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete, an operation has no form in JAX, or the settings do not
+        fit the model; the message names the variable.
+    """
+    settings = settings or Inference()
+    if isinstance(settings.learning_rate, Tune):
+        raise ValueError("`learning_rate` must be a number to fit a single model, got a search.")
+    restarts = settings.restarts if restarts is None else restarts
+    if restarts < 1:
+        raise ValueError(f"`restarts` must be >= 1, got {restarts}.")
+    seed = settings.seed if random_seed is None else random_seed
+    values = model_values(model)
+    names = [f"{identity}/{seed}/{restart}" for restart in range(restarts)]
+    replicas = [Replica(values, derive_keys(name)) for name in names]
+    size = sum(int(np.prod(shape)) for shape in value_shapes(model).values())
+    width = restarts if size <= SMALL else 1
+    chosen = ENGINES[settings.engine]
+    program = chosen.build_program(model, settings, n_observations(model), width, dtype)
+    return program, chosen.fit(program, replicas, progress)
+
+
+def n_observations(model: pm.Model) -> int:
+    """Length of the dim ``observation`` of a model's data variables.
+
+    Without that, the largest number of rows that an observed variable has, or 1.
+    """
+    for variable in model.data_vars:
+        if model.named_vars_to_dims.get(variable.name, (None,))[:1] == (OBSERVATION,):
+            return len(variable.get_value(borrow=True))
+    lengths = [v.type.shape[0] or 1 for v in model.observed_RVs if v.type.ndim]
+    return max(lengths, default=1)

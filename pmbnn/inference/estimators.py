@@ -34,19 +34,20 @@ class Noise:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A log-likelihood after a rewrite, ``(observation,)``, and the noise that it takes."""
+    """Log-likelihoods and potentials after a rewrite, by name, and the noise that they take."""
 
-    log_likelihood: TensorVariable
+    log_likelihoods: dict[str, TensorVariable]
+    potentials: dict[str, TensorVariable]
     noise: dict[str, Noise]
 
 
-def rewrite_likelihood(flat: FlatModel, natural: Arrays, estimator: str) -> Rewritten:
-    """Log-likelihood of every observation with its matrix products rewritten.
+def rewrite_likelihood(flat: FlatModel, constrained: Arrays, estimator: str) -> Rewritten:
+    """Log-likelihoods of all observations, and potentials, with matrix products rewritten.
 
     Parameters
     ----------
-    natural
-        Natural parameters ``loc`` and ``scale`` of a guide with independent elements.
+    constrained
+        Constrained parameters ``loc`` and ``scale`` of a guide with independent elements.
     estimator
         ``local_reparameterisation``, ``flipout``, or another, which rewrites nothing.
 
@@ -56,17 +57,19 @@ def rewrite_likelihood(flat: FlatModel, natural: Arrays, estimator: str) -> Rewr
         If no weight of the model enters through a matrix product, or one cannot be rewritten.
     """
     if estimator not in REWRITES:
-        return Rewritten(flat.log_likelihood, {})
-    graph = _copied(flat.log_likelihood)
-    products = find_products(graph, flat.free, flat.data)
+        return Rewritten(flat.log_likelihoods, flat.potentials, {})
+    graph = _copied([*flat.log_likelihoods.values(), *flat.potentials.values()])
+    products = find_products(graph, flat.free, flat.data, flat.row_data)
     if not products:
         raise ValueError(
             f"`estimator` must not be {estimator} for this model: none of its weights enters "
-            "through a matrix product with the data variable `x`. Choose reparameterisation or "
-            "path_derivative."
+            "through a matrix product with a data variable whose first dim is `observation`. "
+            "Choose reparameterisation or path_derivative."
         )
     at = {
-        name: {flat.free[slot]: part for slot, part in flat.unpacked(natural[name]).items()}
+        name: {
+            flat.free[slot]: part for slot, part in flat.layout.unravel(constrained[name]).items()
+        }
         for name in ("loc", "scale")
     }
     noise: dict[str, Noise] = {}
@@ -77,7 +80,12 @@ def rewrite_likelihood(flat: FlatModel, natural: Arrays, estimator: str) -> Rewr
             replacement = replacement.T
         graph.replace(product.output, replacement, import_missing=True)
         noise |= {f"{name}_{number}": n for name, n in taken.items()}
-    return Rewritten(graph.outputs[0], noise)
+    outputs = iter(graph.outputs)
+    return Rewritten(
+        {name: next(outputs) for name in flat.log_likelihoods},
+        {name: next(outputs) for name in flat.potentials},
+        noise,
+    )
 
 
 class _Moments:
@@ -161,8 +169,8 @@ def _noise_input(shape: tuple[int, ...]) -> TensorVariable:
     return pt.tensor("noise", dtype="float64", shape=shape)
 
 
-def _copied(output: TensorVariable) -> FunctionGraph:
+def _copied(outputs: list[TensorVariable]) -> FunctionGraph:
     """A graph that may be changed, with the inputs of the original."""
-    inputs = list(graph_inputs([output]))
-    memo = clone_get_equiv(inputs, [output], copy_inputs=False, copy_orphans=False)
-    return FunctionGraph(inputs, [memo[output]], clone=False)
+    inputs = list(graph_inputs(outputs))
+    memo = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
+    return FunctionGraph(inputs, [memo[output] for output in outputs], clone=False)

@@ -1,46 +1,33 @@
 """A PyMC model as graphs of its unconstrained free variables, laid out in one flat vector.
 
 Every other file of this package works on these: a guide draws the vector, the ELBO scores it,
-predictions read class probabilities or means off it.
+predictions read what they need off it. Any model with continuous free variables
+will do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.continuous import Flat
+from pymc.distributions.continuous import Flat, HalfFlat
 from pymc.logprob.transforms import Transform
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.type import RandomType
 
-from pmbnn.inference.observed import (
-    elementwise_logp,
-    likelihood_probabilities,
-    normal_parameters,
-)
-from pmbnn.models import STANDARD
+from pmbnn.inference.layout import Layout
+from pmbnn.inference.observed import elementwise_logp
 
+OBSERVATION = "observation"
+"""Name of the dim that minibatches are taken along."""
 
-@dataclass(frozen=True)
-class Slot:
-    """Place of one free variable in the flat vector; ``name`` is its value variable's."""
-
-    name: str
-    start: int
-    shape: tuple[int, ...]
-
-    @property
-    def stop(self) -> int:
-        """Index after the last element."""
-        return self.start + int(np.prod(self.shape))
-
-    def of(self, vector):
-        """The variable's part of a flat vector, in its own shape."""
-        return vector[self.start : self.stop].reshape(self.shape)
+IMPROPER = (type(Flat.rv_op), type(HalfFlat.rv_op))
 
 
 @dataclass(frozen=True)
@@ -68,74 +55,60 @@ class FlatModel:
 
     Attributes
     ----------
-    slots
+    layout
         Where each free variable lies in the flat vector.
     free
         Inputs: the unconstrained value of each free variable, by the slot's name.
     data
         Inputs that stand for the model's data variables, by name, with static shapes.
+    row_data
+        Names of those with one row an observation: their first dim is ``observation``.
     distributions
         What each free variable is drawn from, by the slot's name.
     log_priors
         Log-density of each free variable, summed over its elements; a scalar, in nats.
-    log_likelihood
-        Log-probability of every observation, ``(observation,)``, in nats.
-    probabilities
-        Class probabilities, ``(observation, class)``; None if the likelihood has none.
-    normal
-        Mean of each observation, ``(observation,)``, and standard deviation of the noise; None
-        if the likelihood is not normal.
+    log_likelihoods
+        Log-probability of every observation of each observed variable, by its name, in nats:
+        ``(observation,)`` of a vector of independent ones, a scalar of a multivariate one.
+    potentials
+        Terms that the model adds to its log-density, by name, summed; scalars, in nats.
     posterior
-        Untransformed variables and deterministics by name, without standard draws.
+        Untransformed free variables and deterministics by name.
     improper
         Whether some free variable has an improper prior.
     """
 
-    slots: tuple[Slot, ...]
+    layout: Layout
     free: dict[str, TensorVariable]
     data: dict[str, TensorVariable]
+    row_data: tuple[str, ...]
     distributions: dict[str, Distribution]
     log_priors: dict[str, TensorVariable]
-    log_likelihood: TensorVariable
-    probabilities: TensorVariable | None
-    normal: tuple[TensorVariable, TensorVariable] | None
+    log_likelihoods: dict[str, TensorVariable]
+    potentials: dict[str, TensorVariable]
     posterior: dict[str, TensorVariable]
     improper: bool
 
     @property
     def size(self) -> int:
         """Number of unconstrained scalars."""
-        return self.slots[-1].stop
+        return self.layout.size
 
     @property
     def log_prior(self) -> TensorVariable:
         """Log-density of all free variables together; a scalar, in nats."""
         return sum(self.log_priors.values())
 
+    @property
+    def rows(self) -> list[TensorVariable]:
+        """Inputs with one row an observation."""
+        return [self.data[name] for name in self.row_data]
+
     def at(self, vector: TensorVariable, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
         """The same graphs with every free variable read off a flat vector, ``(size,)``."""
-        parts = self.unpacked(vector)
+        parts = self.layout.unravel(vector)
         values = {self.free[name]: part for name, part in parts.items()}
         return graph_replace(list(graphs), values, strict=False)
-
-    def unpacked(self, vector: TensorVariable) -> dict[str, TensorVariable]:
-        """Parts of a flat vector, ``(size,)``, by the slot's name and in its shape."""
-        parts = split_vector(vector, [slot.stop - slot.start for slot in self.slots])
-        return {
-            slot.name: part.reshape(slot.shape)
-            for slot, part in zip(self.slots, parts, strict=True)
-        }
-
-
-def split_vector(vector: TensorVariable, lengths: Sequence[int]) -> list[TensorVariable]:
-    """Consecutive parts of a vector.
-
-    The gradient of a split is one concatenation; that of as many slices is as many vectors of
-    full length, all but a part of each zero.
-    """
-    if len(lengths) == 1:
-        return [vector]
-    return pt.split(vector, splits_size=list(lengths))
 
 
 def flat_vector(flat: FlatModel) -> TensorVariable:
@@ -143,58 +116,169 @@ def flat_vector(flat: FlatModel) -> TensorVariable:
     return pt.tensor("values", dtype="float64", shape=(flat.size,))
 
 
+@dataclass(frozen=True)
+class ModelGraphs:
+    """Graphs of a model on its own value variables: the costly part of flattening it.
+
+    Attributes
+    ----------
+    shapes
+        Of the unconstrained value of each free variable, by name, in the order of the layout.
+    groups
+        Graphs by what they are and by name.
+    """
+
+    model: pm.Model
+    shapes: dict[str, tuple[int, ...]]
+    groups: dict[str, dict[str, TensorVariable]]
+
+    def flatten(self, rows: int | None) -> FlatModel:
+        """Graphs on inputs of our own, for a number of observations; None leaves it open."""
+        model, layout = self.model, Layout.of(self.shapes)
+        free, data = _inputs(model, self.shapes, rows)
+        graphs = _replaced(self.groups, _by_variable(model, free, data))
+        parameters = graphs["parameters"]
+        return FlatModel(
+            layout=layout,
+            free=free,
+            data=data,
+            row_data=tuple(v.name for v in model.data_vars if _has_rows(model, v)),
+            log_likelihoods=graphs["log_likelihoods"],
+            log_priors=graphs["log_priors"],
+            potentials=graphs["potentials"],
+            distributions={
+                name: Distribution(
+                    kind=type(v.owner.op),
+                    parameters=tuple(parameters[f"{name}/{i}"] for i in range(len(_parameters(v)))),
+                    transform=model.rvs_to_transforms[v],
+                )
+                for name, v in zip(graphs["log_priors"], model.free_RVs, strict=True)
+            },
+            posterior=graphs["posterior"],
+            improper=any(isinstance(v.owner.op, IMPROPER) for v in model.free_RVs),
+        )
+
+
 def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> FlatModel:
     """Graphs of `model` on its free variables, for a given number of observations.
 
-    ``rows=None`` leaves the number open, which is enough for predictions. Without `jacobian`,
-    densities are those of the constrained variables, as a mode is usually looked for.
+    Parameters
+    ----------
+    rows
+        Length of the dim ``observation``, whatever it is in the model; it matters only where
+        data variables have that dim. None leaves it open, which is enough for predictions.
+    jacobian
+        Without it, densities are those of the constrained variables, as a mode is usually
+        looked for.
+
+    Raises
+    ------
+    ValueError
+        If the model has no free variable or a discrete one, or if its log-density draws random
+        numbers.
     """
-    slots = _slots(model)
-    free = {s.name: pt.tensor(s.name, dtype="float64", shape=s.shape) for s in slots}
+    return model_graphs(model, jacobian).flatten(rows)
+
+
+def model_graphs(model: pm.Model, jacobian: bool = True) -> ModelGraphs:
+    """What flattening for any number of observations starts from; as `flatten_model`."""
+    _check_free(model)
+    shapes = value_shapes(model)
+    inputs = _by_variable(model, *_inputs(model, shapes, rows=None))
+    free, observed, unobserved = model.free_RVs, model.observed_RVs, model.unobserved_RVs
+    names = [model.rvs_to_values[v].name for v in free]
+    log_priors = model.logp(vars=free, jacobian=jacobian, sum=False)
+    parameters = {
+        f"{name}/{i}": p
+        for name, v in zip(names, free, strict=True)
+        for i, p in enumerate(_parameters(v))
+    }
+    groups = {
+        "log_likelihoods": {v.name: elementwise_logp(model, v, inputs) for v in observed},
+        "log_priors": {n: term.sum() for n, term in zip(names, log_priors, strict=True)},
+        "parameters": _on_values(model, parameters),
+        "posterior": _on_values(model, {v.name: v for v in unobserved}),
+        "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
+    }
+    _check_deterministic(groups)
+    return ModelGraphs(model, shapes, groups)
+
+
+def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:
+    """Inputs that stand for free values and for data, by name."""
+    free = {name: pt.tensor(name, dtype="float64", shape=shape) for name, shape in shapes.items()}
     data = {
         v.name: pt.tensor(v.name, dtype=v.dtype, shape=_static_shape(model, v, rows))
         for v in model.data_vars
     }
-    named, probabilities = _posterior(model), likelihood_probabilities(model)
-    normal = normal_parameters(model)
-    parameters = [v.owner.op.dist_params(v.owner) for v in model.free_RVs]
-    graphs = [
-        elementwise_logp(model),
-        *(term.sum() for term in model.logp(vars=model.free_RVs, jacobian=jacobian, sum=False)),
-        *model.replace_rvs_by_values([p for found in parameters for p in found]),
-        *named.values(),
-        *([] if probabilities is None else [probabilities]),
-        *([] if normal is None else normal),
-    ]
-    replaced = iter(graph_replace(graphs, _replacements(model, free, data), strict=False))
-    log_likelihood, names = next(replaced), [model.rvs_to_values[v].name for v in model.free_RVs]
-    return FlatModel(
-        slots=slots,
-        free=free,
-        data=data,
-        log_likelihood=log_likelihood,
-        log_priors={name: next(replaced) for name in names},
-        distributions={
-            name: Distribution(
-                kind=type(v.owner.op),
-                parameters=tuple(next(replaced) for _ in found),
-                transform=model.rvs_to_transforms[v],
+    return free, data
+
+
+def at_flat_inputs(
+    model: pm.Model, flat: FlatModel, graphs: Mapping[str, TensorVariable]
+) -> dict[str, TensorVariable]:
+    """Graphs of a model's random variables, as graphs of the inputs of its flat form."""
+    inputs = _by_variable(model, flat.free, flat.data)
+    return _replaced({"": _on_values(model, graphs)}, inputs)[""]
+
+
+def _by_variable(model: pm.Model, free, data) -> dict[TensorVariable, TensorVariable]:
+    """Inputs by the variable of the model that they stand for."""
+    values = {v: free[v.name] for v in model.value_vars}
+    return values | {v: data[v.name] for v in model.data_vars}
+
+
+def _on_values(model: pm.Model, graphs: Mapping[str, TensorVariable]) -> dict:
+    """Graphs of random variables as graphs of their values."""
+    return dict(zip(graphs, model.replace_rvs_by_values(list(graphs.values())), strict=True))
+
+
+def _replaced(groups, inputs) -> dict[str, dict[str, TensorVariable]]:
+    """The same graphs on our own inputs, all in one go, so that they share what they have."""
+    graphs = [graph for group in groups.values() for graph in group.values()]
+    # Lengths of dims, and what else a model holds in shared variables, stay as they are.
+    constants = {
+        v: pt.constant(v.get_value(), dtype=v.dtype)
+        for v in graph_inputs(graphs)
+        if isinstance(v, SharedVariable) and v not in inputs and hasattr(v, "dtype")
+    }
+    replaced = iter(graph_replace(graphs, inputs | constants, strict=False))
+    return {kind: {name: next(replaced) for name in group} for kind, group in groups.items()}
+
+
+# Checks
+
+
+def _check_free(model: pm.Model) -> None:
+    """Raise ValueError if there is nothing to fit, or something that has no gradient."""
+    if not model.free_RVs:
+        raise ValueError("`model` must have at least one free variable, got none.")
+    for v in model.free_RVs:
+        if not str(v.dtype).startswith("float"):
+            raise ValueError(
+                f"`model` must have continuous free variables only, got `{v.name}` of type "
+                f"{v.dtype}. Sum it out of the model, as pm.Mixture does for the component of "
+                "each observation."
             )
-            for name, v, found in zip(names, model.free_RVs, parameters, strict=True)
-        },
-        posterior={name: next(replaced) for name in named},
-        probabilities=None if probabilities is None else next(replaced),
-        normal=None if normal is None else (next(replaced), next(replaced)),
-        improper=any(isinstance(v.owner.op, _flat_op()) for v in model.free_RVs),
-    )
 
 
-def _flat_op() -> type:
-    return type(Flat.rv_op)
+def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> None:
+    """Raise ValueError if a term of the log-density draws random numbers."""
+    for kind in ("log_likelihoods", "log_priors", "potentials"):
+        for name, graph in graphs[kind].items():
+            if any(isinstance(v.type, RandomType) for v in graph_inputs([graph])):
+                raise ValueError(
+                    f"`model` must not draw random numbers in its log-density, as that of "
+                    f"`{name}` does. For minibatches, hand over all rows as pm.Data with the dim "
+                    f"`{OBSERVATION}` and set `batch`."
+                )
 
 
-def _slots(model: pm.Model) -> tuple[Slot, ...]:
-    """Free variables one after the other, those with the same prior side by side."""
+# Places and shapes
+
+
+def value_shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """Shapes of the unconstrained values by name, those with the same prior side by side."""
     kinds: list[list] = []
     for rv in model.free_RVs:
         for kind in kinds:
@@ -203,13 +287,26 @@ def _slots(model: pm.Model) -> tuple[Slot, ...]:
                 break
         else:
             kinds.append([rv])
-    values = [model.rvs_to_values[rv] for kind in kinds for rv in kind]
-    shapes = {v.name: _shape(model, v) for v in values}
-    starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes.values())])
-    return tuple(
-        Slot(name, int(start), shape)
-        for (name, shape), start in zip(shapes.items(), starts[:-1], strict=True)
-    )
+    ordered = [rv for kind in kinds for rv in kind]
+    found = {model.rvs_to_values[rv].name: _declared_shape(model, rv) for rv in ordered}
+    if any(shape is None for shape in found.values()):
+        # Interpreted: a compiler would take longer than all the rest.
+        with pytensor.config.change_flags(cxx=""):
+            start = model.initial_point()
+        found = {name: start[name].shape if s is None else s for name, s in found.items()}
+    return found
+
+
+def _declared_shape(model: pm.Model, rv: TensorVariable) -> tuple[int, ...] | None:
+    """Shape of a free variable's value; None where only drawing the variable tells."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is not None and getattr(transform, "ndim_supp", None) != 0:
+        return None
+    dims = model.named_vars_to_dims.get(rv.name, ())
+    lengths = [model.coords.get(dim) for dim in dims]
+    if len(dims) == rv.ndim and all(labels is not None for labels in lengths):
+        return tuple(len(labels) for labels in lengths)
+    return rv.type.shape if None not in rv.type.shape else None
 
 
 def _have_same_prior(rv, other, model: pm.Model) -> bool:
@@ -218,8 +315,13 @@ def _have_same_prior(rv, other, model: pm.Model) -> bool:
         return False
     transforms = [type(model.rvs_to_transforms[v]) for v in (rv, other)]
     return transforms[0] is transforms[1] and have_equal_parameters(
-        *(v.owner.op.dist_params(v.owner) for v in (rv, other))
+        *(_parameters(v) for v in (rv, other))
     )
+
+
+def _parameters(rv: TensorVariable) -> Sequence[TensorVariable]:
+    """Parameters of a random variable as PyMC orders them."""
+    return rv.owner.op.dist_params(rv.owner)
 
 
 def have_equal_parameters(ours: Sequence, theirs: Sequence) -> bool:
@@ -237,32 +339,13 @@ def as_scalar(variable: TensorVariable) -> TensorVariable | None:
     return variable if variable.type.ndim == 0 else None
 
 
-def _shape(model: pm.Model, value: TensorVariable) -> tuple[int, ...]:
-    rv = model.values_to_rvs[value]
-    dims = model.named_vars_to_dims.get(rv.name, ())
-    if len(dims) == value.ndim and all(dim in model.coords for dim in dims):
-        return tuple(len(model.coords[dim]) for dim in dims)
-    return tuple(int(length) for length in rv.shape.eval())
+def _has_rows(model: pm.Model, variable) -> bool:
+    """Whether the first dim of a data variable is that of the observations."""
+    return model.named_vars_to_dims.get(variable.name, (None,))[:1] == (OBSERVATION,)
 
 
 def _static_shape(model: pm.Model, variable, rows: int | None) -> tuple[int | None, ...]:
     # PyTensor keeps shared variables of any length; under JAX a length must be known.
     dims = model.named_vars_to_dims.get(variable.name, (None,) * variable.ndim)
     lengths = variable.get_value(borrow=True).shape
-    return tuple(rows if d == "observation" else n for d, n in zip(dims, lengths, strict=True))
-
-
-def _posterior(model: pm.Model) -> dict[str, TensorVariable]:
-    """What a trace keeps, written in the model's value variables."""
-    kept = [v for v in model.unobserved_RVs if not v.name.endswith(STANDARD)]
-    return dict(zip([v.name for v in kept], model.replace_rvs_by_values(kept), strict=True))
-
-
-def _replacements(model, free, data) -> dict:
-    lengths = {
-        length: pt.constant(length.get_value(), dtype=length.dtype)
-        for length in model.dim_lengths.values()
-        if hasattr(length, "get_value")
-    }
-    values = {v: free[v.name] for v in model.value_vars}
-    return values | lengths | {v: data[v.name] for v in model.data_vars}
+    return tuple(rows if d == OBSERVATION else n for d, n in zip(dims, lengths, strict=True))

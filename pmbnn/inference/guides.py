@@ -1,6 +1,6 @@
 """Guides: families of distributions on the flat vector that approximate the posterior.
 
-A guide has *unconstrained* parameters, which an optimiser moves, and *natural* ones, which
+A guide has *unconstrained* parameters, which an optimiser moves, and *constrained* ones, which
 its formulas are written in and which a fit keeps. `draw` takes PyTensor, JAX and NumPy
 arrays alike, so that the ELBO and the predictions share it; the other methods build graphs.
 """
@@ -48,8 +48,8 @@ class Guide:
         raise NotImplementedError
 
     @property
-    def natural_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the natural parameters by name."""
+    def constrained_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the constrained parameters by name."""
         raise NotImplementedError
 
     @property
@@ -63,32 +63,32 @@ class Guide:
         """Unconstrained parameters with means `loc` and independent elements of one scale."""
         raise NotImplementedError
 
-    def natural(self, parameters: Arrays) -> dict[str, TensorVariable]:
-        """Natural parameters; ``loc``, the means, is one of them."""
+    def constrained(self, parameters: Arrays) -> dict[str, TensorVariable]:
+        """Constrained parameters; ``loc``, the means, is one of them."""
         raise NotImplementedError
 
-    def draw(self, natural: Mapping, noise: Mapping):
+    def draw(self, constrained: Mapping, noise: Mapping):
         """One draw of the flat vector from standard normal noise."""
         raise NotImplementedError
 
-    def marginal_scale(self, natural: Arrays) -> TensorVariable:
+    def marginal_scale(self, constrained: Arrays) -> TensorVariable:
         """Standard deviation of every element, ``(size,)``."""
         raise NotImplementedError
 
-    def entropy(self, natural: Arrays) -> TensorVariable:
+    def entropy(self, constrained: Arrays) -> TensorVariable:
         """Differential entropy, in nats."""
-        return self._log_volume(natural) + 0.5 * self.size * (1 + LOG_2PI)
+        return self._log_volume(constrained) + 0.5 * self.size * (1 + LOG_2PI)
 
-    def log_density(self, natural: Arrays, value: TensorVariable) -> TensorVariable:
+    def log_density(self, constrained: Arrays, value: TensorVariable) -> TensorVariable:
         """Log-density of the guide at `value`, in nats."""
-        distance = self._squared_distance(natural, value)
-        return -0.5 * (distance + self.size * LOG_2PI) - self._log_volume(natural)
+        distance = self._squared_distance(constrained, value)
+        return -0.5 * (distance + self.size * LOG_2PI) - self._log_volume(constrained)
 
-    def _log_volume(self, natural: Arrays) -> TensorVariable:
+    def _log_volume(self, constrained: Arrays) -> TensorVariable:
         """Half the log-determinant of the covariance."""
         raise NotImplementedError
 
-    def _squared_distance(self, natural: Arrays, value: TensorVariable) -> TensorVariable:
+    def _squared_distance(self, constrained: Arrays, value: TensorVariable) -> TensorVariable:
         """Squared distance from the means in units of the covariance (Mahalanobis)."""
         raise NotImplementedError
 
@@ -112,29 +112,29 @@ class MeanField(Guide):
         return {"loc": (self.size,), "rho": (self.size,)}
 
     @property
-    def natural_shapes(self):  # noqa: D102
+    def constrained_shapes(self):  # noqa: D102
         return {"loc": (self.size,), "scale": (self.size,)}
 
     def initial(self, loc, scale, rng):  # noqa: D102
         return {"loc": loc, "rho": np.full(loc.shape, inverse_softplus(scale))}
 
-    def natural(self, parameters):  # noqa: D102
+    def constrained(self, parameters):  # noqa: D102
         scale = pt.softplus(parameters["rho"])
         if self.scale_cap is not None:
             scale = pt.minimum(scale, self.scale_cap)
         return {"loc": parameters["loc"], "scale": scale}
 
-    def draw(self, natural, noise):  # noqa: D102
-        return natural["loc"] + natural["scale"] * noise["noise"]
+    def draw(self, constrained, noise):  # noqa: D102
+        return constrained["loc"] + constrained["scale"] * noise["noise"]
 
-    def marginal_scale(self, natural):  # noqa: D102
-        return natural["scale"]
+    def marginal_scale(self, constrained):  # noqa: D102
+        return constrained["scale"]
 
-    def _log_volume(self, natural):
-        return pt.log(natural["scale"]).sum()
+    def _log_volume(self, constrained):
+        return pt.log(constrained["scale"]).sum()
 
-    def _squared_distance(self, natural, value):
-        return (((value - natural["loc"]) / natural["scale"]) ** 2).sum()
+    def _squared_distance(self, constrained, value):
+        return (((value - constrained["loc"]) / constrained["scale"]) ** 2).sum()
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class LowRank(Guide):
         return {"loc": (self.size,), "rho": (self.size,), "factor": (self.size, self.rank)}
 
     @property
-    def natural_shapes(self):  # noqa: D102
+    def constrained_shapes(self):  # noqa: D102
         return {"loc": (self.size,), "diagonal": (self.size,), "factor": (self.size, self.rank)}
 
     @property
@@ -166,7 +166,7 @@ class LowRank(Guide):
         rho = np.full(loc.shape, inverse_softplus(scale))
         return {"loc": loc, "rho": rho, "factor": factor}
 
-    def natural(self, parameters):  # noqa: D102
+    def constrained(self, parameters):  # noqa: D102
         diagonal = pt.softplus(parameters["rho"])
         # In these units a step of the optimiser moves a scale about as far as mean-field does.
         factor = parameters["factor"] * (diagonal / np.sqrt(self.rank))[:, None]
@@ -175,29 +175,29 @@ class LowRank(Guide):
             diagonal, factor = diagonal * cap, factor * cap[:, None]
         return {"loc": parameters["loc"], "diagonal": diagonal, "factor": factor}
 
-    def draw(self, natural, noise):  # noqa: D102
-        along = natural["factor"] @ noise["factor_noise"]
-        return natural["loc"] + natural["diagonal"] * noise["noise"] + along
+    def draw(self, constrained, noise):  # noqa: D102
+        along = constrained["factor"] @ noise["factor_noise"]
+        return constrained["loc"] + constrained["diagonal"] * noise["noise"] + along
 
-    def marginal_scale(self, natural):  # noqa: D102
-        return pt.sqrt(natural["diagonal"] ** 2 + (natural["factor"] ** 2).sum(axis=1))
+    def marginal_scale(self, constrained):  # noqa: D102
+        return pt.sqrt(constrained["diagonal"] ** 2 + (constrained["factor"] ** 2).sum(axis=1))
 
-    def _log_volume(self, natural):
-        _, root = self._capacitance(natural)
-        return pt.log(natural["diagonal"]).sum() + pt.log(pt.diagonal(root)).sum()
+    def _log_volume(self, constrained):
+        _, root = self._capacitance(constrained)
+        return pt.log(constrained["diagonal"]).sum() + pt.log(pt.diagonal(root)).sum()
 
-    def _squared_distance(self, natural, value):
-        standard, root = self._capacitance(natural)
-        step = (value - natural["loc"]) / natural["diagonal"]
+    def _squared_distance(self, constrained, value):
+        standard, root = self._capacitance(constrained)
+        step = (value - constrained["loc"]) / constrained["diagonal"]
         along = pt.linalg.solve_triangular(root, standard.T @ step, lower=True, b_ndim=1)
         return (step**2).sum() - (along**2).sum()
 
-    def _capacitance(self, natural) -> tuple[TensorVariable, TensorVariable]:
+    def _capacitance(self, constrained) -> tuple[TensorVariable, TensorVariable]:
         """Factor in units of the diagonal, and the lower root of its capacitance matrix.
 
         With it, determinant and inverse of the covariance take work of rank² · size (Woodbury).
         """
-        standard = natural["factor"] / natural["diagonal"][:, None]
+        standard = constrained["factor"] / constrained["diagonal"][:, None]
         capacitance = pt.eye(self.rank) + standard.T @ standard
         return standard, pt.linalg.cholesky(capacitance)
 
@@ -215,14 +215,14 @@ class FullRank(Guide):
         return {"loc": (self.size,), "rho": (self.size,), "lower": (self.size, self.size)}
 
     @property
-    def natural_shapes(self):  # noqa: D102
+    def constrained_shapes(self):  # noqa: D102
         return {"loc": (self.size,), "root": (self.size, self.size)}
 
     def initial(self, loc, scale, rng):  # noqa: D102
         rho = np.full(loc.shape, inverse_softplus(scale))
         return {"loc": loc, "rho": rho, "lower": np.zeros((self.size, self.size))}
 
-    def natural(self, parameters):  # noqa: D102
+    def constrained(self, parameters):  # noqa: D102
         # A mask costs twice the memory of a packed triangle, and no scattering. In units of the
         # diagonal and over the root of the size, a step of the optimiser moves a row about as
         # far as it moves the scale of a mean-field guide.
@@ -233,18 +233,18 @@ class FullRank(Guide):
             root = root * self._cap(pt.sqrt((root**2).sum(axis=1)))[:, None]
         return {"loc": parameters["loc"], "root": root}
 
-    def draw(self, natural, noise):  # noqa: D102
-        return natural["loc"] + natural["root"] @ noise["noise"]
+    def draw(self, constrained, noise):  # noqa: D102
+        return constrained["loc"] + constrained["root"] @ noise["noise"]
 
-    def marginal_scale(self, natural):  # noqa: D102
-        return pt.sqrt((natural["root"] ** 2).sum(axis=1))
+    def marginal_scale(self, constrained):  # noqa: D102
+        return pt.sqrt((constrained["root"] ** 2).sum(axis=1))
 
-    def _log_volume(self, natural):
-        return pt.log(pt.diagonal(natural["root"])).sum()
+    def _log_volume(self, constrained):
+        return pt.log(pt.diagonal(constrained["root"])).sum()
 
-    def _squared_distance(self, natural, value):
-        step = value - natural["loc"]
-        standard = pt.linalg.solve_triangular(natural["root"], step, lower=True, b_ndim=1)
+    def _squared_distance(self, constrained, value):
+        step = value - constrained["loc"]
+        standard = pt.linalg.solve_triangular(constrained["root"], step, lower=True, b_ndim=1)
         return (standard**2).sum()
 
 
@@ -259,7 +259,7 @@ class Point(Guide):
         return {"loc": (self.size,)}
 
     @property
-    def natural_shapes(self):  # noqa: D102
+    def constrained_shapes(self):  # noqa: D102
         return {"loc": (self.size,)}
 
     @property
@@ -269,14 +269,14 @@ class Point(Guide):
     def initial(self, loc, scale, rng):  # noqa: D102
         return {"loc": loc}
 
-    def natural(self, parameters):  # noqa: D102
+    def constrained(self, parameters):  # noqa: D102
         return {"loc": parameters["loc"]}
 
-    def draw(self, natural, noise):  # noqa: D102
-        return natural["loc"]
+    def draw(self, constrained, noise):  # noqa: D102
+        return constrained["loc"]
 
-    def marginal_scale(self, natural):  # noqa: D102
-        return pt.zeros_like(natural["loc"])
+    def marginal_scale(self, constrained):  # noqa: D102
+        return pt.zeros_like(constrained["loc"])
 
 
 GUIDES: dict[str, type[Guide]] = {

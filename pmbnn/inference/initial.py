@@ -3,16 +3,14 @@
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pmbnn.inference.flat import Slot
+from pmbnn.inference.layout import Layout
 from pmbnn.inference.settings import Inference
 
 
-def initial_means(
-    slots: tuple[Slot, ...], settings: Inference, rng: np.random.Generator
-) -> np.ndarray:
+def initial_means(layout: Layout, settings: Inference, rng: np.random.Generator) -> np.ndarray:
     """Means of the flat vector, ``(size,)``, double precision."""
     how, spread = settings.initial_mean, settings.initial_spread
-    return np.concatenate([_initial_mean(slot.shape, how, spread, rng) for slot in slots])
+    return np.concatenate([_initial_mean(slot.shape, how, spread, rng) for slot in layout.slots])
 
 
 def _initial_mean(shape: tuple[int, ...], how: str, spread: float, rng) -> np.ndarray:

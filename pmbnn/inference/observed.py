@@ -1,25 +1,34 @@
 """Log-probability of what a model observes, in the form that XLA runs fast."""
 
+from collections.abc import Mapping
+
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.continuous import Normal
 from pymc.distributions.discrete import Categorical
+from pytensor.graph.traversal import io_toposort
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.special import Softmax, log_softmax, softmax
 
 
-def elementwise_logp(model: pm.Model) -> TensorVariable:
-    """Log-probability of each observation, ``(observation,)``, on the value variables.
+def elementwise_logp(
+    model: pm.Model, observed: TensorVariable, inputs: Mapping[TensorVariable, TensorVariable]
+) -> TensorVariable:
+    """Log-probability of each observation of an observed variable, on the value variables.
 
     A categorical likelihood is written as the contraction of log-probabilities with one-hot
     labels: equal to PyMC's own, which gathers, and several times faster with its gradient.
+
+    Parameters
+    ----------
+    inputs
+        What stands for values and data later, with static shapes.
     """
-    observed = _only_observed(model)
-    probabilities = _class_probabilities(model)
-    if probabilities is None:
+    probabilities = _class_probabilities(model, observed)
+    n_classes = None if probabilities is None else _n_classes(probabilities, inputs)
+    if n_classes is None:
         return model.logp(vars=[observed], sum=False)[0]
-    classes = pt.arange(_n_classes(model, probabilities))[:, None]
+    classes = pt.arange(n_classes)[:, None]
     one_hot = pt.eq(model.rvs_to_values[observed][None, :], classes).astype("float64")
     outputs = _outputs_first(probabilities)
     if outputs is None:
@@ -28,49 +37,39 @@ def elementwise_logp(model: pm.Model) -> TensorVariable:
     return pt.sum(one_hot * log_softmax(outputs, axis=0), axis=0)
 
 
-def likelihood_probabilities(model: pm.Model) -> TensorVariable | None:
-    """Class probabilities of a categorical model, ``(observation, class)``; None of others.
+def observations_last(graph: TensorVariable) -> TensorVariable:
+    """The same graph; if it is a softmax over classes, taken with observations on the last axis.
 
-    A softmax is taken with observations on the last axis: over a last axis of a few classes
-    it is several times slower under XLA.
+    Over a last axis of a few classes a softmax is several times slower under XLA.
     """
-    probabilities = _class_probabilities(model)
-    outputs = None if probabilities is None else _outputs_first(probabilities)
-    return probabilities if outputs is None else softmax(outputs, axis=0).T
+    outputs = _outputs_first(graph)
+    return graph if outputs is None else softmax(outputs, axis=0).T
 
 
-def normal_parameters(model: pm.Model) -> tuple[TensorVariable, TensorVariable] | None:
-    """Mean ``(observation,)`` and standard deviation of a normal model; None of others."""
-    node = _only_observed(model).owner
-    if not isinstance(node.op, type(Normal.rv_op)):
-        return None
-    mean, sd = model.replace_rvs_by_values(node.op.dist_params(node))
-    return mean, pt.squeeze(sd)  # PyMC gives a scalar an axis of length 1 for the observations
-
-
-def _class_probabilities(model: pm.Model) -> TensorVariable | None:
-    """Class probabilities as the model has them."""
-    node = _only_observed(model).owner
-    if not isinstance(node.op, type(Categorical.rv_op)):
+def _class_probabilities(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
+    """Class probabilities as the model has them, ``(observation, class)``."""
+    node = observed.owner
+    if not isinstance(node.op, type(Categorical.rv_op)) or observed.type.ndim != 1:
         return None
     (probabilities,) = node.op.dist_params(node)
+    if probabilities.type.ndim != 2:
+        return None
     return model.replace_rvs_by_values([probabilities])[0]
 
 
-def _only_observed(model: pm.Model) -> TensorVariable:
-    if len(model.observed_RVs) != 1:
-        names = [v.name for v in model.observed_RVs]
-        raise ValueError(f"A model must have exactly one observed variable, got {names}.")
-    return model.observed_RVs[0]
-
-
-def _n_classes(model: pm.Model, probabilities: TensorVariable) -> int:
-    static = probabilities.type.shape[-1]
-    if static is not None:
-        return static
-    if "output" in model.coords:
-        return len(model.coords["output"])
-    return int(probabilities.shape[-1].eval())
+def _n_classes(probabilities: TensorVariable, inputs) -> int | None:
+    """Number of classes, as far as the shapes of the inputs tell."""
+    node = probabilities.owner
+    # A softmax forgets the lengths that it is handed.
+    lasting = node.inputs[0] if node and isinstance(node.op, Softmax) else probabilities
+    if lasting.type.shape[-1] is not None:
+        return lasting.type.shape[-1]
+    # PyTensor infers lengths where a node is made, and keeps them where inputs are replaced.
+    remade = dict(inputs)
+    for node in io_toposort([], [lasting]):
+        found = node.op.make_node(*(remade.get(v, v) for v in node.inputs)).outputs
+        remade |= dict(zip(node.outputs, found, strict=True))
+    return remade.get(lasting, lasting).type.shape[-1]
 
 
 def _outputs_first(probabilities: TensorVariable) -> TensorVariable | None:

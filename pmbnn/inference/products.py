@@ -21,8 +21,6 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape
 
-from pmbnn.models import ROW_DATA
-
 REARRANGING = (DimShuffle, Reshape, ViewOp)
 
 
@@ -64,9 +62,17 @@ class Product:
 
 
 def find_products(
-    graph: FunctionGraph, free: Mapping[str, TensorVariable], data: Mapping[str, TensorVariable]
+    graph: FunctionGraph,
+    free: Mapping[str, TensorVariable],
+    data: Mapping[str, TensorVariable],
+    row_data: Sequence[str],
 ) -> list[Product]:
     """Every product of weights with columns in a graph, first layer first.
+
+    Parameters
+    ----------
+    row_data
+        Names of the data variables with one row an observation.
 
     Raises
     ------
@@ -74,10 +80,10 @@ def find_products(
         If a free variable enters such a product and something else as well, or if the columns
         of a product do not belong to single observations.
     """
-    rows = [data[name] for name in ROW_DATA if name in data]
+    rows = [data[name] for name in row_data]
     factors = [f for node in graph.toposort() if (f := _factors(node, free, rows))]
     factors = [_upright(*found) for found in factors]
-    layouts = _layouts(factors, free, data) if factors else []
+    layouts = _layouts(factors, free, data, rows) if factors else []
     return [
         _product(graph, *found, layout, free, rows)
         for found, layout in zip(factors, layouts, strict=True)
@@ -206,7 +212,7 @@ def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> Non
         )
 
 
-def _layouts(factors, free, data) -> list[tuple[int, int, int, int, bool]]:
+def _layouts(factors, free, data, rows) -> list[tuple[int, int, int, int, bool]]:
     """Units, inputs, rows, columns of an observation, and how those lie, of each product.
 
     Found by changing half of the rows and looking at which columns change.
@@ -214,16 +220,17 @@ def _layouts(factors, free, data) -> list[tuple[int, int, int, int, bool]]:
     rng = np.random.default_rng(0)
     point = {v: rng.standard_normal(v.type.shape) for v in free.values()}
     point |= {v: _example(v, rng) for v in data.values()}
-    x = data[ROW_DATA[0]]
-    n = x.type.shape[0]
+    n = rows[0].type.shape[0]
     changed = rng.permutation(n) < -(-n // 2)
-    moved = (10 * rng.standard_normal(x.type.shape)).astype(x.type.dtype)
-    moved[~changed] = point[x][~changed]
+    moved = {}
+    for x in (v for v in rows if v.type.dtype.startswith("float")):
+        moved[x] = (10 * rng.standard_normal(x.type.shape)).astype(x.type.dtype)
+        moved[x][~changed] = point[x][~changed]
     outputs = [v for matrix, columns, *_ in factors for v in (matrix, columns)]
     evaluate = pytensor.function(
         list(point), outputs, mode=Mode("py", None), on_unused_input="ignore"
     )
-    before, after = (evaluate(*(point | {x: at}).values()) for at in (point[x], moved))
+    before, after = (evaluate(*(point | at).values()) for at in ({}, moved))
     return [
         (*matrix.shape, n, *_layout(old, new, changed))
         for matrix, old, new in zip(before[::2], before[1::2], after[1::2], strict=True)

@@ -1,6 +1,5 @@
 """``python -m pmbnn.report RESULTS…``."""
 
-from pmbnn.report.command import app
+from pmbnn.cli.report import app
 
-if __name__ == "__main__":
-    app()
+app(prog_name="python -m pmbnn.report")

@@ -1,34 +1,13 @@
 """Tables of results: a row a cell, and a row a combination with means over seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from pmbnn.report.cells import Shown
-from pmbnn.report.data_table import Column, Entry, data_table
-from pmbnn.report.markup import Markup, element, join
+from pmbnn.compare.scores import Column, scores_of
+from pmbnn.report.cells import CellView
+from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.numbers import fixed, plain, with_error
-from pmbnn.tables import group_by_settings, mean_and_error, repetitions
-
-RESULTS = {
-    "accuracy": ("accuracy", 4),
-    "excess_error": ("excess error", 4),
-    "rmse": ("RMSE", 4),
-    "nll": ("NLL", 4),
-    "expected_calibration_error": ("ECE", 4),
-    "crps": ("CRPS", 4),
-    "elbo": ("ELBO", 1),
-}
-"""Results with a column where any cell has them: heading and decimals."""
-
-COVERAGE = "coverage"
-"""Start of the names of results that say how often an interval holds the target."""
-
-NOTES = {
-    "accuracy": "± standard error on so many test rows",
-    "excess error": "above the best possible classifier, on fresh points",
-    "ECE": "expected calibration error",
-    "ELBO": "evidence lower bound, nats, of the restart predicted with",
-}
+from pmbnn.results.tables import group_by_settings, mean_and_error, repetitions
 
 FIRST = ("data", "prior", "hyperprior")
 LAST = ("network", "sweep")
@@ -38,68 +17,58 @@ STATUSES = ("converged", "not_converged", "improper")
 """Statuses of a fit that is there; any other is a failure."""
 
 
-def status_badge(status: str) -> Markup:
+def status_entry(status: str, reason: str = "") -> Entry:
     """Status of a cell with a colour of its own."""
     kind = status if status in STATUSES else "failed"
-    return element("span", status.replace("_", " "), class_=f"badge {kind}")
+    return Entry(status.replace("_", " "), badge=kind, hint=reason)
 
 
-def result_columns(cells: Sequence[Shown]) -> dict[str, tuple[str, int]]:
-    """Results that have a column, with heading and decimals."""
-    held = dict.fromkeys(
-        name
-        for cell in cells
-        for name, value in cell.record["results"].items()
-        if value is not None
-    )
-    coverages = [name for name in held if name.startswith(COVERAGE)]
-    found = {name: told for name, told in RESULTS.items() if name in held}
-    return found | {name: (name.replace("_", " "), 3) for name in coverages}
+def result_columns(cells: Sequence[CellView]) -> dict[str, Column]:
+    """Results that have a column, where any cell has them."""
+    held = {n for cell in cells for n, value in cell.record.results.items() if value is not None}
+    known: dict[str, Column] = {}
+    for scores in scores_of(cell.record for cell in cells):
+        known |= scores.columns
+    return {name: column for name, column in known.items() if name in held}
 
 
-def cell_table(cells: Sequence[Shown]) -> Markup:
+def cell_table(cells: Sequence[CellView]) -> DataTable:
     """Every cell, with a button that opens it."""
     results = result_columns(cells)
-    columns = [
-        Column("cell", number=True),
-        *(Column(word, choose=True) for word in FIRST),
-        Column("seed", number=True, note="of the data set"),
-        *(Column(title, number=True, note=NOTES.get(title, "")) for title, _ in results.values()),
-        Column("status", choose=True),
-        Column("seconds", number=True),
-        Column("KL weight", number=True),
-        *(Column(word, choose=True) for word in (*LAST, "experiment")),
+    headings = [
+        Heading("cell", number=True),
+        *(Heading(word, choose=True) for word in FIRST),
+        Heading("seed", number=True, note="of the data set"),
+        *(Heading(c.title, number=True, note=c.note) for c in results.values()),
+        Heading("status", choose=True),
+        Heading("seconds", number=True),
+        Heading("KL weight", number=True),
+        *(Heading(word, choose=True) for word in (*LAST, "experiment")),
     ]
     rows = [_cell_row(number, cell, results) for number, cell in enumerate(cells, 1)]
-    return data_table("cells", "All cells", "cells", columns, rows)
+    return DataTable("cells", "All cells", "cells", headings, rows)
 
 
-def _cell_row(number: int, cell: Shown, results) -> list[Entry]:
+def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> list[Entry]:
     record, words = cell.record, cell.words
-    opener = element("button", f"{number}", type="button", data_cell=cell.key, class_="open",
-                     aria_label=f"Open cell {number}: {cell.title}")  # fmt: skip
-    weight = record["settings"].get("inference", {}).get("kl_weight")
-    status = record["status"]
+    weight = record.settings.get("inference", {}).get("kl_weight")
+    label = f"Open cell {number}: {cell.title}"
     return [
-        Entry(opener, number),
+        Entry(str(number), number, opens=cell.key, label=label),
         *(Entry(words[word]) for word in FIRST),
         Entry(words["seed"], _order(words["seed"])),
-        *(_result(cell, name, decimals) for name, (_, decimals) in results.items()),
-        Entry(_status(record), text=status.replace("_", " ")),
-        Entry(fixed(record["seconds"], 1), record["seconds"]),
+        *(_result(cell, name, column.decimals) for name, column in results.items()),
+        status_entry(record.status, record.reason),
+        Entry(fixed(record.seconds, 1), record.seconds),
         Entry(plain(weight), weight),
         *(Entry(words[word]) for word in LAST),
         Entry(cell.experiment),
     ]
 
 
-def _status(record) -> Markup:
-    return element("span", status_badge(record["status"]), title=record["reason"] or None)
-
-
-def _result(cell: Shown, name: str, decimals: int) -> Entry:
-    value = cell.record["results"].get(name)
-    error = cell.record.get("standard_error", {}).get(name)
+def _result(cell: CellView, name: str, decimals: int) -> Entry:
+    value = cell.record.results.get(name)
+    error = cell.added.get("standard_error", {}).get(name)
     return Entry(with_error(value, error, decimals), value)
 
 
@@ -110,64 +79,51 @@ def _order(words: str) -> float | None:
         return None
 
 
-def mean_table(cells: Sequence[Shown]) -> Markup:
-    """Means over seeds of every combination that was run with several; empty without."""
+def mean_table(cells: Sequence[CellView]) -> DataTable | None:
+    """Means over seeds of every combination that was run with several; None without."""
     groups = [group for group in _combinations(cells) if len(group) > 1]
     if not groups:
-        return Markup("")
-    every = [cell for group in groups for cell in group]
-    results = result_columns(every)
-    columns = [
-        Column("combination"),
-        *(Column(word, choose=True) for word in FIRST),
-        Column("seeds", number=True),
-        *(Column(t, number=True, note="± standard error over seeds") for t, _ in results.values()),
-        Column("KL weight", number=True),
-        *(Column(word, choose=True) for word in (*LAST, "experiment")),
+        return None
+    results = result_columns([cell for group in groups for cell in group])
+    note = "± standard error over seeds"
+    headings = [
+        Heading("combination"),
+        *(Heading(word, choose=True) for word in FIRST),
+        Heading("seeds", number=True),
+        *(Heading(c.title, number=True, note=note) for c in results.values()),
+        Heading("KL weight", number=True),
+        *(Heading(word, choose=True) for word in (*LAST, "experiment")),
     ]
     rows = [_mean_row(number, group, results) for number, group in enumerate(groups, 1)]
     title = "Means over seeds ± their standard error"
-    return data_table("means", title, "combinations", columns, rows)
+    return DataTable("means", title, "combinations", headings, rows)
 
 
-def _combinations(cells: Sequence[Shown]) -> list[list[Shown]]:
+def _combinations(cells: Sequence[CellView]) -> list[list[CellView]]:
     """Cells that differ in their seeds only, together."""
     found = []
     for experiment in dict.fromkeys(cell.experiment for cell in cells):
-        own = {cell.record["name"]: cell for cell in cells if cell.experiment == experiment}
+        own = {cell.record.name: cell for cell in cells if cell.experiment == experiment}
         groups = group_by_settings([cell.record for cell in own.values()])
-        found += [[own[record["name"]] for record in group] for group in groups]
+        found += [[own[record.name] for record in group] for group in groups]
     return found
 
 
-def _mean_row(number: int, group: Sequence[Shown], results) -> list[Entry]:
+def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Column]) -> list[Entry]:
     first, words = group[0], group[0].words
-    usable = [cell.record for cell in group if cell.record["results"]]
-    weight = first.record["settings"].get("inference", {}).get("kl_weight")
+    usable = [cell.record for cell in group if cell.record.results]
+    weight = first.record.settings.get("inference", {}).get("kl_weight")
     entries = [
         Entry(str(number), number),
         *(Entry(words[word]) for word in FIRST),
         Entry(str(len(usable)), len(usable)),
     ]
-    for name, (_, decimals) in results.items():
+    for name, column in results.items():
         mean, error = mean_and_error(repetitions(usable, name))
-        entries.append(Entry(with_error(mean, error, decimals), _finite(mean)))
+        entries.append(Entry(with_error(mean, error, column.decimals), _finite(mean)))
     entries.append(Entry(plain(weight), weight))
     return [*entries, *(Entry(words[word]) for word in LAST), Entry(first.experiment)]
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def tables_section(cells: Sequence[Shown]) -> Markup:
-    """All cells, and means over seeds where there are several."""
-    means = mean_table(cells)
-    note = (
-        "Accuracy is on the test rows, with the standard error of a share of so many. Excess error "
-        "is above the best possible classifier, on fresh points. Choose a cell to see it."
-    )
-    parts = [element("h2", "Cells"), element("p", note), cell_table(cells)]
-    if means:
-        parts += [element("h3", "Means over seeds ± standard error"), means]
-    return element("section", join(parts), id="cells-section")

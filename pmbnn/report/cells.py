@@ -8,14 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from pmbnn.figures.titles import cell_title, data_title, section_title
-from pmbnn.report.folders import Folder
+from pmbnn.compare.scores import SCORES
 from pmbnn.report.traces import Parts, read_parts
-from pmbnn.tables import Record, settings_row
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import settings_row
+from pmbnn.results.titles import (
+    cell_title,
+    chosen_scale,
+    combination_title,
+    data_title,
+    section_title,
+)
 
 
 @dataclass(frozen=True)
-class Shown:
+class CellView:
     """One cell.
 
     Attributes
@@ -25,8 +33,10 @@ class Shown:
     experiment
         Name of the experiment it is of.
     record
-        What metrics.json holds, and what the page adds: ``standard_error`` of its accuracy, and
-        number of last-layer ``weights`` away from zero.
+        What metrics.json holds.
+    added
+        Numbers that the page adds to the record: ``standard_error`` of its accuracy, and number
+        of last-layer ``weights`` away from zero.
     parts
         What its trace holds.
     pictures
@@ -35,16 +45,22 @@ class Shown:
 
     key: str
     experiment: str
-    record: Record
+    record: CellRecord
+    added: Mapping[str, Any]
     parts: Parts
     pictures: tuple[Path, ...]
 
     @property
+    def content(self) -> dict[str, Any]:
+        """The record as plain content, with what the page adds: where published numbers look."""
+        return self.record.model_dump() | dict(self.added)
+
+    @property
     def words(self) -> Mapping[str, str]:
         """Names of what was set, for tables: sweep, data, network, prior, hyperprior, seed."""
-        settings = self.record["settings"]
+        settings = self.record.settings
         return {
-            "sweep": self.record["sweep"],
+            "sweep": self.record.sweep,
             "data": data_title(self.record),
             "network": network_title(settings["network"]),
             "prior": section_title(settings["prior"]),
@@ -57,10 +73,28 @@ class Shown:
         """Data, prior, hyperprior, main score and data seed in words."""
         return f"{cell_title(self.record)}, data seed {self.words['seed']}"
 
+    @property
+    def combination(self) -> str:
+        """Prior and hyperprior in words."""
+        return combination_title(self.record)
+
+    @property
+    def summary(self) -> str:
+        """Its main score, the scale that was chosen, and its status where the fit failed."""
+        results = self.record.results
+        if not results:
+            return self.record.status.replace("_", " ")
+        words, scale = [], chosen_scale(self.record)
+        if self.record.predictive in SCORES:
+            name, form = SCORES[self.record.predictive].main
+            words += [form.format(results[name])] if results.get(name) is not None else []
+        words += [f"σ {scale:.2g}"] if scale is not None else []
+        return ", ".join(words)
+
 
 def network_title(network: Mapping[str, Any]) -> str:
     """Name of a network with what it is made of: ``dense 5-5 tanh``."""
-    return " ".join(str(v) for v in settings_row({"settings": network}).values() if v is not None)
+    return " ".join(str(v) for v in settings_row(network).values() if v is not None)
 
 
 def hyperprior_title(hyperprior: Mapping[str, Any]) -> str:
@@ -70,23 +104,23 @@ def hyperprior_title(hyperprior: Mapping[str, Any]) -> str:
     return section_title(hyperprior)
 
 
-def read_cells(folders: Sequence[Folder]) -> list[Shown]:
+def read_cells(folders: Sequence[ExperimentResults]) -> list[CellView]:
     """Every cell of some folders, each trace opened once."""
     return list(_read_cells(folders))
 
 
-def _read_cells(folders: Sequence[Folder]) -> Iterator[Shown]:
+def _read_cells(folders: Sequence[ExperimentResults]) -> Iterator[CellView]:
     number = 0
     for folder in folders:
         for record in folder.records:
-            parts = read_parts(folder.results, record["name"])
-            pictures = sorted((folder.results.cells / record["name"]).glob("*.png"))
-            added = dict(record) | _added(record, parts)
-            yield Shown(f"cell-{number}", folder.name, added, parts, tuple(pictures))
+            parts = read_parts(folder.results, record.name)
+            pictures = sorted((folder.results.cells / record.name).glob("*.png"))
+            added = _added(record, parts)
+            yield CellView(f"cell-{number}", folder.name, record, added, parts, tuple(pictures))
             number += 1
 
 
-def _added(record: Record, parts: Parts) -> dict[str, Any]:
+def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
     """Numbers that the page adds to a record."""
     found: dict[str, Any] = {}
     error = accuracy_error(record)
@@ -98,11 +132,11 @@ def _added(record: Record, parts: Parts) -> dict[str, Any]:
     return found
 
 
-def accuracy_error(record: Record) -> float | None:
+def accuracy_error(record: CellRecord) -> float | None:
     """Standard error of an accuracy on so many test rows; None if they are not known."""
-    accuracy = record["results"].get("accuracy")
-    rows = record["settings"]["dataset"].get("test")
-    rows = rows or record.get("pictures", {}).get("test", {}).get("pictures")
+    accuracy = record.results.get("accuracy")
+    rows = record.settings["dataset"].get("test")
+    rows = rows or (record.images or {}).get("test", {}).get("pictures")
     if accuracy is None or not rows:
         return None
     return math.sqrt(accuracy * (1 - accuracy) / rows)

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pmbnn.report.markup import Markup, element, join
 
-
-class Column(NamedTuple):
+class Heading(NamedTuple):
     """Heading of a column; whether it holds numbers, and whether rows are chosen by it.
 
     ``start`` is the choice that is made at first, ``note`` says more of the heading.
@@ -22,26 +20,45 @@ class Column(NamedTuple):
 class Entry(NamedTuple):
     """What stands in a row under a heading.
 
-    ``order`` is the number it is sorted by if it has one; ``text`` is what it is chosen by, for
-    content that is markup.
+    Attributes
+    ----------
+    words
+        What is read; rows are chosen by it.
+    order
+        Number it is sorted by, if it has one.
+    badge
+        Class of its colour, where it is a badge.
+    opens, label
+        Key of the cell that it opens, and what it is called by those who do not see it.
+    note, hint
+        What stands below it, and what is shown when it is pointed at.
+    code, quiet
+        Whether it is set as code, or stands back.
     """
 
-    content: object
+    words: str
     order: float | None = None
-    text: str | None = None
+    badge: str = ""
+    opens: str = ""
+    label: str = ""
+    note: str = ""
+    hint: str = ""
+    code: bool = False
+    quiet: bool = False
 
-    @property
-    def choice(self) -> str:
-        """Words by which its row is chosen."""
-        return str(self.content) if self.text is None else self.text
+
+class Choice(NamedTuple):
+    """A list of what stands in a column, by its place, to choose rows by."""
+
+    at: int
+    heading: Heading
+    words: tuple[str, ...]
 
 
-def data_table(
-    name: str, title: str, noun: str, columns: Sequence[Column], rows: Sequence[Sequence[Entry]]
-) -> Markup:
+class DataTable(NamedTuple):
     """A table with what filters it above.
 
-    Parameters
+    Attributes
     ----------
     name
         Starts the names of its parts.
@@ -49,58 +66,33 @@ def data_table(
         Names it for those who do not see it.
     noun
         What a row is, in the plural.
-    columns
+    headings
         The first is the heading of its row.
     rows
-        Entries in the order of the columns.
+        Entries in the order of the headings.
     """
-    head = element("tr", *(_heading(column) for column in columns))
-    body = join(element("tr", *map(_cell, columns, row, range(len(row)))) for row in rows)
-    table = element(
-        "table",
-        element("caption", title, class_="unseen"),
-        element("thead", head),
-        element("tbody", body),
-    )
-    scroll = element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title)
-    return element("div", _filters(name, noun, columns, rows), scroll, class_="data-table", id=name)
+
+    name: str
+    title: str
+    noun: str
+    headings: Sequence[Heading]
+    rows: Sequence[Sequence[Entry]]
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Columns by which rows are chosen; none where all rows say the same."""
+        found = []
+        for at, heading in enumerate(self.headings):
+            if heading.choose:
+                words = tuple(dict.fromkeys(row[at].words for row in self.rows if row[at].words))
+                if len(words) > 1:
+                    found.append(Choice(at, heading, words))
+        return found
 
 
-def _filters(name: str, noun: str, columns: Sequence[Column], rows) -> Markup:
-    words = element("input", type="search", id=f"{name}-words", placeholder="any words of a row")
-    choices = [
-        _choice(name, at, column, [row[at].choice for row in rows])
-        for at, column in enumerate(columns)
-        if column.choose
-    ]
-    count = element("output", f"{len(rows)} {noun}", data_noun=noun, aria_live="polite")
-    search = element("label", element("span", "filter"), words)
-    return element("div", search, *choices, count, class_="filters", role="search")
+class PlainTable(NamedTuple):
+    """A table to be read: headings, and rows of words."""
 
-
-def _choice(name: str, at: int, column: Column, words: Sequence[str]) -> Markup:
-    """A list of what stands in a column; nothing where all rows say the same."""
-    found = list(dict.fromkeys(word for word in words if word))
-    if len(found) < 2:
-        return Markup("")
-    options = [
-        element("option", value, value=value, selected=value == column.start) for value in found
-    ]
-    every = element("option", "all", value="")
-    box = element("select", every, *options, data_column=at, id=f"{name}-{at}")
-    return element("label", element("span", column.title), box)
-
-
-def _heading(column: Column) -> Markup:
-    button = element("button", column.title, type="button", title=column.note or None)
-    kind = "number" if column.number else None
-    return element("th", button, scope="col", aria_sort="none", class_=kind)
-
-
-def _cell(column: Column, entry: Entry, at: int) -> Markup:
-    kind = "number" if column.number else None
-    order = None if entry.order is None else repr(float(entry.order))
-    if at == 0:
-        return element("th", entry.content, scope="row", data_order=order)
-    text = entry.text if column.choose else None
-    return element("td", entry.content, class_=kind, data_order=order, data_text=text)
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]

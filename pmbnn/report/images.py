@@ -3,13 +3,14 @@
 import base64
 import io
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import Colormap
-from PIL import Image
+from PIL import Image as Raster
 
 from pmbnn.figures.plane import PlaneMap
-from pmbnn.storage import ResultsError
+from pmbnn.results.store import ResultsError
 
 COLOURS = 256
 """Colours of a figure: lines stay sharp and shades even, and it takes a third of the room."""
@@ -24,11 +25,19 @@ THUMBNAIL = 320
 """Pixels across a small picture that stands for a large one."""
 
 MAP_SCALE = 2
-"""Pixels a point of the map: the line of even odds is then one in two of them."""
+"""Pixels a point of the map: the decision boundary is then one in two of them."""
 
 
-def figure_address(path: Path, widest: int = WIDEST) -> tuple[str, int, int]:
-    """A picture file as a data address, its width and its height.
+class Image(NamedTuple):
+    """An image inside the page: its data address, and its size in pixels of the page."""
+
+    src: str
+    width: int
+    height: int
+
+
+def figure_image(path: Path, widest: int = WIDEST) -> Image:
+    """A picture file, no wider than that.
 
     Raises
     ------
@@ -36,32 +45,32 @@ def figure_address(path: Path, widest: int = WIDEST) -> tuple[str, int, int]:
         If it is no picture.
     """
     try:
-        with Image.open(path) as image:
+        with Raster.open(path) as image:
             picture = _on_white(image)
     except OSError as error:
         raise ResultsError(f"The picture `{path}` cannot be read: {error}.") from error
     if picture.width > widest:
         height = max(1, round(picture.height * widest / picture.width))
-        picture = picture.resize((widest, height), Image.Resampling.LANCZOS)
-    return _address(picture.quantize(COLOURS, dither=Image.Dither.NONE)), *picture.size
+        picture = picture.resize((widest, height), Raster.Resampling.LANCZOS)
+    return Image(_address(picture.quantize(COLOURS, dither=Raster.Dither.NONE)), *picture.size)
 
 
-def map_address(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: float) -> str:
-    """Map of ``values`` over the plane with its line of even odds, as a data address.
+def map_image(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: float) -> Image:
+    """Map of ``values`` over the plane with its decision boundary.
 
     ``x1`` goes to the right and ``x2`` up.
     """
     shade = np.rint(np.clip(values / highest, 0, 1) * (SHADES - 1)).astype(np.uint8)
     shade = shade.repeat(MAP_SCALE, axis=0).repeat(MAP_SCALE, axis=1)
-    shade[_even_odds(plane.probability)] = SHADES
-    image = Image.fromarray(np.ascontiguousarray(shade.T[::-1]), "L")
+    shade[_boundary(plane.probability)] = SHADES
+    image = Raster.fromarray(np.ascontiguousarray(shade.T[::-1]), "L")
     palette = np.zeros((SHADES + 1, 3), np.uint8)
     palette[:SHADES] = colours(np.linspace(0, 1, SHADES), bytes=True)[:, :3]
     image.putpalette(palette.tobytes())
-    return _address(image)
+    return Image(_address(image), len(plane.x1), len(plane.x2))
 
 
-def _even_odds(probability: np.ndarray) -> np.ndarray:
+def _boundary(probability: np.ndarray) -> np.ndarray:
     """Pixels where the first class begins to have a probability above one half."""
     first = (probability > 0.5).repeat(MAP_SCALE, axis=0).repeat(MAP_SCALE, axis=1)
     edge = np.zeros_like(first)
@@ -70,13 +79,13 @@ def _even_odds(probability: np.ndarray) -> np.ndarray:
     return edge
 
 
-def _on_white(image: Image.Image) -> Image.Image:
+def _on_white(image: Raster.Image) -> Raster.Image:
     """A picture without transparency."""
     rgba = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    return Raster.alpha_composite(Raster.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
 
 
-def _address(image: Image.Image) -> str:
+def _address(image: Raster.Image) -> str:
     data = io.BytesIO()
     image.save(data, "PNG")
     return f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"

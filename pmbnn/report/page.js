@@ -3,7 +3,7 @@
 // Tables: sorted by their headings, filtered by words and choices.
 
 function textOf(cell) {
-  return (cell.dataset.text ?? cell.textContent).trim();
+  return cell.textContent.trim();
 }
 
 function orderOf(cell) {

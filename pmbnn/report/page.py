@@ -1,106 +1,94 @@
-"""The page: every section, its style and its script in one file that asks for nothing else."""
+"""The page: the answer first, and everything that leads to it, in one file that needs no other."""
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 
-from pmbnn.report.cell_table import tables_section
-from pmbnn.report.cells import Shown, read_cells
-from pmbnn.report.claims_table import claims_section
-from pmbnn.report.compare import compare
-from pmbnn.report.details import cell_templates
-from pmbnn.report.folders import Folder
-from pmbnn.report.gallery import gallery_section
-from pmbnn.report.markup import Markup, element, join
-from pmbnn.report.overviews import figures_section, find_figures, rebuilt_section
-from pmbnn.report.published import Published
-from pmbnn.report.published_table import published_section
-from pmbnn.report.runs import runs_section
+from pmbnn.experiment.published import FILE, PublishedTable, read_published
+from pmbnn.report.answer import answer_of
+from pmbnn.report.cell_table import cell_table, mean_table
+from pmbnn.report.cells import read_cells
+from pmbnn.report.claims_section import claims_data_table
+from pmbnn.report.details import cell_detail
+from pmbnn.report.diagnostics import status_table, unfinished_table
+from pmbnn.report.gallery import grid_view, grids
+from pmbnn.report.overview_figures import find_overviews, grouped
+from pmbnn.report.published_table import PublishedView, published_view
+from pmbnn.report.rendering import content_policy, own_file, render
+from pmbnn.report.runs import run_of
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.store import ResultsError
 
 SECTIONS = {
-    "runs-section": "What was run",
-    "published-section": "Published and ours",
-    "rebuilt-section": "Figures of the write-ups",
-    "claims-section": "Claims",
-    "cells-section": "Cells",
-    "gallery-section": "Maps",
-    "figures-section": "Overview figures",
+    "answer": "Answer",
+    "maps": "Maps",
+    "cells": "Cells",
+    "comparisons": "Comparisons",
+    "figures": "Figures",
+    "diagnostics": "Diagnostics",
+    "runs": "What was run",
 }
+"""Sections of every page; published numbers follow where an experiment names some."""
 
 
-def report_page(folders: Sequence[Folder], published: Sequence[Published]) -> str:
-    """HTML of the report on some results folders."""
+NamedTable = tuple[PublishedTable, list[str]]
+"""A table of published numbers, and the experiments that name it."""
+
+
+def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTable]) -> str:
+    """HTML of the report on some results folders, with their tables of published numbers."""
     cells = read_cells(folders)
-    figures = find_figures(folders)
-    main = element(
-        "main",
-        runs_section(folders),
-        published_section(compare(published, cells)),
-        rebuilt_section(figures),
-        claims_section(folders),
-        tables_section(cells),
-        gallery_section(cells),
-        figures_section(figures),
-    )
-    title = f"pmbnn: {', '.join(folder.name for folder in folders)}"
-    body = join([_header(folders, cells), main, _dialog(), cell_templates(cells)])
-    return _document(title, body)
-
-
-def _header(folders: Sequence[Folder], cells: Sequence[Shown]) -> Markup:
-    names = ", ".join(folder.name for folder in folders)
-    links = [element("a", words, href=f"#{key}") for key, words in SECTIONS.items()]
-    header = element(
-        "header",
-        element("p", "pmbnn, Bayesian neural networks as PyMC models", class_="quiet"),
-        element("h1", names),
-        element("p", f"{len(cells)} cells, rebuilt from stored results; nothing was fitted again."),
-    )
-    return join([header, element("nav", *links, aria_label="Sections")])
-
-
-def _dialog() -> Markup:
-    """Where a cell or a figure is shown; the script fills it."""
-    heading = element("h2", "", id="detail-title", tabindex="-1")
-    close = element("button", "Close", type="button", id="detail-close")
-    return element(
-        "dialog",
-        element("div", heading, close, class_="bar"),
-        element("div", id="detail-content"),
-        id="detail",
-        aria_labelledby="detail-title",
+    laid_out = list(grids(cells))
+    overviews = find_overviews(folders)
+    published = [
+        published_view(number, table, [c for c in cells if c.experiment in names], overviews)
+        for number, (table, names) in enumerate(tables)
+    ]
+    style, script = own_file("page.css"), own_file("page.js")
+    return render(
+        "page.html",
+        title=", ".join(folder.name for folder in folders),
+        policy=content_policy(style, script),
+        style=style,
+        script=script,
+        sections=SECTIONS | ({"published": "Published"} if published else {}),
+        n_cells=len(cells),
+        answers=[answer_of(grid) for grid in laid_out],
+        grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
+        cell_table=cell_table(cells),
+        mean_table=mean_table(cells),
+        claims=claims_data_table(folders),
+        claimed=_claimed(published),
+        overviews={name: grouped(own) for name, own in overviews.items()},
+        statuses=status_table(cells),
+        unfinished=unfinished_table(cells),
+        runs=[run_of(folder) for folder in folders],
+        published=published,
+        details=map(cell_detail, cells),
     )
 
 
-def _document(title: str, body: Markup) -> str:
-    style, script = _file("page.css"), _file("page.js")
-    # Nothing but the two parts below, by their hashes, and pictures inside the page.
-    policy = (
-        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    head = join(
-        [
-            element("meta", charset="utf-8"),
-            element("meta", http_equiv="Content-Security-Policy", content=policy),
-            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", name="color-scheme", content="light dark"),
-            element("title", title),
-            # A tab's icon would be asked of the server otherwise.
-            Markup('<link rel="icon" href="data:,">'),
-            element("style", style),
-        ]
-    )
-    page = element("html", element("head", head), element("body", body, element("script", script)),
-                   lang="en")  # fmt: skip
-    return f"<!doctype html>\n{page}\n"
+def _claimed(published: Sequence[PublishedView]) -> dict[str, str]:
+    """What was claimed, by the comparison that tests it."""
+    return {name: words for view in published for name, words in view.claims.items()}
 
 
-def _file(name: str) -> Markup:
-    return Markup(files("pmbnn.report").joinpath(name).read_text(encoding="utf-8"))
+def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
+    """Tables of published numbers that results folders hold, each with its experiments.
 
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+    Raises
+    ------
+    ResultsError
+        If one is not as it must be.
+    """
+    found: dict[str, list[str]] = {}
+    tables: dict[str, PublishedTable] = {}
+    for folder in folders:
+        path = folder.results.folder / FILE
+        if not path.is_file():
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            tables[text] = tables.get(text) or read_published(text, str(path))
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"`{path}` cannot be read: {error}") from error
+        found.setdefault(text, []).append(folder.name)
+    return [(tables[text], names) for text, names in found.items()]

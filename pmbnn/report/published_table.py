@@ -1,27 +1,23 @@
 """Published numbers beside ours, and what their marks mean."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from pmbnn.report.compare import Comparison
-from pmbnn.report.data_table import Column, Entry, data_table
-from pmbnn.report.markup import Markup, element, join
+from pmbnn.experiment.published import Published, PublishedTable
+from pmbnn.report.beside import Comparison, beside
+from pmbnn.report.cells import CellView
+from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.numbers import plain, signed
-from pmbnn.report.published import MARKS, Published
+from pmbnn.report.overview_figures import Overview, RepeatedFigure, repeated_figures
 
-SYSTEMS = {
-    "S1": "priors and hyperpriors, the report",
-    "S2": "variational network of digits in JAX",
-    "S3": "TensorFlow Probability: regression, LeNet-5",
-    "S4": "Bayes by Backprop in PyTorch",
+MARKS = {
+    "stated": ("stated", "stated in the publication"),
+    "elsewhere": ("from elsewhere", "published by others"),
+    "bound": ("bound", "a mathematical bound"),
+    "ours": ("ours", "our reading, choice or definition"),
 }
-
-MARK_NAMES = {
-    "stated": "stated",
-    "elsewhere": "from elsewhere",
-    "bound": "bound",
-    "ours": "ours",
-}
+"""Name and meaning of each mark."""
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -31,56 +27,85 @@ SHARES = ("accuracy",)
 FOUND, HELD = "found", "holds (test)"
 ABSENT, NO_NUMBER = "not among these results", "no stored number"
 
-COLUMNS = (
-    Column("quantity"),
-    Column("system", choose=True),
-    Column("kind", choose=True, start="result"),
-    Column("published", number=True),
-    Column("mark", choose=True),
-    Column("ours", number=True, note="mean ± standard error over seeds"),
-    Column("difference", number=True, note="ours less published; 0 inside a range"),
-    Column("source", choose=True),
-    Column("ours from", note="experiment file and cells, or the test that holds the number"),
+STANDINGS = {
+    FOUND: "beside ours from the results on this page",
+    HELD: "held by a test of the suite",
+    ABSENT: "whose results are not on this page",
+    NO_NUMBER: "that no results hold as a number",
+}
+"""Whether ours is there, in words."""
+
+HEADINGS = (
+    Heading("quantity"),
+    Heading("study", choose=True),
+    Heading("kind", choose=True, start="result"),
+    Heading("published", number=True),
+    Heading("mark", choose=True),
+    Heading("ours", number=True, note="mean ± standard error over seeds"),
+    Heading("difference", number=True, note="ours less published; 0 inside a range"),
+    Heading("source", choose=True),
+    Heading("ours from", note="experiment file and cells, or the test that holds the number"),
 )
 
 
-def published_section(comparisons: Sequence[Comparison]) -> Markup:
-    """The table with its legend and a count of what is there."""
-    counts = Counter(map(_standing, comparisons))
-    words = (
-        f"{len(comparisons)} numbers of four systems: {counts[FOUND]} beside ours from the results "
-        f"on this page, {counts[HELD]} held by a test of the suite, {counts[ABSENT]} whose results "
-        f"are not on this page, {counts[NO_NUMBER]} that no results hold as a number. The files "
-        "named last lie in experiments/."
-    )
-    table = data_table(
-        "published", "Published numbers beside ours", "numbers", COLUMNS, [*map(_row, comparisons)]
-    )
-    return element(
-        "section",
-        element("h2", "Published and ours"),
-        element("p", words),
-        _legend(comparisons),
-        table,
-        id="published-section",
+class PublishedView(NamedTuple):
+    """A table of published numbers as it is shown.
+
+    Attributes
+    ----------
+    title
+        The results that it stands beside.
+    standings
+        How many numbers have ours beside them, and why the others have not.
+    marks, studies
+        What marks and names of studies mean; each mark with its class and number.
+    claims
+        What was claimed, by the comparison that tests it.
+    figures
+        Published figures, and where ours are.
+    table
+        Every number.
+    """
+
+    title: str
+    standings: list[str]
+    marks: list[tuple[Entry, str, int]]
+    studies: Mapping[str, str]
+    claims: Mapping[str, str]
+    figures: list[RepeatedFigure]
+    table: DataTable
+
+
+def published_view(
+    number: int,
+    published: PublishedTable,
+    cells: Sequence[CellView],
+    overviews: Mapping[str, Sequence[Overview]],
+) -> PublishedView:
+    """A table beside the cells of the experiments that name it; ``number`` tells it from others."""
+    comparisons = beside(published.numbers, cells)
+    standings = Counter(map(_standing, comparisons))
+    marks = Counter(c.published.mark for c in comparisons)
+    name = "published" if number == 0 else f"published-{number}"
+    rows = [_row(comparison) for comparison in comparisons]
+    return PublishedView(
+        title=", ".join(dict.fromkeys(cell.experiment for cell in cells)),
+        standings=[f"{standings[s]} {words}" for s, words in STANDINGS.items() if standings[s]],
+        marks=[
+            (mark_entry(mark), meaning, marks[mark])
+            for mark, (_, meaning) in MARKS.items()
+            if marks[mark]
+        ],
+        studies=published.studies,
+        claims=published.claims,
+        figures=repeated_figures(published, overviews),
+        table=DataTable(name, "Published numbers beside ours", "numbers", HEADINGS, rows),
     )
 
 
-def _legend(comparisons: Sequence[Comparison]) -> Markup:
-    counts = Counter(c.published.mark for c in comparisons)
-    marks = [
-        element("li", mark_badge(mark), f" {meaning} ({counts[mark]})")
-        for mark, meaning in MARKS.items()
-    ]
-    systems = [element("li", element("b", name), f" {what}") for name, what in SYSTEMS.items()]
-    return join(
-        [element("ul", join(marks), class_="legend"), element("ul", join(systems), class_="legend")]
-    )
-
-
-def mark_badge(mark: str) -> Markup:
+def mark_entry(mark: str) -> Entry:
     """Mark of a number with a colour of its own."""
-    return element("span", MARK_NAMES[mark], class_=f"badge mark-{mark}")
+    return Entry(MARKS[mark][0], badge=f"mark-{mark}")
 
 
 def _standing(comparison: Comparison) -> str:
@@ -94,32 +119,24 @@ def _standing(comparison: Comparison) -> str:
 
 def _row(comparison: Comparison) -> list[Entry]:
     number = comparison.published
-    ours = comparison.ours
     return [
-        Entry(_quantity(number)),
-        Entry(number.system),
+        Entry(number.quantity, note=number.note),
+        Entry(number.study),
         Entry(number.kind),
         Entry(_value(number), _number(number.value)),
-        Entry(mark_badge(number.mark), text=MARK_NAMES[number.mark]),
-        Entry(_ours(comparison), ours if isinstance(ours, float) else None),
+        mark_entry(number.mark),
+        _ours(comparison),
         Entry(_difference(comparison), comparison.difference),
         Entry(number.source),
-        Entry(_origin(comparison)),
+        _origin(comparison),
     ]
 
 
-def _quantity(number: Published) -> object:
-    """What a number is, and in what ours differs."""
-    if not number.note:
-        return number.quantity
-    return join([number.quantity, element("span", number.note, class_="quiet note")])
-
-
-def _value(number: Published) -> object:
+def _value(number: Published) -> str:
     """A published value as it was printed, with its unit."""
     value = number.value
     if isinstance(value, str):
-        return element("span", value, class_="words")
+        return value
     ends = value if isinstance(value, tuple) else (value,)
     return " to ".join(plain(end, 7) for end in ends) + _unit(number.unit)
 
@@ -135,21 +152,19 @@ def _number(value: object) -> float | None:
     return None if isinstance(value, str) else float(value)
 
 
-def _ours(comparison: Comparison) -> object:
+def _ours(comparison: Comparison) -> Entry:
     ours = comparison.ours
     if ours is None:
-        return element("span", _standing(comparison), class_="quiet words")
+        return Entry(_standing(comparison), quiet=True)
     words = plain(ours, 4) if isinstance(ours, float) else ours
     error = plain(comparison.error, 2)
     words = f"{words}{NO_BREAK}±{NO_BREAK}{error}" if error else words
     words += _unit(comparison.published.unit) if isinstance(ours, float) else ""
+    entry = Entry(words, ours if isinstance(ours, float) else None)
     if len(comparison.cells) == 1:
         cell = comparison.cells[0]
-        label = f"{words}, open cell: {cell.title}"
-        return element(
-            "button", words, type="button", data_cell=cell.key, class_="open", aria_label=label
-        )
-    return words
+        return entry._replace(opens=cell.key, label=f"{words}, open cell: {cell.title}")
+    return entry
 
 
 def _difference(comparison: Comparison) -> str:
@@ -159,12 +174,12 @@ def _difference(comparison: Comparison) -> str:
     return signed(0.0 if abs(difference) < 1e-12 else difference)
 
 
-def _origin(comparison: Comparison) -> Markup:
+def _origin(comparison: Comparison) -> Entry:
     """Where ours is from, or what makes it."""
     number, cells = comparison.published, comparison.cells
     if comparison.ours is None and number.held_by:
-        return element("code", number.held_by)
+        return Entry(number.held_by, code=True)
+    note = f"{len(cells)} cells" if len(cells) > 1 else ""
     if not number.experiment:
-        return Markup("")
-    file = element("code", f"{number.experiment}.yaml")
-    return join([file, f", {len(cells)} cells" if len(cells) > 1 else None])
+        return Entry(note)
+    return Entry(f"{number.experiment}.yaml", code=True, note=note)

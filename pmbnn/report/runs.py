@@ -1,46 +1,61 @@
 """What was run, and where its numbers come from."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from pmbnn.report.cell_table import status_badge
-from pmbnn.report.folders import Folder
-from pmbnn.report.markup import Markup, element, join
+from pmbnn.report.cell_table import status_entry
+from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import fixed, plain
+from pmbnn.results.loading import ExperimentResults
 
 PROVENANCE_MISSING = "provenance.json is missing"
 
 
-def runs_section(folders: Sequence[Folder]) -> Markup:
-    """A card for every results folder."""
-    cards = element("div", join(map(_card, folders)), class_="cards")
-    return element("section", element("h2", "What was run"), cards, id="runs-section")
+class DataSource(NamedTuple):
+    """A data set in words, where it came from, and its fingerprint."""
+
+    words: str
+    source: str
+    fingerprint: str
 
 
-def _card(folder: Folder) -> Markup:
-    statuses = Counter(record["status"] for record in folder.records)
-    badges = [
-        element("li", status_badge(status), f" {count}") for status, count in statuses.items()
-    ]
-    seconds = sum(record["seconds"] or 0 for record in folder.records)
-    facts = {
+class Run(NamedTuple):
+    """What is known of one results folder's run."""
+
+    name: str
+    statuses: list[tuple[Entry, int]]
+    measures: Mapping[str, str]
+    versions: Mapping[str, str]
+    data: list[DataSource]
+
+
+def run_of(folder: ExperimentResults) -> Run:
+    """What is known of a results folder's run."""
+    statuses = Counter(record.status for record in folder.records)
+    seconds = sum(record.seconds or 0 for record in folder.records)
+    measures = {
         "cells": plain(len(folder.records)),
-        "sweeps": ", ".join(dict.fromkeys(record["sweep"] for record in folder.records)),
+        "sweeps": ", ".join(dict.fromkeys(record.sweep for record in folder.records)),
         "time of the fits": f"{fixed(seconds / 60, 1)} min, added up over cells",
-    } | _facts(folder.provenance)
-    return element(
-        "article",
-        element("h3", folder.name),
-        element("ul", join(badges), class_="legend"),
-        definitions(facts),
-        _versions(folder.provenance),
-        _data(folder.provenance),
-        class_="card",
+    } | _origin(folder.provenance)
+    return Run(
+        folder.name,
+        [(status_entry(status), count) for status, count in statuses.items()],
+        measures,
+        {name: str(version) for name, version in folder.provenance.get("versions", {}).items()},
+        [
+            DataSource(
+                _dataset_words(entry["dataset"]),
+                str(entry.get("source", "")),
+                str(entry.get("fingerprint", "")),
+            )
+            for entry in folder.provenance.get("data", ())
+        ],
     )
 
 
-def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Date, machine and seeds."""
     if not provenance:
         return {"origin": PROVENANCE_MISSING}
@@ -54,48 +69,6 @@ def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
         "machine": words,
         "seeds of the fits": ", ".join(map(str, seeds)),
     }
-
-
-def definitions(facts: Mapping[str, object]) -> Markup:
-    """Names and what they stand for, those that say nothing left out."""
-    pairs = [
-        element("div", element("dt", name), element("dd", value))
-        for name, value in facts.items()
-        if value not in (None, "")
-    ]
-    return element("dl", join(pairs))
-
-
-def _versions(provenance: Mapping[str, Any]) -> Markup | None:
-    versions = provenance.get("versions")
-    if not versions:
-        return None
-    return element("details", element("summary", "Versions"), definitions(versions))
-
-
-def _data(provenance: Mapping[str, Any]) -> Markup | None:
-    data = provenance.get("data")
-    if not data:
-        return None
-    rows = [
-        element(
-            "tr",
-            element("th", _dataset_words(entry["dataset"]), scope="row"),
-            element("td", entry.get("source", "")),
-            element("td", _fingerprint(str(entry.get("fingerprint", "")))),
-        )
-        for entry in data
-    ]
-    names = ("data set", "source", "fingerprint (SHA-256, start)")
-    head = element("tr", *(element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", join(rows)))
-    scroll = element("div", table, class_="scroll", tabindex="0", role="region",
-                     aria_label="Data sets and their fingerprints")  # fmt: skip
-    return element("details", element("summary", f"Data ({len(rows)})"), scroll)
-
-
-def _fingerprint(words: str) -> Markup:
-    return element("code", words[:16], title=words)
 
 
 def _dataset_words(dataset: Mapping[str, Any]) -> str:

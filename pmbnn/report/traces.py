@@ -6,11 +6,16 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.figures.plane import PlaneMap, plane_map
-from pmbnn.figures.reading import load_arrays, values_of
-from pmbnn.posterior_weights import WEIGHT, away_from_zero, best_restart, last_layer
-from pmbnn.storage import Results, ResultsError
+from pmbnn.results.reading import load_arrays, values_of
+from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.weights import WEIGHT, away_from_zero, best_restart, last_layer
 
-WANTED = {"fit": "elbo|step", "posterior": WEIGHT.pattern, "predictions": "probability|sd"}
+WANTED = {
+    "fit": "elbo|step",
+    "posterior": WEIGHT.pattern,
+    "restarts": WEIGHT.pattern,
+    "predictions": "probability|sd",
+}
 """Arrays by group, as regular expressions."""
 
 MOST_POINTS = 60
@@ -72,7 +77,7 @@ def read_parts(results: Results, name: str) -> Parts:
 def _training(trace: xr.DataTree) -> Training | None:
     if "fit" not in trace.children or "elbo" not in trace["fit"].dataset:
         return None
-    elbo = values_of(trace, "fit", "elbo", "chain", "window")
+    elbo = values_of(trace, "fit", "elbo", "restart", "window")
     step = values_of(trace, "fit", "step")
     kept = np.unique(np.linspace(0, len(step) - 1, MOST_POINTS).round().astype(int))
     return Training(step[kept], elbo[:, kept], best_restart(trace))
@@ -94,13 +99,13 @@ def _weights(trace: xr.DataTree) -> Weights | None:
 
 def _density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Density of draws, smoothed by normal kernels of a width that suits both peak and tails."""
-    # Silverman's rule with the interquartile range, and no narrower than the points are apart.
-    spread = np.subtract(*np.quantile(draws, [0.75, 0.25])) / 1.349
+    from scipy import stats
+
+    # Silverman's rule with the interquartile range alone, as the standard deviation of Cauchy
+    # tails says nothing of the peak, and no narrower than the points are apart.
+    spread = stats.iqr(draws, scale="normal")
     width = max(0.9 * spread * len(draws) ** -0.2, at[1] - at[0], np.finfo(float).tiny)
-    edges = np.append(at - (at[1] - at[0]) / 2, at[-1] + (at[1] - at[0]) / 2)
-    counts = np.histogram(draws, edges)[0] if edges[-1] > edges[0] else np.ones(len(at))
-    kernel = np.exp(-0.5 * ((at[:, None] - at) / width) ** 2)
-    density = kernel @ counts
+    density = np.array([stats.norm.pdf(x, draws, width).sum() for x in at])
     return density / max(density.max(), np.finfo(float).tiny)
 
 

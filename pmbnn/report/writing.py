@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from pmbnn.storage import TEMPORARY, ResultsError
+from pmbnn.results.store import TEMPORARY, ResultsError
 
 
 def check_writable(folder: Path) -> None:

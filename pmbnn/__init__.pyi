@@ -1,0 +1,49 @@
+# The public names: `__init__.py` reads them from here.
+
+from . import testing as testing
+from .data import Circles as Circles
+from .data import DatasetSpec as DatasetSpec
+from .data import Mnist as Mnist
+from .data import Moons as Moons
+from .data import Quartic as Quartic
+from .data import Sine as Sine
+from .data.ood import OodSpec as OodSpec
+from .experiment.load import load_experiment as load_experiment
+from .experiment.plugins import register as register
+from .inference.settings import Inference as Inference
+from .models.build import build_model as build_model
+from .models.build import dense_classifier as dense_classifier
+from .models.likelihoods import Categorical as Categorical
+from .models.likelihoods import Likelihood as Likelihood
+from .models.networks import Dense as Dense
+from .models.networks import Layered as Layered
+from .models.networks import Lenet5 as Lenet5
+from .models.networks import Network as Network
+from .models.networks import Parameter as Parameter
+from .models.networks import ReportConv as ReportConv
+from .models.priors import Cauchy as Cauchy
+from .models.priors import Fixed as Fixed
+from .models.priors import Flat as Flat
+from .models.priors import HalfCauchy as HalfCauchy
+from .models.priors import HalfNormal as HalfNormal
+from .models.priors import Hierarchical as Hierarchical
+from .models.priors import Horseshoe as Horseshoe
+from .models.priors import Hyperprior as Hyperprior
+from .models.priors import InverseGamma as InverseGamma
+from .models.priors import Laplace as Laplace
+from .models.priors import Normal as Normal
+from .models.priors import Prior as Prior
+from .models.priors import ScaleMixture as ScaleMixture
+from .models.priors import StudentT as StudentT
+from .models.priors import Tune as Tune
+from .prediction.approximation import Approximation as Approximation
+from .prediction.approximation import fit as fit
+from .prediction.class_probabilities import ClassProbabilities as ClassProbabilities
+from .prediction.density import Density as Density
+from .results.integrity import verify as verify
+from .results.loading import ExperimentResults as ExperimentResults
+from .results.loading import load_results as load_results
+from .spec import Positive as Positive
+from .sweep.stages import run as run
+
+__version__: str

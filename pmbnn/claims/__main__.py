@@ -1,5 +1,0 @@
-"""``python -m pmbnn.claims``."""
-
-from pmbnn.claims.command import app
-
-app()

@@ -1,0 +1,40 @@
+"""The commands, alone (``python -m pmbnn.sweep``) and as parts of one: ``pmbnn``.
+
+Their modules import typer only; what a command needs is imported when it runs.
+"""
+
+from typing import Annotated
+
+import typer
+
+from pmbnn.cli import compare, predict, report, sweep, verify
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+for _name, _command, _words in (
+    ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
+    ("predict", predict.predict, "Ask a fitted cell about your own pictures."),
+    ("report", report.report, "Write one page of results folders."),
+    ("claims", compare.claims, "Hold claims against results folders."),
+    ("verify", verify.verify, "Check the files of a results folder."),
+):
+    app.command(_name, short_help=_words)(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from pmbnn import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def pmbnn(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
+    ] = False,
+) -> None:
+    """Bayesian neural networks as PyMC models: experiments, and what becomes of them."""

@@ -1,0 +1,275 @@
+"""Show a fitted network pictures of your own: ``python -m pmbnn.predict RESULT_CELL IMAGE…``."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from pmbnn.data.own_images import OwnImage
+    from pmbnn.prediction.rejection import Classification, Threshold
+    from pmbnn.results.restore import Restored
+
+FAILED = 1
+BAD_INPUT = 2
+
+BARS = " ▁▂▃▄▅▆▇█"
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+class Answer(NamedTuple):
+    """What was found for the pictures that could be read, and why others could not."""
+
+    restored: "Restored"
+    pictures: "list[OwnImage]"
+    classifications: "list[Classification]"
+    threshold: "Threshold"
+    unread: dict[str, str]
+    draws: int
+
+
+@app.command()
+def predict(
+    cell: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RESULT_CELL", help="Folder of a cell: results/<experiment>/cells/<name>."
+        ),
+    ],
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE...", help="Picture files (PNG, JPEG, ...).")
+    ],
+    draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,
+    percentile: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=100,
+            help="Refuse what is more uncertain than this share of the held-out digits.",
+        ),
+    ] = 99.0,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole", help="Scale the whole picture instead of cutting out its foreground."
+        ),
+    ] = False,
+    invert: Annotated[
+        bool | None,
+        typer.Option(
+            "--invert/--no-invert",
+            help="Foreground is dark on light, or light on dark [default: what stands out more].",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw pictures and probabilities into this PNG file.")
+    ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RESULT_CELL", help="Another cell, such as a deterministic one, to compare."
+        ),
+    ] = None,
+) -> None:
+    """Tell which digit each picture shows and how sure that is; reject what is too unsure.
+
+    Exit status: 0 every picture was read, 1 some could not be, 2 none could or bad input.
+    """
+    from pmbnn.data import DataError
+    from pmbnn.results.store import ResultsError
+
+    try:
+        pictures, unread = _read(images, whole, invert)
+        cells = [cell] if beside is None else [cell, beside]
+        code = _predict(cells, pictures, unread, draws, percentile, as_json, figure)
+    except (DataError, ResultsError) as error:
+        typer.echo(f"error: {error}", err=True)
+        code = BAD_INPUT
+    raise typer.Exit(code)
+
+
+def _predict(cells, pictures, unread, draws, percentile, as_json, figure) -> int:
+    from pmbnn.results.store import ResultsError
+
+    if figure is not None and not figure.parent.is_dir():
+        raise ResultsError(f"`--figure` must lie in a folder that exists, got `{figure}`.")
+    for reason in unread.values():
+        typer.echo(f"error: {reason}", err=True)
+    if not pictures:
+        return BAD_INPUT
+    answers = [_answer(cell, pictures, unread, draws, percentile) for cell in cells]
+    if as_json:
+        _print_json(cells, answers)
+    else:
+        for cell, answer in zip(cells, answers, strict=True):
+            _print_tables(answer, "" if len(cells) == 1 else str(cell))
+    if figure is not None:
+        _draw(figure, answers)
+        if not as_json:
+            typer.echo(f"figure {figure}")
+    return FAILED if unread else 0
+
+
+def _read(images: list[Path], whole: bool, invert: bool | None):
+    """Pictures that can be read, and the reasons why others cannot, by file."""
+    from pmbnn.data.own_images import ImageError, read_image
+
+    pictures, unread = [], {}
+    for path in images:
+        try:
+            pictures.append(read_image(path, whole=whole, invert=invert))
+        except ImageError as error:
+            unread[str(path)] = str(error)
+    return pictures, unread
+
+
+def _answer(cell: Path, pictures, unread, draws: int, percentile: float) -> Answer:
+    import numpy as np
+
+    from pmbnn.prediction.rejection import classify, rejection_threshold
+    from pmbnn.results.restore import restore_cell
+    from pmbnn.results.store import ResultsError
+
+    restored = restore_cell(cell)
+    shape = pictures[0].digit.shape
+    if restored.dataset.image_shape != shape:
+        raise ResultsError(
+            f"`{cell}` must be fitted on pictures of {shape[0]} × {shape[1]} pixels, "
+            f"got data set `{restored.dataset.kind}`."
+        )
+    x = restored.standardisation(np.stack([picture.digit.ravel() for picture in pictures]))
+    parts, weights = zip(*_draws(restored, x, draws), strict=True)
+    p, weight = np.concatenate(parts), np.concatenate(weights)
+    if not np.isfinite(p).all():
+        raise ResultsError(f"The predictions of cell `{cell}` are not finite.")
+    limit = rejection_threshold(restored.trace, percentile)
+    return Answer(restored, pictures, classify(p, weight), limit, unread, len(weight))
+
+
+def _draws(restored: "Restored", x, draws: int) -> Iterator[tuple]:
+    """Probabilities ``(draw, observation, class)`` of each restart, and weights of its draws."""
+    import numpy as np
+
+    for restart, weight in restored.weights.items():
+        fit = restored.fits[restart]
+        p = restored.predictor.single_draws(fit, restored.data, x, draws)["probability"]
+        yield p, np.full(len(p), weight / len(p))
+
+
+def _print_json(cells: list[Path], answers: list[Answer]) -> None:
+    import json
+
+    first, *others = [_cell_json(c, a) for c, a in zip(cells, answers, strict=True)]
+    errors = [{"file": file, "reason": reason} for file, reason in answers[0].unread.items()]
+    content = first | {"errors": errors} | ({"beside": others[0]} if others else {})
+    typer.echo(json.dumps(content, indent=2))
+
+
+def _cell_json(cell: Path, answer: Answer) -> dict[str, Any]:
+    return {
+        "cell": str(cell),
+        "draws": answer.draws,
+        "threshold": {
+            "sd": answer.threshold.sd,
+            "percentile": answer.threshold.percentile,
+            "of": answer.threshold.group,
+            "rows": answer.threshold.rows,
+        },
+        "pictures": [
+            _as_json(picture, found, answer)
+            for picture, found in zip(answer.pictures, answer.classifications, strict=True)
+        ],
+    }
+
+
+def _as_json(picture: "OwnImage", found: "Classification", answer: Answer) -> dict[str, Any]:
+    names = _classes(answer)
+    return {
+        "file": str(picture.path),
+        "inverted": picture.inverted,
+        "class": names[found.predicted],
+        "probability": float(found.probability[found.predicted]),
+        "sd": found.uncertainty,
+        "entropy_bits": found.entropy,
+        "mutual_information_bits": found.mutual_information,
+        "expected_error_rate": found.expected_error_rate,
+        "rejected": answer.threshold.rejects(found),
+        "class_probability": dict(zip(names, found.probability.tolist(), strict=True)),
+        "class_sd": dict(zip(names, found.sd.tolist(), strict=True)),
+    }
+
+
+def _print_tables(answer: Answer, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
+    verdicts = Table("picture", "class", *numbers, "verdict", title=Text(title) if title else None)
+    shares = Table("picture", *_classes(answer), title="probability of each class")
+    for picture, found in zip(answer.pictures, answer.classifications, strict=True):
+        rejected = answer.threshold.rejects(found)
+        best = float(found.probability[found.predicted])
+        verdicts.add_row(
+            Text(str(picture.path)),
+            _classes(answer)[found.predicted],
+            _bar(best),
+            f"{found.uncertainty:.3f}",
+            f"{found.entropy:.3f} bit",
+            f"{found.mutual_information:.3f} bit",
+            f"{found.expected_error_rate:.1%}",
+            Text("rejected", "red") if rejected else Text("accepted", "green"),
+        )
+        shares.add_row(Text(str(picture.path)), *map(_bar, found.probability.tolist()))
+    console.print(verdicts)
+    console.print(shares)
+    console.print(_rule(answer), soft_wrap=True, highlight=False)
+
+
+def _bar(share: float) -> str:
+    """A share as a number with a bar in front."""
+    return f"{BARS[round(share * (len(BARS) - 1))]} {share:.2f}"
+
+
+def _rule(answer: Answer) -> str:
+    """When a picture is rejected, in words."""
+    limit = answer.threshold
+    rows = limit.group.removesuffix("_predictions")
+    return (
+        f"rejected: sd above {limit.sd:.3f}, which is percentile {limit.percentile:g} of the "
+        f"{limit.rows} {rows} digits; {answer.draws} draws"
+    )
+
+
+def _classes(answer: Answer) -> list[str]:
+    return [str(name) for name in answer.restored.model.coords["output"]]
+
+
+def _draw(path: Path, answers: list[Answer]) -> None:
+    from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
+    from pmbnn.figures.style import save_figure
+    from pmbnn.results.store import ResultsError
+    from pmbnn.results.titles import cell_title
+
+    answer, *others = answers
+    title = " beside\n".join(cell_title(a.restored.record) for a in answers)
+    title, classes = f"{title}\n{_rule(answer)}", _classes(answer)
+    found = [a.classifications for a in answers]
+    if others:
+        args = answer.pictures, *found, classes, title, answer.threshold
+        figure = plot_compared_predictions(*args)
+    else:
+        figure = plot_own_images(answer.pictures, *found, answer.threshold, classes, title)
+    try:
+        save_figure(figure, path)
+    except OSError as error:
+        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,59 @@
+"""Write one page of results: ``python -m pmbnn.report RESULTS…``."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BAD_INPUT = 2
+
+PAGE = "report.html"
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the page, which is made [default: the first results folder]."),
+    ] = None,
+) -> None:
+    """Show results folders on one page: the best combinations first, then every table and figure.
+
+    Nothing is fitted again. Figures and comparisons that are missing, or older than the newest
+    cell, are made again from what is stored. Published numbers stand beside ours where the
+    experiment named some. The page, report.html, needs no other file and no network.
+
+    Exit status: 0 the page is written, 2 bad input.
+    """
+    from pmbnn.results.store import ResultsError
+
+    try:
+        path, size = _report(folders, out or folders[0])
+    except ResultsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    typer.echo(f"page {path} ({size / 1e6:.1f} MB)")
+
+
+def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
+    """Path of the page written, and its size in bytes."""
+    from pmbnn.report.page import published_tables, report_page
+    from pmbnn.report.rebuild import rebuild
+    from pmbnn.report.writing import check_writable, write_page
+    from pmbnn.results.loading import load_results
+
+    read = [load_results(folder) for folder in dict.fromkeys(folders)]
+    tables = published_tables(read)
+    check_writable(out)
+    whole = [rebuild(folder, partial(typer.echo, err=True)) for folder in read]
+    text = report_page(whole, tables)
+    path = out / PAGE
+    write_page(path, text)
+    return path, len(text.encode("utf-8"))

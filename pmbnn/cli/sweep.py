@@ -1,0 +1,133 @@
+"""Run the experiments of a YAML file: ``python -m pmbnn.sweep FILE``."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pmbnn.sweep.stages import Outcome
+
+FAILED = 1
+BAD_INPUT = 2
+BUSY = 3
+INTERRUPTED = 130
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="Experiment file (YAML).")],
+    out: Annotated[
+        Path | None, typer.Option(help="Results folder [default: results/<experiment>].")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fit these cells only, e.g. prior=laplace or dataset.seed=0; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Fit again what is stored already.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes for all but the largest networks [default: one per core]."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for another sweep that writes the same folder.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+) -> None:
+    """Fit every cell of an experiment and write tables, traces and figures.
+
+    Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep is at
+    work in the folder.
+    """
+    try:
+        code = _sweep(file, out, only or [], dry_run, fresh, workers, wait, quiet)
+    except ValueError as error:
+        code = _exit_status(error)
+        if code is None:
+            raise
+        typer.echo(f"error: {error}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(
+            "interrupted: finished cells are kept; the same command goes on from here", err=True
+        )
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.selection import select_cells
+
+    experiment = load_experiment(file)
+    every = [cell for one in experiment.sweeps for cell in one.cells]
+    wanted = select_cells(every, only)
+    if dry_run:
+        from pmbnn.experiment.plan import print_plan
+
+        print_plan(experiment, wanted)
+        return 0
+    from rich.console import Console
+
+    from pmbnn.sweep.stages import run_experiment
+
+    folder = out or Path("results") / experiment.name
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    outcome = run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
+    return _conclude(console, outcome)
+
+
+def _conclude(console: "Console", outcome: "Outcome") -> int:
+    """Print the tables and where things are; the exit status."""
+    from pmbnn.cli.closing_tables import diagnostics_tables, ood_tables, unavailable_lines
+    from pmbnn.sweep.progress import accuracy_tables, describe
+
+    records, folder = outcome.records, outcome.folder
+    ood = ood_tables(records)
+    for table in (*accuracy_tables(records), *ood, *diagnostics_tables(records)):
+        console.print(table)
+    for line in unavailable_lines(records):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    tables = ["metrics.csv", "summary.csv", *(["ood.csv"] if ood else [])]
+    console.print(
+        f"tables {', '.join(f'{folder}/{name}' for name in tables)}; figures {folder}/figures; "
+        f"traces and maps {folder}/cells",
+        soft_wrap=True,
+        highlight=False,
+    )
+    for record in outcome.failed:
+        console.print(
+            f"failed: {describe(record)}: {record.reason}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
+    return FAILED if outcome.failed else 0
+
+
+def _exit_status(error: ValueError) -> int | None:
+    """Status for an error that the user can mend; None of a fault, which is worth a traceback."""
+    from pmbnn.data import DataError
+    from pmbnn.experiment.load import ConfigError
+
+    store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
+    if lock is not None and isinstance(error, lock.FolderBusyError):
+        return BUSY
+    results_errors = () if store is None else (store.ResultsError,)
+    return BAD_INPUT if isinstance(error, (ConfigError, DataError, *results_errors)) else None
+
+
+if __name__ == "__main__":
+    app()

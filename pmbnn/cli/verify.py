@@ -1,0 +1,39 @@
+"""Check the files of a results folder: ``pmbnn verify RESULTS``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BROKEN = 1
+BAD_INPUT = 2
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def verify(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="RESULTS", help="Results folder: results/<experiment>."),
+    ],
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Set broken cells aside, so that a sweep fits them again."),
+    ] = False,
+) -> None:
+    """Compare every stored cell with the sizes and checksums that its record holds.
+
+    Exit status: 0 all are whole, 1 some are broken, 2 bad input.
+    """
+    from pmbnn.results import verify as broken_cells
+    from pmbnn.results.store import ResultsError
+
+    try:
+        broken = broken_cells(folder, repair)
+    except ResultsError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from None
+    for line in broken:
+        typer.echo(line)
+    raise typer.Exit(BROKEN if broken else 0)

@@ -1,0 +1,23 @@
+"""Comparisons of priors and hyperpriors on stored results: arrays and records in, tables out.
+
+- `ranking`: which combination is best on a data set, by how much, and how certain that is;
+- `paired`: learned scales less fixed ones on the same data;
+- `scales`: the best fixed scale, and where learned ones go;
+- `sparsity`: how few weights of the last layer a posterior keeps away from zero;
+- `boundary`: whether uncertainty is highest where the classes truly meet;
+- `claims`: the last four as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints.
+
+`scores` says what a cell is judged by, and what is shown of it, by the type of its predictions.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "claims": ["claims_table", "read_claims", "write_claims"],
+        "paired": ["paired_rows"],
+        "ranking": ["rank_combinations"],
+        "scores": ["SCORES", "Scores"],
+    },
+)

@@ -1,0 +1,128 @@
+"""Learned scales against fixed ones, cell by cell on the same data."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pmbnn.compare.scores import scores_of
+from pmbnn.results.combinations import Combinations, data_seed
+from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import RANKED_BY, mean_and_error
+
+BEST_FIXED = "fixed (best held-out)"
+"""Of several fixed scales, the one with the lowest held-out score, chosen for every data seed."""
+
+ALL = "all"
+
+BySeed = Mapping[int, CellRecord]
+
+
+class Difference(NamedTuple):
+    """A learned scale less a fixed one: what they are, and the difference for every data seed."""
+
+    prior: str
+    hyperprior: str
+    against: str
+    by_seed: Mapping[int, float]
+
+
+def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
+    """Differences, learned less fixed, as mean ± standard error over data seeds.
+
+    Below zero the learned scale is better. Rows of ``all`` priors and hyperpriors follow: the mean
+    over combinations, then over data seeds, and the share of single pairs with the learned scale
+    ahead.
+    """
+    finished = [r for group in combinations.records.values() for r in group if r.results]
+    known = {name for record in finished for name in record.results}
+    measures = [m for scores in scores_of(finished) for m in scores.paired if m[1] in known]
+    for measure, result, sign in measures[:2]:
+        differences = list(_differences(combinations, result, sign))
+        for one in differences:
+            yield _row(one, measure)
+        for against in dict.fromkeys(one.against for one in differences):
+            yield from _over_all([o for o in differences if o.against == against], measure)
+
+
+def _differences(combinations: Combinations, result: str, sign: float) -> Iterator[Difference]:
+    """Every prior, learned hyperprior and fixed scale with pairs on the same data."""
+    for row, prior in enumerate(combinations.rows):
+        references = _references(combinations, row)
+        for column, hyperprior in enumerate(combinations.columns):
+            learned = _by_seed(combinations.finished(row, column))
+            if not learned or _kind(learned) == "fixed":
+                continue
+            for against, fixed in references.items():
+                pairs = {
+                    seed: sign * (record.results[result] - fixed[seed].results[result])
+                    for seed, record in learned.items()
+                    if seed in fixed and _has(record, result) and _has(fixed[seed], result)
+                }
+                if pairs:
+                    yield Difference(prior, hyperprior, against, pairs)
+
+
+def _references(combinations: Combinations, row: int) -> dict[str, BySeed]:
+    """Fixed scales of a prior by name, and the best of them where there are several."""
+    found: dict[str, BySeed] = {}
+    given = []
+    if row in combinations.without_scale:
+        return found
+    for column, name in enumerate(combinations.columns):
+        records = _by_seed(combinations.finished(row, column))
+        if records and _kind(records) == "fixed":
+            found[name] = records
+            if not isinstance(_hyperprior(records)["scale"], Mapping):
+                given.append(records)
+    return found | ({BEST_FIXED: best_by_seed(given)} if len(given) > 1 else {})
+
+
+def best_by_seed(candidates: Sequence[BySeed]) -> dict[int, CellRecord]:
+    """Record of lowest held-out score for every data seed on which all candidates have one."""
+    seeds = set.intersection(*(set(records) for records in candidates))
+    scored = sorted(s for s in seeds if all(_has(records[s], RANKED_BY) for records in candidates))
+    return {
+        seed: min((c[seed] for c in candidates), key=lambda record: record.results[RANKED_BY])
+        for seed in scored
+    }
+
+
+def _over_all(differences: Sequence[Difference], measure: str) -> Iterator[dict[str, Any]]:
+    """Mean over combinations for every data seed, and the share of pairs below zero."""
+    if len(differences) < 2:
+        return
+    against = differences[0].against
+    seeds = sorted({seed for one in differences for seed in one.by_seed})
+    values = {seed: [o.by_seed[seed] for o in differences if seed in o.by_seed] for seed in seeds}
+    means = {seed: mean_and_error(found)[0] for seed, found in values.items()}
+    yield _row(Difference(ALL, ALL, against, means), measure)
+    below = {seed: sum(v < 0 for v in found) / len(found) for seed, found in values.items()}
+    yield _row(Difference(ALL, ALL, against, below), f"share of pairs with less {measure}")
+
+
+def _row(one: Difference, measure: str) -> dict[str, Any]:
+    mean, error = mean_and_error(list(one.by_seed.values()))
+    return {
+        "prior": one.prior,
+        "hyperprior": one.hyperprior,
+        "against": one.against,
+        "measure": measure,
+        "mean": mean,
+        "se": error,
+        "seeds": len(one.by_seed),
+    }
+
+
+def _by_seed(records: Sequence[CellRecord]) -> dict[int, CellRecord]:
+    return {data_seed(record): record for record in records}
+
+
+def _hyperprior(records: BySeed) -> Mapping[str, Any]:
+    return next(iter(records.values())).settings["hyperprior"]
+
+
+def _kind(records: BySeed) -> str:
+    return _hyperprior(records)["kind"]
+
+
+def _has(record: CellRecord, result: str) -> bool:
+    return record.results.get(result) is not None

@@ -1,0 +1,90 @@
+"""Which fixed scale is best, and where learned scales go."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pmbnn.compare.paired import best_by_seed
+from pmbnn.results.combinations import Combinations, data_seed
+from pmbnn.results.tables import mean_and_error
+
+SCORES = {"excess NLL": "excess_nll", "excess error": "excess_error", "NLL": "nll"}
+"""What the best of several fixed scales may be judged by; the first that cells have is taken."""
+
+
+def scale_rows(
+    combinations: Combinations, learned: Mapping[str, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Best fixed scale of each prior, the scale chosen on held-out rows, and learned ones.
+
+    Scales are geometric means over data seeds; their standard error is that of the logarithm
+    times the mean.
+
+    Parameters
+    ----------
+    combinations
+        The cells of one data set.
+    learned
+        Learned scales by the names of cells, from `pmbnn.results.weights.learned_scales`.
+    """
+    for row, prior in enumerate(combinations.rows):
+        if row in combinations.without_scale:
+            continue
+        for found in (*_fixed_rows(combinations, row), *_learned_rows(combinations, row, learned)):
+            yield {"prior": prior} | found
+
+
+def _fixed_rows(combinations: Combinations, row: int) -> Iterator[dict[str, Any]]:
+    """The best of several given scales by its score, and what held-out rows would choose."""
+    given, chosen = {}, []
+    for column in range(combinations.shape[1]):
+        records = combinations.finished(row, column)
+        scale = records[0].settings["hyperprior"].get("scale") if records else None
+        if isinstance(scale, float | int):
+            given[scale] = column
+        elif isinstance(scale, Mapping):
+            chosen += [r.results["scale"] for r in records if r.results.get("scale")]
+    if len(given) > 1:
+        yield from _best_given(combinations, row, given)
+        by_seed = [
+            {data_seed(r): r for r in combinations.finished(row, column)}
+            for column in given.values()
+        ]
+        chosen += [r.settings["hyperprior"]["scale"] for r in best_by_seed(by_seed).values()]
+    if chosen:
+        yield {"hyperprior": "fixed", "measure": "chosen on held-out rows"} | _geometric(chosen)
+
+
+def _best_given(
+    combinations: Combinations, row: int, given: Mapping[float, int]
+) -> Iterator[dict[str, Any]]:
+    """Scale of the lowest mean score, and that score."""
+    for measure, result in SCORES.items():
+        scores = {s: combinations.score(row, column, result) for s, column in given.items()}
+        scores = {scale: score for scale, score in scores.items() if math.isfinite(score[0])}
+        if scores:
+            best = min(scores, key=lambda scale: scores[scale][0])
+            seeds = len(combinations.finished(row, given[best]))
+            mean, error = scores[best]
+            numbers = {"mean": best, "se": math.nan, "seeds": seeds}
+            yield {"hyperprior": "fixed", "measure": f"best by {measure}"} | numbers
+            numbers = {"mean": mean, "se": error, "seeds": seeds}
+            yield {"hyperprior": "fixed", "measure": f"{measure} there"} | numbers
+            return
+
+
+def _learned_rows(
+    combinations: Combinations, row: int, learned: Mapping[str, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Scale of every layer, or of the network, under each hyperprior."""
+    for column, hyperprior in enumerate(combinations.columns):
+        cells = [learned.get(r.name, {}) for r in combinations.finished(row, column)]
+        for name in sorted(set().union(*cells)):
+            measure = f"learned, {name.removesuffix('_scale').replace('_', ' ')}"
+            scales = _geometric([cell[name] for cell in cells if name in cell])
+            yield {"hyperprior": hyperprior, "measure": measure} | scales
+
+
+def _geometric(scales: Sequence[float]) -> dict[str, Any]:
+    mean, error = mean_and_error([math.log(scale) for scale in scales])
+    return {"mean": math.exp(mean), "se": math.exp(mean) * error, "seeds": len(scales)}

@@ -1,0 +1,118 @@
+"""What a cell is judged by, and what tables show of it, by the type of its predictions."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from pmbnn.results.record import CellRecord
+
+HELD_OUT = "held_out.nll"
+"""Negative log-likelihood of images that no fit has seen and nothing was chosen by."""
+
+
+class Column(NamedTuple):
+    """A result with a column of its own: its heading, decimals, and what it is in full."""
+
+    title: str
+    decimals: int
+    note: str = ""
+
+
+class Scores(NamedTuple):
+    """What is known of the cells whose predictions are of one type.
+
+    Attributes
+    ----------
+    main
+        Result that stands for a cell where there is room for one, and its format.
+    ranked_by
+        Scores by which combinations are ranked, less being better; the first that cells have is
+        taken. None is of the test rows.
+    paired
+        Name, result and sign of what learned scales are compared with fixed ones by: less is
+        better. The first two that cells have are taken, so test rows decide only where the
+        distribution of the data is not known.
+    columns
+        Results with a column in tables of cells.
+    index
+        Those in the table of ``index.html``.
+    figures
+        Figure of its own that a cell with some result has.
+    """
+
+    main: tuple[str, str]
+    ranked_by: tuple[str, ...]
+    paired: tuple[tuple[str, str, float], ...]
+    columns: Mapping[str, Column]
+    index: tuple[str, ...]
+    figures: Mapping[str, str]
+
+
+ELBO = Column("ELBO", 1, "evidence lower bound, nats, of the restart predicted with")
+NLL = Column("NLL", 4, "negative log-likelihood of the test rows, nats an observation")
+
+SCORES: Mapping[str, Scores] = {
+    "class_probabilities": Scores(
+        main=("accuracy", "{:.3f}"),
+        ranked_by=("excess_nll", HELD_OUT, "validation_nll"),
+        paired=(
+            ("excess error", "excess_error", 1.0),
+            ("excess NLL", "excess_nll", 1.0),
+            ("error", "accuracy", -1.0),
+            ("NLL", "nll", 1.0),
+        ),
+        columns={
+            "accuracy": Column("accuracy", 4, "± standard error on so many test rows"),
+            "excess_error": Column(
+                "excess error", 4, "above the best possible classifier, on fresh points"
+            ),
+            "nll": NLL,
+            "expected_calibration_error": Column("ECE", 4, "expected calibration error"),
+            "elbo": ELBO,
+        },
+        index=("accuracy", "nll", "excess_error", "validation_nll"),
+        figures={"excess_error": "map.png"},
+    ),
+    "density": Scores(
+        main=("rmse", "RMSE {:.3g}"),
+        ranked_by=("validation_nll",),
+        paired=(("NLL", "nll", 1.0),),
+        columns={
+            "rmse": Column("RMSE", 4, "root-mean-square error of the test rows"),
+            "nll": NLL,
+            "crps": Column("CRPS", 4, "continuous ranked probability score"),
+            "coverage_50": Column("coverage 50", 3, "share of test rows in the central 50 %"),
+            "coverage_90": Column("coverage 90", 3, "share of test rows in the central 90 %"),
+            "coverage_95": Column("coverage 95", 3, "share of test rows in the central 95 %"),
+            "elbo": ELBO,
+        },
+        index=("rmse", "nll", "crps", "coverage_95", "validation_nll"),
+        figures={"rmse": "curves.png"},
+    ),
+}
+"""By the key of a predictive type, as records name it."""
+
+RANKED_WORDS = {
+    "excess_nll": "excess NLL at fresh points",
+    HELD_OUT: "NLL of images set aside",
+    "validation_nll": "NLL of held-out training rows",
+}
+"""What combinations are ranked by, in words; all in nats an observation."""
+
+
+def scores_of(records: Iterable[CellRecord]) -> list[Scores]:
+    """What is known of each type of predictions among some cells, in order of appearance."""
+    return [SCORES[kind] for kind in dict.fromkeys(r.predictive for r in records) if kind in SCORES]
+
+
+def score(record: CellRecord, name: str) -> float | None:
+    """A score of a cell, if it has it."""
+    if name == HELD_OUT:
+        return ((record.images or {}).get("held_out") or {}).get("nll")
+    return record.results.get(name)
+
+
+def ranking_score(records: Iterable[CellRecord]) -> str | None:
+    """The score by which some cells are ranked; None where nothing was held out for it."""
+    records = list(records)
+    names = [name for scores in scores_of(records) for name in scores.ranked_by]
+    return next((n for n in names if any(score(r, n) is not None for r in records)), None)

@@ -1,0 +1,162 @@
+"""Arrays that a network is fitted on and judged by."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmbnn.data.base import Standardise, Targets
+
+TARGET = "y"
+"""What a network's one output is called where it is a number."""
+
+
+@dataclass(frozen=True)
+class Standardisation:
+    """Affine map ``(x - mean) / sd``, fitted on training rows only.
+
+    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Standardised copy of raw inputs ``(observation, feature)``."""
+        return (x - self.mean) / self.sd
+
+    def undo(self, x: np.ndarray) -> np.ndarray:
+        """Raw inputs of standardised ones, ``(observation, feature)``."""
+        return x * self.sd + self.mean
+
+
+def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
+    """Standardisation of training inputs ``(observation, feature)``.
+
+    ``feature`` uses one mean and standard deviation a column, ``global`` one for all columns
+    together, ``none`` leaves the inputs as they are. A constant column keeps its scale.
+    """
+    features = x.shape[1]
+    if how == "none":
+        return Standardisation(np.zeros(features), np.ones(features))
+    axis = 0 if how == "feature" else None
+    mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
+    sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
+    return Standardisation(mean, np.where(sd > 0, sd, 1.0))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows with their targets: what a model is built on.
+
+    ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
+    or numbers where there are no ``classes``.
+    ``input_shape`` is what one row stands for: ``(channel, row, column)`` of a picture, whose
+    columns are fastest among the features; or ``(feature,)``, as it is unless said.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
+
+    def __len__(self) -> int:
+        """Return the number of observations."""
+        return len(self.y)
+
+    @property
+    def targets(self) -> Targets:
+        """What the targets are."""
+        return "classes" if self.classes else "numbers"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of a network's outputs: the classes, or the one number."""
+        return self.classes or (TARGET,)
+
+    def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
+        """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""
+        from sklearn.model_selection import train_test_split
+
+        kept, held_out = train_test_split(
+            np.arange(len(self)),
+            test_size=fraction,
+            random_state=random_seed,
+            stratify=self.y if self.classes else None,
+        )
+        return self.take(kept), self.take(held_out)
+
+    def take(self, rows: np.ndarray | list[int]) -> "Rows":
+        """Rows of the given numbers, in their order."""
+        return replace(self, x=self.x[rows], y=self.y[rows])
+
+
+def _checked_shape(shape: tuple[int, ...], features: tuple[str, ...]) -> tuple[int, ...]:
+    """The shape of one row; one axis of features unless given."""
+    if shape and math.prod(shape) != len(features):
+        raise ValueError(
+            f"`input_shape` must have one entry for each of {len(features)} features, got {shape}."
+        )
+    return shape or (len(features),)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test rows, standardised, with what is needed to undo or repeat that.
+
+    Attributes
+    ----------
+    x_train, x_test
+        Standardised inputs, ``(observation, feature)``, float64 for small data and float32
+        for images.
+    y_train, y_test
+        Class indices, ``(observation,)``, int64; or numbers, float64.
+    features, classes
+        Names of the input features and of the classes; no classes where targets are numbers.
+    standardisation
+        The map from raw to standardised inputs.
+    source
+        Where the rows came from, in words (``scikit-learn``, ``local``, ``embedded``, ...).
+    input_shape
+        What one row stands for, as in `Rows`.
+    x_validation, y_validation
+        Training rows that nothing is fitted on, to set thresholds by and to follow a fit with;
+        none unless asked for.
+    """
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    standardisation: Standardisation
+    source: str
+    input_shape: tuple[int, ...] = ()
+    x_validation: np.ndarray | None = None
+    y_validation: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
+
+    @property
+    def training(self) -> Rows:
+        """The training rows."""
+        return Rows(self.x_train, self.y_train, self.features, self.classes, self.input_shape)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over every array, in hexadecimal."""
+        digest = hashlib.sha256()
+        arrays = [self.x_train, self.y_train, self.x_test, self.y_test]
+        if self.x_validation is not None:
+            arrays += [self.x_validation, self.y_validation]
+        for array in arrays:
+            digest.update(f"{array.shape}{array.dtype.str}".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,63 @@
+"""What every data set of an experiment file has in common."""
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from pmbnn.spec import Specification
+
+if TYPE_CHECKING:
+    from pmbnn.data.arrays import Dataset
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Standardise = Literal["feature", "global", "none"]
+Targets = Literal["classes", "numbers"]
+
+DEFAULT_LIKELIHOODS: dict[Targets, str] = {"classes": "categorical", "numbers": "normal"}
+"""Kind of the likelihood of each kind of targets, unless an experiment file names another."""
+
+
+class DataError(ValueError):
+    """A data set that is unavailable: a missing, foreign or damaged file, too few rows."""
+
+
+class DatasetSpec(Specification):
+    """A data set as an experiment file names it."""
+
+    kind: str
+    seed: Seed = 0
+
+    image_shape: ClassVar[tuple[int, int] | None] = None
+    """Height and width where a row is a picture."""
+
+    n_classes: ClassVar[int | None] = None
+    """Number of classes; None where the targets are numbers."""
+
+    @property
+    def targets(self) -> Targets:
+        """What its targets are."""
+        return "numbers" if self.n_classes is None else "classes"
+
+    @property
+    def default_likelihood(self) -> str:
+        """Kind of the likelihood where an experiment file names none, by its first data set."""
+        return DEFAULT_LIKELIHOODS[self.targets]
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of a network's outputs: one for each class, or one for a number."""
+        return self.n_classes or 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """What one row stands for: ``(1, row, column)`` of a picture, or ``(feature,)``."""
+        return (1, *self.image_shape) if self.image_shape else (self.n_features,)
+
+    @property
+    def is_planar(self) -> bool:
+        """Whether the inputs are points of a plane, so that maps can be drawn."""
+        return False
+
+    def load(self) -> "Dataset":
+        """Load or generate the rows, split and standardise them."""
+        raise NotImplementedError

@@ -1,0 +1,42 @@
+"""Pictures that a digit classifier has never seen, by the name an experiment file calls them."""
+
+import json
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, SerializeAsAny, ValidationInfo
+
+from pmbnn.data.ood.base import OodSpec
+from pmbnn.data.ood.fashion import Fashion
+from pmbnn.data.ood.letters import Letters
+from pmbnn.data.ood.noise import NormalNoise, UniformNoise
+from pmbnn.data.ood.rotated import Rotated
+from pmbnn.spec import registry
+
+OOD: dict[str, type[OodSpec]] = registry(NormalNoise, UniformNoise, Rotated, Letters, Fashion)
+
+
+def _of_its_kind(value: Any, info: ValidationInfo) -> Any:
+    """A mapping as the specification that its kind names; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") not in OOD:
+        raise ValueError(f"must have a `kind` of {', '.join(sorted(OOD))}, got {value.get('kind')}")
+    cls = OOD[value["kind"]]
+    if info.mode == "json":  # where a list stands for a tuple
+        return cls.model_validate_json(json.dumps(value))
+    return cls.model_validate(value)
+
+
+AnyOod = Annotated[SerializeAsAny[OodSpec], BeforeValidator(_of_its_kind)]
+"""Out-of-distribution pictures of any registered kind, also one that is registered later."""
+
+__all__ = [
+    "OOD",
+    "AnyOod",
+    "Fashion",
+    "Letters",
+    "NormalNoise",
+    "Rotated",
+    "OodSpec",
+    "UniformNoise",
+]

@@ -1,0 +1,55 @@
+"""Pictures that a digit classifier was never shown, and the digits some are made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmbnn.data.arrays import Dataset
+from pmbnn.data.digit_format import SIDE
+
+PIXELS = SIDE * SIDE
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Test digits that a kind may need.
+
+    ``x`` holds raw pixels in [0, 1], ``(observation, 784)``; ``labels`` names each digit.
+    """
+
+    x: np.ndarray
+    labels: tuple[str, ...]
+
+
+def digits_of(dataset: Dataset) -> Digits:
+    """Raw test digits of a data set of pictures, standardisation undone."""
+    pixels = dataset.standardisation.undo(dataset.x_test).clip(0, 1)
+    labels = tuple(dataset.classes[label] for label in dataset.y_test)
+    return Digits(pixels.astype(np.float32), labels)
+
+
+@dataclass(frozen=True)
+class OodImages:
+    """Pictures that a digit classifier was never shown.
+
+    Attributes
+    ----------
+    name
+        The kind, and what tells it apart from others of its kind (``rotated_90``).
+    x
+        Raw pixels, float32, ``(observation, 784)``; 0 is black paper, 1 is white foreground, and
+        only noise goes beyond.
+    labels
+        What each picture shows; empty for noise.
+    source
+        Where the pictures came from, in words.
+    """
+
+    name: str
+    x: np.ndarray
+    labels: tuple[str, ...]
+    source: str
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return len(self.x)

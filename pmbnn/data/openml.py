@@ -1,0 +1,179 @@
+"""MNIST and its kin from OpenML through scikit-learn, cached once they have checked out."""
+
+import os
+import socket
+import tempfile
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib import request
+from urllib.error import HTTPError
+
+from pmbnn.data.base import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+HOME = "https://www.openml.org"
+
+REACH_SECONDS = 3.0
+"""How long to wait for the first answer, name look-up included."""
+
+READ_SECONDS = 30.0
+"""How long the download may stand still; OpenML often takes ten seconds to start."""
+
+SHAPE = (70_000, 784)
+"""Rows and pixels: the 60,000 training images, then the 10,000 test images."""
+
+
+class OpenMLSource(NamedTuple):
+    """A data set of 70,000 pictures in ten classes, as OpenML keeps it.
+
+    ``name`` and ``version`` are OpenML's; ``title`` and ``remedy`` are for messages; ``file`` is
+    its name in the cache.
+    """
+
+    name: str
+    version: int
+    file: str
+    title: str
+    remedy: str
+
+
+MNIST = OpenMLSource(
+    name="mnist_784",
+    version=1,
+    file="mnist_784.npz",
+    title="MNIST",
+    remedy="set PMBNN_DATA to a folder of its IDX files, or use source: embedded",
+)
+
+
+def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray"]:
+    """All pixels ``(observation, 784)`` and labels ``(observation,)``, uint8.
+
+    The first 60,000 rows are the original training images. They come from the cache if it
+    holds them, and without contact to the network.
+
+    Raises
+    ------
+    DataError
+        OpenML cannot be reached, or what it sent cannot be the data set.
+    """
+    path = cache_folder() / source.file
+    try:
+        return _read_cache(path)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
+        pass  # No cache yet, or a damaged one: it is written anew.
+    try:
+        pixels, labels = _download(source)
+    # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
+    except Exception as error:
+        raise DataError(
+            f"{source.title} is unavailable from OpenML ({_reason(error)}): {source.remedy}."
+        ) from error
+    _write_cache(path, pixels, labels)
+    return pixels, labels
+
+
+def cache_folder() -> Path:
+    """Folder below the user's cache where downloaded data is kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "pmbnn" / "openml"
+
+
+def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
+    from sklearn.datasets import fetch_openml
+
+    _check_reachable()
+    # A cache of scikit-learn's own would be read again after a broken download; this one goes.
+    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
+        bunch = fetch_openml(
+            source.name,
+            version=source.version,
+            as_frame=False,
+            parser="liac-arff",
+            n_retries=0,
+            data_home=folder,
+        )
+    return _check(bunch.data, bunch.target)
+
+
+def _check(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
+    """Both arrays as uint8, if they can be such pictures."""
+    import numpy as np
+
+    if pixels.shape != SHAPE or labels.shape != SHAPE[:1]:
+        raise ValueError(f"must be {SHAPE[0]} rows of {SHAPE[1]} pixels, got {pixels.shape}")
+    if set(np.unique(labels).tolist()) not in (set(range(10)), set("0123456789")):
+        raise ValueError("labels must be 0 to 9")
+    if not (pixels.min() >= 0 and pixels.max() <= 255):
+        raise ValueError("pixels must be 0 to 255")
+    return pixels.astype(np.uint8), labels.astype(np.uint8)
+
+
+def _read_cache(path: Path) -> tuple["np.ndarray", "np.ndarray"]:
+    import numpy as np
+
+    # Opened here, because NumPy leaves a file open whose archive is damaged.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return _check(arrays["pixels"], arrays["labels"])
+
+
+def _write_cache(path: Path, pixels: "np.ndarray", labels: "np.ndarray") -> None:
+    """Keep the arrays under ``path``, which holds all of them or does not change."""
+    import numpy as np
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            whole = Path(folder) / path.name
+            np.savez_compressed(whole, pixels=pixels, labels=labels)
+            os.replace(whole, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {_reason(error)}.") from error
+
+
+def _check_reachable() -> None:
+    """Raise OSError unless OpenML answers within the deadline, through a proxy if there is one.
+
+    A socket's timeout does not cover the look-up of its name, which can hang for a minute
+    without a network; so the attempt is made in a thread that is left behind.
+    """
+    outcome: list[OSError | None] = []
+
+    def ask() -> None:
+        try:
+            request.urlopen(request.Request(HOME, method="HEAD"), timeout=REACH_SECONDS).close()
+            outcome.append(None)
+        except HTTPError:  # an answer all the same
+            outcome.append(None)
+        except OSError as error:
+            outcome.append(getattr(error, "reason", None) or error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(REACH_SECONDS)
+    error = outcome[0] if outcome else TimeoutError(f"no answer within {REACH_SECONDS:g} s")
+    if error is not None:
+        raise OSError(str(error)) from None
+
+
+@contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """Timeout for sockets made within the block: scikit-learn's loader sets none."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _reason(error: Exception) -> str:
+    """Message of an error on one line."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,25 @@
+"""Experiment files: read, checked, expanded into cells, and planned; nothing here is fitted."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "cells": ["Cell", "Experiment", "Sweep"],
+        "errors": ["ConfigError"],
+        "load": ["load_experiment", "resolved", "resolved_text"],
+        "names": ["cell_label", "short_name", "spec_label"],
+        "plan": [
+            "Job",
+            "group_key",
+            "identity",
+            "jobs",
+            "search_cells",
+            "print_plan",
+            "settings_digest",
+        ],
+        "plugins": ["load_plugins", "load_stored_plugins", "register"],
+        "selection": ["select_cells"],
+        "yaml_file": ["parse_yaml", "read_yaml", "yaml_text"],
+    },
+)

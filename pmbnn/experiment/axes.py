@@ -1,0 +1,273 @@
+"""Axes of the grid: from one section of a sweep to the specifications it stands for.
+
+A list where a scalar belongs is an axis, and a section is the product of its axes, the first
+in the file slowest.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pmbnn.experiment.cells import REGISTRIES
+from pmbnn.experiment.errors import (
+    ConfigError,
+    check_keys,
+    must,
+    must_be_one_of,
+    show,
+    validated,
+)
+from pmbnn.spec import Specification, registry
+
+MOST_CELLS = 100_000
+"""Largest grid that is expanded: beyond it a typo is likelier than a plan."""
+
+type Placed = tuple[str, Any]
+"""A value with the place in the file that it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One specification that a section stands for.
+
+    Attributes
+    ----------
+    place
+        Where the file writes it.
+    spec
+        The specification.
+    places
+        Where the file writes each field that it gives.
+    """
+
+    place: str
+    spec: Specification
+    places: Mapping[str, str]
+
+    def place_of(self, name: str) -> str:
+        """Where the file gives a field, or would give it."""
+        return self.places.get(name, f"{self.place}.{name}")
+
+
+def expand_section(
+    value: object,
+    place: str,
+    source: Mapping[str, type[Specification]] | type[Specification],
+) -> list[Choice]:
+    """Every specification of a section, each of them once.
+
+    Parameters
+    ----------
+    value
+        A name, a mapping, or a list of those.
+    place
+        Where the file has the section, such as ``sweeps[0].prior``.
+    source
+        A registry, from which ``kind`` picks a class; or the class itself.
+
+    Raises
+    ------
+    ConfigError
+        Anything in the section is not valid.
+    """
+    choices = [
+        choice
+        for item_place, item in axis(value, place)
+        for choice in _expand_item(item, item_place, source)
+    ]
+    _check_repeats((choice.place, choice.spec) for choice in choices)
+    return choices
+
+
+def axis(value: object, place: str) -> list[Placed]:
+    """Values along an axis: the entries of a list, or one scalar alone."""
+    if not isinstance(value, list):
+        return [(place, value)]
+    if not value:
+        raise ConfigError(f"`{place}` must not be empty.")
+    seen: dict[object, str] = {}
+    for index, entry in enumerate(value):
+        # Numbers are compared by value (1 and 1.0 are the same), all else by how it looks.
+        number = isinstance(entry, int | float) and not isinstance(entry, bool)
+        first = seen.setdefault(entry if number else repr(entry), f"{place}[{index}]")
+        if first != f"{place}[{index}]":
+            raise must(f"{place}[{index}]", f"must not repeat `{first}`", entry)
+    return [(f"{place}[{index}]", entry) for index, entry in enumerate(value)]
+
+
+def check_size(lengths: Sequence[int], place: str) -> None:
+    """Raise ConfigError if a product of axes is too large to expand."""
+    size = math.prod(lengths)
+    if size > MOST_CELLS:
+        raise must(place, f"must stand for at most {MOST_CELLS} combinations", size)
+
+
+def _expand_item(item: object, place: str, source) -> list[Choice]:
+    if isinstance(source, type):
+        return _expand_mapping(item, place, source)
+    if isinstance(item, str):
+        return _expand_mapping({}, place, _class_of(item, place, source))
+    if not isinstance(item, dict):
+        raise must(place, "must be a name, a mapping or a list of those", item)
+    if "kind" not in item:
+        raise ConfigError(f"`{place}.kind` is missing. Choices: {', '.join(sorted(source))}.")
+    rest = {key: value for key, value in item.items() if key != "kind"}
+    return [
+        choice
+        for kind_place, kind in axis(item["kind"], f"{place}.kind")
+        for choice in _expand_mapping(rest, place, _class_of(kind, kind_place, source))
+    ]
+
+
+def _class_of(kind: object, place: str, source) -> type[Specification]:
+    if not isinstance(kind, str) or kind not in source:
+        raise must_be_one_of(place, source, kind)
+    return source[kind]
+
+
+def _expand_mapping(item: object, place: str, cls: type[Specification]) -> list[Choice]:
+    """The product of a mapping's axes, as specifications of one class."""
+    if not isinstance(item, dict):
+        raise must(place, "must be a mapping", item)
+    check_keys(item, cls.model_fields, place)
+    axes = {
+        name: _field_axis(cls.model_fields[name].annotation, value, f"{place}.{name}")
+        for name, value in item.items()
+    }
+    check_size([len(values) for values in axes.values()], place)
+    return [
+        _choice(cls, place, dict(zip(axes, combination, strict=True)))
+        for combination in product(*axes.values())
+    ]
+
+
+def _choice(cls: type[Specification], place: str, fields: Mapping[str, Placed]) -> Choice:
+    places = {name: where for name, (where, _) in fields.items()}
+    values = {name: value for name, (_, value) in fields.items()}
+    return Choice(place, validated(cls, values, places, place), places)
+
+
+def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
+    """Values along the axis of one field, which its annotation tells how to read."""
+    parts = _parts(annotation)
+    specs = _specifications(annotation)
+    for part in parts:
+        if get_origin(part) is tuple:
+            return _axis_of_lists(value, place, _specifications(get_args(part)[0]))
+    if not specs:
+        return axis(value, place)
+    if len(specs) > 1:
+        return _axis_of_kinds(value, place, _by_kind(specs))
+    spec = specs[0]
+    if not spec.expands:
+        return [(where, _unexpanded(entry, where, spec)) for where, entry in axis(value, place)]
+    return [
+        (choice.place, choice.spec)
+        for where, entry in axis(value, place)
+        for choice in _expand_mapping(entry, where, spec)
+    ]
+
+
+def _axis_of_kinds(
+    value: object, place: str, source: Mapping[str, type[Specification]]
+) -> list[Placed]:
+    """Values along an axis of names and mappings of several kinds; others stay as they are."""
+    found: list[Placed] = []
+    for where, entry in axis(value, place):
+        if isinstance(entry, str | dict):
+            found += [(c.place, c.spec) for c in _expand_item(entry, where, source)]
+        else:
+            found.append((where, entry))
+    return found
+
+
+def _parts(annotation: object) -> list[object]:
+    """Types that a union allows; the type itself if it is no union."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [part for option in get_args(annotation) for part in _parts(option)]
+    return [annotation]
+
+
+def _specifications(annotation: object) -> list[type[Specification]]:
+    """Classes of specifications that an annotation allows."""
+    parts = _parts(annotation)
+    return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
+
+
+def _by_kind(classes: Sequence[type[Specification]]) -> dict[str, type[Specification]]:
+    """Classes by kind; a base stands for all that are registered under it."""
+    if len(classes) == 1 and classes[0] in REGISTRIES:
+        return REGISTRIES[classes[0]]
+    return registry(*classes)
+
+
+def _axis_of_lists(
+    value: object, place: str, classes: Sequence[type[Specification]]
+) -> list[Placed]:
+    """Values along an axis whose values are lists: of scalars, or of the given classes."""
+    lists = _lists(value, place)
+    if not classes:
+        return [(where, _tuples(entry)) for where, entry in lists]
+    source = _by_kind(classes)
+    found = [(where, specs) for where, entry in lists for specs in _sequences(entry, where, source)]
+    _check_repeats(found)
+    return found
+
+
+def _sequences(
+    items: list, place: str, source: Mapping[str, type[Specification]]
+) -> Iterator[tuple[Specification, ...]]:
+    """Every sequence of specifications that a list of names and mappings stands for."""
+    choices = []
+    for index, item in enumerate(items):
+        if not isinstance(item, str | dict):
+            raise must(f"{place}[{index}]", "must be a name or a mapping", item)
+        choices.append(_expand_item(item, f"{place}[{index}]", source))
+    check_size([len(options) for options in choices], place)
+    for chosen in product(*choices):
+        yield tuple(choice.spec for choice in chosen)
+
+
+def _lists(value: object, place: str) -> list[Placed]:
+    """Values along an axis, each of which must be a list."""
+    rule = "must be a list of lists, because a list alone is an axis of the grid"
+    if not isinstance(value, list):
+        raise must(place, f"{rule}: write {show([[value]])}", value)
+    if not any(isinstance(entry, list) for entry in value):
+        raise must(place, f"{rule}: write {show([value])}", value)
+    for where, entry in axis(value, place):
+        if not isinstance(entry, list):
+            raise must(where, "must be a list, like the other values of its axis", entry)
+    return axis(value, place)
+
+
+def _unexpanded(value: object, place: str, cls: type[Specification]) -> object:
+    """A scalar as it is; ``{tune: {...}}`` as the class of that name, its lists no axes."""
+    if not isinstance(value, dict):
+        return value
+    key = cls.__name__.lower()
+    check_keys(value, [key], place)
+    if not isinstance(value.get(key), dict):
+        raise must(f"{place}.{key}", "must be a mapping", value.get(key))
+    settings, inner = value[key], f"{place}.{key}"
+    check_keys(settings, cls.model_fields, inner)
+    return validated(cls, {name: _tuples(entry) for name, entry in settings.items()}, {}, inner)
+
+
+def _tuples(value: object) -> object:
+    """The same with tuples for lists, as the frozen specifications hold them."""
+    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
+
+
+def _check_repeats(choices: Iterable[Placed]) -> None:
+    """Raise ConfigError if two of the specifications, or sequences of them, are equal."""
+    seen: dict[object, str] = {}
+    for place, choice in choices:
+        if choice in seen:
+            raise ConfigError(f"`{place}` repeats a choice that `{seen[choice]}` has made.")
+        seen[choice] = place

@@ -1,0 +1,120 @@
+"""An experiment as checked and expanded: frozen, and independent of how its file is written."""
+
+import math
+from dataclasses import dataclass
+
+from pmbnn.data import DATASETS
+from pmbnn.data.base import DatasetSpec
+from pmbnn.data.ood import OOD, OodSpec
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
+from pmbnn.models.networks import NETWORKS, Network
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
+from pmbnn.prediction.settings import Predict
+from pmbnn.spec import Specification
+
+SOURCES = {
+    "dataset": DATASETS,
+    "network": NETWORKS,
+    "prior": PRIORS,
+    "hyperprior": HYPERPRIORS,
+    "likelihood": LIKELIHOODS,
+    "inference": Inference,
+    "predict": Predict,
+}
+"""Where the classes of each section come from: a registry by ``kind``, or one class."""
+
+REGISTRIES: dict[type[Specification], dict[str, type]] = {
+    DatasetSpec: DATASETS,
+    Hyperprior: HYPERPRIORS,
+    Likelihood: LIKELIHOODS,
+    Network: NETWORKS,
+    OodSpec: OOD,
+    Prior: PRIORS,
+}
+"""Registry of every base that one's own classes may have."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: everything that is fitted, and the name of its sweep."""
+
+    sweep: str
+    dataset: DatasetSpec
+    network: Network
+    prior: Prior
+    hyperprior: Hyperprior
+    likelihood: Likelihood
+    inference: Inference
+    predict: Predict
+
+    @property
+    def settings(self) -> dict[str, Specification]:
+        """The specifications by section: everything but the sweep's name."""
+        return {section: getattr(self, section) for section in SOURCES}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Combinations of a sweep that mean nothing, and why."""
+
+    prior: str
+    hyperpriors: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        """One line for the plan."""
+        return f"prior {self.prior} with {', '.join(self.hyperpriors)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Every specification of each section of a sweep."""
+
+    dataset: tuple[DatasetSpec, ...]
+    network: tuple[Network, ...]
+    prior: tuple[Prior, ...]
+    hyperprior: tuple[Hyperprior, ...]
+    likelihood: tuple[Likelihood, ...]
+    inference: tuple[Inference, ...]
+    predict: tuple[Predict, ...]
+
+    @property
+    def by_name(self) -> dict[str, tuple[Specification, ...]]:
+        """The specifications by section, in the order of a file."""
+        return {section: getattr(self, section) for section in SOURCES}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One grid: its sections, the cells they make, and the combinations left out."""
+
+    name: str
+    sections: Sections
+    cells: tuple[Cell, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All sweeps of an experiment file.
+
+    ``plugins`` are the files that it takes parts of one's own from, as absolute paths;
+    ``published`` is the text of the table of published numbers that it names.
+    """
+
+    name: str
+    sweeps: tuple[Sweep, ...]
+    plugins: tuple[str, ...] = ()
+    published: str | None = None
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Cells of all sweeps, in the order of the file."""
+        return tuple(cell for sweep in self.sweeps for cell in sweep.cells)
+
+
+def choosing_rows(rows: int, validation: float) -> int:
+    """Training rows left to fit on when a share of them is held out to choose by."""
+    # Scikit-learn rounds the held-out rows up.
+    return rows - math.ceil(validation * rows)

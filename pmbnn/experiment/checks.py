@@ -1,0 +1,179 @@
+"""Settings of an experiment file that are right on their own and wrong together.
+
+Each check takes the choices of some sections and raises the first mistake as a `ConfigError`.
+"""
+
+from collections.abc import Mapping
+from itertools import product
+
+from pmbnn.data.digit_format import SIDE
+from pmbnn.experiment.axes import Choice
+from pmbnn.experiment.cells import choosing_rows
+from pmbnn.experiment.errors import ConfigError, must
+from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION_ESTIMATORS
+from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
+from pmbnn.models.networks import Parameter, ShapeError
+from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+
+
+def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
+    """Raise ConfigError where something is to be chosen with no rows held out for it."""
+    for inference, (prior, hyperprior) in product(inferences, pairs):
+        improper = not prior.spec.has_scale and not inference.spec.is_point
+        if improper and isinstance(inference.spec.learning_rate, Tune):
+            rule = (
+                f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
+                "has no maximum to choose it by"
+            )
+            raise must(inference.place_of("learning_rate"), rule, "tune")
+        validation = inference.spec.validation
+        if validation > 0:
+            continue
+        place = inference.place_of("validation")
+        if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
+            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
+            raise must(place, rule, validation)
+        if improper and inference.spec.restarts > 1:
+            # Under an improper prior the ELBO has no maximum and cannot rank restarts.
+            rule = (
+                f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
+                "are chosen by validation NLL"
+            )
+            raise must(place, rule, validation)
+
+
+def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
+    """Raise ConfigError where a batch is larger than the rows of the smallest fit."""
+    for dataset, inference in product(datasets, inferences):
+        rows, batch = dataset.spec.rows, inference.spec.batch
+        if rows is None or batch is None:
+            continue
+        most = choosing_rows(rows[0], inference.spec.validation)
+        if batch > most:
+            rule = f"must be <= {most}, the rows of `{dataset.place}` not held out for validation"
+            raise must(inference.place_of("batch"), rule, batch)
+
+
+def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
+    """Raise ConfigError where a layer of a network does not fit a data set."""
+    # Data sets that differ in seed or noise need no look of their own.
+    distinct = {(d.spec.input_shape, d.spec.n_outputs): d for d in reversed(datasets)}
+    for ((shape, outputs), dataset), network in product(distinct.items(), networks):
+        try:
+            network.spec.parameters(shape, outputs)
+        except ShapeError as error:
+            place = network.place_of(error.field) if error.field else network.place
+            raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
+
+
+def check_guides(choices: Mapping[str, list[Choice]], pairs: list[tuple[Choice, Choice]]) -> None:
+    """Raise ConfigError where a guide or its estimator cannot take a network.
+
+    Parameters
+    ----------
+    choices
+        Of every section, by its name.
+    pairs
+        Priors and the hyperpriors that they meet.
+    """
+    inferences = choices["inference"]
+    for dataset, network in product(choices["dataset"], choices["network"]):
+        parameters = network.spec.parameters(dataset.spec.input_shape, dataset.spec.n_outputs)
+        for inference in inferences:
+            _check_estimator(parameters, network, inference)
+        for inference, pair, likelihood in product(inferences, pairs, choices["likelihood"]):
+            _check_full_rank(parameters, network, inference, pair, likelihood)
+
+
+def _check_full_rank(
+    parameters: tuple[Parameter, ...],
+    network: Choice,
+    inference: Choice,
+    pair: tuple[Choice, Choice],
+    likelihood: Choice,
+) -> None:
+    """Raise ConfigError where a model is too large for a guide with a full covariance."""
+    if inference.spec.guide != "full_rank":
+        return
+    size = free_scalars(parameters, *(choice.spec for choice in pair), likelihood.spec)
+    if size > LARGEST_FULL_RANK:
+        prior, hyperprior = pair
+        rule = (
+            f"must not be full_rank with the {size:,} free variables of `{network.place}` with "
+            f"prior `{prior.spec.kind}` and hyperprior `{hyperprior.spec.kind}`: it takes at most "
+            f"{LARGEST_FULL_RANK:,}, `low_rank` any number"
+        )
+        raise must(inference.place_of("guide"), rule, inference.spec.guide)
+
+
+def free_scalars(
+    parameters: tuple[Parameter, ...], prior: Prior, hyperprior: Hyperprior, likelihood: Likelihood
+) -> int:
+    """Number of free scalars of a model: weights, their scales, and those of the likelihood."""
+    units = {p.layer: p.shape[-1] for p in parameters}
+    weights = prior.n_free(sum(p.size for p in parameters))
+    return weights + hyperprior.n_scales(list(units.values())) + likelihood.n_free
+
+
+def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inference: Choice) -> None:
+    """Raise ConfigError where noise of single units meets weights that many of them share."""
+    estimator = inference.spec.estimator
+    if estimator not in ONE_POSITION_ESTIMATORS:
+        return
+    shared = next((p for p in parameters if p.positions > 1), None)
+    if shared is not None:
+        fitting = sorted(set(ESTIMATORS) - set(ONE_POSITION_ESTIMATORS))
+        rule = (
+            f"must be {', '.join(fitting[:-1])} or {fitting[-1]} with network "
+            f"`{network.spec.kind}` (`{network.place}`), whose `{shared.name}` is used at "
+            f"{shared.positions} places of an observation"
+        )
+        raise must(inference.place_of("estimator"), rule, estimator)
+
+
+def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
+    """Raise ConfigError where out-of-distribution pictures meet what takes none."""
+    for dataset, predict in product(datasets, predicts):
+        # They are all made in the format of the digits.
+        if predict.spec.ood and dataset.spec.image_shape != (SIDE, SIDE):
+            rule = (
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
+                f"rows are no pictures of {SIDE} × {SIDE} pixels"
+            )
+            names = [spec.name for spec in predict.spec.ood]
+            raise must(predict.place_of("ood"), rule, names)
+
+
+def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
+    """Raise ConfigError where a likelihood of classes meets numbers, or the other way round."""
+    for dataset, likelihood in product(datasets, likelihoods):
+        targets = dataset.spec.targets
+        if likelihood.spec.targets == targets:
+            continue
+        fitting = [k for k, cls in LIKELIHOODS.items() if cls.targets == targets]
+        rule = (
+            f"must be {' or '.join(sorted(fitting))} with data set `{dataset.spec.kind}` "
+            f"(`{dataset.place}`), whose targets are {targets}"
+        )
+        raise must(likelihood.place, rule, likelihood.spec.kind)
+
+
+def check_diagnostics(
+    datasets: list[Choice], inferences: list[Choice], predicts: list[Choice]
+) -> None:
+    """Raise ConfigError where steps are to be looked at of a fit that keeps none."""
+    for dataset, inference, predict in product(datasets, inferences, predicts):
+        steps = predict.spec.diagnostics.steps
+        if not steps:
+            continue
+        place = f"{predict.place_of('diagnostics')}.steps"
+        if inference.spec.engine == "pymc":
+            engine = inference.place_of("engine")
+            rule = f"must be empty with engine pymc (`{engine}`), which keeps nothing on its way"
+            raise must(place, rule, list(steps))
+        if dataset.spec.targets != "classes":
+            rule = (
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): looks "
+                "on the way are at classifiers"
+            )
+            raise must(place, rule, list(steps))

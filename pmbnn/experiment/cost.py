@@ -1,0 +1,140 @@
+"""How much work a cell is: numbers of fits and gradient steps, and a rough time."""
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from pmbnn.data.base import DatasetSpec
+from pmbnn.experiment.cells import Cell, choosing_rows
+from pmbnn.models.networks import Network
+
+LARGE_NETWORK = 2_000
+"""Multiply-adds a row above which fits are run one by one: each fills a core by itself.
+
+A dense network takes one for each parameter; a convolution takes each kernel many times."""
+
+SHARED_NETWORK = 200_000
+"""Multiply-adds a row above which a fit has all cores. Below it a second core helps one fit little,
+and two fits beside each other have nearly all of it."""
+
+SMALL_FIT_STEP = 8e-6
+"""Seconds a step of one fit of a small network on 700 rows, on one core
+(benchmarks/small_network.txt)."""
+
+SMALL_FIT_ROWS = 700
+
+FLOPS_PER_MULTIPLY_ADD = 6
+"""Two for the forward pass of a matrix product and four for its gradients."""
+
+PRODUCTS = {"local_reparameterisation": 2, "flipout": 2}
+"""Matrix products of an estimator, to one of the plain one: it has two of each size."""
+
+FLOPS_PER_SECOND = 150e9
+"""Single-precision matrix products, as reached on two cores: more in dense networks, fewer in
+convolutional ones (benchmarks/large_networks.txt)."""
+
+SECONDS_PER_PARAMETER = 3e-9
+"""Noise, transformation and Adam's update of one parameter of the guide, a step."""
+
+UNKNOWN_ROWS = 60_000
+"""Assumed where only loading tells the rows: those of the largest data set here, MNIST."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of fitting, without compilation, prediction and the empty places of a job.
+
+    Attributes
+    ----------
+    choosing_fits, final_fits
+        Fits on part of the training rows, to choose by the others; fits on all of them.
+    steps
+        Gradient steps of all fits together.
+    operations
+        Steps × rows a step × multiply-adds of the forward pass.
+    seconds
+        Rough time on two cores.
+    """
+
+    choosing_fits: int
+    final_fits: int
+    steps: int
+    operations: float
+    seconds: float
+
+    @property
+    def fits(self) -> int:
+        """Fits of both kinds."""
+        return self.choosing_fits + self.final_fits
+
+
+def network_size(cell: Cell) -> int:
+    """Number of scalar weights and biases."""
+    return cell.network.size(cell.dataset.input_shape, cell.dataset.n_outputs)
+
+
+def multiply_adds(cell: Cell) -> int:
+    """Multiply-adds of the forward pass for one row."""
+    return _multiply_adds(cell.network, cell.dataset.input_shape, cell.dataset.n_outputs)
+
+
+@functools.cache
+def _multiply_adds(network: Network, input_shape: tuple[int, ...], n_outputs: int) -> int:
+    # Hundreds of cells share a network, and a plan asks several times of each.
+    return network.multiply_adds(input_shape, n_outputs)
+
+
+def is_large(cell: Cell) -> bool:
+    """Whether the network is too large to fit many of them together."""
+    return multiply_adds(cell) > LARGE_NETWORK
+
+
+def takes_all_cores(cell: Cell) -> bool:
+    """Whether a fit has the machine to itself, because it is large enough to fill it."""
+    return multiply_adds(cell) > SHARED_NETWORK
+
+
+def assumed_rows(dataset: DatasetSpec) -> int:
+    """Training rows, as far as they are known before loading."""
+    if dataset.rows is not None:
+        return dataset.rows[0]
+    return getattr(dataset, "train", None) or UNKNOWN_ROWS
+
+
+def cell_work(cell: Cell) -> Work:
+    """Work of one cell: fits to choose by, if rows are held out, and fits on all rows."""
+    rows, settings = assumed_rows(cell.dataset), cell.inference
+    options = len(cell.hyperprior.candidates)
+    choosing = options * settings.restarts if settings.validation > 0 else 0
+    parts = [
+        _fits(cell, choosing, choosing_rows(rows, settings.validation)),
+        _fits(cell, settings.restarts, rows),
+    ]
+    steps, operations, seconds = (math.fsum(part) for part in zip(*parts, strict=True))
+    return Work(choosing, settings.restarts, int(steps), operations, seconds)
+
+
+def total_work(cells: Iterable[Cell]) -> Work:
+    """Work of several cells."""
+    return in_all(map(cell_work, cells))
+
+
+def in_all(works: Iterable[Work]) -> Work:
+    """Several pieces of work together."""
+    every = list(works)
+    return Work(*(sum(getattr(work, one.name) for work in every) for one in fields(Work)))
+
+
+def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:
+    """Steps, operations and seconds of a number of fits on that many rows."""
+    steps = fits * cell.inference.total_steps(rows)
+    rows_a_step = min(cell.inference.batch or rows, rows)
+    operations = rows_a_step * multiply_adds(cell)
+    products = PRODUCTS.get(cell.inference.estimator, 1)
+    seconds = products * FLOPS_PER_MULTIPLY_ADD * operations / FLOPS_PER_SECOND
+    if is_large(cell):
+        seconds += SECONDS_PER_PARAMETER * network_size(cell)
+    else:
+        seconds = max(seconds, SMALL_FIT_STEP * rows_a_step / SMALL_FIT_ROWS)
+    return steps, steps * operations, steps * seconds

@@ -1,0 +1,232 @@
+"""Experiment files: read, checked, and expanded into the cells of their grids.
+
+Everything here can be checked without data and without PyMC, so that a mistake is reported
+before anything is compiled.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pmbnn.experiment.axes import Choice, check_size, expand_section
+from pmbnn.experiment.cells import (
+    SOURCES,
+    Cell,
+    Experiment,
+    LeftOut,
+    Sections,
+    Sweep,
+)
+from pmbnn.experiment.checks import (
+    check_batches,
+    check_choosing,
+    check_diagnostics,
+    check_guides,
+    check_likelihoods,
+    check_ood,
+    check_shapes,
+)
+from pmbnn.experiment.errors import ConfigError, check_keys, must
+from pmbnn.experiment.plugins import load_plugins
+from pmbnn.experiment.published import FILE, published_text
+from pmbnn.experiment.yaml_file import read_yaml, yaml_text
+from pmbnn.models.priors import Fixed
+from pmbnn.spec import Specification
+
+DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
+"""What a section says that a sweep leaves out. The likelihood follows the data sets; the other
+sections are required."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+"""Names become names of folders."""
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Experiment that a YAML file describes, checked and expanded.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or something in it is not valid; the message is one line.
+    """
+    return _experiment(read_yaml(path), Path(path).parent)
+
+
+def resolved(experiment: Experiment) -> dict[str, Any]:
+    """The experiment with every default filled in, in the form of an experiment file.
+
+    It names the copy of its published numbers that lies beside it in a results folder.
+    """
+    plugins = {"plugins": list(experiment.plugins)} if experiment.plugins else {}
+    published = {} if experiment.published is None else {"published": FILE}
+    return {
+        "name": experiment.name,
+        **plugins,
+        **published,
+        "sweeps": [
+            {"name": sweep.name}
+            | {
+                section: [as_written(spec) for spec in specs]
+                for section, specs in sweep.sections.by_name.items()
+            }
+            for sweep in experiment.sweeps
+        ],
+    }
+
+
+def resolved_text(experiment: Experiment) -> str:
+    """YAML text of the resolved experiment, which loads as an equal experiment."""
+    return yaml_text(resolved(experiment))
+
+
+def _experiment(content: dict, folder: Path) -> Experiment:
+    check_keys(content, ["name", "plugins", "published", "sweeps"], "")
+    name = _name(content, "name")
+    plugins = load_plugins(content.get("plugins", []), folder)
+    listed = content.get("sweeps")
+    if not isinstance(listed, list) or not listed:
+        raise must("sweeps", "must be a list with at least one sweep", listed)
+    sweeps: list[Sweep] = []
+    for index, item in enumerate(listed):
+        sweep = _sweep(item, f"sweeps[{index}]")
+        for other, earlier in enumerate(sweeps):
+            if earlier.name == sweep.name:
+                rule = f"must not repeat `sweeps[{other}].name`"
+                raise must(f"sweeps[{index}].name", rule, sweep.name)
+        sweeps.append(sweep)
+    published = published_text(content.get("published"), folder)
+    experiment = Experiment(name, tuple(sweeps), plugins, published)
+    _check_unique(experiment)
+    return experiment
+
+
+def _name(content: dict, place: str) -> str:
+    if "name" not in content:
+        raise ConfigError(f"`{place}` is missing.")
+    name = content["name"]
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise must(place, "must be text of at most 80 letters, digits, `-` and `_`", name)
+    return name
+
+
+def _sweep(item: object, place: str) -> Sweep:
+    if not isinstance(item, dict):
+        raise must(place, "must be a mapping", item)
+    check_keys(item, ["name", *SOURCES], place)
+    name = _name(item, f"{place}.name")
+    choices: dict[str, list[Choice]] = {}
+    for section, source in SOURCES.items():
+        value = _section(item, section, place, choices)
+        choices[section] = expand_section(value, f"{place}.{section}", source)
+    check_size([len(options) for options in choices.values()], place)
+    pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
+    check_choosing(pairs, choices["inference"])
+    check_batches(choices["dataset"], choices["inference"])
+    check_shapes(choices["dataset"], choices["network"])
+    check_guides(choices, pairs)
+    check_ood(choices["dataset"], choices["predict"])
+    check_likelihoods(choices["dataset"], choices["likelihood"])
+    check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])
+    sections = Sections(
+        **{section: tuple(c.spec for c in options) for section, options in choices.items()}
+    )
+    return Sweep(name, sections, _cells(name, sections, pairs), _left_out(sections))
+
+
+def _section(item: dict, section: str, place: str, before: dict[str, list[Choice]]) -> object:
+    """What the file says of a section, or its default; `before` are the sections above it."""
+    if section in item:
+        return item[section]
+    if section == "likelihood":
+        return before["dataset"][0].spec.default_likelihood
+    if section not in DEFAULTS:
+        raise ConfigError(f"`{place}.{section}` is missing.")
+    return DEFAULTS[section]
+
+
+def _cells(sweep: str, sections: Sections, pairs: list[tuple[Choice, Choice]]) -> tuple[Cell, ...]:
+    """The product of all sections, data sets slowest."""
+    return tuple(
+        Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
+        for dataset, network, (prior, hyperprior), *rest in product(
+            sections.dataset,
+            sections.network,
+            pairs,
+            sections.likelihood,
+            sections.inference,
+            sections.predict,
+        )
+    )
+
+
+def _pairs(
+    priors: list[Choice], hyperpriors: list[Choice], place: str
+) -> Iterator[tuple[Choice, Choice]]:
+    """Every prior with every hyperprior it can meet."""
+    for prior in priors:
+        kind = prior.spec.kind
+        if prior.spec.has_scale:
+            for hyperprior in hyperpriors:
+                if isinstance(hyperprior.spec, Fixed) and hyperprior.spec.scale is None:
+                    rule = f"must be a number with prior `{kind}`"
+                    raise must(hyperprior.place_of("scale"), rule, None)
+                _check_centred(prior, hyperprior)
+                yield prior, hyperprior
+            continue
+        fixed = next((h for h in hyperpriors if isinstance(h.spec, Fixed)), None)
+        if fixed is None:
+            raise ConfigError(
+                f"`{place}.hyperprior` must include fixed for prior `{kind}` "
+                f"(`{prior.place}`), which has no scale to put a hyperprior on."
+            )
+        yield prior, replace(fixed, spec=Fixed(scale=None))
+
+
+def _check_centred(prior: Choice, hyperprior: Choice) -> None:
+    """Raise ConfigError where weights that are never centred are asked to be."""
+    if getattr(hyperprior.spec, "centred", False) and not prior.spec.centrable:
+        rule = (
+            f"must be false with prior `{prior.spec.kind}` (`{prior.place}`), whose weights are "
+            "always scaled from standard draws"
+        )
+        raise must(hyperprior.place_of("centred"), rule, True)
+
+
+def _left_out(sections: Sections) -> tuple[LeftOut, ...]:
+    """What `_pairs` skips, one entry a prior."""
+    skipped = dict.fromkeys(h.kind for h in sections.hyperprior if not isinstance(h, Fixed))
+    without_scale = dict.fromkeys(p.kind for p in sections.prior if not p.has_scale)
+    return tuple(
+        LeftOut(kind, tuple(skipped), f"`{kind}` has no scale to put a hyperprior on")
+        for kind in without_scale
+        if skipped
+    )
+
+
+def _check_unique(experiment: Experiment) -> None:
+    seen: dict[tuple[Specification, ...], str] = {}
+    for index, sweep in enumerate(experiment.sweeps):
+        for cell in sweep.cells:
+            first = seen.setdefault(tuple(cell.settings.values()), sweep.name)
+            if first != sweep.name:
+                kinds = (cell.dataset, cell.network, cell.prior, cell.hyperprior)
+                what = ", ".join(spec.kind for spec in kinds)
+                raise ConfigError(f"`sweeps[{index}]` repeats a cell of sweep `{first}`: {what}.")
+
+
+def as_written(spec: Specification) -> dict[str, Any]:
+    """A specification as an experiment file writes it."""
+    return {name: _value_as_written(getattr(spec, name)) for name in type(spec).model_fields}
+
+
+def _value_as_written(value: object) -> object:
+    if isinstance(value, Specification) and not value.expands:
+        return {type(value).__name__.lower(): value.model_dump(mode="json")}
+    if isinstance(value, Specification):
+        return as_written(value)
+    if isinstance(value, tuple):
+        return [[_value_as_written(entry) for entry in value]]
+    return value

@@ -1,0 +1,288 @@
+"""The plan of an experiment: names of cells, groups that share a program, and jobs.
+
+Cells that differ in values only (rows, scales, seeds) share a *group*, which is compiled once.
+A *job* is a part of a group that is fitted together. Jobs are cut from the full plan, so that
+a cell sits at the same place of the same job whatever part of the plan is run: its numbers
+depend on the shape of its job in the last bits.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pmbnn.data.base import DatasetSpec
+from pmbnn.experiment.cells import Cell, Experiment, Sweep
+from pmbnn.experiment.cost import (
+    Work,
+    cell_work,
+    in_all,
+    is_large,
+    network_size,
+    takes_all_cores,
+    total_work,
+)
+from pmbnn.experiment.names import cell_label, model_words, spec_label
+from pmbnn.experiment.plugins import own_sources
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Likelihood
+from pmbnn.models.priors import Hyperprior
+from pmbnn.spec import Specification, Tune
+
+GROUP_WIDTH = 16
+"""Fits of small networks in one program; wider ones were no faster a fit."""
+
+SHOWN_GROUPS = 50
+"""Groups that the printed plan has a line for: more than anyone reads."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cells that are fitted together.
+
+    Attributes
+    ----------
+    group
+        Key of the group; jobs of one group share their compiled programs.
+    width
+        Fits that the program runs at once.
+    cells
+        The cells in their places; None where a cell of the full plan is not wanted.
+    """
+
+    group: str
+    width: int
+    cells: tuple[Cell | None, ...]
+
+    @property
+    def wanted(self) -> tuple[Cell, ...]:
+        """The cells that are to be fitted."""
+        return tuple(cell for cell in self.cells if cell is not None)
+
+
+def settings_digest(cell: Cell) -> str:
+    """SHA-256, in hexadecimal, of the settings that decide one fit of a cell.
+
+    Neither the number of restarts nor what is predicted is among them, so that asking for
+    more of either leaves the fits as they were.
+    """
+    settings = cell.settings
+    del settings["predict"]
+    return hashlib.sha256(_settings_text(settings, {"inference": "restarts"}).encode()).hexdigest()
+
+
+def identity(
+    cell: Cell,
+    fingerprint: str,
+    versions: Mapping[str, str],
+    search_cell: tuple[Cell, str] | None = None,
+) -> str:
+    """First 12 hexadecimal digits of a SHA-256 over everything that decides a cell's result.
+
+    Parameters
+    ----------
+    fingerprint
+        Of the loaded data.
+    versions
+        Of the packages that can change the numbers.
+    search_cell
+        The cell that the learning rate is searched on, and the fingerprint of its data.
+    """
+    content: list[object] = [fingerprint, dict(versions)]
+    if search_cell is not None:
+        content += [settings_digest(search_cell[0]), search_cell[1]]
+    if sources := own_sources(cell):
+        content.append({"sources": sources})
+    text = f"[{','.join([_settings_text(cell.settings), *map(_canonical, content)])}]"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def width(cell: Cell) -> int:
+    """Fits that the program of a cell runs at once: large networks run one by one."""
+    return 1 if is_large(cell) else GROUP_WIDTH
+
+
+def group_key(cell: Cell) -> str:
+    """Everything that decides the compiled program, as text: no mere values."""
+    return "\n".join(map(_program_text, cell.settings.values()))
+
+
+@functools.cache  # cells share their specifications
+def _program_text(spec: Specification) -> str:
+    """What a specification decides of the compiled program."""
+    match spec:
+        case DatasetSpec() if spec.rows is not None:
+            return repr((spec.rows, spec.input_shape, spec.n_outputs))
+        case Hyperprior() | Likelihood():
+            return repr(dict(spec.structure))
+        case Inference():
+            values = {"seed", "restarts"}
+            if not isinstance(spec.learning_rate, Tune):
+                values.add("learning_rate")
+            return spec.model_dump_json(exclude=values)
+    return spec.model_dump_json()
+
+
+def search_cells(cells: Sequence[Cell]) -> dict[Cell, Cell]:
+    """The cell on which the learning rate of each cell is searched, where it is searched.
+
+    It is the first of its group in the full plan, whatever part of the plan is run.
+    """
+    first: dict[str, Cell] = {}
+    searched = [cell for cell in cells if isinstance(cell.inference.learning_rate, Tune)]
+    return {cell: first.setdefault(group_key(cell), cell) for cell in searched}
+
+
+def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[Job]:
+    """Jobs with the wanted cells, each at the place it has in the full plan.
+
+    Parameters
+    ----------
+    cells
+        Every cell of the plan: jobs are cut from these.
+    wanted
+        The cells to fit; all unless given. Jobs with none of them are dropped.
+    """
+    kept = set(cells if wanted is None else wanted)
+    # Cells of one job have equally many restarts, so that each job has room for its fits.
+    parts: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        parts.setdefault((group_key(cell), cell.inference.restarts), []).append(cell)
+    cut = [
+        Job(group, width(part[0]), tuple(c if c in kept else None for c in piece))
+        for (group, restarts), part in parts.items()
+        for piece in _pieces(part, max(1, width(part[0]) // restarts))
+    ]
+    return [job for job in cut if job.wanted]
+
+
+def job_label(job: Job) -> str:
+    """What a job fits, in words: its first wanted cell and how many more."""
+    first, *more = job.wanted
+    words = " ".join([spec_label(first.dataset), *model_words(first)])
+    return f"{words} and {len(more)} more" if more else words
+
+
+def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -> list[str]:
+    """The plan in words: cells per sweep, what is left out, the groups, and the work."""
+    every = experiment.cells
+    chosen = list(every if wanted is None else wanted)
+    groups = _groups(jobs(every, chosen))
+    works = [total_work(cell for job in cut for cell in job.wanted) for cut in groups]
+    lines = [f"{experiment.name}: {_part(len(chosen), len(every))} cells"]
+    for sweep in experiment.sweeps:
+        lines += _sweep_lines(sweep, chosen)
+    lines += ["", *_group_lines(groups, works), ""]
+    return [*lines, f"in all: {_work_words(in_all(works))}, without compiling and predicting"]
+
+
+def print_plan(experiment: Experiment, wanted: Collection[Cell] | None = None) -> None:
+    """Print the plan."""
+    print("\n".join(plan_lines(experiment, wanted)))
+
+
+def _settings_text(
+    settings: Mapping[str, Specification], leave_out: Mapping[str, str] | None = None
+) -> str:
+    """Canonical JSON of settings by section; `leave_out` names a field of a section."""
+    left = leave_out or {}
+    parts = (f'"{name}":{_spec_text(settings[name], left.get(name))}' for name in sorted(settings))
+    return f"{{{','.join(parts)}}}"
+
+
+@functools.cache  # cells share their specifications
+def _spec_text(spec: Specification, leave_out: str | None) -> str:
+    return _canonical(spec.model_dump(mode="json", exclude=leave_out and {leave_out}))
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _pieces(items: list[Cell], length: int) -> list[list[Cell]]:
+    return [items[start : start + length] for start in range(0, len(items), length)]
+
+
+def _sweep_lines(sweep: Sweep, chosen: Collection[Cell]) -> list[str]:
+    """Cells of a sweep as a product of its sections, and what was left out of it."""
+    lengths = {name: len(specs) for name, specs in sweep.sections.by_name.items()}
+    del lengths["prior"], lengths["hyperprior"]
+    met = len({(cell.prior, cell.hyperprior) for cell in sweep.cells})
+    factors = [f"{count} {name}" for name, count in lengths.items() if count > 1]
+    factors.append(f"{met} prior × hyperprior")
+    number = sum(cell.sweep == sweep.name for cell in chosen)
+    part = _part(number, len(sweep.cells))
+    lines = [f"  {sweep.name}: {part} cells = {' × '.join(factors)}"]
+    return lines + [f"    left out: {one}" for one in sweep.left_out]
+
+
+def _part(number: int, total: int) -> str:
+    return str(total) if number == total else f"{number} of {total}"
+
+
+def _groups(cut: list[Job]) -> list[list[Job]]:
+    """Jobs that share their programs, by group."""
+    groups: dict[str, list[Job]] = {}
+    for job in cut:
+        groups.setdefault(job.group, []).append(job)
+    return list(groups.values())
+
+
+def _group_lines(groups: list[list[Job]], works: list[Work]) -> list[str]:
+    """A table of what is compiled together."""
+    rows = [("group", "cells", "jobs", "fits", "parameters", "about", "what")]
+    shown = zip(groups[:SHOWN_GROUPS], works[:SHOWN_GROUPS], strict=True)
+    for number, (members, work) in enumerate(shown, 1):
+        cells = [cell for job in members for cell in job.wanted]
+        data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
+        counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
+        what = f"{data} {' '.join(model_words(cells[0], scale=False))}"
+        rows.append((*map(str, counts), _duration(work.seconds), what))
+    more = len(groups) - SHOWN_GROUPS
+    return ["compiled together:", *_table(rows), *([f"  and {more:,} more groups"] * (more > 0))]
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines with aligned columns: numbers to the right, words of the last one to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for *numbers, words in rows:
+        aligned = [text.rjust(w) for text, w in zip(numbers, widths, strict=False)]
+        lines.append("  ".join(["", *aligned, words]))
+    return lines
+
+
+def _work_words(work: Work) -> str:
+    choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
+    return (
+        f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
+        f"step × row × multiply-add, roughly {_duration(work.seconds)} on two cores"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"
+
+
+__all__ = [
+    "GROUP_WIDTH",
+    "Job",
+    "Work",
+    "cell_label",
+    "cell_work",
+    "group_key",
+    "identity",
+    "is_large",
+    "job_label",
+    "jobs",
+    "search_cells",
+    "plan_lines",
+    "print_plan",
+    "settings_digest",
+    "takes_all_cores",
+    "width",
+]

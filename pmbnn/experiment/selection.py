@@ -1,0 +1,113 @@
+"""Cells picked by ``KEY=VALUE``: the same key again means *or*, another key *and*."""
+
+from collections.abc import Sequence
+
+from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.experiment.errors import ConfigError, must_be_one_of, show
+from pmbnn.experiment.names import short_name
+from pmbnn.experiment.yaml_file import parse_yaml
+from pmbnn.spec import Specification
+
+_ABSENT = object()
+"""What a cell has under a key that its kind does not know."""
+
+
+def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
+    """Cells that meet every condition, in their order.
+
+    Parameters
+    ----------
+    conditions
+        ``KEY=VALUE`` each. A key is ``sweep``, a section with a kind (``prior``) or a dotted
+        field (``dataset.seed``, ``predict.map.resolution``); a value is YAML, such as
+        ``[5, 5]`` for ``network.hidden``; ``tune`` stands for every tuned scale, and a list of
+        layers is named as in the tables, ``conv6x5.valid.tanh-flatten``.
+
+    Raises
+    ------
+    ConfigError
+        A condition cannot be read, its key is unknown, or nothing meets it.
+    """
+    allowed: dict[str, list[str]] = {}
+    for condition in conditions:
+        key, equals, text = (part.strip() for part in condition.partition("="))
+        if not (key and equals and text):
+            raise ConfigError(f"`--only` must be KEY=VALUE, got {show(condition)}.")
+        allowed.setdefault(key, []).append(text)
+    kept = list(cells)
+    for key, texts in allowed.items():
+        found = [(cell, _value(cell, key)) for cell in cells]
+        _check(key, texts, [value for _, value in found if value is not _ABSENT], cells)
+        said = {text: _said(text) for text in texts}
+        met = {cell for cell, value in found if any(_is(value, *one) for one in said.items())}
+        kept = [cell for cell in kept if cell in met]
+    if not kept:
+        raise ConfigError(f"`--only` matches no cell: {' '.join(conditions)}.")
+    return kept
+
+
+def _value(cell: Cell, key: str) -> object:
+    """What a cell has under a key; the kind, where the key names a section."""
+    if key == "sweep":
+        return cell.sweep
+    section, *path = key.split(".")
+    value: object = cell.settings.get(section, _ABSENT)
+    for name in path or ["kind"]:
+        known = isinstance(value, Specification) and name in type(value).model_fields
+        value = getattr(value, name) if known else _ABSENT
+    return _ABSENT if isinstance(value, Specification) and value.expands else value
+
+
+def _check(key: str, texts: list[str], values: list[object], cells: Sequence[Cell]) -> None:
+    """Raise ConfigError if no cell has the key, or none has one of the values."""
+    if not values:
+        raise must_be_one_of("--only", _keys(cells), key)
+    for text in texts:
+        said = _said(text)
+        if not any(_is(value, text, said) for value in values):
+            raise must_be_one_of(f"--only {key}", [_text(value) for value in values], text)
+
+
+def _said(text: str) -> object:
+    """The value that a text of a condition stands for."""
+    said = parse_yaml(text, "`--only`")
+    return tuple(said) if isinstance(said, list) else said
+
+
+def _is(value: object, text: str, said: object) -> bool:
+    """Whether a value is what a text says."""
+    if value is _ABSENT:
+        return False
+    if _text(value) == text:
+        return True
+    # True == 1 in Python, but not in an experiment file.
+    return said == value and isinstance(said, bool) == isinstance(value, bool)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Specification):
+        return type(value).__name__.lower()
+    if isinstance(value, tuple) and any(isinstance(entry, Specification) for entry in value):
+        return "-".join(short_name(entry.model_dump(mode="json")) for entry in value)
+    return value if isinstance(value, str) else show(value)
+
+
+def _keys(cells: Sequence[Cell]) -> set[str]:
+    """Every key that some cell knows."""
+    # Few distinct specifications stand behind many cells.
+    specs = {(name, spec) for cell in cells for name, spec in cell.settings.items()}
+    fields = {f"{section}.{path}" for section, spec in specs for path in _paths(spec)}
+    with_kind = {section for section, source in SOURCES.items() if not isinstance(source, type)}
+    return {"sweep"} | with_kind | fields
+
+
+def _paths(spec: Specification) -> list[str]:
+    """Dotted names of a specification's fields, without the kind."""
+    paths = []
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        if isinstance(value, Specification) and value.expands:
+            paths += [f"{name}.{path}" for path in _paths(value)]
+        elif name != "kind":
+            paths.append(name)
+    return paths

@@ -1,0 +1,142 @@
+"""YAML as experiment files use it: read with one-line errors, written so that it reads back.
+
+Scalars follow YAML 1.2: ``1e-3`` is a number, ``on`` and ``yes`` are text (``on`` is a key of
+the hyperpriors), ``010`` is ten and a date is text. Duplicate keys are errors.
+"""
+
+import re
+from pathlib import Path
+
+import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
+
+from pmbnn.experiment.errors import ConfigError
+
+DEEPEST = 50
+"""Levels of nesting that are read: an experiment has seven."""
+
+_DIGITS = "+-0123456789"
+_RESOLVERS = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9][0-9_]*", _DIGITS),
+    (
+        "float",
+        r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        _DIGITS + ".",
+    ),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("merge", r"<<", "<"),
+)
+"""Tag, pattern and possible first characters of every scalar that is not plain text."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader with the scalars of YAML 1.2, no key twice, and a bottom."""
+
+    yaml_implicit_resolvers = {}
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.depth = 0
+        # Finish a node before the next: a node within itself is then found out.
+        self.deep_construct = True
+
+    def compose_node(self, parent, index):
+        """A node, unless it lies too deep: without a limit Python would run out of stack."""
+        if self.depth == DEEPEST:
+            problem = f"nested more than {DEEPEST} levels deep"
+            raise ComposerError(None, None, problem, self.peek_event().start_mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            text = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
+            if text in seen and key.tag != "tag:yaml.org,2002:merge":
+                problem = f"key `{key.value}` appears twice"
+                raise ConstructorError(None, None, problem, key.start_mark)
+            seen.add(text)
+        return super().construct_mapping(node, deep)
+
+    def construct_decimal(self, node):
+        """Whole number; a leading zero does not make it octal."""
+        return int(self.construct_scalar(node).replace("_", ""))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Dumper that quotes exactly the text that the loader would read as something else."""
+
+    yaml_implicit_resolvers = {}
+
+    def ignore_aliases(self, data):
+        """Write everything out: anchors are hard to read."""
+        return True
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first)
+        )
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_decimal)
+
+
+def read_yaml(path: str | Path) -> dict:
+    """Mapping that a YAML file holds.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, is not YAML, is empty, or holds something else.
+    """
+    value = parse_yaml(_read_text(Path(path)), str(path))
+    if value is None:
+        raise ConfigError(f"{path} is empty.")
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold a mapping with `name` and `sweeps`.")
+    return value
+
+
+def parse_yaml(text: str, source: str) -> object:
+    """What a YAML text says; `source` names it in errors."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{source}{where}: {_line(error.problem or error.context)}.") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
+        where = f"line {line}, column {column}"
+        raise ConfigError(f"{source}, {where}: {_line(error.reason)}.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"{source}: {_line(error)}.") from None
+
+
+def yaml_text(value: object) -> str:
+    """YAML text that reads back as the same value."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder; name an experiment file in it.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _line(message: object) -> str:
+    """Message on one line, without a full stop."""
+    return " ".join(str(message).split()).rstrip(".")

@@ -1,0 +1,257 @@
+"""Overviews of a results folder: which there are for a set of cells, and what draws each."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from xarray import DataTree
+
+from pmbnn.figures.cell_figures import (
+    CURVES,
+    MAP,
+    OF_CLASS_PROBABILITIES,
+    CellFigure,
+    draw_cell,
+)
+from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
+from pmbnn.figures.curves import MOST, plot_compared_curves
+from pmbnn.figures.design import plot_design
+from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.last_layer import plot_last_layer, shown_rows
+from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.figures.overview_maps import plot_map_overview
+from pmbnn.figures.plane import PlaneMap, plane_map
+from pmbnn.figures.scales import comparable_rows, plot_scales
+from pmbnn.prediction.rejection import HELD_OUT
+from pmbnn.results.combinations import Combinations, combine, data_seed
+from pmbnn.results.reading import load_arrays, load_groups, stored_variables
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
+from pmbnn.results.tables import best_group, data_label, group_by_settings
+from pmbnn.results.titles import cell_title, combination_title, data_title
+from pmbnn.results.variants import Variant, families
+from pmbnn.results.weights import SCALE, WEIGHT, last_layer, learned_scales
+
+LONGEST_VARIANT = 60
+"""Letters of a file name that say which variant it is of; longer ones become a number."""
+
+Drawings = Iterator[tuple[str, Callable[[], Figure]]]
+
+
+class Sheet(NamedTuple):
+    """Cells that belong into one set of figures.
+
+    They share everything but prior, hyperprior and data seed. ``file`` starts the names of
+    the figures, ``title`` their titles.
+    """
+
+    file: str
+    title: str
+    records: list[CellRecord]
+
+    @property
+    def finished(self) -> list[CellRecord]:
+        """Those of its cells that have results."""
+        return [record for record in self.records if record.results]
+
+    @property
+    def shown(self) -> CellRecord:
+        """The cell that stands for all: the best by held-out score, else the first finished."""
+        return (best_group(self.records) or self.finished)[0]
+
+
+def sheets(records: Sequence[CellRecord]) -> list[Sheet]:
+    """All records in the sets that are drawn together, in order of first appearance."""
+    return [sheet for family in families(records) for sheet in _name_sheets(family)]
+
+
+def _name_sheets(family: list[Variant]) -> list[Sheet]:
+    """Sheets of one sweep and data set, told apart by the settings in which they differ."""
+    suffixes = [_as_file_name("-".join(variant.words)) for variant in family]
+    if len(set(suffixes)) < len(suffixes) or max(map(len, suffixes)) > LONGEST_VARIANT:
+        suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
+    found = []
+    for variant, suffix in zip(family, suffixes, strict=True):
+        first = variant.records[0]
+        start = f"{first.sweep}-{_as_file_name(data_label(first))}"
+        file = f"{start}-{suffix}" if suffix else start
+        title = "; ".join([data_title(first), *variant.words])
+        found.append(Sheet(file, title, list(variant.records)))
+    return found
+
+
+def _as_file_name(words: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")
+
+
+def sheet_of(path: Path, files: Iterable[str]) -> str:
+    """Start of a figure's file name that is a sheet's; the longest, or empty where none is."""
+    fitting = [file for file in files if path.stem.startswith(f"{file}-")]
+    return max(fitting, key=len, default="")
+
+
+# What is predicted: the kinds of figures of each type
+
+
+class FigureKinds(NamedTuple):
+    """Figures that cells of one type of prediction can have.
+
+    Attributes
+    ----------
+    of_cell
+        What lies in the folder of each cell that it can be drawn of.
+    of_sheet
+        Kinds of figures of one sheet among all records, with what draws each.
+    of_folder
+        Figures that go beyond a sheet, by the whole start of their names.
+    """
+
+    of_cell: CellFigure
+    of_sheet: Callable[[Results, Sheet, Sequence[CellRecord]], Drawings]
+    of_folder: Callable[[Results, Sequence[CellRecord]], Drawings]
+
+
+def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+    """Figures of class probabilities."""
+    combinations = combine(sheet.records)
+    if any(MAP.groups(stored_variables(results, record.name)) for record in sheet.finished):
+        load = partial(_load_map, results)
+        yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
+    yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
+    stored = stored_variables(results, sheet.shown.name)
+    if "x" not in stored.get("test_predictions", ()):
+        yield "grid", partial(plot_grid, combinations, sheet.title)
+    yield from _of_priors(results, sheet.title, combinations)
+    yield from _of_shown_cell(results, sheet, OF_CLASS_PROBABILITIES)
+    other = _deterministic(results, sheet.shown, records)
+    if other is not None:
+        yield "noise", partial(_draw_noise, results, sheet.shown, other)
+
+
+def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+    """Figures of densities of numbers."""
+    return _of_shown_cell(results, sheet, (CURVES,))
+
+
+def _none(results: Results, records: Sequence[CellRecord]) -> Drawings:
+    return iter(())
+
+
+def _of_shown_cell(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
+    """Those of the figures that the trace of the sheet's best cell can be drawn as."""
+    stored = stored_variables(results, sheet.shown.name)
+    for figure in figures:
+        groups = figure.groups(stored)
+        if groups:
+            draw = partial(draw_cell, results, sheet.shown, figure, groups, _which(sheet))
+            yield figure.file, draw
+
+
+def _which(sheet: Sheet) -> str:
+    """Which cell of a sheet is shown, to stand after its title; empty if there is no other."""
+    if len(sheet.records) == 1:
+        return ""
+    words = (
+        "best cell by held-out score" if best_group(sheet.records) else "first cell with results"
+    )
+    if len({data_seed(record) for record in sheet.finished}) > 1:
+        words += f", data seed {data_seed(sheet.shown)}"
+    return f" ({words})"
+
+
+# Maps, priors
+
+
+def _load_map(results: Results, name: str) -> PlaneMap | None:
+    trace = load_arrays(results, name, {"predictions": "probability|sd"})
+    return plane_map(trace) if "predictions" in trace.children else None
+
+
+def _of_priors(results: Results, title: str, combinations: Combinations) -> Drawings:
+    """Figures that set priors and hyperpriors beside each other."""
+    if min(combinations.shape) > 1:
+        yield "design", partial(plot_design, combinations, title)
+    if comparable_rows(combinations):
+        load = partial(_load_posterior, results, learned_scales)
+        yield "scales", partial(plot_scales, combinations, load, title)
+    if shown_rows(combinations):
+        load = partial(_load_posterior, results, last_layer)
+        yield "last-layer", partial(plot_last_layer, combinations, load, title)
+
+
+def _load_posterior[T](results: Results, read: Callable[[DataTree], T], name: str) -> T:
+    draws = f"{WEIGHT.pattern}|{SCALE.pattern}"
+    wanted = {"posterior": draws, "restarts": draws, "fit": ""}
+    return read(load_arrays(results, name, wanted))
+
+
+# Noise, a Bayesian beside a deterministic network
+
+
+def _deterministic(
+    results: Results, shown: CellRecord, records: Sequence[CellRecord]
+) -> CellRecord | None:
+    """The first point fit to the same data that was shown noise, as the given fit was."""
+
+    def knows_noise(record: CellRecord) -> bool:
+        return "example_image" in stored_variables(results, record.name).get(NOISE, ())
+
+    if _is_point(shown) or not knows_noise(shown):
+        return None
+    data = shown.settings["dataset"]
+    alike = (r for r in records if r.results and r.settings["dataset"] == data)
+    return next((r for r in alike if _is_point(r) and knows_noise(r)), None)
+
+
+def _is_point(record: CellRecord) -> bool:
+    return record.settings.get("inference", {}).get("guide") in ("map", "maximum_likelihood")
+
+
+def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:
+    traces = [load_groups(results, record.name, [NOISE, *HELD_OUT]) for record in (shown, other)]
+    return plot_compared_noise(*traces, f"{cell_title(shown)}, beside {cell_title(other)}")
+
+
+# Curves beneath each other
+
+
+def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawings:
+    """Curves of all cells of each data set that has several.
+
+    Of cells that differ in their data seed only, the first is shown.
+    """
+    having = [r for r in records if CURVES.groups(stored_variables(results, r.name))]
+    shown: dict[str, list[tuple[CellRecord, str]]] = {}
+    for family in families(having):
+        for variant in family:
+            for group in group_by_settings(variant.records):
+                named = group[0], _row_name(group[0], variant.words)
+                shown.setdefault(data_label(group[0]), []).append(named)
+    for label, cells in shown.items():
+        if len(cells) > 1:
+            draw = partial(_draw_compared_curves, results, cells[:MOST])
+            yield f"{_as_file_name(label)}-curves", draw
+
+
+def _row_name(record: CellRecord, words: Sequence[str]) -> str:
+    numbers = f"RMSE {record.results['rmse']:.3g}"
+    return f"{record.sweep}: {'; '.join([*words, combination_title(record), numbers])}"
+
+
+def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, str]]) -> Figure:
+    traces = []
+    for record, _ in cells:
+        groups = CURVES.groups(stored_variables(results, record.name))
+        traces.append(load_groups(results, record.name, groups))
+    title = f"{data_title(cells[0][0])}: one row a cell, the first data seed of each"
+    return plot_compared_curves(traces, [name for _, name in cells], title)
+
+
+FIGURES = {
+    "class_probabilities": FigureKinds(MAP, _of_classes, _none),
+    "density": FigureKinds(CURVES, _of_numbers, _compared_curves),
+}
+"""By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""

@@ -1,0 +1,69 @@
+"""How other processes are started, and for how many there is room."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from types import ModuleType
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables for the processes started meanwhile; what the user had set is kept."""
+    before = dict(os.environ)
+    flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
+    os.environ.update({**variables, **before} | ({"XLA_FLAGS": flags} if flags else {}))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def spawning() -> Iterator[None]:
+    """Start processes that Ctrl-C does not end, and that do not run the caller's script again."""
+    with _without_interrupts(), _without_main():
+        yield
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from processes that are starting: the parent alone decides what it means.
+
+    It reaches every process of a terminal, even while they import.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    # Starting a first process starts the tracker, which would lift the mask again.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the main module, which a spawned process would import.
+
+    What it is sent may be defined there; ours need nothing of it, and a script that sweeps without
+    asking for its name would sweep within each of them.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,212 @@
+"""The figures stage: what is missing or out of date among figures, drawn by several processes.
+
+A cell is finished without its figure: `CellDrawer` draws those of cells beside the fitting, as
+they are stored; `draw_cells` those that are still missing; `write_figures` the overviews.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from pmbnn.figures.cell_figures import draw_cell
+from pmbnn.figures.overviews import FIGURES, sheets
+from pmbnn.figures.processes import spawning
+from pmbnn.figures.style import save_figure
+from pmbnn.results.reading import stored_variables
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import RECORD, TEMPORARY, Results
+
+ENOUGH = 4
+"""Figures for which a process is worth its start, which takes as long as drawing two."""
+
+NICENESS = 10
+"""Of a process that draws beside others that fit: it gets a tenth of a core that is asked for."""
+
+
+class Drawing(NamedTuple):
+    """A figure's file, and what draws it, which another process can be sent."""
+
+    path: Path
+    draw: Callable[[], Figure]
+
+
+# What there is to draw
+
+
+def missing_cell_figures(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
+    """Figures that cells can have in their folders and lack.
+
+    Whether they are out of date is no question: a cell that is fitted again loses its figure
+    with its folder.
+    """
+    found = []
+    for record in records:
+        kinds, folder = FIGURES.get(record.predictive), results.cells / record.name
+        if kinds is None or not (folder / "trace.nc").is_file():
+            continue
+        path = folder / f"{kinds.of_cell.file}.png"
+        if path.is_file():
+            continue
+        groups = kinds.of_cell.groups(stored_variables(results, record.name))
+        if groups:
+            draw = partial(draw_cell, results, record, kinds.of_cell, groups)
+            found.append(Drawing(path, draw))
+    return found
+
+
+def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
+    """Overviews of every data set of every sweep.
+
+    Where other settings than prior, hyperprior and data seed vary, there is one set of
+    figures for each variant. Cells without results show as empty panels; a data set of which
+    no cell has results is left out.
+    """
+    found = []
+    for sheet in sheets(records):
+        if sheet.finished:
+            kinds = FIGURES.get(sheet.shown.predictive)
+            own = () if kinds is None else kinds.of_sheet(results, sheet, records)
+            found += [(f"{sheet.file}-{kind}", draw) for kind, draw in own]
+    for predictive, kinds in FIGURES.items():
+        own = [r for r in records if r.predictive == predictive and r.results]
+        found += kinds.of_folder(results, own)
+    return [Drawing(results.figures / f"{file}.png", draw) for file, draw in found]
+
+
+def outdated_overviews(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
+    """Overviews that are missing, or older than the newest of the cells."""
+    # Not than metrics.csv: a sweep draws its figures before it writes that table.
+    newest = max(_time(results.cells / r.name / RECORD) for r in records) if records else 0.0
+    return [d for d in overviews_of(results, records) if _time(d.path) < newest]
+
+
+def _time(path: Path) -> float:
+    """When a file was written; the beginning of time if it is not there."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+# Drawing
+
+
+def draw_cells(results: Results, records: Sequence[CellRecord], processes: int = 1) -> list[Path]:
+    """Paths of the figures drawn of cells that lacked theirs, by up to that many processes."""
+    return draw_files(missing_cell_figures(results, records), results, processes)
+
+
+def write_figures(
+    results: Results, records: Sequence[CellRecord], processes: int = 1
+) -> list[Path]:
+    """Paths of all overviews, drawn anew by up to that many processes, this one among them."""
+    return draw_files(overviews_of(results, records), results, processes)
+
+
+def draw_files(drawings: Sequence[Drawing], results: Results, processes: int = 1) -> list[Path]:
+    """Paths of the files drawn, in the order given; this process and others share the work."""
+    results.figures.mkdir(parents=True, exist_ok=True)
+    helpers = min(processes, len(drawings) // ENOUGH) - 1
+    if helpers < 1:
+        return [_write(drawing, results) for drawing in drawings]
+    pool = _pool(helpers)
+    try:
+        with spawning():
+            futures = [pool.submit(_write, drawing, results) for drawing in drawings]
+        pairs = list(zip(drawings, futures, strict=True))
+        # Helpers begin at the start, this process at the end, until all are taken.
+        for drawing, future in reversed(pairs):
+            if future.cancel():
+                _write(drawing, results)
+        return [_path_of(*pair, results) for pair in pairs]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class CellDrawer:
+    """Draws figures of cells in a process of low priority, beside those that fit.
+
+    Nothing is lost with it: what it has not drawn when it is closed, or if its process is
+    ended, is still missing, and `draw_cells` draws it. A figure that cannot be drawn is an
+    error there.
+
+    Parameters
+    ----------
+    results
+        The folder in which cells are stored.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self._pool: ProcessPoolExecutor | None = None
+
+    def add(self, record: CellRecord) -> None:
+        """Have the figure of a stored cell drawn, if it can have one."""
+        drawings = missing_cell_figures(self.results, [record])
+        if drawings and self._pool is None:
+            self._pool = _pool(1, niceness=NICENESS)
+        with spawning(), suppress(BrokenProcessPool):
+            for drawing in drawings:
+                self._pool.submit(_write, drawing, self.results)
+
+    def close(self) -> None:
+        """Wait for the figure that is being drawn, and draw no more."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __enter__(self) -> "CellDrawer":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _pool(processes: int, niceness: int = 0) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, context, initializer=_prepare, initargs=(niceness,))
+
+
+def _prepare(niceness: int) -> None:
+    """Life of a helper: its priority, and an end with the process that it helps."""
+    if niceness and hasattr(os, "nice"):  # not on Windows
+        os.nice(niceness)
+    # A helper waits for work on a pipe that it holds both ends of: nobody would tell it.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _path_of(drawing: Drawing, future: Future, results: Results) -> Path:
+    """Path of a file that is drawn, or drawn here if the process that had it was ended."""
+    if future.cancelled():
+        return drawing.path
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return _write(drawing, results)
+
+
+def _write(drawing: Drawing, results: Results) -> Path:
+    """Draw and save a figure so that its name never stands for half a file."""
+    # In the folder that `Results.prepare` clears of what an interrupted run leaves behind;
+    # figures of cells have one name, and so many processes can draw them at once.
+    part = results.folder / f"{TEMPORARY}{os.getpid()}-{drawing.path.name}"
+    try:
+        save_figure(drawing.draw(), part)
+        os.replace(part, drawing.path)
+    finally:
+        part.unlink(missing_ok=True)
+    return drawing.path

@@ -1,0 +1,223 @@
+"""What a fitted cell predicts, and how good that is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+from typing import Any
+
+import numpy as np
+
+from pmbnn.data import Regression, Synthetic
+from pmbnn.data.arrays import Dataset
+from pmbnn.fitting.fit import FittedCell, predict_mixture
+from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
+from pmbnn.fitting.snapshots import Diagnosis, diagnose
+from pmbnn.prediction import metrics
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.density import Density
+from pmbnn.prediction.metrics import metrics_of
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.spec import METRICS
+
+FRESH_SEED = 2**31
+"""Fresh points have seeds of their own, far from those of the data sets in a file."""
+
+CURVE_POINTS = 501
+"""Points of a curve: odd, so that the middle of a range is one of them."""
+
+
+@dataclass(frozen=True)
+class MapPrediction:
+    """Predictions over the plane: raw coordinates ``x1``, ``x2``, and rows with ``x1`` slowest."""
+
+    x1: np.ndarray
+    x2: np.ndarray
+    prediction: ClassProbabilities
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Raw inputs evenly over a range, the true function there and what is predicted."""
+
+    x: np.ndarray
+    truth: np.ndarray
+    prediction: Density
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Numbers by name, and the predictions behind them.
+
+    Attributes
+    ----------
+    results
+        Metrics and the like.
+    test
+        Prediction of the test rows, of the kind that the likelihood makes.
+    map
+        Of points in a plane with a known distribution.
+    images
+        Of images.
+    diagnosis
+        Where the settings name steps to keep snapshots of.
+    curves
+        Over the ranges of the data set, the first of them that of its rows.
+    """
+
+    results: Mapping[str, float]
+    test: Predictive
+    map: MapPrediction | None = None
+    images: ImageEvaluation | None = None
+    diagnosis: Diagnosis | None = None
+    curves: tuple[Curve, ...] = ()
+
+
+def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
+    """What a cell predicts, with its metrics.
+
+    Raises
+    ------
+    ValueError
+        If no restart can predict, or predictions are not finite.
+    """
+    if fitted.best is None:
+        raise ValueError("every restart diverged")
+    draws, target = fitted.cell.predict.draws, dataset.y_test
+    test, pooled = _as_predicted_and_pooled(fitted, predictor, dataset.x_test, draws, target)
+    if not np.isfinite(test.mean).all():
+        raise ValueError("predictions are not finite")
+    results = all_metrics(test, target)
+    results |= {f"pooled_{name}": value for name, value in all_metrics(pooled, target).items()}
+    further = evaluate_further(test, fitted, dataset, predictor)
+    return Evaluation(results | further.pop("results"), test, **further)
+
+
+def all_metrics(predictive: Predictive, target: np.ndarray) -> dict[str, float]:
+    """Metrics of a prediction by name: those of its kind, and registered ones of one's own.
+
+    Raises
+    ------
+    ValueError
+        If a registered one has the name of another.
+    """
+    found = metrics_of(predictive, target)
+    for name, metric in METRICS.get(predictive.key, {}).items():
+        if name in found:
+            raise ValueError(f"The metric `{name}` is there already: name yours otherwise.")
+        found[name] = float(metric(predictive, target))
+    return found
+
+
+@singledispatch
+def evaluate_further(
+    test: Predictive, fitted: FittedCell, dataset: Dataset, predictor: Predictor
+) -> dict[str, Any]:
+    """What is predicted beyond the test rows: attributes of `Evaluation`, and further results.
+
+    Each kind of prediction registers its own.
+    """
+    return {"results": {}}
+
+
+@evaluate_further.register
+def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> dict[str, Any]:
+    """Over the map and at fresh points, of images, and on the way."""
+    further: dict[str, Any] = {"results": {}}
+    if isinstance(fitted.cell.dataset, Synthetic):
+        further["results"] = _fresh_metrics(fitted, dataset, predictor)
+        further["map"] = _predict_map(fitted, dataset, predictor)
+    images = None
+    if fitted.cell.dataset.image_shape is not None:
+        images = evaluate_images(fitted, dataset, predictor, test)
+    diagnosis = diagnose(fitted, dataset, predictor, images)
+    return further | {"images": images, "diagnosis": diagnosis}
+
+
+@evaluate_further.register
+def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
+    """At the training rows, and over the ranges of the data set."""
+    draws = fitted.cell.predict.draws
+    training = predict_mixture(fitted, predictor, dataset.x_train, draws)
+    curves = _curves(fitted, dataset, predictor)
+    results = {"train_rmse": metrics.rmse(training.mean, dataset.y_train)}
+    return {"results": results | bands(curves), "curves": curves}
+
+
+def bands(curves: Sequence[Curve]) -> dict[str, float]:
+    """How wide the band of two epistemic standard deviations is.
+
+    ``band_inside`` is its mean over the range of the rows; at each end of a wider range, such
+    as 1.5, there are ``mean_at_1.5`` and ``band_at_1.5``, and ``band_ratio_1.5`` is the smaller
+    of both ends' bands over that inside.
+    """
+    if not curves:
+        return {}
+    inside = float(2 * curves[0].prediction.epistemic_sd.mean())
+    found = {"band_inside": inside}
+    for curve in curves[1:]:
+        ends = {f"{curve.x[i]:g}": i for i in (0, -1)}
+        band = {end: float(2 * curve.prediction.epistemic_sd[i]) for end, i in ends.items()}
+        found |= {f"mean_at_{end}": float(curve.prediction.mean[i]) for end, i in ends.items()}
+        found |= {f"band_at_{end}": width for end, width in band.items()}
+        # A single point has no band at all.
+        ratio = min(band.values()) / inside if inside > 0 else float("nan")
+        found[f"band_ratio_{curve.x[-1]:g}"] = ratio
+    return found
+
+
+def _as_predicted_and_pooled(
+    fitted: FittedCell, predictor: Predictor, x: np.ndarray, draws: int, target=None
+) -> list[Predictive]:
+    """With the weights of the settings, and with the draws of all restarts pooled."""
+    fits = [fitted.fits[i] for i in fitted.alive]
+    weights = [fitted.weights[i] for i in fitted.alive]
+    return predictor.predict_mixtures(fits, [weights, None], fitted.data, x, draws, target)
+
+
+@lru_cache(maxsize=8)
+def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Raw fresh points and their true class probabilities, the same for every cell."""
+    x, _ = spec.sample(size, random_seed=FRESH_SEED + spec.seed)
+    return x, spec.class_probabilities(x)
+
+
+def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> dict[str, float]:
+    """Excess error and excess NLL over the bounds, as predicted and with all restarts pooled."""
+    spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
+    x, truth = _fresh_points(spec, fresh.size)
+    x = dataset.standardisation(x)
+    test, pooled = _as_predicted_and_pooled(fitted, predictor, x, fresh.draws)
+    bounds = spec.bounds()
+    return {
+        "excess_error": metrics.excess_error(test.mean, truth),
+        "excess_nll": metrics.excess_nll(test.mean, truth),
+        "pooled_excess_error": metrics.excess_error(pooled.mean, truth),
+        "pooled_excess_nll": metrics.excess_nll(pooled.mean, truth),
+        "best_accuracy": bounds.best_accuracy,
+        "lowest_nll": bounds.lowest_nll,
+    }
+
+
+def _predict_map(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
+    settings = fitted.cell.predict.map
+    raw = dataset.standardisation.undo(dataset.x_train)
+    low, high = raw.min(axis=0), raw.max(axis=0)
+    reach = settings.margin * (high - low)
+    axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    x = dataset.standardisation(points)
+    found = predict_mixture(fitted, predictor, x, fitted.cell.predict.draws)
+    return MapPrediction(axes[0], axes[1], found)
+
+
+def _curves(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
+    spec, found = fitted.cell.dataset, []
+    if not isinstance(spec, Regression):
+        return ()
+    for low, high in spec.ranges:
+        x = np.linspace(low, high, CURVE_POINTS)
+        standardised = dataset.standardisation(x[:, None])
+        prediction = predict_mixture(fitted, predictor, standardised, fitted.cell.predict.draws)
+        found.append(Curve(x, spec.truth(x), prediction))
+    return tuple(found)

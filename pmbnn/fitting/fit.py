@@ -1,0 +1,298 @@
+"""Fitting the cells of a job: select on held-out rows, then fit all rows.
+
+No test row is seen here. What a cell must choose (a tuned scale, the restart under an improper
+prior) and the score that ranks cells come from fits on part of the training rows.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+
+from pmbnn.data.arrays import Dataset, Rows
+from pmbnn.experiment.load import Cell
+from pmbnn.experiment.plan import settings_digest
+from pmbnn.fitting.selection import (
+    Search,
+    Selection,
+    best_restart,
+    restart_weights,
+    search_learning_rate,
+    select_scale,
+)
+from pmbnn.fitting.validation import HeldOut, ValidationCallback
+from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.result import Fit, Replica, derive_keys
+from pmbnn.models.build import build_model, model_data
+from pmbnn.models.priors import Hyperprior
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.spec import Tune
+
+Report = Callable[[str, int, int, float, float | None], None]
+"""Called with the stage, steps done, steps in all, the latest mean ELBO and, where there are rows
+to judge by and a fit takes its time, the accuracy on held-out rows."""
+
+
+@dataclass(frozen=True)
+class FittedCell:
+    """A cell with its fits on all training rows.
+
+    ``best`` is the best restart, None if all diverged; ``weights`` are those of the restarts in
+    its predictions, ``(restart,)``; ``data`` are the values of the final model's data variables;
+    ``search`` is that of the learning rate, where it was searched for; ``seconds`` is its share
+    of the time spent fitting.
+    """
+
+    cell: Cell
+    hyperprior: Hyperprior
+    data: Mapping[str, np.ndarray]
+    fits: tuple[Fit, ...]
+    best: int | None
+    weights: tuple[float, ...]
+    selection: Selection | None
+    search: Search | None
+    seconds: float
+
+    @property
+    def alive(self) -> list[int]:
+        """Numbers of the restarts that did not diverge."""
+        return [i for i, fit in enumerate(self.fits) if not fit.failed]
+
+
+@dataclass(frozen=True)
+class GroupPrograms:
+    """What is compiled and searched for once for a group of cells, when it is first needed.
+
+    All cells of a group have one graph: whichever needs a program builds it for all.
+
+    Attributes
+    ----------
+    group
+        Which group it is of.
+    width
+        Replicas that a program fits at once.
+    """
+
+    group: str
+    width: int
+    _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
+
+    def program(self, cell: Cell, rows: Rows):
+        """What fits the group's cells on that many rows."""
+
+        def build():
+            build_program = ENGINES[cell.inference.engine].build_program
+            return build_program(graph_model(cell, rows), cell.inference, len(rows), self.width)
+
+        return self._once(("program", len(rows)), build)
+
+    def predictor(self, cell: Cell, rows: Rows) -> Predictor:
+        """Predictions of the group's model."""
+
+        def build():
+            return Predictor(graph_model(cell, rows), cell.likelihood, cell.inference)
+
+        return self._once("predictor", build)
+
+    def search(self, find: Callable[[], Search]) -> Search:
+        """The group's search for a learning rate, which the first job makes."""
+        return self._once("search", find)
+
+    def _once(self, key: object, build: Callable[[], object]):
+        if key not in self._built:
+            self._built[key] = build()
+        return self._built[key]
+
+
+def fit_job(
+    cells: Sequence[Cell],
+    datasets: Mapping[object, Dataset],
+    programs: GroupPrograms,
+    report: Report,
+    search_cell: Cell | None = None,
+    checkpoints: Path | None = None,
+) -> list[FittedCell]:
+    """Every cell, fitted.
+
+    Parameters
+    ----------
+    datasets
+        The loaded data by specification.
+    search_cell
+        The group's first cell, whose data its learning rate is searched on; it is needed
+        only where there is a rate to search for.
+    checkpoints
+        Folder for the checkpoints of this job's long fits.
+    """
+    start = time.monotonic()
+    training = [datasets[cell.dataset].training for cell in cells]
+    search = None
+    if isinstance(cells[0].inference.learning_rate, Tune):
+        rows = datasets[search_cell.dataset].training
+        search = programs.search(lambda: _search(search_cell, rows, programs, report))
+    context = FitContext(programs, search, report, checkpoints)
+    selections = _select(cells, training, context)
+    chosen = [
+        cell.hyperprior.candidates[selection.candidate if selection else 0]
+        for cell, selection in zip(cells, selections, strict=True)
+    ]
+    fits = _fit_all(cells, datasets, chosen, context)
+    seconds = (time.monotonic() - start) / len(cells)
+    return [
+        _fitted(*of_cell, search, seconds)
+        for of_cell in zip(cells, chosen, training, fits, selections, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What all fits of a job share."""
+
+    programs: GroupPrograms
+    search: Search | None
+    report: Report
+    checkpoints: Path | None
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """One fit of a job.
+
+    ``name`` is the fit's within its cell: random numbers derive from both. ``held_out`` are rows
+    that it does not see.
+    """
+
+    cell: Cell
+    rows: Rows
+    hyperprior: Hyperprior
+    name: str
+    held_out: HeldOut | None
+
+
+def _fitted(cell, hyperprior, rows, fits, selection, search, seconds) -> FittedCell:
+    best = best_restart(fits, selection)
+    return FittedCell(
+        cell=cell,
+        hyperprior=hyperprior,
+        data=model_data(hyperprior, rows, cell.likelihood),
+        fits=tuple(fits),
+        best=best,
+        weights=restart_weights(fits, best, cell.predict.mixture),
+        selection=selection,
+        search=search,
+        seconds=seconds,
+    )
+
+
+def _search(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> Search:
+    """Search the group's learning rate on the rows of its first cell."""
+    data = model_data(cell.hyperprior.candidates[0], rows, cell.likelihood)
+    name = settings_digest(cell)
+
+    def replica(rate: float, number: int, repeat: int) -> Replica:
+        return Replica(data, derive_keys(f"{name}/search/{number}/{repeat}"), rate)
+
+    return search_learning_rate(
+        programs.program(cell, rows),
+        ENGINES[cell.inference.engine].fit,
+        cell.inference.learning_rate.candidates,
+        replica,
+        lambda done, steps, elbo, _: report("search", done, steps, elbo, None),
+    )
+
+
+def _select(
+    cells: Sequence[Cell], training: Sequence[Rows], context: FitContext
+) -> Sequence[Selection | None]:
+    """Scores of every candidate of every cell on held-out training rows."""
+    share = cells[0].inference.validation
+    if share == 0:
+        return [None] * len(cells)
+    parts = [
+        rows.split(share, random_seed=cell.inference.seed)
+        for cell, rows in zip(cells, training, strict=True)
+    ]
+    tasks = [
+        [
+            FitTask(cell, kept, hyperprior, f"choose/{i}/{restart}", (held_out.x, held_out.y))
+            for i, hyperprior in enumerate(cell.hyperprior.candidates)
+            for restart in range(cell.inference.restarts)
+        ]
+        for cell, (kept, held_out) in zip(cells, parts, strict=True)
+    ]
+    predictor = context.programs.predictor(cells[0], parts[0][0])
+    return [
+        select_scale(cell, fits, *part, predictor)
+        for cell, fits, part in zip(cells, _fit(tasks, "choose", context), parts, strict=True)
+    ]
+
+
+def _fit_all(cells, datasets, chosen: Sequence[Hyperprior], context: FitContext) -> list[list[Fit]]:
+    """Restarts of every cell, on all its training rows."""
+    tasks = []
+    for cell, hyperprior in zip(cells, chosen, strict=True):
+        dataset = datasets[cell.dataset]
+        held_out = None
+        if dataset.x_validation is not None:
+            held_out = dataset.x_validation, dataset.y_validation
+        tasks.append(
+            [
+                FitTask(cell, dataset.training, hyperprior, f"fit/{restart}", held_out)
+                for restart in range(cell.inference.restarts)
+            ]
+        )
+    snapshots = cells[0].predict.diagnostics.steps
+    return _fit(tasks, "fit", context, snapshots)
+
+
+def _fit(
+    tasks: Sequence[Sequence[FitTask]],
+    stage: str,
+    context: FitContext,
+    snapshots: tuple[int, ...] = (),
+) -> list[list[Fit]]:
+    """Fits of the tasks of each cell, all in one program."""
+    every = [task for of_cell in tasks for task in of_cell]
+    replicas = [
+        Replica(
+            model_data(task.hyperprior, task.rows, task.cell.likelihood),
+            derive_keys(f"{settings_digest(task.cell)}/{task.name}"),
+            context.search.chosen if context.search else task.cell.inference.learning_rate,
+        )
+        for task in every
+    ]
+    cell, rows = every[0].cell, every[0].rows
+    callback = ValidationCallback(
+        lambda: context.programs.predictor(cell, rows), replicas, [task.held_out for task in every]
+    )
+
+    def progress(done, steps, elbo, current):
+        # Of several fits at once, one would say nothing.
+        accuracy = callback(done, current) if context.programs.width == 1 else None
+        context.report(stage, done, steps, elbo, accuracy)
+
+    checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
+    program, fit = context.programs.program(cell, rows), ENGINES[cell.inference.engine].fit
+    fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
+    return [[next(fits) for _ in of_cell] for of_cell in tasks]
+
+
+def predict_mixture(
+    fitted: FittedCell, predictor: Predictor, x: np.ndarray, draws: int
+) -> Predictive:
+    """Prediction of a cell at standardised inputs ``(observation, feature)``.
+
+    That of its restarts, weighted as its settings say.
+    """
+    return predictor.predict(fitted.fits, fitted.weights, fitted.data, x, draws)
+
+
+def graph_model(cell: Cell, rows: Rows) -> pm.Model:
+    """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
+    hyperprior = cell.hyperprior.candidates[0]
+    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))

@@ -1,0 +1,182 @@
+"""What a classifier of images says of held-out ones, and of out-of-distribution ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pmbnn.data import DataError
+from pmbnn.data.arrays import Dataset
+from pmbnn.data.ood import AnyOod
+from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
+from pmbnn.fitting.fit import FittedCell, predict_mixture
+from pmbnn.prediction import metrics, rejection
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.predictor import Predictor
+
+BITS = 1 / np.log(2)
+
+
+@dataclass(frozen=True)
+class OodPrediction:
+    """Out-of-distribution images and what was predicted of them."""
+
+    images: OodImages
+    prediction: ClassProbabilities
+
+
+@dataclass(frozen=True)
+class ImageEvaluation:
+    """Predictions beyond the test rows, and numbers by place.
+
+    Attributes
+    ----------
+    validation
+        Predictions of the rows set aside; None if there are none.
+    ood
+        By the name of each set.
+    results
+        ``rejection``: thresholds and what they accept; ``test`` and ``ood``: uncertainty of
+        the test digits and of each set, with the areas under the curves of telling the two
+        apart; ``unavailable``: sets that are unavailable, and why. Entropies in bits. Where
+        rows are set aside, ``held_out``: how well these are predicted.
+    """
+
+    validation: ClassProbabilities | None
+    ood: Mapping[str, OodPrediction]
+    results: Mapping[str, Any]
+
+
+def evaluate_images(
+    fitted: FittedCell, dataset: Dataset, predictor: Predictor, test: ClassProbabilities
+) -> ImageEvaluation:
+    """Predictions at validation rows and out-of-distribution images, with their numbers.
+
+    Parameters
+    ----------
+    test
+        What is predicted of the test rows.
+    """
+    settings, validation = fitted.cell.predict, None
+    if dataset.x_validation is not None:
+        validation = predict_mixture(fitted, predictor, dataset.x_validation, settings.draws)
+    held_out = test if validation is None else validation
+    limits = {
+        "held_out": "test" if validation is None else "validation",
+        "percentile": rejection.PERCENTILE,
+        "sd": rejection.threshold(held_out.predicted_sd),
+        "confidence_threshold": settings.confidence_threshold,
+    }
+    ood, unavailable = {}, {}
+    for spec in settings.ood:
+        try:
+            images = load_images(spec, digits_of(dataset))
+        except DataError as error:
+            unavailable[spec.name] = str(error)
+            continue
+        x = dataset.standardisation(images.x).astype(np.float32)
+        prediction = predict_mixture(fitted, predictor, x, settings.draws)
+        ood[spec.name] = OodPrediction(images, prediction)
+    results = {
+        "rejection": limits | _rejection(test, dataset.y_test, limits),
+        "test": _uncertainty(test, limits),
+        "ood": {name: _ood(of_set, test, limits) for name, of_set in ood.items()},
+        "unavailable": unavailable,
+    }
+    if validation is not None:
+        results["held_out"] = held_out_metrics(validation, dataset.y_validation)
+    return ImageEvaluation(validation, ood, results)
+
+
+def held_out_metrics(validation: ClassProbabilities, label: np.ndarray) -> dict[str, float]:
+    """Accuracy and NLL of the averaged prediction of rows set aside, and their number.
+
+    The NLL is in nats an image; its negative is a held-out log-probability.
+    """
+    probability = np.asarray(validation.mean, np.float64)
+    return {
+        "rows": len(label),
+        "accuracy": metrics.accuracy(probability, label),
+        "nll": metrics.nll(probability, label),
+    }
+
+
+def load_images(spec: AnyOod, digits: Digits) -> OodImages:
+    """Images of a kind; those that do not depend on the digits are made once a process.
+
+    Raises
+    ------
+    DataError
+        If they are unavailable.
+    """
+    return spec.load(digits) if spec.kind == "rotated" else _load_once(spec)
+
+
+@lru_cache(maxsize=8)
+def _load_once(spec: AnyOod) -> OodImages:
+    return spec.load(Digits(np.empty((0, 784), np.float32), ()))
+
+
+def uncertainty_scores(found: ClassProbabilities) -> dict[str, np.ndarray]:
+    """Uncertainty scores by name, higher where less certain, ``(observation,)``; bits."""
+    return {
+        "sd": found.predicted_sd,
+        "entropy": BITS * found.entropy,
+        "mutual_information": BITS * found.mutual_information,
+        "error_rate": found.expected_error_rate,
+        "top_probability": 1 - found.mean.max(axis=1),
+    }
+
+
+def _rejected(found: ClassProbabilities, limits) -> dict[str, np.ndarray]:
+    return {
+        "by_sd": found.predicted_sd > limits["sd"],
+        "by_confidence": found.mean.max(axis=1) <= limits["confidence_threshold"],
+    }
+
+
+def _rejection(test: ClassProbabilities, label: np.ndarray, limits) -> dict[str, Any]:
+    """What the thresholds do to the test rows."""
+    correct = test.predicted == label
+    accepted = ~_rejected(test, limits)["by_sd"]
+    return {
+        "accepted": float(accepted.mean()),
+        "accepted_accuracy": float(correct[accepted].mean()) if accepted.any() else None,
+        "accepted_by_confidence": float(1 - _rejected(test, limits)["by_confidence"].mean()),
+        "area_under_risk_coverage": {
+            name: rejection.area_under_risk_coverage(score, correct)
+            for name, score in uncertainty_scores(test).items()
+        },
+    }
+
+
+def _uncertainty(found: ClassProbabilities, limits) -> dict[str, float]:
+    """Means of the scores over a set."""
+    top = found.mean.max(axis=1)
+    return {
+        "pictures": len(top),
+        "entropy": float(BITS * found.entropy.mean()),
+        "geometric_entropy": float(rejection.geometric_entropy(found.mean_log).mean()),
+        "mutual_information": float(BITS * found.mutual_information.mean()),
+        "sd": float(found.predicted_sd.mean()),
+        "error_rate": float(found.expected_error_rate.mean()),
+        "top_probability": float(top.mean()),
+        "top_probability_sd": float(top.std()),
+    } | {f"rejected_{how}": float(r.mean()) for how, r in _rejected(found, limits).items()}
+
+
+def _ood(of_set: OodPrediction, test: ClassProbabilities, limits) -> dict[str, Any]:
+    """Uncertainty of a set, how it tells the set from the test digits, and who is rejected."""
+    known, prediction = uncertainty_scores(test), of_set.prediction
+    found: dict[str, Any] = {"source": of_set.images.source} | _uncertainty(prediction, limits)
+    for name, score in uncertainty_scores(prediction).items():
+        areas = rejection.detection_metrics(known[name], score)
+        found |= {f"{area}_{name}": value for area, value in areas.items()}
+    rejected = _rejected(prediction, limits)["by_sd"]
+    labels = np.array(of_set.images.labels)
+    found["rejected_by_label"] = {
+        str(label): float(rejected[labels == label].mean()) for label in dict.fromkeys(labels)
+    }
+    return found

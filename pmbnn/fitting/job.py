@@ -1,0 +1,188 @@
+"""One job: fit its cells together, evaluate each, and store it. Runs in a worker process."""
+
+import time
+import traceback
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from xarray import DataTree
+
+from pmbnn.data import DataError, DatasetSpec
+from pmbnn.data.arrays import Dataset
+from pmbnn.fitting.evaluation import evaluate
+from pmbnn.fitting.fit import FittedCell, GroupPrograms, Report, fit_job, graph_model
+from pmbnn.fitting.selection import Search, Selection
+from pmbnn.fitting.tasks import CellTask, JobTask
+from pmbnn.fitting.trace import build_trace
+from pmbnn.inference.convergence import final_mean
+from pmbnn.models.priors import Fixed
+from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, ScaleSelection
+from pmbnn.results.store import Results, Writer, trace_writer
+
+
+def run_job(
+    job: JobTask,
+    folder: Path,
+    report: Report,
+    stored: Callable[[CellRecord], None],
+    programs: GroupPrograms | None = None,
+) -> GroupPrograms:
+    """Fit, evaluate and store every cell of a job, calling `stored` with each record.
+
+    A cell that fails is stored with its status and the reason, and does not stop the others.
+
+    Parameters
+    ----------
+    programs
+        What earlier jobs compiled; nothing of it is used unless it is of the same group.
+
+    Returns
+    -------
+    GroupPrograms
+        What is compiled for the job's group, to hand to its next job.
+    """
+    if programs is None or (programs.group, programs.width) != (job.group, job.width):
+        programs = GroupPrograms(job.group, job.width)
+    results = Results(folder)
+    for task, outcome in _fit(job, results, programs, report):
+        stored(_finish(task, outcome, programs, results))
+    results.remove_checkpoints(job.identity)
+    return programs
+
+
+def _fit(
+    job: JobTask, results: Results, programs: GroupPrograms, report: Report
+) -> list[tuple[CellTask, FittedCell | Exception]]:
+    """Fits of every cell, or why there are none; cells that fail together are tried alone."""
+    try:
+        searched = () if job.search_cell is None else (job.search_cell,)
+        datasets = {task.cell.dataset: _load(task) for task in (*job.cells, *searched)}
+        fitted = fit_job(
+            [task.cell for task in job.cells],
+            datasets,
+            programs,
+            report,
+            search_cell=None if job.search_cell is None else job.search_cell.cell,
+            checkpoints=results.checkpoints(job.identity),
+        )
+        return list(zip(job.cells, fitted, strict=True))
+    except Exception as error:
+        if len(job.cells) == 1:
+            return [(job.cells[0], error)]
+    alone = [JobTask(job.group, job.width, (task,), job.search_cell) for task in job.cells]
+    found = [pair for single in alone for pair in _fit(single, results, programs, report)]
+    for single in alone:
+        results.remove_checkpoints(single.identity)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _load_once(spec: DatasetSpec) -> tuple[Dataset, str]:
+    dataset = spec.load()
+    return dataset, dataset.fingerprint
+
+
+def _load(task: CellTask) -> Dataset:
+    dataset, fingerprint = _load_once(task.cell.dataset)
+    if fingerprint != task.fingerprint:
+        raise DataError("the data changed while the sweep was running")
+    return dataset
+
+
+def _finish(
+    task: CellTask, outcome: FittedCell | Exception, programs: GroupPrograms, results: Results
+) -> CellRecord:
+    """Evaluate and store one cell; its record."""
+    spent = 0.0 if isinstance(outcome, Exception) else outcome.seconds
+    start = time.monotonic() - spent
+    known: dict[str, Any] = {}
+    try:
+        if isinstance(outcome, Exception):
+            raise outcome
+        known |= _fit_entries(outcome)
+        files: dict[str, Writer] = {}
+        if outcome.best is not None:
+            entries, trace = _evaluate(task, outcome, programs)
+            known |= entries
+            files["trace.nc"] = trace_writer(trace)
+        record = task.record(**known, seconds=time.monotonic() - start)
+        return results.save_cell(record, files)
+    except Exception as error:
+        known = {name: known[name] for name in AFTER_AN_ERROR if name in known}
+        known |= {"status": "error", "reason": _reason(error)}
+        known["traceback"] = "".join(traceback.format_exception(error))
+        return results.save_cell(task.record(**known, seconds=time.monotonic() - start), {})
+
+
+AFTER_AN_ERROR = ("best", "restarts", "kl_forms", "learning_rate_search", "selection")
+"""Entries of a record that stay where a fitted cell could not be evaluated."""
+
+
+def _fit_entries(fitted: FittedCell) -> dict[str, Any]:
+    """What a record says of the fits of a cell."""
+    best = None if fitted.best is None else fitted.fits[fitted.best]
+    shown = best or fitted.fits[0]
+    return {
+        "status": shown.status,
+        "reason": shown.reason,
+        "best": fitted.best,
+        "restarts": tuple(
+            Restart(status=fit.status, reason=fit.reason, elbo=fit.elbo, weight=weight)
+            for fit, weight in zip(fitted.fits, fitted.weights, strict=True)
+        ),
+        "kl_forms": dict(fitted.fits[0].kl_forms),
+        "learning_rate_search": _search_entry(fitted.search),
+        "selection": _selection_entry(fitted.selection),
+    }
+
+
+def _search_entry(search: Search | None) -> LearningRateSearch | None:
+    if search is None:
+        return None
+    candidates, elbo = search.candidates.tolist(), search.elbo.tolist()
+    return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=search.chosen)
+
+
+def _selection_entry(selection: Selection | None) -> ScaleSelection | None:
+    if selection is None:
+        return None
+    return ScaleSelection(
+        scales=selection.scales.tolist(),
+        nll=selection.nll.tolist(),
+        restart=selection.restart.tolist(),
+        candidate=selection.candidate,
+    )
+
+
+def _evaluate(
+    task: CellTask, fitted: FittedCell, programs: GroupPrograms
+) -> tuple[dict[str, Any], DataTree]:
+    """What a record says of a cell's predictions, and its trace."""
+    dataset, cell = _load(task), task.cell
+    predictor = programs.predictor(cell, dataset.training)
+    evaluation = evaluate(fitted, dataset, predictor)
+    hyperprior, selection = fitted.hyperprior, fitted.selection
+    best = fitted.fits[fitted.best]
+    results = {
+        **evaluation.results,
+        "elbo": best.elbo,
+        "log_likelihood": final_mean(best.history.log_likelihood),
+        "kl": final_mean(best.history.kl),
+        "learning_rate": best.learning_rate,
+        "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
+        "validation_nll": None if selection is None else float(selection.scores.min()),
+    }
+    entries = {"predictive": evaluation.test.key, "results": results, "source": dataset.source}
+    if evaluation.images is not None:
+        entries["images"] = evaluation.images.results
+    if evaluation.diagnosis is not None:
+        entries["diagnostics"] = evaluation.diagnosis.numbers()
+    model = graph_model(cell, dataset.training)
+    return entries, build_trace(fitted, evaluation, dataset, predictor, model)
+
+
+def _reason(error: Exception) -> str:
+    """One line of an exception."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]

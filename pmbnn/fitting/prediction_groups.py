@@ -1,0 +1,257 @@
+"""Groups of a trace that hold predictions, and the images that they are of.
+
+``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
+are ``curve_1``, ... over the ranges that curves are drawn on beside it. Of classes, it and, where
+rows were set aside, ``validation_predictions`` hold moments and labels of all their rows; of
+images, each keeps the pixels of a few: ``image`` ``(image, row, column)`` as bytes, and
+``image_index`` ``(image,)``, the row that each is.
+"""
+
+from functools import singledispatch
+
+import numpy as np
+import xarray as xr
+
+from pmbnn.data.arrays import Dataset
+from pmbnn.fitting.evaluation import Evaluation
+from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.image_evaluation import OodPrediction
+from pmbnn.fitting.snapshots import Diagnosis
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.density import LEVEL, Density
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import Predictor
+
+UNCERTAIN, MISTAKEN, UNSURE, FIRST = 20, 24, 24, 4
+"""Images kept with their pixels: the most uncertain ones, mistakes with the lowest expected
+error rate (of equal ones the most confident), those of lowest confidence, and the first ones of
+each class. Of validation rows, mistakes and those of lowest confidence only."""
+
+EXAMPLES, EXAMPLE_DRAWS = 16, 50
+"""Images of a set whose single draws are kept, and how many of those."""
+
+BOUNDS = ["low", "high"]
+
+
+@singledispatch
+def prediction_groups(
+    test: Predictive,
+    fitted: FittedCell,
+    evaluation: Evaluation,
+    dataset: Dataset,
+    predictor: Predictor,
+) -> dict[str, xr.Dataset]:
+    """Groups with what a cell predicts, ``test_predictions`` among them.
+
+    Each kind of prediction registers its own.
+    """
+    raise TypeError(f"There are no groups of a trace for a {type(test).__name__}.")
+
+
+@prediction_groups.register
+def _class_groups(test: ClassProbabilities, fitted, evaluation, dataset, predictor):
+    """Predictions of test rows, over the map, and of images."""
+    groups = {"test_predictions": predictions_of_test(fitted, evaluation, dataset, predictor)}
+    if evaluation.map is not None:
+        groups["predictions"] = _map_group(evaluation, dataset)
+    if evaluation.images is not None:
+        groups |= image_groups(fitted, evaluation, dataset, predictor)
+    if evaluation.diagnosis is not None and evaluation.diagnosis.examples is not None:
+        groups["snapshot_examples"] = snapshot_group(evaluation.diagnosis, dataset, fitted)
+    return groups
+
+
+@prediction_groups.register
+def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
+    """Predictions of test rows, and over the ranges that curves are drawn on.
+
+    Inputs are raw; ``output_interval`` is central in the network's output, ``total_interval``
+    in what is observed, noise included; their probability is the attribute ``level``.
+    """
+    axis = "test_observation"
+    raw = dataset.standardisation.undo(dataset.x_test)
+    arrays = density_arrays(test, axis)
+    arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.y_test)}
+    coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
+    of_test = attrs | {"predictive": test.key}
+    groups = {"test_predictions": xr.Dataset(arrays, coords, of_test)}
+    for number, curve in enumerate(evaluation.curves, 1):
+        arrays = density_arrays(curve.prediction, "point")
+        arrays |= {"x": ("point", curve.x), "truth": ("point", curve.truth)}
+        groups[f"curve_{number}"] = xr.Dataset(arrays, coords, attrs)
+    return groups
+
+
+def density_arrays(density: Density, axis: str) -> dict:
+    """A predicted density as variables over `axis`, in the targets' units."""
+    by_row = ("mean", "epistemic_sd", "total_sd")
+    return {name: (axis, getattr(density, name).astype("f4")) for name in by_row} | {
+        name: (("bound", axis), getattr(density, name).astype("f4"))
+        for name in ("output_interval", "total_interval")
+    }
+
+
+def probability_arrays(
+    found: ClassProbabilities, axes: tuple[str, ...], shape: tuple[int, ...]
+) -> dict:
+    """Predicted class probabilities as variables over `axes`, nats."""
+    classes = found.mean.shape[1]
+    by_class = {"probability": found.mean, "sd": found.sd, "votes": found.votes}
+    by_row = {
+        "entropy": found.entropy,
+        "mutual_information": found.mutual_information,
+        "error_rate": found.expected_error_rate,
+    }
+    return {
+        name: ((*axes, "output"), array.reshape(*shape, classes).astype("f4"))
+        for name, array in by_class.items()
+    } | {name: (axes, array.reshape(shape).astype("f4")) for name, array in by_row.items()}
+
+
+def predictions_of_test(
+    fitted: FittedCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
+) -> xr.Dataset:
+    """Predictions of the test rows, with the points or some of the images."""
+    axes, spec = ("test_observation",), fitted.cell.dataset
+    arrays = probability_arrays(evaluation.test, axes, (len(dataset.y_test),))
+    arrays["label"] = (axes, dataset.y_test)
+    if spec.is_planar:
+        raw = dataset.standardisation.undo(dataset.x_test)
+        arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
+    if spec.image_shape is not None:
+        kept = kept_images(evaluation.test, dataset.y_test)
+        arrays |= kept_pixels(dataset, dataset.x_test, kept, spec.image_shape)
+        half = EXAMPLES // 2
+        uncertain = np.argsort(-evaluation.test.predicted_sd, kind="stable")
+        examples = np.array(list(dict.fromkeys([*range(half), *uncertain[:half]])))
+        examples = examples[examples < len(dataset.y_test)]
+        raw = dataset.standardisation.undo(dataset.x_test[examples])
+        arrays |= _examples(fitted, dataset, predictor, examples, raw)
+    coords, attrs = {"output": list(dataset.classes)}, {"predictive": evaluation.test.key}
+    return xr.Dataset(arrays, coords, attrs)
+
+
+def kept_images(test: ClassProbabilities, label: np.ndarray) -> np.ndarray:
+    """Numbers of the test images whose pixels are kept, ascending."""
+    chosen = [
+        np.argsort(-test.predicted_sd, kind="stable")[:UNCERTAIN],
+        hard_images(test, label),
+        *(np.flatnonzero(label == i)[:FIRST] for i in range(test.mean.shape[1])),
+    ]
+    return np.unique(np.concatenate(chosen))
+
+
+def hard_images(found: ClassProbabilities, label: np.ndarray) -> np.ndarray:
+    """Numbers of the mistakes and of the least confident images that are kept, ascending."""
+    mistaken, highest = np.flatnonzero(found.predicted != label), found.mean.max(axis=1)
+    by_certainty = np.lexsort((-highest[mistaken], found.expected_error_rate[mistaken]))
+    unsure = np.argsort(highest, kind="stable")[:UNSURE]
+    return np.union1d(mistaken[by_certainty][:MISTAKEN], unsure)
+
+
+def kept_pixels(
+    dataset: Dataset, x: np.ndarray, numbers: np.ndarray, shape: tuple[int, int]
+) -> dict:
+    """Variables that hold the images of these numbers among standardised rows `x`."""
+    raw = dataset.standardisation.undo(x[numbers])
+    return {
+        "image_index": (("image",), numbers),
+        "image": (("image", "row", "column"), _pixels(raw, shape)),
+    }
+
+
+def image_groups(
+    fitted: FittedCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
+) -> dict[str, xr.Dataset]:
+    """Predictions of validation rows and of each out-of-distribution set, by group."""
+    coords, groups = {"output": list(dataset.classes)}, {}
+    images = evaluation.images
+    if images.validation is not None:
+        axes, label = ("validation_observation",), dataset.y_validation
+        arrays = probability_arrays(images.validation, axes, (len(label),))
+        arrays["label"] = (axes, label)
+        kept, shape = hard_images(images.validation, label), fitted.cell.dataset.image_shape
+        arrays |= kept_pixels(dataset, dataset.x_validation, kept, shape)
+        groups["validation_predictions"] = xr.Dataset(arrays, coords)
+    for name, of_set in images.ood.items():
+        arrays = probability_arrays(of_set.prediction, ("picture",), (len(of_set.images),))
+        arrays["label"] = (("picture",), np.array(of_set.images.labels, dtype=object))
+        chosen = _one_of_each(of_set)
+        arrays |= _examples(fitted, dataset, predictor, chosen, of_set.images.x[chosen])
+        attrs = {"source": of_set.images.source}
+        groups[f"ood_{name}"] = xr.Dataset(arrays, coords, attrs)
+    return groups
+
+
+def _one_of_each(of_set: OodPrediction) -> np.ndarray:
+    """Numbers of the first image of each label, and of more up to the number of examples."""
+    labels = of_set.images.labels
+    first = list({label: i for i, label in reversed(list(enumerate(labels)))}.values())
+    more = [i for i in range(len(labels)) if i not in first]
+    return np.array(sorted(first + more[: max(0, EXAMPLES - len(first))]))
+
+
+def _examples(fitted, dataset: Dataset, predictor: Predictor, numbers, raw) -> dict:
+    """Raw images, and class probabilities of single draws of the best restart."""
+    x = dataset.standardisation(raw).astype(np.float32)
+    draws = predictor.single_draws(fitted.fits[fitted.best], fitted.data, x, EXAMPLE_DRAWS)
+    pixels = _pixels(raw, fitted.cell.dataset.image_shape)
+    return {
+        "example_index": (("example",), numbers),
+        "example_image": (("example", "row", "column"), pixels),
+        "example_probability": (("draw", "example", "output"), draws["probability"].astype("f4")),
+    }
+
+
+def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
+    plane = evaluation.map
+    arrays = probability_arrays(plane.prediction, ("x1", "x2"), (len(plane.x1), len(plane.x2)))
+    coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
+    return xr.Dataset(arrays, coords=coords)
+
+
+def _pixels(raw: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Images as bytes; noise beyond black and white is cut off."""
+    return np.rint(255 * raw).clip(0, 255).astype("u1").reshape(-1, *shape)
+
+
+def diagnosis_arrays(diagnosis: Diagnosis) -> dict:
+    """What the group ``fit`` keeps of the snapshots of a fit."""
+    tensors, densities = ("tensor", "edge"), ("snapshot", "tensor", "bin")
+    arrays = {
+        "snapshot_step": (("snapshot",), diagnosis.steps),
+        "snapshot_kl": (("snapshot",), diagnosis.kl),
+        "mean_edge": (tensors, diagnosis.mean_edges),
+        "sd_edge": (tensors, diagnosis.sd_edges),
+        "snapshot_mean_density": (densities, diagnosis.mean_densities),
+        "snapshot_sd_density": (densities, diagnosis.sd_densities),
+        "part": (("part",), list(diagnosis.parts)),
+        "tensor": (("tensor",), list(diagnosis.tensors)),
+    }
+    for name in ("accuracy", "log_likelihood", "elbo", "evidence"):
+        arrays[f"snapshot_{name}"] = (("part", "snapshot"), getattr(diagnosis, name))
+    return arrays
+
+
+def snapshot_group(diagnosis: Diagnosis, dataset: Dataset, fitted: FittedCell) -> xr.Dataset:
+    """Single images at every snapshot."""
+    examples = diagnosis.examples
+    axes = ("snapshot", "draw", "example", "output")
+    return xr.Dataset(
+        {
+            "probability": (axes, examples.probability.astype("f4")),
+            "image": (
+                ("example", "row", "column"),
+                _pixels(examples.x, fitted.cell.dataset.image_shape),
+            ),
+            "label": (("example",), np.array(examples.labels, dtype=object)),
+            "kind": (("example",), np.array(examples.kinds, dtype=object)),
+            "snapshot_step": (("snapshot",), diagnosis.steps),
+            "rejected": (("snapshot", "set"), examples.rejected),
+        },
+        coords={"output": list(dataset.classes), "set": list(examples.sets)},
+        attrs={
+            "confidence_threshold": fitted.cell.predict.confidence_threshold,
+            "draws_of": f"the guide of restart {fitted.best}, the best, at every snapshot",
+        },
+    )

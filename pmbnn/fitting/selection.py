@@ -1,0 +1,161 @@
+"""What is chosen for a fit: a learning rate by short fits, scale and restart by held-out rows.
+
+No test row is seen here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmbnn.data.arrays import Rows
+from pmbnn.experiment.load import Cell
+from pmbnn.inference.engine import Program
+from pmbnn.inference.result import Fit, Progress, Replica
+from pmbnn.models.build import model_data
+from pmbnn.models.priors import Fixed
+from pmbnn.prediction.predictor import Predictor
+
+SHARE = 0.1
+"""Length of the short fits of a learning rate, in lengths of a whole one."""
+
+REPEATS = 3
+"""Short fits of each candidate, as far as they fill one program."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Candidate learning rates and the mean final ELBO of their short fits, ``(candidate,)``.
+
+    A candidate one of whose fits diverged has the ELBO −∞.
+    """
+
+    candidates: np.ndarray
+    elbo: np.ndarray
+
+    @property
+    def chosen(self) -> float:
+        """The candidate of highest ELBO; the lowest rate if every one diverged."""
+        return float(self.candidates[int(np.argmax(self.elbo))])
+
+
+def search_learning_rate(
+    program: Program,
+    fit: Callable[..., list[Fit]],
+    candidates: tuple[float, ...],
+    replica: Callable[[float, int, int], Replica],
+    progress: Progress | None = None,
+) -> Search:
+    """Short fits at every candidate, as further replicas of the group's program.
+
+    Parameters
+    ----------
+    replica
+        The replica to fit at a rate, as the given repeat of the given candidate.
+    """
+    repeats = max(1, min(REPEATS, program.width // len(candidates)))
+    replicas = [
+        replica(rate, number, repeat)
+        for number, rate in enumerate(candidates)
+        for repeat in range(repeats)
+    ]
+    fits = fit(program, replicas, progress, steps=max(1, round(SHARE * program.steps)))
+    elbo = np.array([-np.inf if found.failed else found.elbo for found in fits])
+    return Search(np.array(candidates), elbo.reshape(len(candidates), repeats).mean(axis=1))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Scores of the candidate scales of one cell, by fits on part of its training rows.
+
+    Attributes
+    ----------
+    scales
+        Candidate scales, ``(candidate,)``; not a number where there is nothing to tune.
+    nll
+        Negative log-probability of the held-out rows, in nats an observation,
+        ``(candidate, restart)``; not a number where a fit diverged.
+    restart
+        The restart that stands for each candidate, ``(candidate,)``: that of highest ELBO, or
+        of lowest score where the ELBO means nothing.
+    """
+
+    scales: np.ndarray
+    nll: np.ndarray
+    restart: np.ndarray
+
+    @property
+    def scores(self) -> np.ndarray:
+        """One score a candidate, infinite where every fit diverged, ``(candidate,)``."""
+        chosen = np.take_along_axis(self.nll, self.restart[:, None], axis=1)[:, 0]
+        return np.where(np.isfinite(chosen), chosen, np.inf)
+
+    @property
+    def candidate(self) -> int:
+        """The candidate with the lowest score."""
+        return int(self.scores.argmin())
+
+
+def select_scale(
+    cell: Cell, fits: Sequence[Fit], kept: Rows, held_out: Rows, predictor: Predictor
+) -> Selection:
+    """Scores of a cell's candidate scales on rows that their fits did not see.
+
+    Parameters
+    ----------
+    fits
+        On the rows `kept`: the restarts of each candidate, one candidate after the other.
+    """
+    candidates, restarts = cell.hyperprior.candidates, cell.inference.restarts
+    nll = np.full((len(candidates), restarts), np.nan)
+    chosen = np.zeros(len(candidates), dtype=int)
+    for i, hyperprior in enumerate(candidates):
+        of_candidate = fits[i * restarts : (i + 1) * restarts]
+        data = model_data(hyperprior, kept, cell.likelihood)
+        for restart in scored_restarts(of_candidate):
+            fit, draws = of_candidate[restart], cell.predict.draws
+            nll[i, restart] = predictor.nll(fit, data, held_out, draws)
+        if np.isfinite(nll[i]).any():
+            chosen[i] = np.nanargmin(nll[i])
+    scales = [h.scale if isinstance(h, Fixed) else None for h in candidates]
+    return Selection(np.array(scales, dtype=float), nll, chosen)
+
+
+def scored_restarts(fits: Sequence[Fit]) -> list[int]:
+    """Which restarts of a candidate are scored: that of highest ELBO, or all if improper."""
+    alive = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not alive or fits[alive[0]].status == "improper":
+        return alive
+    return [max(alive, key=lambda i: fits[i].elbo)]
+
+
+def best_restart(fits: Sequence[Fit], selection: Selection | None) -> int | None:
+    """The restart a cell predicts with: highest final ELBO, or lowest score if improper."""
+    alive = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not alive:
+        return None
+    if fits[alive[0]].status == "improper" and selection is not None:
+        scores = np.nan_to_num(selection.nll[selection.candidate], nan=np.inf)
+        return min(alive, key=lambda i: scores[i])
+    return max(alive, key=lambda i: fits[i].elbo)
+
+
+def restart_weights(fits: Sequence[Fit], best: int | None, mixture: str) -> tuple[float, ...]:
+    """Weights of the restarts in a cell's predictions.
+
+    ``best`` takes one alone; ``equal`` all alike; ``elbo`` in proportion to exp(ELBO), which is
+    the optimum of a mixture whose components hardly overlap. Where the ELBO means nothing (an
+    improper prior) or compares no masses (a point), ``elbo`` is ``equal``.
+
+    References
+    ----------
+    Zobay (2014), Variational Bayesian inference with Gaussian-mixture approximations,
+    section 2, for components without overlap.
+    """
+    alive = np.array([not fit.failed for fit in fits])
+    if best is None or mixture == "best":
+        return tuple(float(i == best) for i in range(len(fits)))
+    weights = alive.astype(float)
+    if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
+        weights[alive] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
+    return tuple(float(w) for w in weights / weights.sum())

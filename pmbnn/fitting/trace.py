@@ -1,0 +1,236 @@
+"""A fitted cell as an xarray tree that ArviZ reads.
+
+``posterior`` is what the cell predicts with: one chain of draws of its best restart, or of the
+mixture of its restarts, each restart as often as its weight says. ``posterior_predictive``,
+``log_likelihood`` and ``sample_stats`` belong to these draws. Where a cell has several restarts,
+``restarts`` holds the same variables of each of them, whatever its weight, and ``fit`` and
+``guide`` have the way and the parameters of each. Groups made of draws say in their attribute
+``draws_of`` what these are draws of.
+
+Small networks are kept in full. Of large ones, the posterior of the last layer and of all
+scales is kept; the guide and its PRNG keys are, so that everything else can be drawn
+again (`pmbnn.results.restore`), and the training rows are named by fingerprint only.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pmbnn.data.arrays import Dataset
+from pmbnn.experiment.plan import is_large
+from pmbnn.fitting.evaluation import Evaluation
+from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups
+from pmbnn.fitting.snapshots import Diagnosis
+from pmbnn.prediction.predictor import Predictor
+
+LARGE_TRACE_DRAWS = 100
+"""Draws of a large network's last layer that are kept at least."""
+
+OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
+"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """Draws of the flat vector that a trace keeps.
+
+    Attributes
+    ----------
+    of_restart
+        The first draws of each restart that did not diverge, ``(draw, size)``, by its number.
+    restart
+        The restart that each draw of the posterior is of, ``(draw,)``: draw ``k`` is the ``k``-th
+        of its restart.
+    """
+
+    of_restart: dict[int, np.ndarray]
+    restart: np.ndarray
+
+    @property
+    def posterior(self) -> np.ndarray:
+        """Draws of the posterior, ``(draw, size)``."""
+        return self.pick(self.of_restart)
+
+    def pick(self, of_restart: dict[int, np.ndarray]) -> np.ndarray:
+        """What belongs to the draws of the posterior, from what belongs to those of restarts."""
+        return np.stack([of_restart[i][k] for k, i in enumerate(self.restart)])
+
+
+def build_trace(
+    fitted: FittedCell,
+    evaluation: Evaluation,
+    dataset: Dataset,
+    predictor: Predictor,
+    model: pm.Model,
+) -> xr.DataTree:
+    """Trace of a cell; `model` gives the dims and coordinates of its variables."""
+    large = is_large(fitted.cell)
+    # A figure of curves shows the rows, which are few.
+    keeps_rows = not large or bool(evaluation.curves)
+    kept = _kept_draws(fitted, predictor, large)
+    groups = _variable_groups(fitted, predictor, kept, model, large)
+    groups |= {
+        "fit": _fit_group(fitted, evaluation.diagnosis),
+        "guide": _guide_group(fitted, predictor),
+        "constant_data": _constant_data(dataset, keeps_rows),
+    }
+    if not large or fitted.cell.predict.log_likelihood:
+        groups |= _density_groups(fitted, predictor, kept)
+    if not large:
+        groups["posterior_predictive"] = _posterior_predictive(fitted, predictor, kept)
+    if keeps_rows:
+        groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
+    predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
+    for group in predictions.values():
+        group.attrs.setdefault("draws_of", draws_of(fitted))
+    groups |= predictions
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+def draws_of(fitted: FittedCell) -> str:
+    """What the draws are of that a cell predicts with."""
+    used = {i: weight for i, weight in enumerate(fitted.weights) if weight > 0}
+    if len(used) > 1:
+        parts = ", ".join(f"{i} ({weight:.3g})" for i, weight in used.items())
+        return f"the mixture of the guides of restarts (with weights) {parts}"
+    best, count = fitted.best, len(fitted.fits)
+    if count == 1:
+        return f"the guide of restart {best}, the only one"
+    by_nll = fitted.fits[best].status == "improper" and fitted.selection is not None
+    rule = "lowest validation NLL" if by_nll else "highest ELBO"
+    return f"the guide of restart {best}, {rule} of {count}"
+
+
+def _kept_draws(fitted: FittedCell, predictor: Predictor, large: bool) -> KeptDraws:
+    draws = fitted.cell.predict.trace_draws
+    if large:
+        draws = max(draws, LARGE_TRACE_DRAWS)
+    of_restart = {i: predictor.values(fitted.fits[i], draws) for i in fitted.alive}
+    used = [i for i, weight in enumerate(fitted.weights) if weight > 0]
+    rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 2])
+    restart = rng.choice(used, size=draws, p=[fitted.weights[i] for i in used])
+    return KeptDraws(of_restart, restart)
+
+
+def _chain_coords(kept: KeptDraws) -> dict[str, list[int]]:
+    return {"chain": [0], "draw": list(range(len(kept.restart)))}
+
+
+def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Dataset]:
+    """``posterior``, and ``restarts`` where there are several: weights and scales by name."""
+    named = {i: predictor.posterior(fitted.data, drawn) for i, drawn in kept.of_restart.items()}
+    first = next(iter(named.values()))
+    dims = {name: model.named_vars_to_dims.get(name, ()) for name in first}
+    names = [name for name in first if not large or _kept_of_large(name, first)]
+    of_name = {name: {i: found[name] for i, found in named.items()} for name in names}
+    used = {dim for name in names for dim in dims[name]}
+    labels = {name: list(label) for name, label in model.coords.items() if name in used}
+    picked = {
+        name: (("chain", "draw", *dims[name]), kept.pick(of_name[name])[None].astype("f4"))
+        for name in names
+    }
+    attrs = {"draws_of": draws_of(fitted)}
+    groups = {"posterior": xr.Dataset(picked, _chain_coords(kept) | labels, attrs)}
+    if len(fitted.fits) > 1:
+        every = {
+            name: (("restart", "draw", *dims[name]), np.stack([*array.values()]).astype("f4"))
+            for name, array in of_name.items()
+        }
+        coords = {"restart": list(named), "draw": list(range(len(kept.restart)))}
+        attrs = {"draws_of": "the guide of each restart that did not diverge"}
+        groups["restarts"] = xr.Dataset(every, coords | labels, attrs)
+    return groups
+
+
+def _kept_of_large(name: str, available: dict) -> bool:
+    """What belongs to the last layer's weights and biases, and what belongs to none."""
+    layers = {found: int(m[1]) for found in available if (m := OF_A_LAYER.match(found))}
+    return layers.get(name) in (None, max(layers.values()))
+
+
+def _density_groups(fitted, predictor, kept: KeptDraws) -> dict[str, xr.Dataset]:
+    log_likelihood, log_p = predictor.log_joint(fitted.data, kept.posterior)
+    log_q = predictor.log_guide(fitted.fits, fitted.weights, kept.posterior)
+    coords, attrs = _chain_coords(kept), {"draws_of": draws_of(fitted)}
+    axes = ("chain", "draw")
+    of_rows = {"y": ((*axes, "observation"), log_likelihood[None].astype("f4"))}
+    of_draws = {"log_p": (axes, log_p[None]), "log_q": (axes, log_q[None])}
+    return {
+        "log_likelihood": xr.Dataset(of_rows, coords, attrs),
+        "sample_stats": xr.Dataset(of_draws, coords, attrs),
+    }
+
+
+def _posterior_predictive(fitted, predictor, kept: KeptDraws) -> xr.Dataset:
+    """Targets drawn at the training rows, one for each posterior draw."""
+    rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 1])
+    targets = predictor.observations(fitted.data, kept.posterior, rng)
+    attrs = {"draws_of": draws_of(fitted)}
+    axes = ("chain", "draw", "observation")
+    return xr.Dataset({"y": (axes, targets[None])}, _chain_coords(kept), attrs)
+
+
+def _fit_group(fitted: FittedCell, diagnosis: Diagnosis | None) -> xr.Dataset:
+    """ELBO histories and snapshots; a restart that stopped early ends in not-a-number."""
+    longest = max((fit.history.step for fit in fitted.fits), key=len)
+    arrays = {
+        name: np.full((len(fitted.fits), len(longest)), np.nan)
+        for name in ("elbo", "log_likelihood", "kl")
+    }
+    for restart, fit in enumerate(fitted.fits):
+        for name, array in arrays.items():
+            own = getattr(fit.history, name)
+            array[restart, : len(own)] = own
+    attrs = {
+        "status": json.dumps([fit.status for fit in fitted.fits]),
+        "best": -1 if fitted.best is None else fitted.best,
+        "kl_forms": json.dumps(dict(fitted.fits[0].kl_forms)),
+    }
+    rates = [fit.learning_rate for fit in fitted.fits]
+    return xr.Dataset(
+        {name: (("restart", "window"), array) for name, array in arrays.items()}
+        | {"step": (("window",), longest), "learning_rate": (("restart",), rates)}
+        | {"weight": (("restart",), np.asarray(fitted.weights))}
+        | ({} if diagnosis is None else diagnosis_arrays(diagnosis)),
+        coords={"restart": range(len(fitted.fits))},
+        attrs=attrs,
+    )
+
+
+def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
+    """Constrained parameters and PRNG keys, from which every draw can be made again.
+
+    ``scale`` is the standard deviation of every parameter, whatever the guide.
+    """
+    slots = [[s.name, s.start, list(s.shape)] for s in predictor.flat.layout.slots]
+    stacked = {
+        name: np.stack([fit.constrained[name] for fit in fitted.fits]).astype("f4")
+        for name in predictor.guide.constrained_shapes
+    }
+    stacked["scale"] = np.stack([fit.scale for fit in fitted.fits]).astype("f4")
+    keys = np.stack([fit.keys.draws for fit in fitted.fits])
+    return xr.Dataset(
+        {
+            name: (("restart", "parameter", f"{name}_column")[: array.ndim], array)
+            for name, array in stacked.items()
+        }
+        | {"draw_key": (("restart", "word"), keys)},
+        coords={"restart": range(len(fitted.fits))},
+        attrs={"slots": json.dumps(slots)},
+    )
+
+
+def _constant_data(dataset: Dataset, keeps_rows: bool) -> xr.Dataset:
+    attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
+    arrays = {
+        "standardisation_mean": ("feature", dataset.standardisation.mean),
+        "standardisation_sd": ("feature", dataset.standardisation.sd),
+    }
+    if keeps_rows:
+        arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
+    return xr.Dataset(arrays, attrs=attrs)

@@ -1,0 +1,13 @@
+"""Network, prior, hyperprior and likelihood put together: plain PyMC models."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "build": ["build_model", "dense_classifier", "model_data"],
+        "likelihoods": ["LIKELIHOODS", "ClassLikelihood", "DensityLikelihood", "Likelihood"],
+        "networks": ["NETWORKS", "Network"],
+        "priors": ["HYPERPRIORS", "PRIORS", "Hyperprior", "Prior"],
+    },
+)

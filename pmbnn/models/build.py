@@ -1,0 +1,269 @@
+"""Network, prior, hyperprior, likelihood and rows put together: a plain PyMC model."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from pmbnn.data.arrays import Rows
+from pmbnn.models.likelihoods import Categorical, Likelihood
+from pmbnn.models.networks import Dense, Network, Parameter
+from pmbnn.models.priors import (
+    HYPERPRIORS,
+    PRIORS,
+    STANDARD,
+    Fixed,
+    Hierarchical,
+    Hyperprior,
+    Prior,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pymc as pm
+    from pytensor.tensor import TensorVariable
+
+ROW_DATA = ("x", "target")
+"""Data variables with one row an observation: what a minibatch takes rows of."""
+
+OBSERVED = "y"
+"""Name of a model's observed variable."""
+
+CATEGORICAL = Categorical()
+
+
+def model_data(
+    hyperprior: Hyperprior, rows: Rows, likelihood: Likelihood = CATEGORICAL
+) -> dict[str, "np.ndarray"]:
+    """Values of every data variable of a model, by name.
+
+    Models that differ in nothing else share one graph, hence one compiled program.
+    """
+    import numpy as np
+
+    constants = {**hyperprior.constants, **likelihood.constants}
+    arrays = {name: np.asarray(value) for name, value in constants.items()}
+    return {"x": rows.x, "target": rows.y, **arrays}
+
+
+def build_model(
+    network: Network,
+    prior: Prior,
+    hyperprior: Hyperprior,
+    likelihood: Likelihood,
+    dataset: Rows,
+) -> "pm.Model":
+    """PyMC model of a Bayesian network, on the given rows.
+
+    Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
+    ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
+    the layer's outputs); the observed variable is ``y``. A prior adds what it names in its own
+    docstring; free variables that end in ``_z`` are standard draws, which stand behind
+    something that a trace keeps. Inputs ``x``, targets ``target`` and
+    every constant of the priors and of the likelihood are ``pm.Data``.
+
+    Raises
+    ------
+    ValueError
+        If a prior without a scale meets a hyperprior, or one that is never centred a centred
+        hyperprior; if the rows do not hold what the likelihood observes; if a layer of the
+        network does not fit the rows (`ShapeError`).
+    """
+    import pymc as pm
+    import pytensor
+
+    _check_pair(prior, hyperprior)
+    _check_likelihood(likelihood, dataset)
+    if not prior.has_scale:
+        hyperprior = Fixed(scale=None)
+    parameters = network.parameters(dataset.input_shape, len(dataset.outputs))
+    # The model itself is double precision whatever the user's default: it is cast where JAX
+    # takes over, and PyMC's own samplers need it.
+    with (
+        pytensor.config.change_flags(floatX="float64"),
+        pm.Model(coords=_coords(parameters, dataset)) as model,
+    ):
+        data = _declare_data(model_data(hyperprior, dataset, likelihood))
+        values = _weights(parameters, prior, hyperprior, data)
+        outputs = network.forward(data["x"], values, dataset.input_shape)
+        likelihood.observe(OBSERVED, outputs, data)
+    _LIKELIHOODS[model] = likelihood
+    return model
+
+
+def likelihood_of(model: "pm.Model") -> Likelihood | None:
+    """Likelihood of a model that `build_model` made; None of any other."""
+    return _LIKELIHOODS.get(model)
+
+
+_LIKELIHOODS: "WeakKeyDictionary[pm.Model, Likelihood]" = WeakKeyDictionary()
+"""What the models of this package were made with, as long as there are models."""
+
+
+def dense_classifier(
+    x: "np.ndarray",
+    y: "np.ndarray",
+    hidden: tuple[int, ...] = (5, 5),
+    activation: str = "tanh",
+    prior: str | Prior = "normal",
+    hyperprior: str | Hyperprior = "fixed",
+) -> "pm.Model":
+    """PyMC model of a dense network that classifies, with named or specified priors.
+
+    Parameters
+    ----------
+    x
+        Inputs, ``(observation, feature)``.
+    y
+        Class indices from 0, ``(observation,)``.
+    prior, hyperprior
+        A name from the registry (its defaults apply) or a specification.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, or `x` and `y` do not fit together.
+    TypeError
+        If a prior or hyperprior is neither a name nor a specification.
+
+    Examples
+    --------
+    >>> model = dense_classifier(x, y, hidden=(5, 5), prior="laplace",
+    ...                          hyperprior="half_cauchy")  # doctest: +SKIP
+    """
+    return build_model(
+        Dense(hidden=tuple(hidden), activation=activation),
+        _named(prior, PRIORS, "prior", Prior),
+        _named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
+        CATEGORICAL,
+        _labelled_rows(x, y),
+    )
+
+
+def _labelled_rows(x, y) -> Rows:
+    import numpy as np
+
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y)
+    if x.ndim != 2 or not x.size:
+        raise ValueError(f"`x` must have shape (observation, feature), got {x.shape}.")
+    if y.shape != x.shape[:1]:
+        raise ValueError(f"`y` must have shape {x.shape[:1]}, one label a row, got {y.shape}.")
+    if y.dtype.kind not in "iub":
+        raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.dtype}.")
+    if y.min() < 0:
+        raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.min()}.")
+    features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
+    classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
+    return Rows(x, y.astype(np.int64), features, classes)
+
+
+def _named(value, choices, place, base):
+    if isinstance(value, base):
+        return value
+    if not isinstance(value, str):
+        example = choices["laplace" if base is Prior else "half_cauchy"].__name__
+        raise TypeError(
+            f"`{place}` must be a name or a {base.__name__} such as `{example}()`, got {value!r}."
+        )
+    if value not in choices:
+        raise ValueError(f"`{place}` must be one of {', '.join(sorted(choices))}, got '{value}'.")
+    return choices[value]()
+
+
+def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
+    """Raise ValueError if the prior cannot meet the hyperprior."""
+    if not isinstance(hyperprior, Hierarchical):
+        return
+    if not prior.has_scale:
+        raise ValueError(
+            f"`hyperprior` must be `fixed` with prior `{prior.kind}`, which has no scale, "
+            f"got `{hyperprior.kind}`."
+        )
+    if hyperprior.centred and not prior.centrable:
+        raise ValueError(
+            f"`hyperprior.centred` must be False with prior `{prior.kind}`, whose weights are "
+            "always scaled from standard draws, got True."
+        )
+
+
+def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
+    """Raise ValueError if the likelihood is not of what the rows hold."""
+    if not likelihood.fits(rows):
+        raise ValueError(
+            f"`likelihood` must be one of {rows.targets} for these rows, got `{likelihood.kind}`."
+        )
+
+
+def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
+    """Labels of every axis: names of features and outputs, numbers of hidden units."""
+    coords = {
+        name: list(range(length))
+        for parameter in parameters
+        for name, length in zip(parameter.dims, parameter.shape, strict=True)
+    }
+    return coords | {"feature": list(rows.features), "output": list(rows.outputs)}
+
+
+def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:
+    import pymc as pm
+
+    dims = dict(zip(ROW_DATA, (("observation", "feature"), ("observation",)), strict=True))
+    return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
+
+
+def _weights(parameters, prior, hyperprior, data) -> dict[str, "TensorVariable"]:
+    """Every weight and bias of the current model, by name."""
+    if isinstance(hyperprior, Fixed):
+        scales = {p.name: data.get("prior_scale", 1.0) for p in parameters}
+        centred = True
+    else:
+        scales, centred = _learned_scales(parameters, hyperprior, data), hyperprior.centred
+    shared = prior.shared()
+    return {p.name: _weight(p, prior, scales[p.name], centred, shared) for p in parameters}
+
+
+def _weight(
+    parameter: Parameter,
+    prior: Prior,
+    scale: "TensorVariable | float",
+    centred: bool,
+    shared: Mapping[str, "TensorVariable"],
+) -> "TensorVariable":
+    """One weight matrix or bias vector of the current model: drawn, or scaled from draws."""
+    import numpy as np
+    import pymc as pm
+
+    name, dims = parameter.name, parameter.dims
+    if prior.fan_in:
+        scale = scale / parameter.fan_in**0.5
+    local = prior.local_scale(name, dims)
+    if local is not None:
+        scale = scale * local
+    elif centred:
+        return prior.variable(name, scale, dims, shared)
+    # PyTensor would keep Python's 1.0 in single precision, and take its logarithm there.
+    standard = prior.variable(name + STANDARD, np.float64(1.0), dims, shared)
+    return pm.Deterministic(name, scale * standard, dims=dims)
+
+
+def _learned_scales(
+    parameters: tuple[Parameter, ...], hyperprior: Hierarchical, data
+) -> dict[str, "TensorVariable"]:
+    """The scale of every parameter, by its name; parameters of a layer share theirs."""
+    scales: dict[str, TensorVariable] = {}
+    for parameter in parameters:
+        owner = "network" if hyperprior.per == "network" else f"layer_{parameter.layer}"
+        if owner not in scales:
+            dims = parameter.dims[-1:] if hyperprior.per == "unit" else ()
+            scales[owner] = _learned_scale(owner, hyperprior, data, dims)
+        scales[parameter.name] = scales[owner]
+    return scales
+
+
+def _learned_scale(owner: str, hyperprior: Hierarchical, data, dims) -> "TensorVariable":
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    if hyperprior.on == "scale":
+        return hyperprior.variable(f"{owner}_scale", data, dims)
+    variance = hyperprior.variable(f"{owner}_variance", data, dims)
+    return pm.Deterministic(f"{owner}_scale", pt.sqrt(variance), dims=dims)

@@ -1,0 +1,56 @@
+"""Networks that are a sequence of layers."""
+
+from pmbnn.models.networks.base import Network, ShapeError
+from pmbnn.models.networks.layers import (
+    Layer,
+    Signal,
+    dense_forward,
+    dense_parameters,
+    input_signal,
+    shape_text,
+)
+
+
+class Composed(Network):
+    """Layers one after the other, and a linear layer of outputs at their end."""
+
+    @property
+    def composition(self) -> tuple[Layer, ...]:
+        """The layers, without that of the outputs."""
+        raise NotImplementedError
+
+    def parameters(self, input_shape, n_outputs):  # noqa: D102
+        *before, last = self._signals(input_shape)
+        hidden = [
+            parameter
+            for layer, signal in zip(self.composition, before, strict=True)
+            for parameter in layer.parameters(signal)
+        ]
+        return (*hidden, *dense_parameters(last, n_outputs, "output"))
+
+    def forward(self, x, values, input_shape):  # noqa: D102
+        *before, last = self._signals(input_shape)
+        hidden = x.T
+        if len(input_shape) > 1:
+            hidden = hidden.reshape((*input_shape, x.shape[0]))
+        for layer, signal in zip(self.composition, before, strict=True):
+            hidden = layer.forward(hidden, signal, values)
+        return dense_forward(hidden, last, values).T
+
+    def _signals(self, input_shape: tuple[int, ...]) -> list[Signal]:
+        """What each layer takes, and the layer of outputs last."""
+        signals = [input_signal(input_shape)]
+        for index, layer in enumerate(self.composition):
+            problem = layer.misfit(signals[-1])
+            if problem is not None:
+                raise self._error(index, f"({layer.title}) {problem}")
+            signals.append(layer.output(signals[-1]))
+        if not signals[-1].is_flat:
+            pictures = shape_text(signals[-1].shape)
+            problem = f"must end with features, not with {pictures}: put `flatten` last"
+            raise self._error(None, problem)
+        return signals
+
+    def _error(self, index: int | None, problem: str) -> ShapeError:
+        """Error of one layer, or of them all."""
+        raise NotImplementedError

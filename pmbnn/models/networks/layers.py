@@ -1,0 +1,244 @@
+"""Layers that networks are put together from.
+
+Between layers, pictures have the axes ``(channel, row, column, observation)`` and features
+``(feature, observation)``: observations last, because XLA vectorises over the last axis.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from pmbnn.models.networks.activations import Activation, activate
+from pmbnn.models.networks.base import Parameter, Width
+from pmbnn.models.networks.convolution import Padding, convolve, max_pool
+from pmbnn.spec import Specification
+
+if TYPE_CHECKING:
+    from pytensor.tensor import TensorVariable
+
+Size = Annotated[int, Field(ge=1, le=1000)]
+
+
+class Signal(NamedTuple):
+    """What one layer hands to the next.
+
+    Attributes
+    ----------
+    shape
+        Of one observation: ``(channel, row, column)`` or ``(feature,)``.
+    dim
+        Name of its first axis in the model.
+    layers
+        Layers with weights that it has gone through.
+    is_input
+        Whether it is the network's input as it is.
+    """
+
+    shape: tuple[int, ...]
+    dim: str
+    layers: int = 0
+    is_input: bool = False
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it has features rather than pictures."""
+        return len(self.shape) == 1
+
+
+def input_signal(input_shape: tuple[int, ...]) -> Signal:
+    """The input of a network."""
+    dim = "feature" if len(input_shape) == 1 else "channel"
+    return Signal(input_shape, dim, is_input=True)
+
+
+class Layer(Specification):
+    """A layer as an experiment file names it."""
+
+    kind: str
+
+    @property
+    def title(self) -> str:
+        """Name with what tells it from others of its kind: ``convolution, 5 × 5``."""
+        return self.kind
+
+    def misfit(self, signal: Signal) -> str | None:
+        """Why the layer cannot take a signal, to stand after its name; None if it can."""
+        return None
+
+    def output(self, signal: Signal) -> Signal:
+        """What the layer makes of a signal that fits."""
+        raise NotImplementedError
+
+    def parameters(self, signal: Signal) -> tuple[Parameter, ...]:
+        """Weights and biases on a signal."""
+        return ()
+
+    def forward(
+        self, values: "TensorVariable", signal: Signal, weights: Mapping[str, "TensorVariable"]
+    ) -> "TensorVariable":
+        """Values after the layer, of the values and the kind of signal before it."""
+        raise NotImplementedError
+
+
+class Convolution(Layer):
+    """Cross-correlation with ``filters`` square kernels, a bias each, and an activation.
+
+    ``padding`` is ``valid``, kernels within the picture only; or ``same``, zeros around it.
+    """
+
+    kind: Literal["convolution"] = "convolution"
+    filters: Width
+    size: Size
+    padding: Padding = "valid"
+    activation: Activation = "tanh"
+
+    @model_validator(mode="after")
+    def _centred(self):
+        if self.padding == "same" and self.size % 2 == 0:
+            raise ValueError(f"must have an odd `size` with `padding` same, got {self.size}")
+        return self
+
+    @property
+    def title(self):  # noqa: D102
+        return f"convolution, {self.size} × {self.size}"
+
+    def misfit(self, signal):  # noqa: D102
+        return _picture_misfit(signal, 1 if self.padding == "same" else self.size)
+
+    def output(self, signal):  # noqa: D102
+        lost = 0 if self.padding == "same" else self.size - 1
+        _, rows, columns = signal.shape
+        number = signal.layers + 1
+        return Signal((self.filters, rows - lost, columns - lost), f"channel_{number}", number)
+
+    def parameters(self, signal):  # noqa: D102
+        channels, number = signal.shape[0], signal.layers + 1
+        _, *positions = self.output(signal).shape
+        kernel = (f"kernel_row_{number}", f"kernel_column_{number}")
+        return _weight_and_bias(
+            number,
+            (signal.dim, *kernel, f"channel_{number}"),
+            (channels, self.size, self.size, self.filters),
+            math.prod(positions),
+        )
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        number = signal.layers + 1
+        kernels, bias = weights[f"weight_{number}"], weights[f"bias_{number}"]
+        maps = convolve(values, kernels, signal.shape, self.size, self.padding, bias, self.filters)
+        return activate(maps, self.activation)
+
+
+class MaxPool(Layer):
+    """Maxima over squares side by side; rows and columns that fill none are dropped."""
+
+    kind: Literal["max_pool"] = "max_pool"
+    size: Size = 2
+
+    @property
+    def title(self):  # noqa: D102
+        return f"max_pool, {self.size} × {self.size}"
+
+    def misfit(self, signal):  # noqa: D102
+        return _picture_misfit(signal, self.size)
+
+    def output(self, signal):  # noqa: D102
+        channels, rows, columns = signal.shape
+        shape = (channels, rows // self.size, columns // self.size)
+        return signal._replace(shape=shape, is_input=False)
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        return max_pool(values, signal.shape, self.size)
+
+
+class Flatten(Layer):
+    """Pictures as features: the columns fastest, the channels slowest.
+
+    That is the order in which a picture's own pixels are its features. Features are left as
+    they are, so that one network takes points and pictures.
+    """
+
+    kind: Literal["flatten"] = "flatten"
+
+    def output(self, signal):  # noqa: D102
+        if signal.is_flat:
+            return signal
+        dim = "feature" if signal.is_input else f"flat_{signal.layers}"
+        return Signal((math.prod(signal.shape),), dim, signal.layers)
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        if signal.is_flat:
+            return values
+        return values.reshape((math.prod(signal.shape), values.shape[-1]))
+
+
+class DenseLayer(Layer):
+    """Fully connected units with an activation, on features."""
+
+    kind: Literal["dense"] = "dense"
+    units: Width
+    activation: Activation = "tanh"
+
+    @property
+    def title(self):  # noqa: D102
+        return f"dense, {self.units} units"
+
+    def misfit(self, signal):  # noqa: D102
+        if signal.is_flat:
+            return None
+        return (
+            f"takes features, not its input of {shape_text(signal.shape)}: put `flatten` before it"
+        )
+
+    def output(self, signal):  # noqa: D102
+        number = signal.layers + 1
+        return Signal((self.units,), f"hidden_{number}", number)
+
+    def parameters(self, signal):  # noqa: D102
+        return dense_parameters(signal, self.units, f"hidden_{signal.layers + 1}")
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        return activate(dense_forward(values, signal, weights), self.activation)
+
+
+AnyLayer = Annotated[
+    Convolution | MaxPool | Flatten | DenseLayer,
+    Field(discriminator="kind"),
+]
+
+
+def dense_parameters(signal: Signal, units: int, dim: str) -> tuple[Parameter, ...]:
+    """Weights and biases of units on a flat signal; `dim` names the units."""
+    return _weight_and_bias(signal.layers + 1, (signal.dim, dim), (*signal.shape, units))
+
+
+def dense_forward(
+    values: "TensorVariable", signal: Signal, weights: Mapping[str, "TensorVariable"]
+) -> "TensorVariable":
+    """What units make of features, ``(unit, observation)``."""
+    number = signal.layers + 1
+    return weights[f"weight_{number}"].T @ values + weights[f"bias_{number}"][:, None]
+
+
+def _weight_and_bias(number, dims, shape, positions=1) -> tuple[Parameter, ...]:
+    fan_in = math.prod(shape[:-1])
+    return (
+        Parameter(f"weight_{number}", number, dims, shape, fan_in, positions),
+        Parameter(f"bias_{number}", number, dims[-1:], shape[-1:], fan_in, positions),
+    )
+
+
+def _picture_misfit(signal: Signal, least: int) -> str | None:
+    """Why a layer that looks at squares of a picture cannot take a signal."""
+    if signal.is_flat:
+        return f"takes pictures, not its input of {shape_text(signal.shape)}"
+    if min(signal.shape[1:]) < least:
+        return f"does not fit its input of {shape_text(signal.shape)}"
+    return None
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Shape of a signal in words: ``32 × 4 × 4``, ``2 features``."""
+    return " × ".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} features"

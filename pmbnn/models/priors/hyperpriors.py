@@ -1,0 +1,146 @@
+"""What stands in the place of a prior's scale: one class each, and the registry of all."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pmbnn.spec import Positive, Specification, Tune, registry
+
+if TYPE_CHECKING:
+    from pytensor.tensor import TensorVariable
+
+
+class Hyperprior(Specification):
+    """What stands in the place of a prior's scale."""
+
+    kind: str
+
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """Names and values of the constants that a model holds as data."""
+        raise NotImplementedError
+
+    @property
+    def structure(self) -> Mapping[str, object]:
+        """Everything but the constants: what decides the shape of the model's graph."""
+        return self.model_dump(exclude=set(type(self).model_fields) & self._parameters)
+
+    @property
+    def candidates(self) -> tuple["Hyperprior", ...]:
+        """What a cell chooses from: itself, or one for each candidate of a tuned scale."""
+        return (self,)
+
+    def n_scales(self, units: Sequence[int]) -> int:
+        """Number of learned scales, for the numbers of units of each layer."""
+        return 0
+
+    _parameters: ClassVar[frozenset[str]] = frozenset()
+
+
+class Fixed(Hyperprior):
+    """A constant scale: given, or chosen from candidates on held-out training rows.
+
+    ``None`` is for a prior that has no scale.
+    """
+
+    kind: Literal["fixed"] = "fixed"
+    scale: Positive | Tune | None = 1.0
+    _parameters: ClassVar[frozenset[str]] = frozenset({"scale"})
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The scales to choose from; one where the scale is given, none where there is none."""
+        if isinstance(self.scale, Tune):
+            return self.scale.candidates
+        return () if self.scale is None else (self.scale,)
+
+    @property
+    def candidates(self) -> tuple[Hyperprior, ...]:  # noqa: D102
+        return tuple(Fixed(scale=scale) for scale in self.scales) or (self,)
+
+    @property
+    def constants(self) -> Mapping[str, float]:  # noqa: D102
+        return {} if self.scale is None else {"prior_scale": self.scales[0]}
+
+
+class Hierarchical(Hyperprior):
+    """A positive distribution on the scale, learned together with the weights.
+
+    Parameters
+    ----------
+    on
+        Whether the distribution is that of the ``scale`` or of its square, the ``variance``.
+    per
+        One scale a ``layer`` (shared by its weights and biases), one for the whole
+        ``network``, or one for every receiving ``unit``.
+    centred
+        Draw the weights around the scale directly, instead of scaling standard draws.
+    """
+
+    on: Literal["scale", "variance"] = "scale"
+    per: Literal["layer", "network", "unit"] = "layer"
+    centred: bool = False
+
+    @property
+    def constants(self) -> Mapping[str, float]:  # noqa: D102
+        return {f"hyperprior_{name}": getattr(self, name) for name in sorted(self._parameters)}
+
+    @property
+    def candidates(self) -> tuple["Hyperprior", ...]:
+        """What a cell chooses from: itself, or one for each candidate of a tuned scale."""
+        return (self,)
+
+    def n_scales(self, units):  # noqa: D102
+        return {"network": 1, "layer": len(units), "unit": sum(units)}[self.per]
+
+    def variable(
+        self, name: str, constants: Mapping[str, "TensorVariable"], dims: tuple[str, ...]
+    ) -> "TensorVariable":
+        """Positive random variable ``name``, in the current model."""
+        raise NotImplementedError
+
+
+class HalfNormal(Hierarchical):
+    """Half-normal distribution with scale ``sigma``."""
+
+    kind: Literal["half_normal"] = "half_normal"
+    sigma: Positive = 1.0
+    _parameters: ClassVar[frozenset[str]] = frozenset({"sigma"})
+
+    def variable(self, name, constants, dims):  # noqa: D102
+        import pymc as pm
+
+        return pm.HalfNormal(name, constants["hyperprior_sigma"], dims=dims)
+
+
+class HalfCauchy(Hierarchical):
+    """Half-Cauchy distribution with scale ``beta``."""
+
+    kind: Literal["half_cauchy"] = "half_cauchy"
+    beta: Positive = 1.0
+    _parameters: ClassVar[frozenset[str]] = frozenset({"beta"})
+
+    def variable(self, name, constants, dims):  # noqa: D102
+        import pymc as pm
+
+        return pm.HalfCauchy(name, constants["hyperprior_beta"], dims=dims)
+
+
+class InverseGamma(Hierarchical):
+    """Inverse-gamma distribution with shape ``alpha`` and scale ``beta``.
+
+    The default has mean 1 and mode 1/3.
+    """
+
+    kind: Literal["inverse_gamma"] = "inverse_gamma"
+    alpha: Positive = 2.0
+    beta: Positive = 1.0
+    _parameters: ClassVar[frozenset[str]] = frozenset({"alpha", "beta"})
+
+    def variable(self, name, constants, dims):  # noqa: D102
+        import pymc as pm
+
+        alpha, beta = constants["hyperprior_alpha"], constants["hyperprior_beta"]
+        return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
+
+
+HYPERPRIORS: dict[str, type[Hyperprior]] = registry(Fixed, HalfNormal, HalfCauchy, InverseGamma)

@@ -1,0 +1,21 @@
+"""Posterior draws of a fit, what they predict, and how good that is.
+
+A likelihood names the kind of its predictions, `ClassProbabilities` or `Density`; a `Predictor`
+makes them from a model and its fits; `metrics_of` scores them.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "class_probabilities": ["ClassProbabilities"],
+        "density": ["Density"],
+        "draws": ["GuideDraws"],
+        "metrics": ["metrics_of"],
+        "predictive": ["Predictive"],
+        "predictor": ["PREDICTIVES", "Predictor"],
+        "rejection": ["classify", "rejection_threshold"],
+        "settings": ["Predict"],
+    },
+)

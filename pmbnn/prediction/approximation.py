@@ -1,0 +1,310 @@
+"""Any PyMC model fitted from Python, and what its approximation of the posterior says."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import arviz_base
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.engine import Program
+from pmbnn.inference.engines import fit_model, n_observations
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.result import Fit, Progress
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import likelihood_of
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.draws import draw_from, draw_key
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class Approximation:
+    """A fitted guide of a PyMC model; `fit` makes one.
+
+    Its draws are those of the restart of highest ELBO. They are an approximation of the
+    posterior, not draws from it.
+
+    Attributes
+    ----------
+    model
+        The model, as it was handed over.
+    settings
+        How it was fitted.
+    program
+        What was compiled; ``program.flat`` holds the model's graphs.
+    fits
+        One for each restart, with its history, status and parameters.
+    """
+
+    model: pm.Model
+    settings: Inference
+    program: Program
+    fits: tuple[Fit, ...]
+
+    @property
+    def best(self) -> Fit:
+        """The fit of highest ELBO."""
+        return max((fit for fit in self.fits if not fit.failed), key=lambda fit: fit.elbo)
+
+    @property
+    def elbo(self) -> float:
+        """Mean ELBO of the best restart over the last tenth of its steps, in nats."""
+        return self.best.elbo
+
+    @property
+    def status(self) -> str:
+        """Verdict on the best restart: ``converged``, ``not_converged`` or ``improper``."""
+        return self.best.status
+
+    def sample(self, draws: int = 1000) -> dict[str, np.ndarray]:
+        """Draws of every free variable and deterministic, ``(draw, *shape)`` each.
+
+        Variables are on their own scale, bounded ones within their bounds. The same draws come
+        back whoever asks for them; the first of many are those of few.
+        """
+        return self._draws(draws)[0]
+
+    def to_datatree(self, draws: int = 1000) -> xr.DataTree:
+        """Draws as ArviZ takes them.
+
+        Parameters
+        ----------
+        draws
+            How many, in one chain.
+
+        Returns
+        -------
+        xr.DataTree
+            ``posterior``; ``log_likelihood`` of each observed variable; ``sample_stats`` with the
+            log-densities of model and guide, ``log_p`` and ``log_q``, for importance weights;
+            ``observed_data``; ``constant_data``; and ``fit``, the ELBO on the way, nats.
+        """
+        posterior, log_likelihood, log_p, log_q = self._draws(draws)
+        groups = {
+            "posterior": {name: array[None] for name, array in posterior.items()},
+            "log_likelihood": {name: array[None] for name, array in log_likelihood.items()},
+            "sample_stats": {"log_p": log_p[None], "log_q": log_q[None]},
+        }
+        model, names = self.model, self.model.named_vars_to_dims
+        dims = {name: [d for d in found if d is not None] for name, found in names.items()}
+        dims = {name: found for name, found in dims.items() if len(found) == model[name].ndim}
+        tree = arviz_base.from_dict(
+            {name: group for name, group in groups.items() if group},
+            coords={name: list(labels) for name, labels in model.coords.items() if labels},
+            dims=dims,
+            attrs={"posterior": {"draws_of": self._draws_of()}},
+        )
+        observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}
+        for name, group in (("observed_data", observed), ("constant_data", model_values(model))):
+            if group:
+                arrays = {n: (_dims(n, a.ndim, dims), a) for n, a in group.items()}
+                tree[name] = xr.DataTree(xr.Dataset(arrays))
+        tree["fit"] = xr.DataTree(self._history())
+        return tree
+
+    def predict(self, x: np.ndarray, draws: int = 1000) -> Predictive:
+        """Prediction at new inputs, ``(observation, feature)``: class probabilities or a density.
+
+        Parameters
+        ----------
+        draws
+            Draws of the weights that it is a mean over.
+
+        Raises
+        ------
+        ValueError
+            If the model is not one of this package's, whose inputs are known, or `x` does not
+            fit it.
+        """
+        predictor, data = self._predictor, model_values(self.model)
+        x, features = np.asarray(x, np.float64), data["x"].shape[1]
+        if x.ndim != 2 or x.shape[1] != features:
+            raise ValueError(f"`x` must have shape (observation, {features}), got {x.shape}.")
+        return predictor.predict([self.best], [1.0], data, x, draws)
+
+    def predict_proba(self, x: np.ndarray, draws: int = 1000) -> np.ndarray:
+        """Class probabilities at new inputs, ``(observation, class)``: means over draws.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, or if the model is not of classes.
+        """
+        found = self.predict(x, draws)
+        if not isinstance(found, ClassProbabilities):
+            raise ValueError("`predict_proba` must have a model of classes: see `predict`.")
+        return np.asarray(found.mean, np.float64)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        likelihood = likelihood_of(self.model)
+        if likelihood is None:
+            raise ValueError(
+                "`predict` must have a model of this package, whose inputs it knows. For another, "
+                "set its data and call pm.sample_posterior_predictive(approx.to_datatree())."
+            )
+        return Predictor(self.model, likelihood, self.settings)
+
+    def _draws(self, draws: int):
+        """Named variables, log-likelihoods by variable, and both log-densities of draws."""
+        if draws < 1:
+            raise ValueError(f"`draws` must be >= 1, got {draws}.")
+        program, fit = self.program, self.best
+        names = program.guide.constrained_shapes
+        with precision(program.dtype):
+            constrained = {n: jnp.asarray(fit.constrained[n], program.dtype) for n in names}
+            data = [jnp.asarray(v) for v in model_values(self.model).values()]
+            found = self._compiled(constrained, draw_key(fit), jnp.arange(draws), data)
+        return jax.device_get(found)
+
+    @cached_property
+    def _compiled(self):
+        """Everything that is read off draws, as one compiled function of their numbers."""
+        guide, dtype = self.program.guide, self.program.dtype
+        # Not the program's own, which may have rows that do not count.
+        flat = flatten_model(self.model, n_observations(self.model))
+        vector, data = flat_vector(flat), list(flat.data.values())
+        shapes = guide.constrained_shapes.items()
+        constrained = {n: pt.tensor(n, dtype="float64", shape=shape) for n, shape in shapes}
+        groups = [flat.posterior, flat.log_likelihoods]
+        terms = [flat.log_prior, *(g.sum() for g in flat.log_likelihoods.values())]
+        log_p = sum([*terms, *flat.potentials.values()])
+        # A point has no density.
+        log_q = pt.constant(np.nan) if guide.is_point else guide.log_density(constrained, vector)
+        graphs = [graph for group in groups for graph in group.values()]
+        with precision(dtype):
+            inputs = [vector, *constrained.values(), *data]
+            read = jax_function(inputs, [*flat.at(vector, [*graphs, log_p]), log_q])
+
+        def of_one(parameters, key, i, values):
+            drawn = draw_from(guide, parameters, key, i, dtype)
+            *arrays, log_p, log_q = read(drawn, *parameters.values(), *values)
+            found = iter(arrays)
+            named = [{name: next(found) for name in group} for group in groups]
+            return *named, log_p, log_q
+
+        return jax.jit(jax.vmap(of_one, in_axes=(None, None, 0, None)))
+
+    def _history(self) -> xr.Dataset:
+        """ELBO histories; a restart that stopped early ends in not-a-number."""
+        longest = max((fit.history.step for fit in self.fits), key=len)
+        elbo = np.full((len(self.fits), len(longest)), np.nan)
+        for row, fit in zip(elbo, self.fits, strict=True):
+            row[: len(fit.history.elbo)] = fit.history.elbo
+        return xr.Dataset(
+            {"elbo": (("restart", "window"), elbo), "step": ("window", longest)},
+            {"restart": range(len(self.fits))},
+            {"status": [fit.status for fit in self.fits]},
+        )
+
+    def _draws_of(self) -> str:
+        guide = self.settings.guide.replace("_", "-")
+        return f"the {guide} guide of restart {self.best.replica}, highest ELBO of {len(self.fits)}"
+
+
+def fit(
+    model: pm.Model,
+    *,
+    steps: int = 10_000,
+    restarts: int = 1,
+    random_seed: int = 0,
+    guide: str = "mean_field",
+    learning_rate: float = 0.02,
+    progress: bool = True,
+    dtype: str | None = None,
+    **settings: object,
+) -> Approximation:
+    """Variational approximation of the posterior of any PyMC model with continuous variables.
+
+    Parameters
+    ----------
+    model
+        Several observed variables, potentials, deterministics, bounded variables, ``pm.Data`` or
+        none. Minibatches (``batch=``) take ``pm.Data`` with the first dim ``observation``.
+    steps
+        Gradient steps of each restart.
+    restarts
+        Independent fits, of which the one of highest ELBO counts; small models fit them all at
+        once in one program.
+    random_seed
+        Decides initial values, noise, minibatches and draws.
+    guide
+        ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables, or a
+        point: ``map``, ``maximum_likelihood``.
+    learning_rate
+        Adam's, at its highest.
+    progress
+        Whether to show steps, time left and the ELBO.
+    dtype
+        ``float32`` or ``float64``; by default the first for models of this package and the
+        second for others, whose matrices may be nearly singular.
+    **settings
+        Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``kl_weight``, …
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete or an operation has no form in JAX, naming the variable;
+        if settings do not fit the model; if every restart diverged.
+
+    References
+    ----------
+    Kucukelbir et al. (2017), Automatic Differentiation Variational Inference.
+
+    Examples
+    --------
+    >>> model = pb.dense_classifier(x, y, prior=pb.Laplace())  # doctest: +SKIP
+    >>> pb.fit(model, restarts=6).to_datatree()  # doctest: +SKIP
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
+    chosen = Inference(
+        steps=steps,
+        restarts=restarts,
+        seed=random_seed,
+        guide=guide,
+        learning_rate=learning_rate,
+        **settings,
+    )
+    if dtype is None:
+        dtype = "float64" if likelihood_of(model) is None else "float32"
+    with _shown(progress) as report:
+        program, fits = fit_model(model, chosen, dtype=dtype, progress=report)
+    if all(found.failed for found in fits):
+        raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
+    return Approximation(model, chosen, program, tuple(fits))
+
+
+@contextmanager
+def _shown(wanted: bool) -> Iterator[Progress | None]:
+    """A bar over the steps of a fit, in a terminal or a notebook."""
+    if not wanted:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, TextColumn("ELBO {task.fields[elbo]}"), transient=True) as bar:
+        task = bar.add_task("", total=None, elbo="")
+
+        def report(done, steps, elbo, _):
+            bar.update(task, completed=done, total=steps, elbo=f"{elbo:.1f}")
+
+        yield report
+
+
+def _dims(name: str, ndim: int, dims: dict[str, list[str]]) -> list[str]:
+    """Dims of an array of the model's data; numbered ones where the model names none."""
+    found = dims.get(name, ())
+    return list(found) if len(found) == ndim else [f"{name}_dim_{axis}" for axis in range(ndim)]

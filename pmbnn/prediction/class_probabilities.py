@@ -1,0 +1,187 @@
+"""Predicted class probabilities: moments over posterior draws, in bounded memory.
+
+Draws are regenerated from the guide one at a time inside the compiled loop; only running
+moments are kept, so memory grows with neither the number of draws nor that of the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from pmbnn.prediction import metrics
+from pmbnn.prediction.predictive import Predictive, with_weight
+
+if TYPE_CHECKING:
+    import jax
+
+BLOCK = 2_048
+"""Rows predicted at once. One length for all, the last block padded, so that a group compiles
+one program; short enough for a small network's layers to stay in the processor's cache."""
+
+IMAGE_BLOCK, MOST_FEATURES = 512, 64
+"""The same where a row has more features than that: a layer of images is larger."""
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Predictive):
+    """Moments of predicted class probabilities over posterior draws.
+
+    Attributes
+    ----------
+    draws
+        How many draws they are taken over.
+    mean, sd
+        Mean and standard deviation of each class's probability, ``(observation, class)``.
+    expected_entropy
+        Mean over draws of the entropy of a draw's probabilities, ``(observation,)``, in nats.
+    votes
+        Share of draws in which a class is the most probable one, ``(observation, class)``.
+    mean_log
+        Mean over draws of each class's log-probability, ``(observation, class)``, in nats.
+    """
+
+    key: ClassVar[str] = "class_probabilities"
+    block: ClassVar[int] = 32
+
+    draws: int
+    mean: np.ndarray
+    sd: np.ndarray
+    expected_entropy: np.ndarray
+    votes: np.ndarray
+    mean_log: np.ndarray
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The class of highest mean probability, ``(observation,)``."""
+        return self.mean.argmax(axis=1)
+
+    @property
+    def predicted_sd(self) -> np.ndarray:
+        """Standard deviation of the predicted class's probability, ``(observation,)``."""
+        return _of_class(self.sd, self.predicted)
+
+    @property
+    def expected_error_rate(self) -> np.ndarray:
+        """Share of draws whose class is not the predicted one, ``(observation,)``.
+
+        Exactly zero where all draws agree.
+        """
+        # One less the share of the predicted class may miss zero in a mixture of restarts.
+        others = self.votes.copy()
+        np.put_along_axis(others, self.predicted[:, None], 0, axis=1)
+        return others.sum(axis=1)
+
+    @property
+    def class_variance(self) -> np.ndarray:
+        """Variance over draws of the probabilities, summed over classes, ``(observation,)``."""
+        return np.sum(np.asarray(self.sd, np.float64) ** 2, axis=1)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the mean probabilities, ``(observation,)``, in nats."""
+        p = np.asarray(self.mean, np.float64)
+        return -np.sum(p * np.log(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Information a label would bring about the weights, ``(observation,)``, in nats.
+
+        References
+        ----------
+        Houlsby et al. (2011), Bayesian Active Learning by Disagreement, equation 2.
+        """
+        return np.maximum(self.entropy - self.expected_entropy, 0.0)
+
+    def n_correct(self, target: np.ndarray) -> int:  # noqa: D102
+        return int(np.sum(self.predicted == target))
+
+    @classmethod
+    def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102
+        parts = [cls.of_fit(predictor, fit, data, x, draws) for fit in fits]
+        return [mix(parts, weights) for weights in mixtures]
+
+    @classmethod
+    def of_fit(cls, predictor, fit, data, x: np.ndarray, draws: int) -> "ClassProbabilities":
+        """Prediction of one fit, a block of rows at a time."""
+        size = BLOCK if x.shape[1] <= MOST_FEATURES else IMAGE_BLOCK
+        draws = predictor.n_distinct(draws)
+        return cls(draws, *predictor.reduced(cls._reduce, fit, data, x, draws, size))
+
+    @classmethod
+    def nll(cls, predictor, fit, data, rows, draws):  # noqa: D102
+        found = predictor.predict([fit], [1.0], data, rows.x, draws)
+        return metrics.nll(np.asarray(found.mean, np.float64), rows.y)
+
+    @staticmethod
+    def _reduce(
+        parameters: "Callable[[jax.Array | int], tuple[jax.Array]]", draws: "jax.Array"
+    ) -> "tuple[jax.Array, ...]":
+        """Running moments over draws, in the order of the attributes (Welford 1962)."""
+        import jax
+        import jax.numpy as jnp
+
+        def body(i, carry):
+            mean, squares, entropy, votes, log = carry
+            p = parameters(i)[0].T
+            step = p - mean
+            # Usually step · (p - new mean), which the compiler may round to below zero.
+            squares = squares + step**2 * (i / (i + 1))
+            entropy = entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
+            votes = votes + (jnp.argmax(p, axis=0) == jnp.arange(len(p))[:, None])
+            log = log + jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+            return mean + step / (i + 1), squares, entropy, votes, log
+
+        (of_one,) = jax.eval_shape(parameters, 0)
+        zero = jnp.zeros(of_one.shape[::-1], of_one.dtype)
+        start = (zero, zero, zero[0], zero, zero)
+        mean, squares, entropy, votes, log = jax.lax.fori_loop(0, draws, body, start)
+        sd = jnp.sqrt(squares / draws)
+        return mean.T, sd.T, entropy / draws, votes.T / draws, log.T / draws
+
+
+def mix(parts: Sequence[ClassProbabilities], weights: Sequence[float] | None) -> ClassProbabilities:
+    """Prediction of a mixture of the parts; a part that has all the weight is taken as it is."""
+    used, shares = with_weight(parts, weights)
+    if shares is not None and len(used) == 1:
+        return parts[used[0]]
+    return pool([parts[i] for i in used], shares)
+
+
+def pool(
+    parts: Sequence[ClassProbabilities], weights: Sequence[float] | None = None
+) -> ClassProbabilities:
+    """Moments of a mixture of the parts.
+
+    Parameters
+    ----------
+    weights
+        Of the parts, with sum 1; unless given, as if all draws had been taken at once.
+    """
+    draws = sum(part.draws for part in parts)
+    if weights is None:
+        weights = [part.draws / draws for part in parts]
+    mean = sum(w * part.mean for w, part in zip(weights, parts, strict=True))
+    variance = sum(
+        w * (part.sd**2 + (part.mean - mean) ** 2) for w, part in zip(weights, parts, strict=True)
+    )
+    entropy, votes, mean_log = (
+        sum(w * getattr(part, name) for w, part in zip(weights, parts, strict=True))
+        for name in ("expected_entropy", "votes", "mean_log")
+    )
+    return ClassProbabilities(draws, mean, np.sqrt(variance), entropy, votes, mean_log)
+
+
+@metrics.metrics_of.register
+def _class_metrics(predictive: ClassProbabilities, target: np.ndarray) -> dict[str, float]:
+    return metrics.classification_metrics(predictive.mean, target) | {
+        "mean_sd": float(predictive.predicted_sd.mean()),
+        "mean_entropy": float(predictive.entropy.mean()),
+        "mean_mutual_information": float(predictive.mutual_information.mean()),
+    }
+
+
+def _of_class(values: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """One class's value of each observation, ``(observation,)``."""
+    return np.take_along_axis(values, label[:, None], axis=1)[:, 0]

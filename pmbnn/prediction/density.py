@@ -1,0 +1,247 @@
+"""Predicted densities of numbers: a mixture with one component for each posterior draw.
+
+Everything here is exact for the given draws, or a quadrature where no closed form is known;
+nothing further is drawn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import singledispatch
+from typing import ClassVar
+
+import numpy as np
+
+from pmbnn.models.likelihoods import Components, NormalComponents
+from pmbnn.prediction import metrics
+from pmbnn.prediction.predictive import Predictive, Weights, with_weight
+
+LEVEL = 0.95
+"""Probability of the central intervals that are kept."""
+
+BISECTIONS = 40
+"""Halvings of the range that a quantile lies in: 1e-12 of it is left."""
+
+PAIRED = 200
+"""Components that the closed form of the ranked probability score, whose work grows with their
+square, looks at."""
+
+NODES, TAIL = 100, 1e-7
+"""Where that score has no closed form: nodes of the quadrature on either side of the target, and
+the probability that is left out at either end of every component."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of distributions at each observation.
+
+    Attributes
+    ----------
+    components
+        One for each draw and observation, ``(draw, observation)``.
+    weight
+        Their weights, of sum 1, ``(draw,)``.
+    """
+
+    components: Components
+    weight: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the components' means, and of what is observed, ``(observation,)``."""
+        return self.weight @ self.components.mean()
+
+    @property
+    def epistemic_sd(self) -> np.ndarray:
+        """Standard deviation of the components' means over draws, ``(observation,)``."""
+        return np.sqrt(self.weight @ (self.components.mean() - self.mean) ** 2)
+
+    @property
+    def total_sd(self) -> np.ndarray:
+        """Standard deviation of what is observed, noise included, ``(observation,)``."""
+        noise = self.components.std()
+        # One sum where all observations have the same noise.
+        noise = noise[:, 0] if noise.shape[1] == 1 else noise
+        return np.sqrt(self.epistemic_sd**2 + self.weight @ noise**2)
+
+    def cdf(self, target: np.ndarray) -> np.ndarray:
+        """Probability that less than `target` is observed, ``(observation,)``."""
+        return self.weight @ self.components.cdf(target)
+
+    def log_density(self, target: np.ndarray) -> np.ndarray:
+        """Log-density of `target`, ``(observation,)``, in nats."""
+        from scipy.special import logsumexp
+
+        return logsumexp(self.components.logpdf(target), axis=0, b=self.weight[:, None])
+
+    def crps(self, target: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score, ``(observation,)``, in the targets' units."""
+        return mixture_crps(self.components, self.weight, target)
+
+    def output_interval(self, level: float = LEVEL) -> np.ndarray:
+        """Central interval of the components' means over draws, ``(bound, observation)``."""
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        mean = self.components.mean()
+        return np.quantile(mean, tails, axis=0, method="inverted_cdf", weights=self.weight)
+
+    def total_interval(self, level: float = LEVEL) -> np.ndarray:
+        """Central interval of what is observed, ``(bound, observation)``."""
+        return np.stack([self._quantile(p) for p in ((1 - level) / 2, (1 + level) / 2)])
+
+    def _quantile(self, probability: float) -> np.ndarray:
+        """By bisection: a quantile lies between the smallest and largest of the components."""
+        of_each = self.components.ppf(probability)
+        low, high = of_each.min(axis=0), of_each.max(axis=0)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            below = self.cdf(middle) < probability
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
+
+@singledispatch
+def mixture_crps(components: Components, weight: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Continuous ranked probability score of a mixture, ``(observation,)``, in target units.
+
+    The integral of the squared difference of the mixture's distribution function from a step at
+    the target, by quadrature; kinds of components with a closed form register theirs.
+
+    References
+    ----------
+    Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation,
+    equation 20.
+    """
+    nodes, shares = np.polynomial.legendre.leggauss(NODES)
+    low = np.minimum(components.ppf(TAIL).min(axis=0), target)
+    high = np.maximum(components.ppf(1 - TAIL).max(axis=0), target)
+    score = np.zeros(np.shape(target))
+    for start, stop, step in ((low, target, 0.0), (target, high, 1.0)):
+        for node, share in zip(nodes, shares, strict=True):
+            at = start + (stop - start) * (node + 1) / 2
+            score += share * (stop - start) / 2 * (weight @ components.cdf(at) - step) ** 2
+    return score
+
+
+@mixture_crps.register
+def _normal_crps(
+    components: NormalComponents, weight: np.ndarray, target: np.ndarray
+) -> np.ndarray:
+    """In closed form; of many components, at most `PAIRED` evenly chosen ones count.
+
+    References
+    ----------
+    Grimit, Gneiting, Berrocal and Johnson (2006), The continuous ranked probability score
+    for circular variables, section 2, for a mixture of normals.
+    """
+    chosen = np.linspace(0, len(weight) - 1, min(PAIRED, len(weight))).astype(int)
+    mu, sigma = components.mu[chosen], components.sigma[chosen]
+    weight = weight[chosen] / weight[chosen].sum()
+    score = weight @ _mean_distance(target - mu, sigma)
+    for own, sd, share in zip(mu, sigma, weight, strict=True):
+        score -= 0.5 * share * (weight @ _mean_distance(own - mu, np.hypot(sd, sigma)))
+    return score
+
+
+def _mean_distance(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Mean absolute value of a normal variable."""
+    from scipy.special import ndtr
+
+    standard = mean / sd
+    return sd * np.sqrt(2 / np.pi) * np.exp(-0.5 * standard**2) + mean * (2 * ndtr(standard) - 1)
+
+
+@dataclass(frozen=True)
+class Density(Predictive):
+    """What is kept of the draws at each observation, and how they fit targets.
+
+    Attributes
+    ----------
+    mean, epistemic_sd, total_sd
+        ``(observation,)``; without and with the noise.
+    output_interval, total_interval
+        Central intervals of probability `LEVEL`, ``(bound, observation)``.
+    log_density, cdf, crps
+        Of the targets, ``(observation,)``: nats, probability of less, ranked probability score.
+        Not a number where there are no targets.
+    """
+
+    key: ClassVar[str] = "density"
+    block: ClassVar[int] = 256
+
+    mean: np.ndarray
+    epistemic_sd: np.ndarray
+    total_sd: np.ndarray
+    output_interval: np.ndarray
+    total_interval: np.ndarray
+    log_density: np.ndarray
+    cdf: np.ndarray
+    crps: np.ndarray
+
+    @classmethod
+    def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102
+        parts = [[] for _ in mixtures]
+        for start in range(0, len(x), cls.block):
+            rows = slice(start, start + cls.block)
+            drawn = [predictor.single_draws(fit, data, x[rows], draws) for fit in fits]
+            observed = None if target is None else target[rows]
+            for found, weights in zip(parts, mixtures, strict=True):
+                found.append(summarise(mixture(predictor.likelihood, drawn, weights), observed))
+        return [join(of_mixture) for of_mixture in parts]
+
+    @classmethod
+    def nll(cls, predictor, fit, data, rows, draws):  # noqa: D102
+        parts = []
+        for start in range(0, len(rows), cls.block):
+            block = slice(start, start + cls.block)
+            drawn = predictor.single_draws(fit, data, rows.x[block], draws)
+            parts.append(mixture(predictor.likelihood, [drawn], [1.0]).log_density(rows.y[block]))
+        return float(-np.mean(np.concatenate(parts)))
+
+
+def mixture(likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights) -> Mixture:
+    """Mixture of what a likelihood makes of the draws of several fits.
+
+    Parameters
+    ----------
+    drawn
+        Parameters of the likelihood by name, of each fit: `Predictor.single_draws`.
+    weights
+        Of the fits; a fit's draws share its weight.
+    """
+    used, shares = with_weight(drawn, weights)
+    if shares is None:
+        shares = [1 / len(used)] * len(used)
+    parameters = {
+        name: np.concatenate([drawn[i][name] for i in used]).astype(np.float64) for name in drawn[0]
+    }
+    draws = len(next(iter(drawn[0].values())))
+    return Mixture(likelihood.components(parameters), np.repeat(np.asarray(shares) / draws, draws))
+
+
+def summarise(draws: Mixture, target: np.ndarray | None = None) -> Density:
+    """What is kept of the draws, and how they fit the targets if there are any."""
+    scores = ("log_density", "cdf", "crps")
+    mean = draws.mean
+    unknown = np.full(len(mean), np.nan)
+    return Density(
+        mean=mean,
+        epistemic_sd=draws.epistemic_sd,
+        total_sd=draws.total_sd,
+        output_interval=draws.output_interval(),
+        total_interval=draws.total_interval(),
+        **{name: unknown if target is None else getattr(draws, name)(target) for name in scores},
+    )
+
+
+def join(parts: Sequence[Density]) -> Density:
+    """Densities of consecutive runs of rows as one."""
+    names = [field.name for field in fields(Density)]
+    return Density(*(np.concatenate([getattr(p, n) for p in parts], axis=-1) for n in names))
+
+
+@metrics.metrics_of.register
+def _density_metrics(predictive: Density, target: np.ndarray) -> dict[str, float]:
+    scores = (predictive.log_density, predictive.cdf, predictive.crps)
+    return metrics.regression_metrics(predictive.mean, target, *scores) | {
+        "mean_epistemic_sd": float(predictive.epistemic_sd.mean()),
+        "mean_total_sd": float(predictive.total_sd.mean()),
+    }

@@ -1,0 +1,145 @@
+"""Draws from a fitted guide and their densities, whatever is predicted with them.
+
+Draws are regenerated from the guide's PRNG key, so that the same ones come back whoever
+asks for them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from scipy.special import logsumexp
+
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.guides import Guide, build_guide
+from pmbnn.inference.result import Fit, StoredGuide
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import ROW_DATA
+from pmbnn.models.priors import STANDARD
+
+
+class GuideDraws:
+    """Draws of every replica of one group, from its model's graph.
+
+    Compiled once, whatever the number of rows; the settings tell which guide to draw from.
+    """
+
+    def __init__(self, model: pm.Model, settings: Inference, dtype: str = "float32") -> None:
+        self.dtype = dtype
+        self.flat = flat = flatten_model(model, rows=None)
+        self.guide = build_guide(settings, flat.size, flat.improper)
+        self.constants = [name for name in flat.data if name not in ROW_DATA]
+        self.vector = values = flat_vector(flat)
+        # Standard draws, which stand behind something that a trace keeps, are of no interest.
+        self.named = [name for name in flat.posterior if not name.endswith(STANDARD)]
+        (by_row,) = flat.log_likelihoods.values()
+        graphs = [by_row, flat.log_prior, *(flat.posterior[name] for name in self.named)]
+        log_likelihood, log_prior, *posterior = flat.at(values, graphs)
+        constants = [flat.data[name] for name in self.constants]
+        rows = [flat.data[name] for name in ROW_DATA]
+        with precision(dtype):
+            log_joint = jax_function([values, *rows, *constants], [log_likelihood, log_prior])
+            named = jax_function([values, *constants], posterior)
+        self._log_joint_of_draws = self.over_draws(log_joint, len(rows))
+        self._posterior = self.over_draws(named, 0)
+        self._log_guide = self._build_log_guide(values)
+        self._draws = jax.jit(jax.vmap(self.draw, in_axes=(None, None, 0)))
+
+    def over_draws(self, function, n_rows: int):
+        """A function of the flat vector, the rows and the constants, for many vectors."""
+        return jax.jit(jax.vmap(function, (0, *(None,) * (n_rows + len(self.constants)))))
+
+    def _build_log_guide(self, values):
+        """Log-density of the guide at draws; None of a point."""
+        if self.guide.is_point:
+            return None
+        constrained = {
+            name: pt.tensor(name, dtype="float64", shape=shape)
+            for name, shape in self.guide.constrained_shapes.items()
+        }
+        # Double precision: the sum over a large network's parameters needs it.
+        with precision("float64"):
+            graph = jax_function(
+                [values, *constrained.values()], [self.guide.log_density(constrained, values)]
+            )
+        return jax.jit(jax.vmap(graph, (0, *(None,) * len(constrained))))
+
+    def values(self, fit: Fit, draws: int) -> np.ndarray:
+        """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
+        with precision(self.dtype):
+            return np.asarray(self._draws(self.constrained(fit), draw_key(fit), jnp.arange(draws)))
+
+    def posterior(
+        self, data: Mapping[str, np.ndarray], values: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
+        with precision(self.dtype):
+            constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
+            arrays = self._posterior(jnp.asarray(values, self.dtype), *constants)
+        return dict(zip(self.named, map(np.asarray, arrays), strict=True))
+
+    def log_joint(
+        self, data: Mapping[str, np.ndarray], values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log-likelihood of every row, and log joint density, of draws of the flat vector.
+
+        Shapes ``(draw, observation)`` and ``(draw,)``; nats, densities on the unconstrained
+        vector.
+        """
+        with precision(self.dtype):
+            arrays = [jnp.asarray(data[n]) for n in (*ROW_DATA, *self.constants)]
+            values = jnp.asarray(values, self.dtype)
+            log_likelihood, log_prior = self._log_joint_of_draws(values, *arrays)
+        log_likelihood = np.asarray(log_likelihood)
+        log_p = log_likelihood.sum(axis=1, dtype=np.float64) + np.asarray(log_prior)
+        return log_likelihood, log_p
+
+    def log_guide(
+        self, fits: Sequence[Fit], weights: Sequence[float], values: np.ndarray
+    ) -> np.ndarray:
+        """Log-density of a mixture of guides at draws of the flat vector, ``(draw,)``.
+
+        Nats, on the unconstrained vector; that of a point guide is not a number.
+        """
+        if self._log_guide is None:
+            return np.full(len(values), np.nan)
+        used = [(fit, weight) for fit, weight in zip(fits, weights, strict=True) if weight > 0]
+        parts = [self._log_guide_density(fit, values) for fit, _ in used]
+        return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
+
+    def _log_guide_density(self, fit: Fit, values: np.ndarray) -> np.ndarray:
+        with precision("float64"):
+            constrained = [
+                jnp.asarray(fit.constrained[n], "float64") for n in self.guide.constrained_shapes
+            ]
+            return np.asarray(self._log_guide(jnp.asarray(values, "float64"), *constrained)[0])
+
+    def constrained(self, fit: Fit) -> dict[str, jax.Array]:
+        """Constrained parameters of a fit; call it within `precision`."""
+        names = self.guide.constrained_shapes
+        return {name: jnp.asarray(fit.constrained[name], self.dtype) for name in names}
+
+    def draw(self, constrained, key, i):
+        """The `i`-th draw of a fit's guide, whoever asks for it."""
+        return draw_from(self.guide, constrained, key, i, self.dtype)
+
+
+def draw_from(guide: Guide, constrained, key: jax.Array, i, dtype: str):
+    """The `i`-th draw of a guide from a key, ``(size,)``; a JAX function of all but the guide."""
+    key, shapes = jax.random.fold_in(key, i), guide.noise
+    keys = [key] if len(shapes) == 1 else jax.random.split(key, max(1, len(shapes)))
+    noise = {
+        name: jax.random.normal(k, shape, dtype)
+        for (name, shape), k in zip(shapes.items(), keys, strict=False)
+    }
+    return guide.draw(constrained, noise)
+
+
+def draw_key(fit: Fit | StoredGuide) -> jax.Array:
+    """The PRNG key that draws of a fit come from."""
+    # Faster generators give other numbers under vmap, and a draw must not depend on that.
+    return jax.random.wrap_key_data(fit.draw_key[:2], impl="threefry2x32")

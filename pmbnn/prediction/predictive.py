@@ -1,0 +1,70 @@
+"""What every kind of prediction has in common."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pmbnn.data.arrays import Rows
+    from pmbnn.inference.result import Fit
+    from pmbnn.prediction.predictor import Predictor
+
+type Weights = Sequence[float] | None
+"""Of fits in a mixture, with sum 1; None takes the draws of all as if drawn from one."""
+
+
+class Predictive(ABC):
+    """What posterior draws say of each observation; one subclass for each kind of prediction.
+
+    A likelihood names its kind by `key`. Metrics, groups of a trace, tables and figures are
+    found by the type, in a registry of their own each.
+    """
+
+    key: ClassVar[str]
+    """Name of the kind, in likelihoods, records and traces."""
+
+    block: ClassVar[int]
+    """Rows whose single draws are in memory at once."""
+
+    mean: np.ndarray
+    """Predicted mean, observations first."""
+
+    @classmethod
+    @abstractmethod
+    def of_mixtures(
+        cls,
+        predictor: "Predictor",
+        fits: "Sequence[Fit]",
+        mixtures: Sequence[Weights],
+        data: Mapping[str, np.ndarray],
+        x: np.ndarray,
+        draws: int,
+        target: np.ndarray | None,
+    ) -> list[Self]:
+        """One prediction for each mixture of the fits; see `Predictor.predict_mixtures`."""
+
+    @classmethod
+    @abstractmethod
+    def nll(
+        cls,
+        predictor: "Predictor",
+        fit: "Fit",
+        data: Mapping[str, np.ndarray],
+        rows: "Rows",
+        draws: int,
+    ) -> float:
+        """Mean negative log-density of the targets of some rows under one fit, in nats."""
+
+    def n_correct(self, target: np.ndarray) -> int | None:
+        """How many targets are predicted exactly; None where no target can be."""
+        return None
+
+
+def with_weight(fits: Sequence, weights: Weights) -> tuple[list[int], list[float] | None]:
+    """Indices of the fits that have a weight in a mixture, and their weights."""
+    if weights is None:
+        return list(range(len(fits))), None
+    used = [i for i, weight in enumerate(weights) if weight > 0]
+    return used, [weights[i] for i in used]

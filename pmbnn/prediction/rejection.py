@@ -1,0 +1,172 @@
+"""When a classifier had better say nothing: rejected images, and scores of uncertainty.
+
+Throughout, ``probability`` has shape ``(draw, observation, class)`` and ``weight``, of sum 1,
+``(draw,)``; a score, ``(observation,)``, is higher where a prediction is less certain; entropies
+are in bits.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PERCENTILE = 99
+"""Of the held-out digits, this share in percent is accepted by their own threshold."""
+
+HELD_OUT = ("validation_predictions", "test_predictions")
+"""Groups of a trace with predictions of rows that were not fitted, in order of preference."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What posterior draws say of one image.
+
+    Attributes
+    ----------
+    predicted
+        The class of highest mean probability.
+    probability, sd
+        Mean and standard deviation over draws of each class's probability, ``(class,)``.
+    entropy
+        Of the mean probabilities, in bits.
+    mutual_information
+        What a label would tell about the weights, in bits.
+    expected_error_rate
+        Share of the draws whose most probable class is another one.
+    """
+
+    predicted: int
+    probability: np.ndarray
+    sd: np.ndarray
+    entropy: float
+    mutual_information: float
+    expected_error_rate: float
+
+    @property
+    def uncertainty(self) -> float:
+        """Standard deviation of the predicted class's probability."""
+        return float(self.sd[self.predicted])
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Uncertainty above which an image is rejected.
+
+    Attributes
+    ----------
+    sd
+        The threshold itself.
+    percentile
+        Share of held-out rows, in percent, that are not more uncertain.
+    group
+        The group of the trace that holds their predictions.
+    rows
+        Their number.
+    """
+
+    sd: float
+    percentile: float
+    group: str
+    rows: int
+
+    def rejects(self, classification: Classification) -> bool:
+        """Whether an image is more uncertain than nearly all of those held out."""
+        return classification.uncertainty > self.sd
+
+
+def classify(probability: np.ndarray, weight: np.ndarray) -> list[Classification]:
+    """One classification for each observation, from the probabilities of every draw."""
+    p = np.asarray(probability, np.float64)
+    mean = np.tensordot(weight, p, axes=1)
+    sd = np.sqrt(np.tensordot(weight, (p - mean) ** 2, axes=1))
+    predicted = mean.argmax(axis=1)
+    entropy = _bits(mean)
+    information = np.maximum(entropy - np.tensordot(weight, _bits(p), axes=1), 0.0)
+    error = np.tensordot(weight, p.argmax(axis=2) != predicted, axes=1)
+    return [
+        Classification(int(predicted[i]), mean[i], sd[i], *map(float, numbers))
+        for i, numbers in enumerate(zip(entropy, information, error, strict=True))
+    ]
+
+
+def rejection_threshold(trace: "xr.DataTree", percentile: float) -> Threshold:
+    """Percentile of the uncertainty of a cell's held-out rows.
+
+    Those of the validation rows are taken where the trace keeps them, for a threshold chosen on
+    test rows has seen them.
+
+    Raises
+    ------
+    ValueError
+        If the trace keeps neither.
+    """
+    for group in HELD_OUT:
+        if group in trace.children:
+            kept = trace[group].to_dataset()
+            p, sd = (kept[name].values for name in ("probability", "sd"))
+            uncertainty = np.take_along_axis(sd, p.argmax(axis=1)[:, None], axis=1)
+            limit = float(np.percentile(uncertainty, percentile))
+            return Threshold(limit, percentile, group, len(uncertainty))
+    raise ValueError(f"The trace must have one of the groups {', '.join(sorted(HELD_OUT))}.")
+
+
+def geometric_entropy(mean_log: np.ndarray) -> np.ndarray:
+    """Entropy in bits as one write-up takes it, ``(observation,)``.
+
+    That of exp of the mean log-probability, an unnormalised geometric mean over draws, given
+    ``mean_log`` of shape ``(observation, class)`` in nats; it is not the predictive entropy.
+    """
+    mean_log = np.asarray(mean_log, np.float64)
+    return -np.sum(np.exp(mean_log) * mean_log, axis=1) / np.log(2)
+
+
+def detection_metrics(known: np.ndarray, unknown: np.ndarray) -> dict[str, float]:
+    """Areas under the curves of telling unknown observations from known ones by a score.
+
+    ``auroc`` is the probability that a random unknown one scores higher than a random known
+    one, ties counting half; ``aupr`` is the mean precision with the unknown ones as positives.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    is_unknown = np.repeat([0, 1], [len(known), len(unknown)])
+    scores = np.concatenate([known, unknown])
+    return {
+        "auroc": float(roc_auc_score(is_unknown, scores)),
+        "aupr": float(average_precision_score(is_unknown, scores)),
+    }
+
+
+def threshold(held_out: np.ndarray, percentile: float = PERCENTILE) -> float:
+    """Score that `percentile` of the held-out observations do not exceed."""
+    return float(np.percentile(held_out, percentile))
+
+
+def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Share accepted, and share of mistakes among those, as ever less certain ones are.
+
+    Both ``(observation,)``, in order of score. Observations of equal score are accepted together:
+    each has the risk of all up to the last of them.
+
+    References
+    ----------
+    Geifman and El-Yaniv (2017), Selective Classification for Deep Neural Networks, section 2.
+    """
+    order = np.argsort(score, kind="stable")
+    mistakes = np.cumsum(~np.asarray(correct, bool)[order])
+    accepted = np.arange(1, len(score) + 1)
+    # Among ties the order says nothing.
+    last = np.searchsorted(score[order], score[order], side="right") - 1
+    return accepted / len(score), (mistakes / accepted)[last]
+
+
+def area_under_risk_coverage(score: np.ndarray, correct: np.ndarray) -> float:
+    """Mean over coverages of the share of mistakes among what is accepted."""
+    return float(risk_coverage(score, correct)[1].mean())
+
+
+def _bits(p: np.ndarray) -> np.ndarray:
+    """Entropy over the last axis."""
+    return -np.sum(p * np.log2(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)

@@ -1,0 +1,188 @@
+"""What the page leads with: the best combinations on each data set, and how certain that is."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pmbnn.compare.ranking import BEHIND, LEVEL, LOWEST, TIED, UNKNOWN, UNSCORED, rank_combinations
+from pmbnn.compare.scores import RANKED_WORDS, ranking_score
+from pmbnn.report.data_table import Entry
+from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
+from pmbnn.report.numbers import plain, signed
+from pmbnn.results.record import CellRecord
+
+MOST_LEADERS = 4
+"""Combinations whose maps stand beside the ranking."""
+
+BADGES = {
+    LOWEST: "converged",
+    TIED: "mark-elsewhere",
+    BEHIND: "plain",
+    UNKNOWN: "not_converged",
+    UNSCORED: "failed",
+}
+"""Colours of the verdicts."""
+
+NOT_RANKED = (
+    "Not ranked: no score of these cells is of data that nothing was chosen by. Test rows are not "
+    "used for it; hold out training rows (inference.validation) or draw fresh points."
+)
+
+
+class Ranked(NamedTuple):
+    """A combination in words: its score, its paired difference to the lowest, the verdict."""
+
+    combination: str
+    score: str
+    difference: str
+    interval: str
+    verdict: Entry
+
+
+class Answer(NamedTuple):
+    """The ranking of one data set, in words.
+
+    Attributes
+    ----------
+    title
+        Experiment, sweep and data.
+    lead
+        The answer in a few sentences.
+    score
+        What is ranked by.
+    rows
+        Every combination, the lowest first.
+    leaders
+        Cells of the first combinations, one data seed.
+    leaders_words
+        Which data seed that is.
+    conditions
+        What the answer hangs on.
+    """
+
+    title: str
+    lead: list[str]
+    score: str
+    rows: list[Ranked]
+    leaders: list[tuple[str, Thumbnail]]
+    leaders_words: str
+    conditions: str
+
+
+def answer_of(grid: Grid) -> Answer:
+    """The ranking of a grid's combinations, in words."""
+    table = rank_combinations(grid.combinations)
+    name = ranking_score(grid.sheet.records)
+    score = RANKED_WORDS[name] if name else ""
+    return Answer(
+        title=grid.title,
+        lead=_lead(table, score) if name else [NOT_RANKED],
+        score=score,
+        rows=[_ranked(row) for row in table.to_dict("records")] if name else [],
+        leaders=_leaders(grid, table) if name else [],
+        leaders_words=f"data seed {grid.seeds[0]}" if len(grid.seeds) > 1 else "",
+        conditions=_conditions(grid.sheet.records, name, table),
+    )
+
+
+def _lead(table: pd.DataFrame, score: str) -> list[str]:
+    """Which is lowest, by how much, and how certain that is."""
+    first, others = table.iloc[0], table.iloc[1:]
+    if first["verdict"] != LOWEST:
+        return ["No combination has a score."]
+    words = f"Lowest {score}: {_name(first)}, {_with_error(first['mean'], first['se'])} nats"
+    found = [f"{words} ({_seeds(first['seeds'])})."]
+    if others.empty:
+        return [*found, "It is the only combination, so there is nothing to set beside it."]
+    tied, behind = (others[others["verdict"] == verdict] for verdict in (TIED, BEHIND))
+    if not tied.empty:
+        found.append(f"Not told apart from it: {_names(tied)}.")
+    if not behind.empty:
+        low, high = (plain(behind["difference"].agg(end), 2) for end in ("min", "max"))
+        by = f"by {low}" if low == high else f"by {low} to {high}"
+        found.append(f"Behind it {by} nats: {_names(behind)}.")
+    unknown = others[others["verdict"] == UNKNOWN]
+    if not unknown.empty:
+        reason = "one data seed: no error is known"
+        reason = reason if (unknown["shared"] == 1).all() else "no error is known"
+        found.append(f"{_names(unknown)}: {reason}, so none of these is shown to be behind.")
+    unscored = others[others["verdict"] == UNSCORED]
+    if not unscored.empty:
+        found.append(f"Without a score: {_names(unscored)}.")
+    return found
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['prior']} × {row['hyperprior']}"
+
+
+def _names(rows: pd.DataFrame) -> str:
+    return ", ".join(_name(row) for row in rows.to_dict("records"))
+
+
+def _seeds(number: int) -> str:
+    return "one data seed" if number == 1 else f"mean ± standard error over {number} data seeds"
+
+
+def _with_error(mean: float, error: float) -> str:
+    return f"{plain(mean, 3)} ± {plain(error, 2)}" if math.isfinite(error) else plain(mean, 3)
+
+
+def _ranked(row: Mapping[str, Any]) -> Ranked:
+    verdict = str(row["verdict"])
+    one_seed = verdict == UNKNOWN and row["shared"] == 1
+    words = f"one data seed: {verdict}" if one_seed else verdict
+    difference = signed(row["difference"])
+    if difference and math.isfinite(row["difference_se"]):
+        difference += f" ± {plain(row['difference_se'], 2)}"
+    interval = ""
+    if math.isfinite(row["low"]):
+        interval = f"{signed(row['low'], 2)} to {signed(row['high'], 2)}"
+    return Ranked(
+        _name(row),
+        _with_error(row["mean"], row["se"]),
+        difference,
+        interval,
+        Entry(words, badge=BADGES[verdict]),
+    )
+
+
+def _leaders(grid: Grid, table: pd.DataFrame) -> list[tuple[str, Thumbnail]]:
+    """Thumbnails of the first combinations with the first data seed."""
+    highest = grid.highest_sd
+    shown = table[table["verdict"].isin([LOWEST, TIED, UNKNOWN])].head(MOST_LEADERS)
+    return [
+        (_name(row), thumbnail(cell, highest))
+        for row in shown.to_dict("records")
+        for cell in grid.at((row["row"], row["column"]), grid.seeds[0])[:1]
+    ]
+
+
+def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataFrame) -> str:
+    """What a ranking hangs on: the approximation, the repetitions, the intervals, the score."""
+    settings = [record.settings for record in records]
+    guides = _values(settings, "inference", "guide")
+    words = [f"guide {guides.replace('_', ' ')}"] if guides else []
+    for key in ("steps", "epochs", "restarts"):
+        value = _values(settings, "inference", key)
+        words += [f"{key} {value}"] if value else []
+    words += [f"data seeds {_values(settings, 'dataset', 'seed')}"]
+    if name == "excess_nll":
+        fresh = {s["predict"]["fresh"]["size"] for s in settings if s["predict"].get("fresh")}
+        words += [f"{', '.join(f'{size:,}' for size in sorted(fresh))} fresh points"] * bool(fresh)
+    if name == "validation_nll":
+        words += ["fits on the training rows that are left"]
+    if table["low"].notna().any():
+        words += [
+            f"{100 * LEVEL:g} % intervals of the paired t test over data seeds, not corrected for "
+            "the number of combinations or for picking the lowest on the same data"
+        ]
+    return "What this hangs on: " + "; ".join(words) + "."
+
+
+def _values(settings: Iterable[Mapping[str, Any]], section: str, name: str) -> str:
+    """All values of a setting in words; empty where it is not set."""
+    values = dict.fromkeys(s.get(section, {}).get(name) for s in settings)
+    return ", ".join(str(value) for value in values if value is not None)

@@ -1,0 +1,47 @@
+"""Sparsity, uncertainty and scales in numbers, where a results folder has a table of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from pmbnn.compare.claims import FILE, read_claims
+from pmbnn.report.data_table import DataTable, Entry, Heading
+from pmbnn.report.numbers import plain
+from pmbnn.results.loading import ExperimentResults
+
+WORDS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",
+         "against": "against", "measure": "measure"}  # fmt: skip
+
+
+def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
+    """Every row of the folders' tables, with means ± standard errors over data seeds."""
+    tables = [read_claims(folder.results.folder / FILE) for folder in folders]
+    held = [table for table in tables if not table.empty]
+    if not held:
+        return None
+    headings = [
+        *(Heading(title, choose=name != "measure") for name, title in WORDS.items()),
+        Heading("mean", number=True, note="± standard error over data seeds"),
+        Heading("seeds", number=True),
+        Heading("sweep", choose=True),
+        Heading("experiment", choose=True),
+    ]
+    rows = [_row(row) for row in pd.concat(held).to_dict("records")]
+    return DataTable("claims", "Comparisons in numbers", "rows", headings, rows)
+
+
+def _row(row: Mapping[str, object]) -> list[Entry]:
+    mean, error = (_finite(row[name]) for name in ("mean", "se"))
+    words = f"{plain(mean)} ± {plain(error, 2)}" if error is not None else plain(mean)
+    return [
+        *(Entry(str(row[name])) for name in WORDS),
+        Entry(words, mean),
+        Entry(str(row["seeds"]), float(row["seeds"])),
+        Entry(str(row["sweep"])),
+        Entry(str(row["experiment"])),
+    ]
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

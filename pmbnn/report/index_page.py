@@ -1,0 +1,55 @@
+"""``index.html`` of a results folder: its overviews, and every cell with its numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pmbnn.compare.scores import SCORES, Scores, scores_of
+from pmbnn.report.numbers import fixed
+from pmbnn.report.rendering import render
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import RECORD
+from pmbnn.results.tables import data_label, label
+
+
+class CellRow(NamedTuple):
+    """A cell in the table: where its link leads, and what stands in the columns."""
+
+    words: str
+    link: str
+    status: str
+    reason: str
+    numbers: list[str]
+
+
+def index_page(name: str, figures: Sequence[Path], records: Sequence[CellRecord]) -> str:
+    """One HTML page that needs nothing but the folder it lies in."""
+    columns = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
+    tables = ["metrics.csv", "summary.csv"]
+    if any(record.images for record in records):
+        tables.append("ood.csv")
+    return render(
+        "index.html",
+        name=name,
+        tables=tables,
+        figures=[path.name for path in figures],
+        columns=columns,
+        rows=[_row(record, columns) for record in records],
+    )
+
+
+def _row(record: CellRecord, columns: Sequence[str]) -> CellRow:
+    settings, results = record.settings, record.results
+    words = (
+        f"{record.sweep}: {data_label(record)}, seed {settings['dataset']['seed']}, "
+        f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
+    )
+    numbers = [fixed(results.get(column), 4) for column in columns]
+    file = _figure(SCORES.get(record.predictive or ""), record)
+    return CellRow(words, f"cells/{record.name}/{file}", record.status, record.reason, numbers)
+
+
+def _figure(scores: Scores | None, record: CellRecord) -> str:
+    """A cell's figure of its own, or else its record."""
+    figures = scores.figures if scores else {}
+    return next((file for name, file in figures.items() if name in record.results), RECORD)

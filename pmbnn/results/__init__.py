@@ -1,0 +1,15 @@
+"""The results folder: written whole, checked, read back, and turned into tables."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "integrity": ["Problem", "verify"],
+        "loading": ["ExperimentResults", "StoredCell", "load_results"],
+        "lock": ["FolderBusyError", "writing"],
+        "record": ["CellRecord"],
+        "restore": ["restore_cell", "sample_posterior"],
+        "store": ["Results", "ResultsError"],
+    },
+)

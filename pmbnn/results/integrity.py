@@ -1,0 +1,120 @@
+"""Whether stored cells are what was written: sizes at every start, digests when asked for."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pmbnn.results.record import OtherFormatError
+from pmbnn.results.store import BROKEN, RECORD, Results, ResultsError, sha256
+
+
+class Problem(NamedTuple):
+    """Something in a results folder that is not as it was written.
+
+    ``cell`` is the name of the cell's folder; None for a figure outside cells.
+    """
+
+    path: Path
+    cell: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"`{self.path}`: {self.reason}"
+
+
+def set_aside_broken(results: Results) -> list[Problem]:
+    """Cells whose record cannot be read or whose files have another size, moved out of the way.
+
+    They are kept as ``cells/.broken-<name>`` and will be fitted again.
+    """
+    found = list(broken_cells(results))
+    for problem in found:
+        set_aside(results, problem.cell)
+    return found
+
+
+def broken_cells(results: Results, digests: bool = False) -> Iterator[Problem]:
+    """The first problem of each broken cell.
+
+    Parameters
+    ----------
+    digests
+        Whether to read the files whole and compare their SHA-256; sizes alone otherwise.
+    """
+    for name in results.cell_names():
+        problem = _problem(results, name, digests)
+        if problem is not None:
+            yield problem
+
+
+def set_aside(results: Results, name: str) -> None:
+    """Move a cell out of the way, in place of an earlier broken one of its name."""
+    aside = results.cells / f"{BROKEN}{name}"
+    results.remove(aside.name)
+    os.replace(results.cells / name, aside)
+
+
+def verify(folder: Path, repair: bool = False) -> list[Problem]:
+    """Everything in a results folder that is not as it was written.
+
+    Data files are compared with the digests in their cell's record, the record with its own;
+    pictures are decoded.
+
+    Parameters
+    ----------
+    repair
+        Whether to set broken cells aside and remove broken pictures, so that the next sweep of
+        the folder fits and draws them again.
+
+    Raises
+    ------
+    ResultsError
+        If there is no results folder.
+    """
+    results = Results(folder)
+    if not results.cells.is_dir():
+        raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
+    found = [*broken_cells(results, digests=True), *_broken_pictures(results)]
+    if repair:
+        for problem in found:
+            if problem.cell is None:
+                problem.path.unlink()
+            else:
+                set_aside(results, problem.cell)
+    return found
+
+
+def _problem(results: Results, name: str, digests: bool) -> Problem | None:
+    folder = results.cells / name
+    if not (folder / RECORD).is_file():
+        return Problem(folder, name, f"has no `{RECORD}`")
+    try:
+        record = results.load_record(name)
+    except ResultsError as error:
+        if isinstance(error.__cause__, OtherFormatError):
+            raise
+        return Problem(folder / RECORD, name, str(error.__cause__))
+    for file, expected in record.files.items():
+        path = folder / file
+        if not path.is_file():
+            return Problem(path, name, "is missing")
+        size = path.stat().st_size
+        if size != expected.size:
+            return Problem(path, name, f"has {size} bytes, {expected.size} were written")
+        if digests and sha256(path) != expected.sha256:
+            return Problem(path, name, "is not what was written: its SHA-256 differs")
+    return None
+
+
+def _broken_pictures(results: Results) -> Iterator[Problem]:
+    """Pictures that cannot be decoded; PNG carries checksums of its own."""
+    from PIL import Image
+
+    for path in sorted([*results.cells.glob("[!.]*/*.png"), *results.figures.glob("*.png")]):
+        try:
+            with Image.open(path) as image:
+                image.verify()
+        except (OSError, SyntaxError, ValueError) as error:
+            yield Problem(path, None, f"cannot be decoded: {error}")

@@ -1,0 +1,195 @@
+"""A results folder opened for reading: records, tables, cells and their traces."""
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from pmbnn.results.integrity import broken_cells
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
+
+SHOWN_CHOICES = 12
+"""Choices that a message names at most."""
+
+
+@dataclass(frozen=True)
+class StoredCell:
+    """A finished cell: its record, and its trace on demand."""
+
+    record: CellRecord
+    folder: Path
+
+    @cached_property
+    def trace(self) -> xr.DataTree:
+        """The trace, in memory, as ArviZ takes it.
+
+        Raises
+        ------
+        ResultsError
+            If the cell has no fit.
+        """
+        if not self.record.results:
+            raise ResultsError(f"The cell `{self.folder}` has no fit: {self.record.reason}.")
+        return Results(self.folder.parent.parent).load_trace(self.record.name)
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """What a results folder holds.
+
+    Attributes
+    ----------
+    name
+        Name of the experiment, or of the folder where it is not recorded.
+    results
+        What reads the cells.
+    records
+        Every whole cell, in the experiment's order.
+    provenance
+        Versions, machine, data and date; empty where they are not recorded.
+    figures
+        Overviews that were drawn.
+    """
+
+    name: str
+    results: Results
+    records: tuple[CellRecord, ...]
+    provenance: Mapping[str, Any]
+    figures: tuple[Path, ...]
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row a cell: settings under dotted names, results, time."""
+        return metrics_table(self.records).convert_dtypes()
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Means and standard errors over seeds, one row a combination of settings."""
+        return summary_table(self.records).convert_dtypes()
+
+    @cached_property
+    def ood(self) -> pd.DataFrame:
+        """One row for each cell and out-of-distribution set; empty without any."""
+        return ood_table(self.records).convert_dtypes()
+
+    @property
+    def cells(self) -> list[StoredCell]:
+        """Every whole cell, in the experiment's order."""
+        return [StoredCell(record, self.results.cells / record.name) for record in self.records]
+
+    def cell(self, **settings: object) -> StoredCell:
+        """The one cell with the given settings.
+
+        Parameters
+        ----------
+        **settings
+            ``prior="laplace"`` is the kind of a section, ``dataset_seed=0`` a setting of one;
+            ``sweep`` and ``name`` may be given too.
+
+        Raises
+        ------
+        ValueError
+            If a setting is unknown, or not exactly one cell has them.
+
+        Examples
+        --------
+        >>> cell = results.cell(prior="laplace", dataset_seed=0)  # doctest: +SKIP
+        """
+        rows = {record.name: _row_by_keyword(record) for record in self.records}
+        known = sorted(set().union(*rows.values()))
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise ValueError(f"`{unknown[0]}` must be one of {', '.join(known)}.")
+        found = [n for n, row in rows.items() if all(row.get(k) == settings[k] for k in settings)]
+        if len(found) != 1:
+            raise ValueError(_not_one(found, settings, rows))
+        return next(cell for cell in self.cells if cell.record.name == found[0])
+
+
+def load_results(folder: Path | str) -> ExperimentResults:
+    """Everything in a results folder; traces are read on demand.
+
+    Cells that are not as they were written are left out, with a warning. A running sweep does
+    not disturb it.
+
+    Parameters
+    ----------
+    folder
+        ``results/<experiment>``, as ``python -m pmbnn.sweep`` or `pmbnn.run` wrote it.
+
+    Raises
+    ------
+    ResultsError
+        If the folder does not exist, is of another format, or holds no finished cell.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise ResultsError(f"The results folder `{folder}` {problem}.")
+    results = Results(folder)
+    broken = {problem.cell: problem for problem in broken_cells(results)}
+    for problem in broken.values():
+        warnings.warn(f"left out: {problem}", stacklevel=2)
+    names = [name for name in _in_order(results) if name not in broken]
+    if not names:
+        raise ResultsError(
+            f"The folder `{folder}` holds no finished cell (cells/<name>/metrics.json); "
+            "name a folder that `python -m pmbnn.sweep` has written."
+        )
+    origin = folder / "provenance.json"
+    provenance = _read_json(origin) if origin.is_file() else {}
+    name = str(provenance.get("experiment", folder.resolve().name))
+    records = tuple(results.load_record(name) for name in names)
+    return ExperimentResults(name, results, records, provenance, find_overviews(results))
+
+
+def find_overviews(results: Results) -> tuple[Path, ...]:
+    """Overviews that a results folder holds."""
+    return tuple(sorted(results.figures.glob("*.png")))
+
+
+def _row_by_keyword(record: CellRecord) -> dict[str, object]:
+    """Settings by names that can be keywords; the kind of a section by the section's name."""
+    row = {"sweep": record.sweep, "name": record.name}
+    for name, value in settings_row(record.settings).items():
+        row[name.removesuffix(".kind").replace(".", "_")] = value
+    return row
+
+
+def _not_one(found: list[str], settings: Mapping[str, object], rows: Mapping[str, Mapping]) -> str:
+    """Why settings do not name one cell, and what would."""
+    given = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
+    among = {name: rows[name] for name in found} if found else rows
+    varying = {
+        key: values
+        for key in sorted(set().union(*among.values()) - {"name"})
+        if len(values := dict.fromkeys(row.get(key) for row in among.values())) > 1
+    }
+    choices = [f"{key} ({', '.join(map(str, values))})" for key, values in varying.items()]
+    shown = "; ".join(choices[:SHOWN_CHOICES])
+    return f"{len(found)} of {len(rows)} cells have {given}; they differ in: {shown}."
+
+
+def _in_order(results: Results) -> list[str]:
+    """Names of the cells, in the order of the table where there is one."""
+    table, known = results.folder / "metrics.csv", results.cell_names()
+    listed = pd.read_csv(table, usecols=["name"], dtype=str)["name"] if table.is_file() else []
+    return list(dict.fromkeys([*(name for name in listed if name in set(known)), *known]))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"`{path}` cannot be read: {error}.") from error
+    if not isinstance(content, dict):
+        raise ResultsError(f"`{path}` must hold a mapping.")
+    return content

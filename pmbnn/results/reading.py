@@ -1,0 +1,97 @@
+"""Parts of stored traces: a figure loads the groups it draws, and no more."""
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+
+import h5netcdf
+import numpy as np
+import xarray as xr
+
+from pmbnn.results.store import Results
+
+
+def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTree:
+    """Those of the groups that the trace of cell ``name`` has, in memory.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell has no trace.
+    """
+    path = results.cells / name / "trace.nc"
+    with h5netcdf.File(path, "r") as file:
+        present = [group for group in groups if group in file.groups]
+    loaded = {group: xr.load_dataset(path, group=group, engine="h5netcdf") for group in present}
+    return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in loaded.items()})
+
+
+def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.DataTree:
+    """Of each group that the trace of cell ``name`` has, the arrays wanted of it, in memory.
+
+    It takes a fraction of the time of `load_groups`, for xarray looks at every array of a group.
+
+    Parameters
+    ----------
+    results, name
+        The results folder and the name of the cell.
+    wanted
+        Groups, each with a regular expression that the names of whole arrays must match. The
+        coordinates of what is found come with it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the cell has no trace.
+    """
+    with h5netcdf.File(results.cells / name / "trace.nc", "r") as file:
+        found = {g: _arrays(file[g], pattern) for g, pattern in wanted.items() if g in file.groups}
+    return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
+
+
+def _arrays(group: h5netcdf.Group, pattern: str) -> xr.Dataset:
+    """The arrays of a group whose names match, as xarray would read them."""
+    held = group.variables
+    names = [name for name in held if re.fullmatch(pattern, name)]
+    arrays = {name: (held[name].dimensions, _values(held[name])) for name in names}
+    dims = {dim for axes, _ in arrays.values() for dim in axes}
+    coords = {dim: (dim, _values(held[dim])) for dim in dims if dim in held}
+    return xr.Dataset(arrays, coords, dict(group.attrs))
+
+
+def _values(variable: h5netcdf.Variable) -> np.ndarray:
+    values = variable[...]
+    return values.astype(str) if values.dtype == object else values
+
+
+def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
+    """Names of what every group of a stored trace holds."""
+    with h5netcdf.File(results.cells / name / "trace.nc", "r") as file:
+        return {group: frozenset(held.variables) for group, held in file.groups.items()}
+
+
+def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
+    """One group of a trace.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not have it.
+    """
+    if name not in trace.children:
+        found = ", ".join(sorted(trace.children)) or "none"
+        raise ValueError(f"The trace must have a group `{name}`, got {found}.")
+    return trace[name].dataset
+
+
+def values_of(trace: xr.DataTree, group: str, name: str, *axes: Hashable) -> np.ndarray:
+    """One array of a group, its axes in the given order, or as they are if none is given.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not have the group, or the group not the array.
+    """
+    held = group_of(trace, group)
+    if name not in held:
+        raise ValueError(f"The group `{group}` must have `{name}`.")
+    return held[name].transpose(*axes).values if axes else held[name].values

@@ -1,0 +1,186 @@
+"""The record of a cell: what is known of it in numbers and words, as ``metrics.json`` has it."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+FORMAT = 2
+"""Version of the results folder; folders of another one are rejected."""
+
+Status = Literal["converged", "not_converged", "diverged", "improper", "error"]
+
+DIGEST = "sha256"
+"""Key of the digest of a record's own content."""
+
+FAILED: tuple[Status, ...] = ("diverged", "error")
+"""Statuses of cells without a fit."""
+
+Number = float | int | None
+"""Numbers that are not finite are written as null."""
+
+
+class OtherFormatError(ValueError):
+    """A record of another version of the format; the message says which, after "written"."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Restart(_Part):
+    """One restart: its verdict, its ELBO in nats, and its weight in the cell's predictions."""
+
+    status: Status
+    reason: str
+    elbo: Number
+    weight: float
+
+
+class LearningRateSearch(_Part):
+    """Candidate learning rates, the mean final ELBO of their short fits, and the one chosen."""
+
+    candidates: tuple[float, ...]
+    elbo: tuple[Number, ...]
+    chosen: float
+
+
+class ScaleSelection(_Part):
+    """Held-out scores by which a cell chose its scale and restart.
+
+    Attributes
+    ----------
+    scales
+        Candidate scales, ``(candidate,)``; null where there is nothing to tune.
+    nll
+        Negative log-probability of the held-out rows, nats an observation,
+        ``(candidate, restart)``; null where a fit diverged or was not scored.
+    restart
+        The restart that stands for each candidate, ``(candidate,)``.
+    candidate
+        The candidate chosen.
+    """
+
+    scales: tuple[Number, ...]
+    nll: tuple[tuple[Number, ...], ...]
+    restart: tuple[int, ...]
+    candidate: int
+
+
+class StoredFile(_Part):
+    """Size in bytes and SHA-256 in hexadecimal of one of a cell's data files."""
+
+    size: int
+    sha256: str
+
+
+class CellRecord(_Part):
+    """What is known of a cell, frozen; `model_copy` with an update gives a changed one.
+
+    Attributes
+    ----------
+    format
+        Version of the format it is stored in.
+    sweep, name, identity, fingerprint
+        Its sweep, the name of its folder, and digests of everything that decides its numbers
+        and of its data.
+    status, reason
+        The verdict on its fit, and a few words on it.
+    settings
+        Its specifications by section, as in an experiment file.
+    predictive
+        Type of what its likelihood predicts; None if there is no fit.
+    results
+        Numbers by name; empty if there is no fit.
+    best
+        The restart of highest ELBO (of best held-out score under an improper prior).
+    restarts, selection, learning_rate_search, kl_forms
+        How the fits went, and what was chosen on the way.
+    images, diagnostics
+        Numbers on held-out and out-of-distribution images, and of the fit's snapshots.
+    source
+        Where its data came from.
+    seconds
+        Wall-clock time it took.
+    traceback
+        Of an exception that ended it.
+    files
+        Its data files, whose sizes and digests must hold for the cell to count as finished.
+    """
+
+    format: int = FORMAT
+    sweep: str
+    name: str
+    identity: str = ""
+    fingerprint: str = ""
+    status: Status
+    reason: str = ""
+    settings: dict[str, dict[str, Any]]
+    predictive: str | None = None
+    results: dict[str, Number] = Field(default_factory=dict)
+    best: int | None = None
+    restarts: tuple[Restart, ...] = ()
+    selection: ScaleSelection | None = None
+    learning_rate_search: LearningRateSearch | None = None
+    kl_forms: dict[str, str] = Field(default_factory=dict)
+    images: dict[str, Any] | None = None
+    diagnostics: dict[str, Any] | None = None
+    source: str | None = None
+    seconds: float = 0.0
+    traceback: str | None = None
+    files: dict[str, StoredFile] = Field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no fit to predict with."""
+        return self.status in FAILED
+
+    def to_json(self) -> str:
+        """Text of ``metrics.json``, which ends in a digest of everything before it."""
+        content = finite(self.model_dump(mode="python"))
+        return json.dumps(content | {DIGEST: _digest(content)}, indent=2, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "CellRecord":
+        """The record that a text holds.
+
+        Raises
+        ------
+        OtherFormatError
+            If it was written by another version of this package.
+        ValueError
+            If it is no record, or has changed since it was written.
+        """
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ValueError("it holds no mapping")
+        digest = content.pop(DIGEST, None)
+        if digest is None and "format" not in content:
+            raise OtherFormatError(f"by a version before format {FORMAT}")
+        if digest != _digest(content):
+            raise ValueError("it has changed since it was written")
+        if content["format"] != FORMAT:
+            raise OtherFormatError(f"in format {content['format']}, this version reads {FORMAT}")
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ValueError(f"`{place}`: {first['msg']}") from None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def finite(value: Any) -> Any:
+    """The same content with null in the place of numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

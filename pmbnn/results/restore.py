@@ -1,0 +1,242 @@
+"""A stored cell made ready to draw from and to predict with, from what its trace keeps."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pydantic import ValidationError
+
+from pmbnn.data import DataError, DatasetSpec
+from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.experiment.cells import SOURCES
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.plugins import load_stored_plugins
+from pmbnn.inference.result import StoredGuide
+from pmbnn.models.build import build_model, model_data
+from pmbnn.models.priors import Fixed
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results, ResultsError
+from pmbnn.spec import Specification
+
+SHOWN_CELLS = 5
+"""Cells that a message names of those there are."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A fitted cell read back.
+
+    Attributes
+    ----------
+    record
+        The numbers of the cell (``metrics.json``).
+    trace
+        Everything that was kept of it.
+    dataset
+        What it was fitted on, by its settings.
+    standardisation
+        The map from raw inputs to those of the network.
+    model
+        Its PyMC model, on one row: inputs are handed to the predictor.
+    predictor, data
+        What predicts, and the values of the model's data variables to predict with.
+    fits
+        Guides that did not diverge, by the number of their restart.
+    weights
+        Weights of the restarts that the cell predicts with, by number; their sum is 1.
+    """
+
+    record: CellRecord
+    trace: xr.DataTree
+    dataset: DatasetSpec
+    standardisation: Standardisation
+    model: pm.Model
+    predictor: Predictor
+    data: Mapping[str, np.ndarray]
+    fits: Mapping[int, StoredGuide]
+    weights: Mapping[int, float]
+
+
+def restore_cell(cell: Path | str) -> Restored:
+    """A stored cell, ready to draw from and to predict with.
+
+    The data set is loaded only where the trace does not keep its standardisation, as those of
+    large networks did not at first.
+
+    Parameters
+    ----------
+    cell
+        A cell's folder, ``results/<experiment>/cells/<name>``.
+
+    Raises
+    ------
+    ResultsError
+        If there is no such cell, it failed, or it was stored by another version.
+    DataError
+        If the data set is needed and is no longer available, or has changed.
+    """
+    cell = Path(cell)
+    record, trace = _stored(cell)
+    specs = {name: _specification(cell, name, record.settings) for name in SOURCES}
+    described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
+    rows, standardisation = described
+    hyperprior = specs["hyperprior"].candidates[0]
+    if isinstance(hyperprior, Fixed):
+        hyperprior = Fixed(scale=record.results["scale"])
+    model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
+    weights = {int(i): float(w) for i, w in enumerate(trace["fit"]["weight"].values) if w > 0}
+    return Restored(
+        record=record,
+        trace=trace,
+        dataset=specs["dataset"],
+        standardisation=standardisation,
+        model=model,
+        predictor=Predictor(model, specs["likelihood"], specs["inference"]),
+        data=model_data(hyperprior, rows, specs["likelihood"]),
+        fits={int(i): _guide(trace["guide"], i) for i in _alive(trace)},
+        weights=weights,
+    )
+
+
+def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
+    """Posterior draws of every weight and scale of a stored cell.
+
+    The first draws are those that the cell's predictions and its trace were made with.
+
+    Parameters
+    ----------
+    cell
+        A cell's folder, ``results/<experiment>/cells/<name>``.
+    draws
+        Draws of each restart.
+
+    Returns
+    -------
+    xr.Dataset
+        Variables with dims ``(restart, draw, ...)``, of restarts that did not diverge.
+
+    Raises
+    ------
+    ResultsError, DataError
+        As `restore_cell` does.
+    """
+    it = restore_cell(cell)
+    restarts = [
+        it.predictor.posterior(it.data, it.predictor.values(fit, draws)) for fit in it.fits.values()
+    ]
+    return _dataset(restarts, list(it.fits), draws, it.model)
+
+
+def _stored(cell: Path) -> tuple[CellRecord, xr.DataTree]:
+    """Record and trace of a finished cell."""
+    results = Results(cell.parent.parent)
+    if cell.parent.name != "cells" or not results.is_finished(cell.name):
+        raise ResultsError(
+            f"`{cell}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
+            f"{_found(cell)}."
+        )
+    try:
+        record = results.load_record(cell.name)
+        if not record.results:
+            raise ResultsError(f"The cell `{cell}` has no fit: {record.reason}.")
+        return record, results.load_trace(cell.name)
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ResultsError(f"The cell `{cell}` cannot be read: {error}.") from error
+
+
+def _found(folder: Path) -> str:
+    """Cells within a folder that is none, for a message."""
+    levels = ("*", "cells/*", "*/cells/*")
+    stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
+    if not stored:
+        return "there are none in it" if folder.is_dir() else "there is no such folder"
+    names = ", ".join(str(path) for path in sorted(stored)[:SHOWN_CELLS])
+    more = len(stored) - SHOWN_CELLS
+    return f"it holds {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisation] | None:
+    """One row to build the model on, and the standardisation, if the trace tells everything."""
+    kept = trace["constant_data"].to_dataset()
+    classes = trace["test_predictions"].coords.get("output")
+    if "standardisation_mean" not in kept or (classes is None and spec.targets == "classes"):
+        return None
+    standardisation = Standardisation(
+        kept["standardisation_mean"].values, kept["standardisation_sd"].values
+    )
+    features = _features(trace, spec, len(standardisation.mean))
+    if features is None:
+        return None
+    row = np.zeros((1, len(features)))
+    names = () if classes is None else tuple(str(name) for name in classes.values)
+    target = np.zeros(1, np.float64 if classes is None else np.int64)
+    rows = Rows(row, target, features, names, spec.input_shape)
+    return rows, standardisation
+
+
+def _features(trace: xr.DataTree, spec: DatasetSpec, count: int) -> tuple[str, ...] | None:
+    """Names of the input features, None if the trace does not tell."""
+    for group in ("constant_data", "posterior"):
+        if "feature" in trace[group].coords:
+            return tuple(str(name) for name in trace[group].coords["feature"].values)
+    if spec.image_shape is not None:
+        return tuple(f"pixel_{pixel}" for pixel in range(count))
+    return None
+
+
+def _loaded(cell: Path, record: CellRecord, spec: DatasetSpec) -> tuple[Rows, Standardisation]:
+    """The same from the data set that the cell was fitted on."""
+    dataset = spec.load()
+    if dataset.fingerprint != record.fingerprint:
+        raise DataError(f"The data of cell `{cell.name}` are not those it was fitted on.")
+    return dataset.training.take([0]), dataset.standardisation
+
+
+def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:
+    """The specification that a record's settings were written from."""
+    source = SOURCES[section]
+    try:
+        own = settings[section]
+        if isinstance(source, dict) and own["kind"] not in source:
+            load_stored_plugins(cell.parent.parent)
+        cls = source[own["kind"]] if isinstance(source, dict) else source
+        return cls.model_validate_json(json.dumps(own))
+    except ConfigError as error:
+        raise ResultsError(
+            f"The settings `{section}` of cell `{cell}` need a plugin: {error}"
+        ) from error
+    except (KeyError, ValidationError) as error:
+        raise ResultsError(
+            f"The settings `{section}` of cell `{cell}` are not known to this version: "
+            "fit the experiment again."
+        ) from error
+
+
+def _alive(trace: xr.DataTree) -> list[int]:
+    """Numbers of the restarts that did not diverge."""
+    statuses = json.loads(trace["fit"].attrs["status"])
+    return [i for i, status in enumerate(statuses) if status != "diverged"]
+
+
+def _guide(group: xr.DataTree, restart: int) -> StoredGuide:
+    """A restart's guide, whose draws are those that were made of it when it was fitted."""
+    kept = group.to_dataset().sel(restart=restart)
+    constrained = {name: kept[name].values for name in kept if name != "draw_key"}
+    return StoredGuide(constrained, kept["draw_key"].values)
+
+
+def _dataset(restarts: list[dict], numbers: list[int], draws: int, model) -> xr.Dataset:
+    arrays = {
+        name: (("restart", "draw", *model.named_vars_to_dims.get(name, ())), stacked)
+        for name in restarts[0]
+        for stacked in [np.stack([found[name] for found in restarts])]
+    }
+    used = {dim for dims, _ in arrays.values() for dim in dims}
+    labels = {name: list(value) for name, value in model.coords.items() if name in used}
+    return xr.Dataset(arrays, coords={"restart": numbers, "draw": range(draws)} | labels)

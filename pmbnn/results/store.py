@@ -1,0 +1,228 @@
+"""The results folder: written atomically, read back, resumed.
+
+A cell is written into a folder of a temporary name and renamed when it is whole, so what
+carries its final name is complete, whatever stopped the run before.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from pmbnn.results.record import CellRecord, OtherFormatError, StoredFile, finite
+
+RECORD = "metrics.json"
+"""Name of the file of a cell's record."""
+
+TEMPORARY = ".part-"
+"""Start of the name of a folder or file that is not whole yet."""
+
+BROKEN = ".broken-"
+"""Start of the name of a cell that was set aside."""
+
+Writer = Callable[[Path], None]
+
+
+class ResultsError(ValueError):
+    """A results folder that cannot be written or read."""
+
+
+class Results:
+    """One experiment's folder of results.
+
+    Parameters
+    ----------
+    folder
+        Where everything lies; `prepare` makes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        self.figures = self.folder / "figures"
+
+    def prepare(self) -> None:
+        """Make the folders and clear away what an interrupted run left half written.
+
+        Raises
+        ------
+        ResultsError
+            If the folder cannot be written.
+        """
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+            self.figures.mkdir(exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise ResultsError(
+                f"The results folder `{self.folder}` cannot be written: {error.strerror}."
+            ) from error
+        for left_over in (*self.cells.glob(f"{TEMPORARY}*"), *self.folder.glob(f"{TEMPORARY}*")):
+            _remove(left_over)
+
+    def is_finished(self, name: str) -> bool:
+        """Whether a cell of that folder name is there, whole."""
+        return (self.cells / name / RECORD).is_file()
+
+    def cell_names(self) -> list[str]:
+        """Names of the cells that are there, finished or not as they were written."""
+        if not self.cells.is_dir():
+            return []
+        return sorted(path.name for path in self.cells.iterdir() if not path.name.startswith("."))
+
+    def remove(self, name: str) -> None:
+        """Forget a cell."""
+        _remove(self.cells / name)
+
+    def save_cell(self, record: CellRecord, files: Mapping[str, Writer]) -> CellRecord:
+        """Write a cell's files and make them appear together, in place of what was there.
+
+        Returns
+        -------
+        CellRecord
+            The record as stored, with the size and digest of every file.
+        """
+        part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
+        try:
+            for file, write in files.items():
+                write(part / file)
+            stored = {file: _stored_file(part / file) for file in files}
+            record = record.model_copy(update={"files": stored})
+            text = record.to_json()
+            (part / RECORD).write_text(text, encoding="utf-8")
+            for path in (*part.iterdir(), part):
+                _flush(path)
+        except BaseException:
+            _remove(part)
+            raise
+        self.remove(record.name)
+        part.chmod(0o755)
+        os.replace(part, self.cells / record.name)
+        _flush(self.cells)
+        return CellRecord.from_json(text)
+
+    def checkpoints(self, job: str) -> Path:
+        """Folder of the checkpoints of a job's fits; it may not exist."""
+        return self.folder / "checkpoints" / job
+
+    def remove_checkpoints(self, job: str | None = None) -> None:
+        """Forget the checkpoints of a job, or all."""
+        kept = self.folder / "checkpoints"
+        _remove(kept if job is None else kept / job)
+        if kept.is_dir() and not any(kept.iterdir()):
+            kept.rmdir()
+
+    def load_record(self, name: str) -> CellRecord:
+        """The record of a finished cell.
+
+        Raises
+        ------
+        ResultsError
+            If it cannot be read.
+        """
+        path = self.cells / name / RECORD
+        try:
+            return CellRecord.from_json(path.read_text(encoding="utf-8"))
+        except OtherFormatError as error:
+            raise ResultsError(
+                f"The results folder `{self.folder}` was written {error}: choose another folder "
+                "(`--out`), or move this one away and run the experiment again."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise ResultsError(
+                f"The record `{path}` cannot be read: {error}. `pmbnn verify {self.folder} "
+                "--repair` sets broken cells aside."
+            ) from error
+
+    def load_trace(self, name: str) -> xr.DataTree:
+        """The trace of a finished cell, in memory.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the cell failed, so that there is none.
+        """
+        with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
+            return tree.load()
+
+    def write_text(self, file: str, text: str) -> None:
+        """Write a text file of the folder, whole or not at all."""
+        part = self.folder / f"{TEMPORARY}{file}"
+        part.write_text(text, encoding="utf-8")
+        _flush(part)
+        os.replace(part, self.folder / file)
+
+    def write_json(self, file: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file of the folder, whole or not at all."""
+        self.write_text(file, _json_text(content))
+
+    def write_table(self, file: str, table: pd.DataFrame) -> None:
+        """Write a table as CSV; missing values are empty."""
+        self.write_text(file, _table_text(table))
+
+    def remove_table(self, file: str) -> None:
+        """Remove a table, if it is there."""
+        _remove(self.folder / file)
+
+    def holds_table(self, file: str, table: pd.DataFrame) -> bool:
+        """Whether a table is there already, with exactly these rows."""
+        path = self.folder / file
+        return path.is_file() and path.read_text(encoding="utf-8") == _table_text(table)
+
+
+def _table_text(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def trace_writer(trace: xr.DataTree) -> Writer:
+    """Writer of a compressed netCDF file that ArviZ opens."""
+    encoding = {
+        group.path: {name: _compression(array) for name, array in group.data_vars.items()}
+        for group in trace.subtree
+        if group.data_vars
+    }
+    return lambda path: trace.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+
+
+def _json_text(content: Mapping[str, Any]) -> str:
+    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stored_file(path: Path) -> StoredFile:
+    return StoredFile(size=path.stat().st_size, sha256=sha256(path))
+
+
+def _flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _compression(array: xr.DataArray) -> dict[str, Any]:
+    return {"zlib": True, "complevel": 4, "shuffle": True} if array.ndim else {}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

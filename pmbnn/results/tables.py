@@ -1,0 +1,219 @@
+"""Tables of results: one row a cell, and means over data seeds.
+
+Settings appear in tables under dotted
+names (``dataset.noise``), results under their own.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pmbnn.experiment.names import short_name
+from pmbnn.results.record import CellRecord
+
+RANKED_BY = "validation_nll"
+"""Score on held-out training rows by which a best cell is chosen: never a test number."""
+
+SEED = "dataset.seed"
+
+FIT_SEED = "inference.seed"
+"""Seed of the fits: cells that differ in it, or in the data seed, are repetitions."""
+
+MAIN_SCORES = ("accuracy", "rmse")
+"""What a cell is judged by first: of classes, of numbers."""
+
+SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE"}
+
+
+def metrics_table(records: Iterable[CellRecord]) -> pd.DataFrame:
+    """One row a cell: name, status, settings, results, time.
+
+    Columns are in order of first appearance; what a cell does not have is missing.
+    """
+    return _table(_metrics_row(record) for record in records)
+
+
+def ood_table(records: Iterable[CellRecord]) -> pd.DataFrame:
+    """A row for each out-of-distribution set of images shown to a cell, the test images first.
+
+    A set that is unavailable has a ``reason`` instead of numbers. Entropies are in bits.
+    """
+    return _table(row for record in records for row in _ood_rows(record))
+
+
+def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
+    """Mean and standard error over seeds of every result, one row a combination.
+
+    Failed cells are counted (``failed``) and left out of the means. Rows are in order of
+    first appearance. The standard error is that of the mean, missing for a single seed.
+    """
+    return _table(_summary_row(group) for group in group_by_settings(records))
+
+
+def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    # As objects: whole numbers beside missing ones stay whole.
+    return pd.DataFrame(list(rows), dtype=object)
+
+
+def _metrics_row(record: CellRecord) -> dict[str, Any]:
+    row = {"sweep": record.sweep, "name": record.name, "status": record.status}
+    row |= settings_row(record.settings) | record.results
+    if record.images is not None:
+        row |= _flatten(record.images["rejection"], "rejection")
+        row |= _flatten(record.images.get("held_out", {}), "held_out")
+    return row | {"seconds": record.seconds, "reason": record.reason}
+
+
+def _ood_rows(record: CellRecord) -> Iterator[dict[str, Any]]:
+    images = record.images
+    if images is None:
+        return
+    sets = {"test": images["test"]} | images["ood"]
+    sets |= {name: {"reason": reason} for name, reason in images["unavailable"].items()}
+    head = {"sweep": record.sweep, "name": record.name} | settings_row(record.settings)
+    for name, numbers in sets.items():
+        single = {k: v for k, v in numbers.items() if not isinstance(v, Mapping)}
+        yield head | {"set": name} | single
+
+
+def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
+    usable = [r for r in group if r.results]
+    row = {"sweep": group[0].sweep, **_common_settings(group)}
+    row |= {"cells": len(group), "failed": len(group) - len(usable)}
+    for name in usable[0].results if usable else ():
+        row[name], row[f"{name}_se"] = mean_and_error(repetitions(usable, name))
+    return row
+
+
+def settings_row(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings under dotted names; lists as words with a hyphen between.
+
+    What a list holds of specifications is given its short name: ``conv32x5.valid.tanh``.
+    """
+    return dict(_flatten(settings, ""))
+
+
+def label(section: Mapping[str, Any]) -> str:
+    """Short name of one setting for a table or an axis: ``fixed 0.1``, ``half_normal``."""
+    scale = section.get("scale")
+    if isinstance(scale, Mapping):
+        return f"{section['kind']} (tuned)"
+    return section["kind"] if scale is None else f"{section['kind']} {scale:g}"
+
+
+def has_no_scale(hyperprior: Mapping[str, Any]) -> bool:
+    """Whether this stands in the place of a hyperprior for a prior without a scale."""
+    return "scale" in hyperprior and hyperprior["scale"] is None
+
+
+def distinct_labels(
+    sections: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str] = label
+) -> list[str]:
+    """Name of each section; where two would be called the same, with what sets them apart."""
+    names = [name(section) for section in sections]
+    found = []
+    for section, own in zip(sections, names, strict=True):
+        alike = [s for s, other in zip(sections, names, strict=True) if other == own]
+        found.append(", ".join([own, *differences(section, alike)]))
+    return found
+
+
+def differences(section: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Anything set in a section otherwise than in some of ``others``: ``sigma 0.1``."""
+    rows = [settings_row(other) for other in others]
+    return [
+        f"{key} {_number(value)}"
+        for key, value in settings_row(section).items()
+        if any(row.get(key) != value for row in rows)
+    ]
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def data_label(record: CellRecord) -> str:
+    """Name of a data set without its seed: ``moons, noise 0.4``."""
+    dataset = record.settings["dataset"]
+    shown = [f"{key} {dataset[key]:g}" for key in ("noise", "factor") if key in dataset]
+    return ", ".join([dataset["kind"], *shown])
+
+
+def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
+    """What is set in all records of a group, the data seed left out."""
+    common = settings_row(group[0].settings)
+    common.pop(SEED, None)
+    if any(settings_row(r.settings).get(FIT_SEED) != common.get(FIT_SEED) for r in group):
+        del common[FIT_SEED]
+    return common
+
+
+def group_by_settings(records: Iterable[CellRecord]) -> list[list[CellRecord]]:
+    """Records that differ in their seeds only, together."""
+    groups: dict[tuple, list[CellRecord]] = {}
+    for record in records:
+        settings = settings_row(record.settings)
+        for seed in (SEED, FIT_SEED):
+            settings.pop(seed, None)
+        groups.setdefault((record.sweep, *settings.items()), []).append(record)
+    return list(groups.values())
+
+
+def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
+    """A result of every data seed, the mean over its fits; with one data seed, of every fit.
+
+    Fits to the same data are not independent of each other: a standard error over them and
+    over data seeds alike would be too small.
+    """
+    by_data: dict[Any, list[float | None]] = {}
+    for record in group:
+        by_data.setdefault(settings_row(record.settings).get(SEED), []).append(
+            record.results.get(name)
+        )
+    if len(by_data) < 2:
+        return [value for values in by_data.values() for value in values]
+    means = [mean_and_error(values)[0] for values in by_data.values()]
+    return [None if math.isnan(mean) else mean for mean in means]
+
+
+def best_group(records: Iterable[CellRecord]) -> list[CellRecord]:
+    """The combination with the lowest mean held-out score; empty where nothing is scored."""
+    scored = [(np.mean(_scores(group)), group) for group in group_by_settings(records)]
+    scored = [(score, group) for score, group in scored if math.isfinite(score)]
+    return min(scored, key=lambda pair: pair[0])[1] if scored else []
+
+
+def main_score(records: Iterable[CellRecord]) -> str:
+    """Name of the result that some cells are judged by first."""
+    known = {name for record in records for name in record.results}
+    return next((name for name in MAIN_SCORES if name in known), MAIN_SCORES[0])
+
+
+def mean_and_error(values: Sequence[float | None]) -> tuple[float, float]:
+    """Mean and its standard error; not a number where there is nothing to tell them from."""
+    known = pd.Series(values, dtype=float)
+    with np.errstate(invalid="ignore"):  # an infinite score less itself
+        return float(known.mean()), float(known.sem())
+
+
+def _scores(group: Sequence[CellRecord]) -> list[float]:
+    """Held-out scores of a combination; one failed or unscored cell rules it out."""
+    scores = [r.results.get(RANKED_BY) if r.results else None for r in group]
+    return [math.nan if score is None else score for score in scores]
+
+
+def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flatten(inner, f"{prefix}.{key}" if prefix else key)
+    elif isinstance(value, list | tuple):
+        yield prefix, "-".join(map(_word, value))
+    else:
+        yield prefix, value
+
+
+def _word(entry: Any) -> str:
+    return short_name(entry) if isinstance(entry, Mapping) else str(entry)

@@ -1,0 +1,59 @@
+"""What every named part of an experiment file has in common."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Specification(BaseModel):
+    """Frozen, strictly typed description of one part of an experiment.
+
+    A specification holds settings only. What it needs of PyMC, JAX or scikit-learn is
+    imported inside its methods, so that reading and planning an experiment stays quick.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        # A class that no experiment uses need not build its validator.
+        defer_build=True,
+    )
+
+    expands: ClassVar[bool] = True
+    """Whether a list in the place of one of its scalars is an axis of the grid."""
+
+
+class Tune(Specification):
+    """Candidate values ``[low, high, count]``, evenly spaced on a logarithmic axis."""
+
+    expands: ClassVar[bool] = False
+    log: tuple[Positive, Positive, Annotated[int, Field(ge=2, le=100)]]
+
+    @model_validator(mode="after")
+    def _ascending(self):
+        low, high, _ = self.log
+        if low >= high:
+            raise ValueError(f"must have low < high in `log`, got {low:g} and {high:g}")
+        return self
+
+    @property
+    def candidates(self) -> tuple[float, ...]:
+        """The values to try, ascending."""
+        low, high, count = self.log
+        return tuple(low * (high / low) ** (i / (count - 1)) for i in range(count))
+
+
+def registry[S: Specification](*classes: type[S]) -> dict[str, type[S]]:
+    """Specification classes by the name an experiment file calls them (their ``kind``)."""
+    return {cls.model_fields["kind"].default: cls for cls in classes}
+
+
+METRICS: dict[str, dict[str, Callable[[Any, Any], float]]] = {}
+"""Metrics of one's own, functions of a prediction and the targets: by the key of the kind of
+prediction (``class_probabilities``, ``density``), then by name."""

@@ -1,0 +1,243 @@
+"""What a running sweep shows: a live display on a terminal, plain lines in a log."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import (
+    SCORE_WORDS,
+    data_label,
+    distinct_labels,
+    group_by_settings,
+    has_no_scale,
+    label,
+    main_score,
+    mean_and_error,
+    repetitions,
+)
+from pmbnn.results.variants import Variant, families
+
+SHOWN_JOBS = 8
+"""Running jobs listed on a terminal."""
+
+TRUST_IN_ESTIMATE = 0.1
+"""Share of the expected work that weighs as much as the estimate made beforehand."""
+
+
+LOG_EVERY = 60.0
+"""Seconds between two lines on one running job in a log, at least."""
+
+
+@dataclass
+class _Running:
+    """A job on its way: what its fit was doing when first heard of, and its latest line."""
+
+    stage: str
+    first: int
+    since: float
+    done: int
+    told: float
+    line: str = ""
+
+    def is_of(self, stage: str, done: int) -> bool:
+        """Whether news are of the same fit."""
+        return stage == self.stage and done >= self.done
+
+    def left(self, total: int, now: float) -> str:
+        """Time left of this fit at its pace so far."""
+        if self.done == self.first:
+            return ""
+        pace = (now - self.since) / (self.done - self.first)
+        return f", {duration(pace * (total - self.done))} left"
+
+
+class Display:
+    """Progress over cells; ``advance`` with each stored cell, ``work`` weighs the time left.
+
+    Parameters
+    ----------
+    work
+        Seconds that each cell still to be fitted is expected to take, by folder name.
+    quiet
+        Show failures only.
+    """
+
+    def __init__(self, console: Console, work: Mapping[str, float], quiet: bool) -> None:
+        self.console, self.work, self.quiet = console, dict(work), quiet
+        self.total, self.done = len(work), 0
+        self.all_work = sum(work.values()) or 1.0
+        self.left = self.all_work
+        self.running: dict[str, _Running] = {}
+        self.start = time.monotonic()
+        self.bar = Progress(
+            TextColumn("cells"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+        )
+        self.task = self.bar.add_task("cells", total=self.total, left="")
+        self.live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> "Display":
+        """Start the live display, on a terminal."""
+        if self._is_live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the live display."""
+        if self._is_live:
+            self.live.stop()
+
+    @property
+    def _is_live(self) -> bool:
+        return self.console.is_terminal and not self.quiet
+
+    def running_job(
+        self, job: str, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+    ) -> None:
+        """Show how far a job is; `job` says what is fitted, `accuracy` is on held-out rows."""
+        now = time.monotonic()
+        before = self.running.get(job)
+        told = before.told if before else now
+        if before is None or not before.is_of(stage, done):
+            before = _Running(stage, done, now, done, told)
+        before.done = done
+        judged = "" if accuracy is None else f", validation accuracy {accuracy:.4f}"
+        before.line = (
+            f"{stage} step {done:,}/{total:,}{before.left(total, now)}, "
+            f"ELBO {elbo:,.1f}{judged}: {job}"
+        )
+        self.running[job] = before
+        if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
+            before.told = now
+            self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
+        self._refresh()
+
+    def finished_job(self, job: str) -> None:
+        """Take a job off the list."""
+        self.running.pop(job, None)
+        self._refresh()
+
+    def stored(self, record: CellRecord) -> None:
+        """Count a cell and say how it went."""
+        self.done += 1
+        self.left -= self.work.get(record.name, 0.0)
+        self.bar.update(self.task, completed=self.done, left=self._time_left())
+        if record.failed or (not self.quiet and not self._is_live):
+            self.console.print(self._line(record), soft_wrap=True, highlight=False, markup=False)
+        self._refresh()
+
+    def _line(self, record: CellRecord) -> str:
+        results = record.results
+        score = main_score([record])
+        how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
+        words = f"[{self.done}/{self.total}] {describe(record)}: {record.status}, {how}"
+        return f"{words} ({record.seconds:.1f} s; {self._time_left()})"
+
+    def _time_left(self) -> str:
+        """Time left at the pace so far, which counts for little until a tenth is done."""
+        trust = TRUST_IN_ESTIMATE * self.all_work
+        elapsed = time.monotonic() - self.start
+        pace = (elapsed + trust) / (self.all_work - self.left + trust)
+        return f"about {duration(pace * max(self.left, 0.0))} left"
+
+    def _refresh(self) -> None:
+        if self._is_live:
+            self.live.update(self._render())
+
+    def _render(self) -> Group:
+        lines = [
+            Text(running.line, no_wrap=True, overflow="ellipsis")
+            for running in list(self.running.values())[:SHOWN_JOBS]
+        ]
+        return Group(self.bar, *lines)
+
+
+USUAL = {"guide": "mean_field", "estimator": "reparameterisation"}
+"""What a line on a cell does not mention."""
+
+
+def describe(record: CellRecord) -> str:
+    """A cell in words: data, seed, prior, hyperprior, and how it is fitted if not as usual."""
+    settings = record.settings
+    seed, inference = settings["dataset"]["seed"], settings["inference"]
+    words = f"{data_label(record)}, seed {seed}, {label(settings['prior'])}"
+    unusual = [inference.get(name) for name in USUAL if inference.get(name) != USUAL[name]]
+    return ", ".join([f"{words} × {label(settings['hyperprior'])}", *filter(None, unusual)])
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def accuracy_tables(records: Sequence[CellRecord]) -> list[Table]:
+    """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
+
+    Of regressions it is the root of the mean squared error. A variant is anything else that
+    differs, such as the guide.
+    """
+    return [
+        _accuracy_table(_table_title(variant), variant.records)
+        for family in families(records)
+        for variant in family
+    ]
+
+
+def _table_title(variant: Variant) -> str:
+    first = variant.records[0]
+    return f"{first.sweep}: {'; '.join([data_label(first), *variant.words])}"
+
+
+def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
+    priors, hyperpriors = (_sections(records, name) for name in ("prior", "hyperprior"))
+    score = main_score(records)
+    table = Table(title=f"Test {SCORE_WORDS[score]}, {title}", title_justify="left")
+    table.add_column("prior")
+    for column in distinct_labels(hyperpriors, _column):
+        table.add_column(column, justify="right")
+    for prior, row in zip(priors, distinct_labels(priors), strict=True):
+        of_prior = [r for r in records if r.settings["prior"] == prior]
+        parts = [
+            [r for r in of_prior if r.settings["hyperprior"] == hyperprior]
+            for hyperprior in hyperpriors
+        ]
+        table.add_row(row, *(_entry(part, score) for part in parts))
+    return table
+
+
+def _sections(records: Sequence[CellRecord], name: str) -> list[Mapping[str, Any]]:
+    """A section of the settings in all its forms, in order of first appearance."""
+    found: list[Mapping[str, Any]] = []
+    for record in records:
+        if record.settings[name] not in found:
+            found.append(record.settings[name])
+    return found
+
+
+def _column(hyperprior: Mapping[str, Any]) -> str:
+    return "no scale" if has_no_scale(hyperprior) else label(hyperprior)
+
+
+def _entry(records: Sequence[CellRecord], score: str) -> str:
+    """Mean over everything but prior and hyperprior, with its error; failures are counted."""
+    entries = []
+    for group in group_by_settings(records):
+        usable = [r for r in group if r.results]
+        mean, error = mean_and_error(repetitions(usable, score))
+        entry = "failed" if not usable else f"{mean:.4f}"
+        entry += f" ± {error:.4f}" if error == error else ""
+        lost = len(group) - len(usable)
+        entries.append(entry + (f" ({lost} failed)" if usable and lost else ""))
+    return "\n".join(entries)

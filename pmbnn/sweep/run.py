@@ -1,0 +1,182 @@
+"""Run an experiment: load its data, fit what is missing, write tables and figures."""
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from pmbnn.data import DataError, DatasetSpec
+from pmbnn.experiment.load import Cell, Experiment, resolved_text
+from pmbnn.experiment.plan import Job, cell_label, identity, jobs, search_cells, takes_all_cores
+from pmbnn.experiment.published import FILE as PUBLISHED
+from pmbnn.experiment.published import read_published
+from pmbnn.fitting.tasks import CellTask, JobTask
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
+from pmbnn.results.tables import metrics_table, ood_table, summary_table
+from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs
+
+DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
+"""Packages whose versions can change the numbers of a cell."""
+
+RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Run:
+    """An experiment ready to be run: its results folder and every cell of the full plan.
+
+    ``search_cells`` are those that learning rates are searched on, by the cells that search.
+    """
+
+    experiment: Experiment
+    results: Results
+    tasks: Mapping[Cell, CellTask]
+    search_cells: Mapping[Cell, Cell]
+    sources: Mapping[DatasetSpec, tuple[str, str]]
+
+    def missing(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Cells that are not stored yet."""
+        return [c for c in cells if not self._is_settled(self.tasks[c].name)]
+
+    def records(self) -> list[CellRecord]:
+        """Records of every stored cell of the plan, in its order."""
+        names = [task.name for task in self.tasks.values()]
+        return [self.results.load_record(n) for n in names if self.results.is_finished(n)]
+
+    def _is_settled(self, name: str) -> bool:
+        # An exception may have had a passing cause, so such a cell is tried again; a fit that
+        # diverged would diverge the same way.
+        return self.results.is_finished(name) and self.results.load_record(name).status != "error"
+
+
+def prepare(experiment: Experiment, folder: Path) -> Run:
+    """Load every data set and name every cell; nothing is written.
+
+    Raises
+    ------
+    ConfigError
+        If the table of published numbers is not as it must be.
+    DataError
+        If some data set is unavailable; the message names its place in the file.
+    """
+    if experiment.published is not None:
+        read_published(experiment.published, PUBLISHED)
+    cells = [cell for sweep in experiment.sweeps for cell in sweep.cells]
+    sources = {}
+    for spec in dict.fromkeys(cell.dataset for cell in cells):
+        sources[spec] = _load(spec)
+    versions = {name: version(name) for name in DECISIVE}
+    tasks, searched_on = {}, search_cells(cells)
+    for cell in cells:
+        fingerprint, _ = sources[cell.dataset]
+        search_cell = searched_on.get(cell)
+        digest = identity(
+            cell,
+            fingerprint,
+            versions,
+            search_cell and (search_cell, sources[search_cell.dataset][0]),
+        )
+        tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint)
+    return Run(experiment, Results(folder), tasks, searched_on, sources)
+
+
+def _load(spec: DatasetSpec) -> tuple[str, str]:
+    """Fingerprint and source of a data set."""
+    try:
+        dataset = spec.load()
+    except DataError as error:
+        raise DataError(f"Data set `{spec.kind}`: {error}") from error
+    return dataset.fingerprint, dataset.source
+
+
+def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[Job, Event]]:
+    """Fit the given cells, smaller networks first, yielding what happens.
+
+    They run on `workers` processes of one thread each; those that fill the machine one after
+    the other on all cores. Which of the two is decided by the cell alone, for the number of
+    threads can change the last digits of its results.
+    """
+    cut = jobs(list(run.tasks), wanted)
+    for alone in (False, True):
+        batch = [job for job in cut if takes_all_cores(_first(job)) == alone]
+        tasks = [_task(run, job) for job in batch]
+        processes = 1 if alone else workers
+        for event in run_jobs(
+            tasks, run.results.folder, processes, not alone, run.experiment.plugins
+        ):
+            if isinstance(event, Finished) and event.died:
+                yield from ((batch[event.job], e) for e in _bury(run, tasks, event))
+            yield batch[event.job], event
+
+
+def forget(run: Run, cells: Sequence[Cell]) -> None:
+    """Remove what is stored of some cells, and the checkpoints of the jobs that fit them."""
+    for cell in cells:
+        run.results.remove(run.tasks[cell].name)
+    for job in jobs(list(run.tasks), cells):
+        run.results.remove_checkpoints(_task(run, job).identity)
+
+
+def _first(job: Job) -> Cell:
+    return next(cell for cell in job.cells if cell is not None)
+
+
+def _task(run: Run, job: Job) -> JobTask:
+    search_cell = run.search_cells.get(_first(job))
+    tasks = tuple(run.tasks[c] for c in job.cells if c is not None)
+    return JobTask(job.group, job.width, tasks, search_cell and run.tasks[search_cell])
+
+
+def _bury(run: Run, tasks: Sequence[JobTask], event: Finished) -> Iterator[Stored]:
+    """Record the cells that a dead worker had not stored as failed."""
+    for task in tasks[event.job].cells:
+        if not run.missing([task.cell]):
+            continue
+        record = task.record(status="error", reason=event.died)
+        yield Stored(event.job, run.results.save_cell(record, {}))
+
+
+def write_header(run: Run) -> None:
+    """Write the resolved experiment, its published numbers, and where ours come from."""
+    run.results.prepare()
+    run.results.write_text("experiment.yaml", resolved_text(run.experiment))
+    if run.experiment.published is None:
+        run.results.remove_table(PUBLISHED)
+    else:
+        run.results.write_text(PUBLISHED, run.experiment.published)
+    run.results.write_json("provenance.json", _provenance(run))
+
+
+def write_tables(run: Run, records: Sequence[CellRecord]) -> None:
+    """Write ``summary.csv``, ``ood.csv`` and ``metrics.csv``."""
+    run.results.write_table("summary.csv", summary_table(records))
+    ood = ood_table(records)  # empty without classifiers of images
+    if ood.empty:
+        run.results.remove_table("ood.csv")
+    else:
+        run.results.write_table("ood.csv", ood)
+    run.results.write_table("metrics.csv", metrics_table(records))
+
+
+def _provenance(run: Run) -> dict:
+    data = [
+        {"dataset": spec.model_dump(mode="json"), "fingerprint": fingerprint, "source": source}
+        for spec, (fingerprint, source) in run.sources.items()
+    ]
+    seeds = sorted({cell.inference.seed for cell in run.tasks})
+    return {
+        "experiment": run.experiment.name,
+        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {"python": platform.python_version()} | {n: version(n) for n in RECORDED},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+        "data": data,
+        "seeds": {"inference": seeds},
+    }

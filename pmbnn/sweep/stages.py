@@ -1,0 +1,182 @@
+"""A sweep from its experiment to its tables: what the command does, and `pmbnn.run`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from pmbnn.data.curves import GENERATED
+from pmbnn.experiment.load import Cell, Experiment, load_experiment
+from pmbnn.experiment.plan import cell_work, job_label
+from pmbnn.experiment.selection import select_cells
+from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
+from pmbnn.figures.processes import cores
+from pmbnn.report.index_page import index_page
+from pmbnn.results.integrity import set_aside_broken
+from pmbnn.results.loading import ExperimentResults, load_results
+from pmbnn.results.lock import writing
+from pmbnn.results.record import CellRecord
+from pmbnn.sweep.progress import Display
+from pmbnn.sweep.run import (
+    Run,
+    forget,
+    prepare,
+    run_cells,
+    write_header,
+    write_tables,
+)
+from pmbnn.sweep.workers import Progressed, Stored
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a sweep has come to.
+
+    Attributes
+    ----------
+    folder
+        The results folder.
+    records
+        Every stored cell of the experiment, whether it was asked for or not.
+    failed
+        Those without a fit that were asked for.
+    """
+
+    folder: Path
+    records: tuple[CellRecord, ...]
+    failed: tuple[CellRecord, ...]
+
+
+def run(
+    experiment: Path | str | Experiment,
+    *,
+    out: Path | str | None = None,
+    only: Sequence[str] = (),
+    workers: int | None = None,
+    fresh: bool = False,
+    wait: bool = False,
+    quiet: bool = False,
+) -> ExperimentResults:
+    """Results of an experiment, fitted as far as they were missing: what the command does.
+
+    It runs from a notebook, and from a script that need not ask for its name. A cell whose fit
+    fails is recorded with its reason and does not stop the others.
+
+    Parameters
+    ----------
+    experiment
+        An experiment file, or one that was loaded.
+    out
+        Results folder; ``results/<experiment>`` unless given.
+    only
+        Cells to fit, as ``["prior=laplace", "dataset.seed=0"]``; all unless given.
+    workers
+        Processes for all but the largest networks; one for each core unless given.
+    fresh
+        Whether to fit again what is stored already.
+    wait
+        Whether to wait where another process writes the same folder.
+    quiet
+        Whether to keep progress to oneself.
+
+    Raises
+    ------
+    ConfigError, DataError
+        If the experiment or its data are not as they must be; nothing was fitted.
+    FolderBusyError
+        If another process writes the folder, and `wait` is false.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = load_experiment(experiment)
+    wanted = select_cells(list(experiment.cells), list(only))
+    folder = Path(out) if out is not None else Path("results") / experiment.name
+    console = Console(stderr=True, quiet=quiet)
+    run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
+    return load_results(folder)
+
+
+def run_experiment(
+    experiment: Experiment,
+    wanted: Sequence[Cell],
+    folder: Path,
+    console: Console,
+    workers: int | None = None,
+    fresh: bool = False,
+    wait: bool = False,
+    quiet: bool = False,
+) -> Outcome:
+    """Fit the wanted cells that are missing, and draw and write what follows from them.
+
+    Parameters are as those of `run`; progress goes to the console.
+    """
+    one, workers = prepare(experiment, folder), workers or cores()
+    with writing(folder, wait):
+        # A folder of another format is rejected here, before anything in it is changed.
+        for problem in set_aside_broken(one.results):
+            words = f"set aside, to be fitted again: {problem}"
+            console.print(words, soft_wrap=True, highlight=False, markup=False)
+        write_header(one)
+        if fresh:
+            forget(one, wanted)
+        missing = one.missing(wanted)
+        if not quiet:
+            _announce(console, one, wanted, missing)
+        with CellDrawer(one.results) as drawer:
+            _fit_missing(console, one, missing, workers, quiet, drawer)
+        if not one.missing(list(one.tasks)):
+            # Of jobs that were stopped and fitted otherwise since.
+            one.results.remove_checkpoints()
+        records = one.records()
+        _write_what_follows(console, one, records, workers, quiet)
+    names = {one.tasks[cell].name for cell in wanted}
+    failed = tuple(record for record in records if record.name in names and record.failed)
+    return Outcome(folder, tuple(records), failed)
+
+
+def _announce(console: Console, one: Run, wanted: Sequence[Cell], missing: Sequence[Cell]) -> None:
+    for sweep in one.experiment.sweeps:
+        for left_out in sweep.left_out:
+            console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
+    for spec, (_, source) in one.sources.items():
+        if source not in ("scikit-learn", GENERATED):
+            console.print(f"data set {spec.kind}: source {source}", highlight=False)
+    stored = len(wanted) - len(missing)
+    console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
+
+
+def _fit_missing(
+    console: Console,
+    one: Run,
+    missing: Sequence[Cell],
+    workers: int,
+    quiet: bool,
+    drawer: CellDrawer,
+) -> None:
+    """Fit cells, having the figures of those that are stored drawn beside it."""
+    work = {one.tasks[cell].name: cell_work(cell).seconds for cell in missing}
+    with Display(console, work, quiet) as display:
+        for job, event in run_cells(one, missing, workers):
+            if isinstance(event, Progressed):
+                display.running_job(
+                    job_label(job), event.stage, event.done, event.total, event.elbo, event.accuracy
+                )
+            elif isinstance(event, Stored):
+                display.stored(event.record)
+                drawer.add(event.record)
+            else:
+                display.finished_job(job_label(job))
+
+
+def _write_what_follows(
+    console: Console, one: Run, records: Sequence[CellRecord], workers: int, quiet: bool
+) -> None:
+    """Write tables, draw what is missing or older than its cells, and write the page of it all."""
+    write_tables(one, records)
+    draw_cells(one.results, records, workers)
+    due = outdated_overviews(one.results, records)
+    if due and not quiet:
+        console.print("drawing overviews")
+    draw_files(due, one.results, workers)
+    figures = [drawing.path for drawing in overviews_of(one.results, records)]
+    one.results.write_text("index.html", index_page(one.experiment.name, figures, records))

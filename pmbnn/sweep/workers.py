@@ -1,0 +1,226 @@
+"""Worker processes: jobs go out, news and records come back.
+
+Workers are spawned, so that each sets up XLA for itself before JAX is imported. A worker that
+dies takes its job with it, not the sweep: what it had not stored is reported, and another
+takes its place.
+"""
+
+import multiprocessing
+import signal
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pmbnn.figures.processes import environment, spawning
+
+if TYPE_CHECKING:
+    from pmbnn.fitting.tasks import JobTask
+    from pmbnn.results.record import CellRecord
+
+SINGLE_THREADED = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "NPROC": "1",  # threads of XLA's own pool, which would hand small operations around
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Environment of workers that have one core each: most networks gain little from more."""
+
+NEWS_EVERY = 0.2
+"""Seconds between two reports of progress of one worker, at least."""
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A job's stage, steps done, steps in all, latest mean ELBO, and accuracy on held-out rows."""
+
+    job: int
+    stage: str
+    done: int
+    total: int
+    elbo: float
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A cell of a job that is stored, and its record."""
+
+    job: int
+    record: "CellRecord"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job without more to come; `died` says how its worker died, if it did."""
+
+    job: int
+    died: str | None = None
+
+
+Event = Progressed | Stored | Finished
+
+
+@dataclass
+class _Worker:
+    process: multiprocessing.Process
+    connection: Connection
+    job: int | None = None
+    group: str | None = None
+
+
+def run_jobs(
+    jobs: Sequence["JobTask"],
+    folder: Path,
+    workers: int,
+    single_threaded: bool,
+    plugins: Sequence[str] = (),
+) -> Iterator[Event]:
+    """Run jobs on that many processes, yielding what happens as it happens.
+
+    Jobs of one group go to one worker, where the group is compiled already, unless another
+    worker would have nothing to do. Each imports the files of `plugins` first, which
+    classes of its jobs may come from. Closing the iterator ends the workers; what they had stored
+    stays.
+    """
+    waiting = dict(enumerate(jobs))
+    pool: list[_Worker] = []
+    with environment(SINGLE_THREADED if single_threaded else {}):
+        try:
+            while waiting or any(w.job is not None for w in pool):
+                while waiting and (idle := _idle_worker(pool, workers, folder, plugins)):
+                    _give(idle, waiting, pool)
+                yield from _collect(pool)
+        finally:
+            for worker in pool:
+                _end(worker)
+
+
+def _give(worker: _Worker, waiting: dict[int, "JobTask"], pool: list[_Worker]) -> None:
+    """Send a worker its next job."""
+    groups = {number: job.group for number, job in waiting.items()}
+    worker.job = next_job(groups, worker.group, {other.group for other in pool})
+    job = waiting.pop(worker.job)
+    worker.group = job.group
+    # A worker that has just died shows as such when it is asked for news.
+    with suppress(OSError):
+        worker.connection.send(job)
+
+
+def next_job(waiting: Mapping[int, str], own: str | None, taken: Collection[str | None]) -> int:
+    """Number of the job to give a worker: of its own group, else of one nobody has, else the first.
+
+    Parameters
+    ----------
+    waiting
+        Groups of the jobs that nobody has yet, by number.
+    own
+        The group that the worker has compiled; None if there is none.
+    taken
+        The groups that some worker has compiled.
+    """
+    return min(waiting, key=lambda number: (waiting[number] != own, waiting[number] in taken))
+
+
+def _idle_worker(
+    pool: list[_Worker], size: int, folder: Path, plugins: Sequence[str]
+) -> _Worker | None:
+    for worker in pool:
+        if worker.job is None:
+            return worker
+    if len(pool) == size:
+        return None
+    pool.append(_start(folder, plugins))
+    return pool[-1]
+
+
+def _start(folder: Path, plugins: Sequence[str]) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, folder, plugins), daemon=True)
+    with spawning():
+        process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _end(worker: _Worker) -> None:
+    worker.connection.close()
+    worker.process.terminate()
+    worker.process.join()
+
+
+def _collect(pool: list[_Worker]) -> Iterator[Event]:
+    """Wait for news and pass on what has come."""
+    busy = {worker.connection: worker for worker in pool if worker.job is not None}
+    for connection in wait(list(busy)):
+        worker = busy[connection]
+        try:
+            event = connection.recv()
+        except (EOFError, OSError):  # of a worker ended in between, before or in a message
+            event = Finished(-1, _how_it_died(worker))
+            pool.remove(worker)
+        event = replace(event, job=worker.job)
+        if isinstance(event, Finished):
+            worker.job = None
+        yield event
+
+
+def _how_it_died(worker: _Worker) -> str:
+    worker.process.join()
+    code = worker.process.exitcode
+    if code is not None and code < 0:
+        return f"the worker process was ended by {signal.Signals(-code).name}"
+    return f"the worker process ended with exit code {code}"
+
+
+def _serve(connection: Connection, folder: Path, plugins: Sequence[str]) -> None:
+    """Life of a worker: take jobs until the other end closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from pmbnn.experiment.plugins import load_plugins
+    from pmbnn.fitting.job import run_job
+    from pmbnn.inference.xla.compile import use_compilation_cache
+
+    use_compilation_cache()
+    load_plugins(plugins, folder)
+    sender, programs = _Sender(connection), None
+    while (job := sender.receive()) is not None:
+        programs = run_job(
+            job, folder, sender.progress, lambda record: sender.send(Stored(0, record)), programs
+        )
+        sender.send(Finished(0))
+
+
+class _Sender:
+    """A worker's end of the line; progress is sent no more often than anyone can read."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.last = -NEWS_EVERY
+
+    def receive(self) -> "JobTask | None":
+        """The next job, or None when there will be no more."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            return None
+
+    def send(self, event: Event) -> None:
+        """Send an event; without anybody to hear it, stop."""
+        try:
+            self.connection.send(event)
+        except OSError:
+            # Not an error of the cell being fitted, which must not be stored as failed.
+            raise SystemExit(0) from None
+
+    def progress(
+        self, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+    ) -> None:
+        """Report how far a fit is."""
+        now = time.monotonic()
+        if now - self.last >= NEWS_EVERY:
+            self.last = now
+            self.send(Progressed(0, stage, done, total, elbo, accuracy))

@@ -1,0 +1,9 @@
+from .models import check_model as check_model
+from .models import evaluate as evaluate
+from .models import random_point as random_point
+from .parts import check_dataset as check_dataset
+from .parts import check_hyperprior as check_hyperprior
+from .parts import check_likelihood as check_likelihood
+from .parts import check_network as check_network
+from .parts import check_prior as check_prior
+from .specifications import check_specification as check_specification
