@@ -1,8 +1,8 @@
 """Draw seven pictures for the out-of-domain figure: four digits and three that are none.
 
 ``python experiments/draw_pictures.py FOLDER`` writes 2, 3, 7 and 9, a house, a face and a
-scribble as PNG files: ink of several colours on light, unevenly lit paper, with the tremor of
-a hand and the noise of a camera. Equal seeds give equal pictures.
+scribble as PNG files: foreground of several colours on light, unevenly lit paper, with the tremor
+of a hand and the noise of a camera. Equal seeds give equal pictures.
 """
 
 import argparse
@@ -99,10 +99,10 @@ def pen_path(stroke: list[tuple[float, float]], rng: np.random.Generator) -> np.
     return (path + tremor) * SIDE
 
 
-def draw_ink(name: str, rng: np.random.Generator) -> np.ndarray:
-    """How much ink lies on each pixel, 0 to 1, ``(row, column)``."""
-    ink = np.zeros((SIDE, SIDE))
-    row, column = np.indices(ink.shape)
+def draw_foreground(name: str, rng: np.random.Generator) -> np.ndarray:
+    """How much foreground lies on each pixel, 0 to 1, ``(row, column)``."""
+    foreground = np.zeros((SIDE, SIDE))
+    row, column = np.indices(foreground.shape)
     for stroke in DRAWINGS[name]:
         path = pen_path(stroke, rng)
         pressure = 1 + 2.5 * gaussian_filter(rng.normal(size=len(path)), 40)
@@ -111,19 +111,21 @@ def draw_ink(name: str, rng: np.random.Generator) -> np.ndarray:
             low, high = (int(max(0, c)) for c in (y - r - 2, x - r - 2))
             part = np.s_[low : int(y + r + 3), high : int(x + r + 3)]
             distance = np.hypot(row[part] - y, column[part] - x)
-            ink[part] = np.maximum(ink[part], (r - distance + 0.5).clip(0, 1))
-    # A felt-tip's ink is a little uneven.
-    return ink * (0.86 + 0.5 * gaussian_filter(rng.normal(size=ink.shape), 3)).clip(0.7, 1)
+            foreground[part] = np.maximum(foreground[part], (r - distance + 0.5).clip(0, 1))
+    # A felt-tip's foreground is a little uneven.
+    return foreground * (0.86 + 0.5 * gaussian_filter(rng.normal(size=foreground.shape), 3)).clip(
+        0.7, 1
+    )
 
 
-def photograph(ink: np.ndarray, colour: tuple[int, int, int], rng: np.random.Generator):
+def photograph(foreground: np.ndarray, colour: tuple[int, int, int], rng: np.random.Generator):
     """A photograph of the drawing, uint8, ``(row, column, 3)``."""
     paper = np.array([238, 232, 216]) + rng.normal(scale=4, size=3)
-    picture = paper + ink[..., None] * (np.array(colour) - paper)
-    row, column = np.indices(ink.shape) / SIDE - 0.5
+    picture = paper + foreground[..., None] * (np.array(colour) - paper)
+    row, column = np.indices(foreground.shape) / SIDE - 0.5
     tilt = rng.uniform(-0.12, 0.12, size=2)
     light = 0.94 + tilt[0] * row + tilt[1] * column - 0.10 * (row**2 + column**2)
-    fibres = gaussian_filter(rng.normal(size=ink.shape), 1.5) * 6
+    fibres = gaussian_filter(rng.normal(size=foreground.shape), 1.5) * 6
     picture = picture * light[..., None] + fibres[..., None]
     picture = turned(picture, angle=rng.uniform(-4, 4))
     picture = gaussian_filter(picture, (0.8, 0.8, 0)) + rng.normal(scale=4, size=picture.shape)
@@ -146,7 +148,7 @@ def draw_pictures(folder: Path, random_seed: int = 0) -> list[Path]:
     written = []
     for number, name in enumerate(DRAWINGS):
         rng = np.random.default_rng([random_seed, number])
-        picture = photograph(draw_ink(name, rng), INKS[number % len(INKS)], rng)
+        picture = photograph(draw_foreground(name, rng), INKS[number % len(INKS)], rng)
         path = folder / f"{number + 1}_{name}.png"
         Image.fromarray(picture).save(path)
         written.append(path)
