@@ -1,18 +1,59 @@
 """Fixtures that several test files use."""
 
+import sys
+
+import makers
 import pytest
 
 
 @pytest.fixture(scope="session")
 def evaluate():
     """Values of PyTensor graphs, interpreted: a compilation costs more than most tests."""
-    import pytensor
-    from pytensor.compile.mode import Mode
+    from pmbnn.testing import evaluate
 
-    mode = Mode(linker="py", optimizer=None)
+    return evaluate
 
-    def values(graphs, given):
-        function = pytensor.function(list(given), graphs, mode=mode, on_unused_input="ignore")
-        return function(*given.values())
 
-    return values
+@pytest.fixture
+def registries():
+    """What a test registers is forgotten after it."""
+    from pmbnn.experiment import plugins
+    from pmbnn.experiment.cells import REGISTRIES
+    from pmbnn.spec import METRICS
+
+    kept = [*REGISTRIES.values(), METRICS, plugins._ORIGINS]
+    before, modules = [dict(one) for one in kept], set(sys.modules)
+    yield
+    for one, content in zip(kept, before, strict=True):
+        one.clear()
+        one.update(content)
+    for name in set(sys.modules) - modules:
+        if name.startswith("pmbnn_plugin_"):
+            del sys.modules[name]
+    plugins._import_installed.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def made():
+    """Makers of records, traces and results folders, and settings for them: ``makers.py``."""
+    return makers
+
+
+@pytest.fixture(scope="session")
+def full():
+    """Trace with every group a cell on digits can have."""
+    return makers.digit_trace()
+
+
+@pytest.fixture(scope="session")
+def words():
+    """Every text drawn in a figure, each on one line, as its reader sees them."""
+
+    def of(figure):
+        from matplotlib.text import Text
+
+        figure.draw_without_rendering()
+        found = (text.get_text() for text in figure.findobj(Text) if text.get_visible())
+        return [" ".join(text.split()) for text in found if text.strip()]
+
+    return of

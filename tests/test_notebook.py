@@ -29,6 +29,7 @@ def agg():
     matplotlib.use(before)
 
 
+@pytest.mark.slow
 def test_it_runs_from_top_to_bottom(cells, agg, capsys):
     """In one namespace, as in a notebook; warnings that it does not silence itself are errors."""
     space = {"__name__": "notebook"}

@@ -8,13 +8,13 @@ import pymc as pm
 import pytest
 from scipy import stats
 
-from pmbnn import models
-from pmbnn.config import load_experiment
-from pmbnn.config_errors import ConfigError
-from pmbnn.datasets import Moons
-from pmbnn.likelihoods import Categorical
-from pmbnn.networks import Dense
-from pmbnn.priors import HalfNormal, weights
+from pmbnn.data import Moons
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import load_experiment
+from pmbnn.models import build as models
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import HalfNormal
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -46,10 +46,12 @@ def test_the_message_is_the_one_that_a_mistake_gives(tmp_path):
     assert f"error: {raised.value}" in TEXT
 
 
-def test_the_prior_works_as_it_is_written():
-    namespace = dict(vars(weights))
-    exec(block("python", "class Logistic"), namespace)
-    prior = namespace["Logistic"]()
+@pytest.mark.usefixtures("registries")
+def test_the_prior_works_as_it_is_written(tmp_path):
+    (tmp_path / "my_priors.py").write_text(block("python", "class Logistic"))
+    text = block("yaml", "sweeps:").replace("laplace, cauchy, flat", "logistic")
+    cells = load(f"plugins: [my_priors.py]\n{text}", tmp_path).cells
+    [prior] = {cell.prior for cell in cells if cell.prior.kind == "logistic"}
     rows = Moons(noise=0.4, train=10).load().training
     network, hyperprior = Dense(hidden=()), HalfNormal(centred=True)
     model = models.build_model(network, prior, hyperprior, Categorical(), rows)
@@ -65,12 +67,42 @@ def test_the_prior_works_as_it_is_written():
 
 def test_the_model_is_plain_pymc():
     """The last line, which samples for a minute, is left to the tests of PyMC's functions."""
-    code = block("python", "dense_classifier").replace("pm.sample()", "pm.modelcontext(None)")
+    code = block("python", "pm.sample()").replace("pm.sample()", "pm.modelcontext(None)")
     namespace = {}
     exec(code, namespace)
     model = namespace["idata"]
     assert isinstance(model, pm.Model)
     assert {"weight_1", "weight_3", "layer_1_scale", "y"} <= set(model.named_vars)
+
+
+TINY = """
+name: priors
+sweeps:
+  - name: synthetic
+    dataset: {kind: moons, noise: 0.4, train: 40, test: 20}
+    network: {kind: dense, hidden: [[2]]}
+    prior: laplace
+    hyperprior: half_cauchy
+    inference: {steps: 20, validation: 0}
+    predict: {draws: 5, trace_draws: 4, map: {resolution: 5}, fresh: {size: 50, draws: 2}}
+"""
+
+
+def test_the_block_of_python(tmp_path, monkeypatch):
+    """As it stands, but for the length of fits and the size of the experiment."""
+    code = block("python", "pb.load_results")
+    for long, short in (("steps=10_000, restarts=6", "steps=100, restarts=2"), ("1000", "10")):
+        assert long in code
+        code = code.replace(long, short)
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "priors.yaml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    assert names["idata"]["posterior"].sizes["draw"] == 10
+    assert names["proba"].shape == (5, 2)
+    assert len(names["result"].metrics) == len(names["result"].summary) == 1
+    assert "posterior" in names["cell"].trace.children
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^):#]+)\)", TEXT))))

@@ -4,7 +4,7 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pmbnn.figures.cell_figures import CELL_FIGURES, CellFigure
+from pmbnn.figures.cell_figures import CURVES, MAP, OF_CLASS_PROBABILITIES, CellFigure
 
 TEST = "test_predictions"
 
@@ -15,35 +15,37 @@ def held(trace):
 
 @pytest.fixture(scope="module")
 def pattern():
-    return CellFigure("x", Figure, ((TEST, "sd"), ("unfamiliar_*", "sd")), ("validation",))
+    return CellFigure("x", Figure, ((TEST, "sd"), ("ood_*", "sd")), ("validation",))
 
 
 def test_groups_by_pattern_and_what_is_used_besides(pattern):
     sd = frozenset({"sd", "probability"})
-    stored = {TEST: sd, "unfamiliar_a": sd, "unfamiliar_b": sd, "fit": sd}
-    assert pattern.groups(stored) == [TEST, "unfamiliar_a", "unfamiliar_b"]
+    stored = {TEST: sd, "ood_a": sd, "ood_b": sd, "fit": sd}
+    assert pattern.groups(stored) == [TEST, "ood_a", "ood_b"]
     stored["validation"] = frozenset()
     assert pattern.groups(stored)[-1] == "validation"
 
 
 def test_groups_without_the_array_are_left_out(pattern):
-    stored = {TEST: frozenset({"sd"}), "unfamiliar_a": frozenset({"sd"})}
-    assert pattern.groups(stored | {"unfamiliar_b": frozenset()}) == [TEST, "unfamiliar_a"]
-    assert pattern.groups(stored | {"unfamiliar_a": frozenset()}) == []
-    assert pattern.groups({"unfamiliar_a": frozenset({"sd"})}) == []
+    stored = {TEST: frozenset({"sd"}), "ood_a": frozenset({"sd"})}
+    assert pattern.groups(stored | {"ood_b": frozenset()}) == [TEST, "ood_a"]
+    assert pattern.groups(stored | {"ood_a": frozenset()}) == []
+    assert pattern.groups({"ood_a": frozenset({"sd"})}) == []
 
 
 def test_a_trace_on_a_plane_has_none_of_them(made):
     stored = held(made.plane_trace(resolution=(3, 3)))
-    assert not any(figure.groups(stored) for figure in CELL_FIGURES)
+    assert not any(figure.groups(stored) for figure in OF_CLASS_PROBABILITIES)
+    assert MAP.groups(stored) == ["predictions", "test_predictions"]
+    assert CURVES.groups(stored) == []
 
 
 def test_file_names_differ():
-    assert len({figure.file for figure in CELL_FIGURES}) == len(CELL_FIGURES)
+    assert len({figure.file for figure in OF_CLASS_PROBABILITIES}) == len(OF_CLASS_PROBABILITIES)
 
 
 # Points of a plane are no digits; their figure has a test of its own.
-OF_DIGITS = [figure for figure in CELL_FIGURES if figure.file != "points"]
+OF_DIGITS = [figure for figure in OF_CLASS_PROBABILITIES if figure.file != "points"]
 
 
 @pytest.mark.parametrize("figure", OF_DIGITS, ids=lambda figure: figure.file)

@@ -64,6 +64,6 @@ def test_words_of_the_figure(made, words):
     assert "mean sd of the predicted class's probability" in found
 
 
-def test_a_trace_without_test_predictions_is_refused():
+def test_a_trace_without_test_predictions_is_rejected():
     with pytest.raises(ValueError, match="must have a group `test_predictions`, got none"):
         plot_class_pairs(xr.DataTree(), TITLE)

@@ -27,7 +27,7 @@ def figure(trace_of):
     return plot_compared_noise(trace_of(DRAWS), trace_of(DRAWS[:1]), TITLE)
 
 
-def test_eight_pictures_with_both_networks_probabilities(figure):
+def test_eight_images_with_both_networks_probabilities(figure):
     panels = np.array(figure.axes).reshape(8, 3)
     for row, (picture, bayesian, deterministic) in enumerate(panels, start=5):
         np.testing.assert_array_equal(picture.images[0].get_array(), IMAGES[row])
@@ -38,7 +38,7 @@ def test_eight_pictures_with_both_networks_probabilities(figure):
 
 def test_the_title_compares_the_entropy_of_the_whole_set(figure, words):
     entropies = [-np.sum(p * np.log2(p), axis=1).mean() for p in (DRAWS.mean(axis=0), DRAWS[0])]
-    expected = "mean entropy over 40 pictures of normal noise: {:.3f} bits against {:.3f}"
+    expected = "mean entropy over 40 images of normal noise: {:.3f} bits against {:.3f}"
     assert any(expected.format(*entropies) in word for word in words(figure))
 
 
@@ -56,22 +56,22 @@ def test_the_threshold_is_that_of_the_bayesian_cell(made, trace_of):
     held_out = made.predictions(np.tile(DRAWS[:1], (3, 1, 1)), "test_observation", [0] * 40)
     bayesian = trace_of(DRAWS, **{"/test_predictions": held_out})
     panels = np.array(plot_compared_noise(bayesian, bayesian, TITLE).axes).reshape(8, 3)
-    assert all("refused" in line[1].get_title() for line in panels)
-    assert not any("refused" in line[2].get_title() for line in panels)
+    assert all("rejected" in line[1].get_title() for line in panels)
+    assert not any("rejected" in line[2].get_title() for line in panels)
 
 
-def test_an_odd_number_of_pictures_leaves_no_frame(trace_of):
+def test_an_odd_number_of_images_leaves_no_frame(trace_of):
     traces = [trace_of(draws, rows=range(3)) for draws in (DRAWS, DRAWS[:1])]
     figure = plot_compared_noise(*traces, TITLE)
     assert sum(axes.axison for axes in figure.axes) == 6
 
 
-def test_other_pictures_are_refused(trace_of):
+def test_other_images_are_rejected(trace_of):
     other = trace_of(DRAWS, images=255 - IMAGES)
-    with pytest.raises(ValueError, match=f"Both traces must keep the same pictures of `{NOISE}`"):
+    with pytest.raises(ValueError, match=f"Both traces must keep the same images of `{NOISE}`"):
         plot_compared_noise(trace_of(DRAWS), other, TITLE)
 
 
-def test_a_trace_without_noise_is_refused(made, trace_of):
+def test_a_trace_without_noise_is_rejected(made, trace_of):
     with pytest.raises(ValueError, match=f"must have a group `{NOISE}`, got test_predictions"):
         plot_compared_noise(made.small_image_trace(), trace_of(DRAWS), TITLE)

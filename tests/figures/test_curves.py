@@ -4,38 +4,15 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.compared_curves import MOST, plot_compared_curves
-from pmbnn.figures.curves import limits, plot_curves
+from pmbnn.figures.curves import MOST, limits, plot_compared_curves, plot_curves
 
 X = np.array([-0.4, 0.0, 0.4])
 
 
-def trace(spread=0.5, ranges=((-1, 1), (-3, 3)), mean=2.0):
-    """Trace with curves whose band is constant, and three training rows."""
-    groups = {
-        "/observed_data": xr.Dataset({"y": ("observation", X**2)}),
-        "/constant_data": xr.Dataset(
-            {
-                "x": (("observation", "feature"), (X[:, None] - 1) / 2),
-                "standardisation_mean": ("feature", [1.0]),
-                "standardisation_sd": ("feature", [2.0]),
-            }
-        ),
-    }
-    for number, (low, high) in enumerate(ranges, 1):
-        x, one = np.linspace(low, high, 11), np.ones(11)
-        arrays = {"x": x, "truth": 100 * x**2, "mean": mean * one}
-        arrays |= {"epistemic_sd": spread * one, "total_sd": 2 * spread * one}
-        bounds = {
-            "output_interval": np.stack([one * mean - spread, one * mean + spread]),
-            "total_interval": np.stack([one * mean - 3 * spread, one * mean + 3 * spread]),
-        }
-        groups[f"/curve_{number}"] = xr.Dataset(
-            {name: ("point", array) for name, array in arrays.items()}
-            | {name: (("bound", "point"), array) for name, array in bounds.items()},
-            attrs={"level": 0.95},
-        )
-    return xr.DataTree.from_dict(groups)
+@pytest.fixture(scope="module")
+def trace(made):
+    """Maker of traces whose three training rows lie on a parabola."""
+    return made.curves_trace
 
 
 def line_of(axes, label):
@@ -43,7 +20,7 @@ def line_of(axes, label):
     return found.get_xdata(), found.get_ydata()
 
 
-def test_a_panel_for_each_range():
+def test_a_panel_for_each_range(trace):
     figure = plot_curves(trace(), "title")
     first, second = figure.axes
     assert (first.get_xlim(), second.get_xlim()) == ((-1, 1), (-3, 3))
@@ -51,7 +28,7 @@ def test_a_panel_for_each_range():
     assert "title" in figure.get_suptitle()
 
 
-def test_a_panel_shows_mean_deviations_intervals_and_rows():
+def test_a_panel_shows_mean_deviations_intervals_and_rows(trace):
     axes = plot_curves(trace(spread=0.5), "title").axes[0]
     np.testing.assert_array_equal(line_of(axes, "mean")[1], np.full(11, 2.0))
     np.testing.assert_array_equal(line_of(axes, "± 2 sd, epistemic")[1], np.full(11, 3.0))
@@ -64,17 +41,17 @@ def test_a_panel_shows_mean_deviations_intervals_and_rows():
     assert (shades["95 %, total"].y0, shades["95 %, total"].y1) == (0.5, 3.5)
 
 
-def test_truth_may_leave_the_panel():
+def test_truth_may_leave_the_panel(trace):
     low, high = plot_curves(trace(), "title").axes[1].get_ylim()
     assert low < 0.0 and 4.0 < high < 10.0
 
 
-def test_limits_hold_every_trace():
+def test_limits_hold_every_trace(trace):
     low, high = limits([trace(mean=2.0), trace(mean=50.0)], "curve_1")
     assert low < 0 and high > 52
 
 
-def test_cells_beneath_each_other_share_their_scales():
+def test_cells_beneath_each_other_share_their_scales(trace):
     figure = plot_compared_curves([trace(), trace(mean=20.0)], ["one", "two"], "title")
     panels = np.array(figure.axes).reshape(2, 2)
     assert [axes.get_title(loc="left") for axes in panels[:, 0]] == ["one", "two"]
@@ -82,7 +59,7 @@ def test_cells_beneath_each_other_share_their_scales():
         assert column[0].get_ylim() == column[1].get_ylim()
 
 
-def test_a_sheet_has_room_for_so_many():
+def test_a_sheet_has_room_for_so_many(trace):
     traces = [trace()] * (MOST + 1)
     figure = plot_compared_curves(traces, [str(i) for i in range(MOST + 1)], "title")
     assert len(figure.axes) == 2 * MOST

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pmbnn.figures.combinations import combine
 from pmbnn.figures.grid import plot_grid
+from pmbnn.results.combinations import combine
 
 
 def draw(records):

@@ -1,13 +1,12 @@
 """Posterior densities of the last layer."""
 
 import numpy as np
-import pytest
 from matplotlib.colors import to_hex
 from scipy import stats
 
-from pmbnn.figures.combinations import combine
-from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, density, plot_last_layer, shown_rows
-from pmbnn.posterior_weights import last_layer
+from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, plot_last_layer, shown_rows
+from pmbnn.results.combinations import combine
+from pmbnn.results.weights import last_layer
 
 TITLE = "moons, noise 0.4"
 
@@ -68,12 +67,16 @@ def test_of_many_weights_some_are_drawn(made):
     assert len(curves) == MOST_WEIGHTS
 
 
-def test_density_of_normal_draws():
-    draws = stats.norm(2, 0.3).ppf((np.arange(4000) + 0.5) / 4000)
-    at = np.linspace(1, 3, 50)
-    np.testing.assert_allclose(density(draws, at), stats.norm(2, 0.3).pdf(at), atol=0.05)
+def test_curves_are_the_densities_of_normal_draws(made):
+    draws = stats.norm(2, 0.3).ppf((np.arange(4000) + 0.5) / 4000)[:, None]
+    found = records(made, ("laplace", "cauchy"), hyperpriors=1)
+    curve = plot_last_layer(combine(found), lambda name: draws, TITLE).axes[0].lines[0]
+    x, density = curve.get_data()
+    np.testing.assert_allclose(density, stats.norm(2, 0.3).pdf(x), atol=0.05)
 
 
-@pytest.mark.filterwarnings("error")
-def test_density_of_equal_draws_is_finite():
-    assert np.isfinite(density(np.ones(10), np.linspace(0, 2, 5))).all()
+def test_a_point_fit_has_a_line_at_each_weight(made):
+    found = records(made, ("laplace", "cauchy"), hyperpriors=1)
+    draws = np.tile([0.5, -1.5], (10, 1))
+    axes = plot_last_layer(combine(found), lambda name: draws, TITLE).axes[0]
+    assert sorted(line.get_xdata()[0] for line in axes.lines) == [-1.5, 0.0, 0.5]

@@ -1,10 +1,12 @@
 """A number and a distribution on every connection."""
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 
 from pmbnn.figures.network import dense_weights, plot_network
-from pmbnn.posterior_weights import last_layer
+from pmbnn.results.weights import last_layer
 
 
 def test_weights_are_those_of_the_best_restart(made):
@@ -29,14 +31,18 @@ def test_a_number_left_and_a_curve_right_for_every_connection(made, words):
 
 
 def test_nothing_covers_anything_else(made):
-    right = plot_network(made.weights_trace(), "a cell").axes[1]
-    for layer in range(3):
-        boxes = sorted(
-            (box.get_y(), box.get_y() + box.get_height())
-            for box in right.patches
-            if layer < box.get_x() < layer + 1
-        )
-        assert all(low[1] <= high[0] + 1e-9 for low, high in zip(boxes, boxes[1:], strict=False))
+    """Boxes of every layer, and the numbers on the left as they are drawn."""
+    figure = plot_network(made.weights_trace(), "a cell")
+    left, right = figure.axes
+    for layer, count in enumerate((6, 9, 6)):
+        found = [box for box in right.patches if layer < box.get_x() < layer + 1]
+        assert len(found) == count
+        assert all(box.get_height() > 0.1 for box in found)
+        boxes = sorted((box.get_y(), box.get_y() + box.get_height()) for box in found)
+        assert all(low[1] <= high[0] + 1e-9 for low, high in pairwise(boxes))
+    figure.draw_without_rendering()
+    numbers = [t.get_window_extent() for t in left.texts if t.get_text()[0] in "+-"]
+    assert not any(one.overlaps(other) for one, other in combinations(numbers, 2))
 
 
 def test_of_wide_layers_the_largest_units_are_drawn(made, words):
@@ -50,6 +56,6 @@ def test_of_wide_layers_the_largest_units_are_drawn(made, words):
     assert found[-1].endswith("3 units of a layer at most are drawn")
 
 
-def test_a_trace_without_posterior_is_refused(made):
+def test_a_trace_without_posterior_is_rejected(made):
     with pytest.raises(ValueError, match="must have a group `posterior`"):
         dense_weights(type(made.weights_trace()).from_dict({"/fit": made.training_diagnostics()}))

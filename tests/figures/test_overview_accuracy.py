@@ -2,8 +2,8 @@
 
 import pytest
 
-from pmbnn.figures.combinations import combine
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.results.combinations import combine
 
 
 def draw(records):

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pmbnn.figures.combinations import combine
 from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import plane_map
+from pmbnn.results.combinations import combine
 
 
 def draw(made, records, traces=None):
@@ -40,7 +40,7 @@ def test_a_panel_for_every_combination_in_both_halves(made):
 
 def test_one_colour_scale_across_the_overview(made):
     records = grid(made, ("normal", "laplace"))
-    traces = {r["name"]: made.plane_trace(s, (8, 5)) for s, r in enumerate(records, start=1)}
+    traces = {r.name: made.plane_trace(s, (8, 5)) for s, r in enumerate(records, start=1)}
     left, right = panels(draw(made, records, traces)[0])
     assert {a.images[0].get_clim() for a in left} == {(0, 1)}
     (limits,) = {a.images[0].get_clim() for a in right}
@@ -51,10 +51,10 @@ def test_one_colour_scale_across_the_overview(made):
 
 def test_every_map_is_in_its_own_panel(made):
     records = grid(made, ("normal", "laplace"))
-    traces = {r["name"]: made.plane_trace(s, (8, 5)) for s, r in enumerate(records, start=1)}
+    traces = {r.name: made.plane_trace(s, (8, 5)) for s, r in enumerate(records, start=1)}
     left, _ = panels(draw(made, records, traces)[0])
     for axes, record in zip(left, records, strict=True):
-        expected = traces[record["name"]]["predictions"]["probability"].sel(output="0")
+        expected = traces[record.name]["predictions"]["probability"].sel(output="0")
         np.testing.assert_array_equal(axes.images[0].get_array(), expected.values.T)
 
 
@@ -75,14 +75,14 @@ def test_combinations_that_cannot_be_are_labelled(made):
 
 def test_failed_and_unmapped_cells_are_labelled(made):
     records = [made.record(), made.record("laplace", failed=True), made.record("cauchy")]
-    figure, _ = draw(made, records, {records[2]["name"]: None})
+    figure, _ = draw(made, records, {records[2].name: None})
     texts = [[t.get_text() for t in axes.texts] for axes in panels(figure)[0]]
     assert texts == [[], ["failed"], ["no map"]]
 
 
 def test_nothing_to_show_still_gives_a_figure(made, words):
     record = made.record()
-    figure, _ = draw(made, [record], {record["name"]: None})
+    figure, _ = draw(made, [record], {record.name: None})
     assert "no map" in words(figure)
 
 
@@ -93,7 +93,7 @@ def test_the_first_finished_seed_is_shown_and_named(made):
     records = [record(p, s, accuracy=0.8 + s / 100) for p in ("normal", "laplace") for s in (3, 4)]
     records += [record("cauchy", 3, failed=True), record("cauchy", 4)]
     figure, loaded = draw(made, records)
-    assert loaded == [records[i]["name"] for i in (0, 2, 5)]
+    assert loaded == [records[i].name for i in (0, 2, 5)]
     assert "first of 2 data seeds (seed 3)" in " ".join(figure.get_suptitle().split())
     titles = [axes.get_title() for axes in panels(figure)[0]]
     assert titles[1:] == ["accuracy 0.830", "accuracy 0.850, seed 4"]

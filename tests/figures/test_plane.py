@@ -91,7 +91,7 @@ def test_probability_is_coloured_from_zero_to_one(made):
     assert right.images[0].get_clim()[0] == 0
 
 
-def test_the_line_of_even_odds():
+def test_the_decision_boundary():
     figure = style.new_figure(4, 3)
     shown = plane(np.linspace(0, 1, 21)[:, None] * np.ones(5))
     trace = as_trace(shown)
@@ -124,7 +124,7 @@ def test_points_are_left_out_without_test_predictions(made, words):
     assert not any("test points" in word for word in words(plot_plane(trace, TITLE)))
 
 
-def test_a_trace_without_a_map_is_refused(made):
+def test_a_trace_without_a_map_is_rejected(made):
     with pytest.raises(ValueError, match="must have a group `predictions`, got test_predictions"):
         plot_plane(made.small_image_trace(), TITLE)
 

@@ -6,9 +6,9 @@ import xarray as xr
 
 from pmbnn.figures.predictions import (
     held_out_group,
+    ood_groups,
     predictions_of,
     rows_name,
-    unfamiliar_groups,
 )
 
 
@@ -17,7 +17,7 @@ def trace():
     arrays = {"probability": [[0.2, 0.8], [0.6, 0.4]], "sd": [[0.1, 0.3], [0.05, 0.2]]}
     group = xr.Dataset({name: (("picture", "output"), a) for name, a in arrays.items()})
     group = group.assign_coords(output=["a", "b"])
-    return xr.DataTree.from_dict({"/test_predictions": group, "/unfamiliar_x_y": group})
+    return xr.DataTree.from_dict({"/test_predictions": group, "/ood_x_y": group})
 
 
 def test_the_predicted_class_its_probability_and_its_sd(trace):
@@ -36,7 +36,7 @@ def test_the_order_of_dimensions_does_not_matter(trace):
     )
 
 
-def test_a_group_without_predictions_is_refused(trace):
+def test_a_group_without_predictions_is_rejected(trace):
     trace = xr.DataTree.from_dict({"/g": trace["test_predictions"].dataset.drop_vars("sd")})
     with pytest.raises(ValueError, match="The group `g` must have `sd`"):
         predictions_of(trace, "g")
@@ -51,9 +51,9 @@ def test_validation_rows_come_first(trace):
         held_out_group(xr.DataTree())
 
 
-def test_unfamiliar_groups_and_their_names(trace):
-    assert unfamiliar_groups(trace) == ["unfamiliar_x_y"]
-    assert rows_name("unfamiliar_x_y") == "x y"
+def test_ood_groups_and_their_names(trace):
+    assert ood_groups(trace) == ["ood_x_y"]
+    assert rows_name("ood_x_y") == "x y"
     assert rows_name("validation_predictions") == "validation"
-    with pytest.raises(ValueError, match="a group whose name starts with `unfamiliar_`"):
-        unfamiliar_groups(xr.DataTree())
+    with pytest.raises(ValueError, match="a group whose name starts with `ood_`"):
+        ood_groups(xr.DataTree())

@@ -1,16 +1,16 @@
-"""Error rate among accepted pictures."""
+"""Error rate among accepted images."""
 
 import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.risk_coverage import plot_risk_coverage, ways_to_refuse
+from pmbnn.figures.risk_coverage import plot_risk_coverage, uncertainty_scores
 
 TITLE = "MNIST: a cell"
 
 
 def by_hand(uncertainty, wrong):
-    """Errors among the most certain pictures; distinct uncertainties only."""
+    """Errors among the most certain images; distinct uncertainties only."""
     order = np.argsort(uncertainty)
     return [100 * np.mean(wrong[order[:n]]) for n in range(1, len(order) + 1)]
 
@@ -26,8 +26,8 @@ def wrong(trace):
     return test["probability"].values.argmax(axis=1) != test["label"].values
 
 
-def test_ways_to_refuse(trace):
-    test, ways = trace["test_predictions"].dataset, ways_to_refuse(trace)
+def test_uncertainty_scores(trace):
+    test, ways = trace["test_predictions"].dataset, uncertainty_scores(trace)
     p, sd = test["probability"].values, test["sd"].values
     expected = {
         "sd of the predicted class": [row[i] for row, i in zip(sd, p.argmax(axis=1), strict=True)],
@@ -42,7 +42,9 @@ def test_ways_to_refuse(trace):
 
 def test_curves_and_areas(trace, wrong):
     axes = plot_risk_coverage(trace, TITLE).axes[0]
-    for line, (name, uncertainty) in zip(axes.lines, ways_to_refuse(trace).items(), strict=False):
+    for line, (name, uncertainty) in zip(
+        axes.lines, uncertainty_scores(trace).items(), strict=False
+    ):
         assert len(np.unique(uncertainty)) == len(uncertainty)
         risk = by_hand(uncertainty, wrong)
         np.testing.assert_allclose(line.get_xdata(), 100 * np.arange(1, 81) / 80)
@@ -50,14 +52,14 @@ def test_curves_and_areas(trace, wrong):
         assert line.get_label() == f"{name}: area {np.mean(risk):.3f} %"
 
 
-def test_the_best_possible_curve_refuses_mistakes_only(trace, wrong):
+def test_the_best_possible_curve_rejects_mistakes_only(trace, wrong):
     best = plot_risk_coverage(trace, TITLE).axes[0].lines[-1]
     expected = by_hand(np.arange(80), np.sort(wrong))
     np.testing.assert_allclose(np.nan_to_num(best.get_ydata()), expected)
     assert best.get_label().startswith("the mistakes themselves (best possible): area")
 
 
-def test_without_uncertainty_every_picture_is_like_the_others(made, wrong):
+def test_without_uncertainty_every_image_is_like_the_others(made, wrong):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(4), size=(1, 50))
     label = rng.integers(4, size=50)
@@ -80,6 +82,6 @@ def test_without_mistakes_words_say_so(made, words):
     assert "no test image is misclassified" in words(figure)
 
 
-def test_a_trace_without_entropies_is_refused(made):
+def test_a_trace_without_entropies_is_rejected(made):
     with pytest.raises(ValueError, match="`test_predictions` must have `entropy`"):
         plot_risk_coverage(made.plane_trace(resolution=(3, 3)), TITLE)

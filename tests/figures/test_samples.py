@@ -1,9 +1,58 @@
-"""Pictures by class."""
+"""Training points of a plane, and images by class."""
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from pmbnn.figures.samples import plot_samples, samples_by_class
+from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
+from pmbnn.figures.samples import plot_points, plot_samples, samples_by_class
+
+RAW = np.array([[0.0, 1.0], [2.0, -1.0], [4.0, 3.0]])
+LABEL = np.array([0, 1, 1])
+
+
+@pytest.fixture
+def planar():
+    mean, sd = RAW.mean(axis=0), RAW.std(axis=0)
+    constant = xr.Dataset(
+        {
+            "x": (("observation", "feature"), (RAW - mean) / sd),
+            "standardisation_mean": ("feature", mean),
+            "standardisation_sd": ("feature", sd),
+        }
+    )
+    observed = xr.Dataset({"y": ("observation", LABEL)})
+    return xr.DataTree.from_dict({"/constant_data": constant, "/observed_data": observed})
+
+
+def test_points_are_in_the_units_of_the_data(planar, words):
+    figure = plot_points(planar, "moons, noise 0.4")
+    (axes,) = figure.axes
+    for index, line in enumerate(axes.lines):
+        np.testing.assert_allclose(line.get_xydata(), RAW[index == LABEL], atol=1e-12)
+    assert len(axes.lines) == 2
+    assert {"class 0 (1)", "class 1 (2)"} <= set(words(figure))
+
+
+def test_they_are_drawn_of_a_plane_alone(planar):
+    (figure,) = (figure for figure in OF_CLASS_PROBABILITIES if figure.plot is plot_points)
+    held = {name: frozenset(planar[name].dataset.data_vars) for name in planar.children}
+    assert figure.groups(held) == [], "points of more dimensions have no map"
+    held["predictions"] = frozenset({"x1", "x2"})
+    groups = figure.groups(held)
+    assert {"constant_data", "observed_data"} <= set(groups)
+    part = xr.DataTree.from_dict(
+        {f"/{n}": planar[n].dataset for n in groups if n in planar.children}
+    )
+    assert figure.plot(part, "moons").axes
+
+
+def test_a_trace_without_points_is_rejected(planar):
+    with pytest.raises(ValueError, match="observed_data"):
+        plot_points(planar.drop_nodes("observed_data"), "moons")
+
+
+# Images
 
 
 @pytest.fixture(scope="module")
@@ -11,7 +60,7 @@ def trace(made):
     return made.small_image_trace()
 
 
-def test_kept_pictures_of_each_class_in_the_order_of_rows(trace):
+def test_kept_images_of_each_class_in_the_order_of_rows(trace):
     test = trace["test_predictions"].dataset
     rows = test["image_index"].values
     for name, images in samples_by_class(trace).items():
@@ -28,7 +77,7 @@ def test_a_row_for_each_class(full, words):
     assert not any(axes.axison for axes in figure.axes)
 
 
-def test_a_class_without_pictures_leaves_its_row_empty(trace, words):
+def test_a_class_without_images_leaves_its_row_empty(trace, words):
     test = trace["test_predictions"].dataset
     seven = test["label"].values[test["image_index"].values] == 7
     trace = type(trace).from_dict({"/test_predictions": test.isel(image=~seven)})
@@ -36,6 +85,6 @@ def test_a_class_without_pictures_leaves_its_row_empty(trace, words):
     assert "7" in words(plot_samples(trace, "MNIST"))
 
 
-def test_a_trace_without_pictures_is_refused(made):
+def test_a_trace_without_images_is_rejected(made):
     with pytest.raises(ValueError, match="`test_predictions` must have `image`"):
         plot_samples(made.plane_trace(resolution=(3, 3)), "moons")

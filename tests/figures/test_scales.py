@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pmbnn.figures.combinations import combine
 from pmbnn.figures.scales import comparable_rows, plot_scales
+from pmbnn.results.combinations import combine
 
 SCALES = (10.0, 0.1, 1)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.pictures import ACCEPTED, REFUSED
+from pmbnn.figures import style
 from pmbnn.figures.snapshot_examples import examples_by_kind, plot_snapshot_examples
 
 TITLE = "MNIST: a cell"
@@ -42,7 +42,7 @@ def test_points_stand_above_their_class(figure):
     np.testing.assert_array_equal(places, np.tile(np.arange(10), (len(places), 1)))
 
 
-def test_refused_where_no_mean_exceeds_the_cutoff(full, figure):
+def test_rejected_where_no_mean_exceeds_the_cutoff(full, figure):
     mean = full["snapshot_examples"]["probability"].values.mean(axis=1)
     panels = np.array(figure.axes).reshape(-1, 3)
     verdicts = set()
@@ -50,19 +50,19 @@ def test_refused_where_no_mean_exceeds_the_cutoff(full, figure):
         for snapshot, step in enumerate(("step 400", "step 6,000")):
             highest = mean[snapshot, example].max()
             words = f"class {mean[snapshot, example].argmax()}, {highest:.2f}"
-            expected = "refused" if highest <= 0.2 else words
+            expected = "rejected" if highest <= 0.2 else words
             title = line[1 + snapshot].title
             assert title.get_text() == f"{step}: {expected}"
-            assert title.get_color() == (REFUSED if highest <= 0.2 else ACCEPTED)
-            verdicts.add(expected == "refused")
+            assert title.get_color() == (style.REJECTED if highest <= 0.2 else style.ACCEPTED)
+            verdicts.add(expected == "rejected")
     assert verdicts == {True, False}
 
 
 def test_headings_give_the_share_of_the_set(figure, words):
     found = words(figure)
-    assert "test digits; refused: 0.0 % at step 400, 0.1 % at step 6,000" in found
-    assert "normal noise; refused: 3.1 % at step 400, 94.2 % at step 6,000" in found
-    assert any("refused: no bar above 0.2" in word for word in found)
+    assert "test digits; rejected: 0.0 % at step 400, 0.1 % at step 6,000" in found
+    assert "normal noise; rejected: 3.1 % at step 400, 94.2 % at step 6,000" in found
+    assert any("rejected: no bar above 0.2" in word for word in found)
 
 
 def test_of_many_snapshots_the_first_and_last_are_shown(full):
@@ -75,12 +75,12 @@ def test_of_many_snapshots_the_first_and_last_are_shown(full):
 
 
 def test_an_odd_number_of_pictures_and_a_set_without_shares(full, words):
-    group = full["snapshot_examples"].dataset.isel(example=slice(3)).drop_vars("refused")
+    group = full["snapshot_examples"].dataset.isel(example=slice(3)).drop_vars("rejected")
     figure = plot_snapshot_examples(xr.DataTree.from_dict({"/snapshot_examples": group}), TITLE)
     assert sum(bool(axes.images) for axes in figure.axes) == 3
     assert "test digits" in words(figure)
 
 
-def test_a_trace_without_examples_is_refused():
+def test_a_trace_without_examples_is_rejected():
     with pytest.raises(ValueError, match="must have a group `snapshot_examples`, got none"):
         plot_snapshot_examples(xr.DataTree(), TITLE)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.training import plot_training
+from pmbnn.figures.training import first_and_last, plot_training, step_name
 
 TITLE = "MNIST: a cell"
 NAMES = ("accuracy", "elbo", "log_likelihood", "kl", "evidence")
@@ -72,8 +72,29 @@ def test_values_that_are_not_finite_leave_gaps(fit, words):
     assert figure.axes[1].get_yscale() == "symlog"
 
 
-def test_a_fit_without_diagnostics_is_refused(fit):
+def test_a_fit_without_diagnostics_is_rejected(fit):
     with pytest.raises(ValueError, match="`fit` must have `snapshot_step`"):
         draw(fit[["elbo"]])
     with pytest.raises(ValueError, match="`fit` must have `snapshot_accuracy`"):
         draw(fit[["snapshot_step"]])
+
+
+# Steps
+
+
+@pytest.mark.parametrize(
+    ("steps", "places"),
+    [
+        ([400, 6000], [0, 1]),
+        ([0, 400, 6000], [1, 2]),
+        ([0, 6000], [1]),
+        ([0], [0]),
+        ([5, 6, 7], [0, 2]),
+    ],
+)
+def test_the_first_after_the_start_and_the_last(steps, places):
+    assert first_and_last(np.array(steps)) == places
+
+
+def test_names_of_steps():
+    assert step_name(np.int64(6000)) == "step 6,000"

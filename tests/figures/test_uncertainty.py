@@ -1,4 +1,4 @@
-"""Variance over classes and expected error rate of all held-out pictures."""
+"""Variance over classes and expected error rate of all held-out images."""
 
 import numpy as np
 import pytest
@@ -98,6 +98,6 @@ def test_certain_and_faultless_predictions_can_be_drawn(made, words):
     assert outline(figure.axes[0])[0] == pytest.approx(40)
 
 
-def test_a_trace_without_held_out_rows_is_refused():
+def test_a_trace_without_held_out_rows_is_rejected():
     with pytest.raises(ValueError, match="must have one of the groups"):
         plot_uncertainty(xr.DataTree(), TITLE)

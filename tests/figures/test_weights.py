@@ -61,7 +61,7 @@ def test_one_snapshot(made, words):
     assert "step 6,000" in words(plot_weights(trace, TITLE))
 
 
-def test_a_trace_without_histograms_is_refused(trace):
+def test_a_trace_without_histograms_is_rejected(trace):
     trace = xr.DataTree.from_dict({"/fit": trace["fit"].dataset[["elbo"]]})
     with pytest.raises(ValueError, match="`fit` must have `snapshot_mean_density`"):
         plot_weights(trace, TITLE)

@@ -10,17 +10,17 @@ import numpy as np
 import pytensor
 import pytest
 
-from pmbnn.datasets.rows import Rows
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.jax_edge import precision
-from pmbnn.inference.loop import Loop
-from pmbnn.inference.members import cast
+from pmbnn.data.arrays import Rows
+from pmbnn.inference.batches import cast
+from pmbnn.inference.engine import build_program
+from pmbnn.inference.loop import build_loop
 from pmbnn.inference.settings import ESTIMATORS, Inference
-from pmbnn.likelihoods import Categorical
-from pmbnn.likelihoods import Normal as NormalLikelihood
-from pmbnn.models import build_model, model_data
-from pmbnn.networks import Convolution, Dense, Flatten, Layered, MaxPool
-from pmbnn.priors import Fixed, HalfNormal, InverseGamma, Laplace, Normal
+from pmbnn.inference.xla.compile import precision
+from pmbnn.models.build import build_model, model_data
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.likelihoods import Normal as NormalLikelihood
+from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, MaxPool
+from pmbnn.models.priors import Fixed, HalfNormal, InverseGamma, Laplace, Normal
 
 # Enough rows for the forms that are made for few units and many rows, and some to fill up.
 N = 70
@@ -73,36 +73,39 @@ def build(name, settings):
     network, prior, hyperprior, likelihood, rows = MODELS[name]
     model = build_model(network, prior, hyperprior, likelihood, rows)
     data = model_data(hyperprior, rows, likelihood)
-    return CompiledEngine(model, settings, N, width=1, dtype="float64"), data
+    return build_program(model, settings, N, width=1, dtype="float64"), data
 
 
-def inputs(engine):
+def inputs(program):
     """Parameters of the guide, its scales between 0.2 and 1, and noise of every kind."""
     rng = np.random.default_rng(1)
-    shapes, asked = engine.guide.shapes, engine.objective.noise
+    shapes, asked = program.guide.shapes, program.objective.noise
     parameters = {name: 0.5 * rng.normal(size=shape) for name, shape in shapes.items()}
     parameters["rho"] = rng.uniform(-1.5, 0.5, shapes["rho"])
     draw = {"normal": rng.standard_normal, "sign": lambda shape: rng.choice([-1.0, 1.0], shape)}
     return parameters, {name: draw[n.kind](n.variable.type.shape) for name, n in asked.items()}
 
 
-def by_jax(engine, data, dtype):
+def by_jax(program, data, dtype):
     """ELBO and its gradients by the name of the parameter, as the loop takes them."""
     with precision(dtype):
-        loop = Loop(engine.objective, engine.settings, dtype)
-        parameters, noise = (cast(arrays, dtype, 0) for arrays in inputs(engine))
-        prepared = loop.prepare(cast(data, dtype, engine.padding))
+        loop = build_loop(program.objective, program.settings, dtype)
+        parameters, noise = (cast(arrays, dtype) for arrays in inputs(program))
+        prepared = loop.prepare(cast(data, dtype, program.flat.row_data, program.padding))
         slope = jax.jit(jax.value_and_grad(lambda p: -loop.loss(p, noise, prepared, 1.0)[0]))
         elbo, gradients = slope(parameters)
     assert {a.dtype for a in (elbo, *gradients.values())} == {np.dtype(dtype)}
     return {"elbo": elbo} | gradients
 
 
-def by_pytensor(engine, data, evaluate):
+def by_pytensor(program, data, evaluate):
     """The same, of the same graph, by PyTensor's own operations and gradients."""
-    o, (parameters, noise) = engine.objective, inputs(engine)
+    o, (parameters, noise) = program.objective, inputs(program)
     with precision("float64"):
-        data = {k: np.asarray(v) for k, v in cast(data, "float64", engine.padding).items()}
+        data = {
+            k: np.asarray(v)
+            for k, v in cast(data, "float64", program.flat.row_data, program.padding).items()
+        }
     given = {v: parameters[name] for part in (o.parameters, o.frozen) for name, v in part.items()}
     given |= {n.variable: noise[name] for name, n in o.noise.items()}
     given |= {v: data[name] for name, v in o.data.items()}
@@ -117,10 +120,10 @@ def by_pytensor(engine, data, evaluate):
 )
 def test_equals_pytensor(name, settings, evaluate):
     """The ELBO, and its gradient in each parameter of the guide to a share of its length."""
-    engine, data = build(name, Inference(**settings))
-    expected = by_pytensor(engine, data, evaluate)
+    program, data = build(name, Inference(**settings))
+    expected = by_pytensor(program, data, evaluate)
     for dtype, tolerance in TOLERANCE.items():
-        found = by_jax(engine, data, dtype)
+        found = by_jax(program, data, dtype)
         assert found.keys() == expected.keys()
         for part, exact in expected.items():
             error = np.linalg.norm(np.asarray(found[part], np.float64) - exact)

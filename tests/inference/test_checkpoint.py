@@ -4,9 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pmbnn.inference.checkpoint import INTERVAL, Checkpoint, Checkpoints
+from pmbnn.inference.checkpoint import (
+    INTERVAL,
+    Checkpoint,
+    Checkpoints,
+    ChunkState,
+    arrays_of,
+    restored,
+)
 from pmbnn.inference.loop import State
-from pmbnn.inference.run import Run, arrays_of, restored
 
 ARRAYS = [np.arange(3), np.array([[1.5, np.nan], [-np.inf, 5e-324]]), np.array(7, np.uint32)]
 
@@ -171,7 +177,9 @@ def a_run(members=2, size=3, windows=2):
         jnp.full(members, 8, jnp.int32),
     )
     sums = [np.full((members, 2), i + 0.5) for i in range(windows)]
-    return Run(state, sums, [4 * (i + 1) for i in range(windows)], np.array([0, 1])[:members])
+    return ChunkState(
+        state, sums, [4 * (i + 1) for i in range(windows)], np.array([0, 1])[:members]
+    )
 
 
 def start_of(run):

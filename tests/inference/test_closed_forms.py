@@ -9,16 +9,19 @@ import pytest
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
-from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference import engine
+from pmbnn.inference.checkpoint import ChunkState
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.fit import Member, random_streams
+from pmbnn.inference.engine import build_program
+from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
 from pmbnn.inference.initial import initial_means
-from pmbnn.inference.jax_edge import jax_function, precision
-from pmbnn.inference.run import Run
+from pmbnn.inference.loop import Loop
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.models import dense_classifier
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import dense_classifier
 
 ROWS, SIZE = 30, 3
 SIGMA, PRIOR = np.float64(0.8), np.float64(1.5)  # Python's would stay in single precision
@@ -216,8 +219,8 @@ WIDTH = 8
 
 def fits_of(steps=2000, **settings):
     settings = Inference(steps=steps, schedule="cosine", learning_rate=0.05, **settings)
-    engine = CompiledEngine(linear_regression(X), settings, ROWS, WIDTH, dtype="float64")
-    return engine.fit([Member({}, random_streams(str(i))) for i in range(WIDTH)])
+    program = build_program(linear_regression(X), settings, ROWS, WIDTH, dtype="float64")
+    return fit_replicas(program, [Replica({}, derive_keys(str(i))) for i in range(WIDTH)])
 
 
 def check_mean(found, exact, close):
@@ -251,10 +254,10 @@ def test_fit_exact(guide):
 
 
 def covariance_of(fit):
-    natural = fit.natural
-    if "root" in natural:
-        return natural["root"] @ natural["root"].T
-    return np.diag(natural["diagonal"] ** 2) + natural["factor"] @ natural["factor"].T
+    constrained = fit.constrained
+    if "root" in constrained:
+        return constrained["root"] @ constrained["root"].T
+    return np.diag(constrained["diagonal"] ** 2) + constrained["factor"] @ constrained["factor"].T
 
 
 # --- Bayes by Backprop: one update worked by hand -----------------------------------------
@@ -278,10 +281,13 @@ def test_worked_parts(evaluate):
     """The draw, and its densities under the guide, the prior and the likelihood."""
     flat = flatten_model(published_model(), 1)
     guide = build_guide(Inference(), flat.size, improper=False)
-    natural = {"loc": pytensor.shared(START["loc"]), "scale": pytensor.shared(np.array([SCALE]))}
-    draw = guide.draw(natural, {"noise": np.array([NOISE])})
-    graphs = [draw.sum(), guide.log_density(natural, draw)]
-    graphs += flat.at(draw, [flat.log_prior, flat.log_likelihood.sum()])
+    constrained = {
+        "loc": pytensor.shared(START["loc"]),
+        "scale": pytensor.shared(np.array([SCALE])),
+    }
+    draw = guide.draw(constrained, {"noise": np.array([NOISE])})
+    graphs = [draw.sum(), guide.log_density(constrained, draw)]
+    graphs += flat.at(draw, [flat.log_prior, flat.log_likelihoods["y"].sum()])
     w, log_q, log_prior, log_likelihood = evaluate(graphs, {})
     np.testing.assert_allclose(w, 4.5561, atol=1.6e-4)
     np.testing.assert_allclose(log_q, -3.4920, atol=1.5e-4)
@@ -313,16 +319,16 @@ def test_worked_loss_of_path_derivative():
     np.testing.assert_allclose(-gradient, np.array([53.4541, 89.3733]) + slope, atol=ROUNDING)
 
 
-def test_worked_step():
+def test_worked_step(monkeypatch):
     """One step of stochastic gradient descent, by the engine's own loop."""
     settings = Inference(
         steps=1, optimiser="sgd", schedule="constant", learning_rate=0.01, kl="monte_carlo"
     )
-    engine = CompiledEngine(published_model(), settings, rows=1, width=1, dtype="float64")
-    engine.loop._noise = lambda *stream: {"noise": jnp.array([NOISE])}
-    start = Run(engine.loop.start(START), [], [], np.zeros(1, np.int64))
-    engine._start = lambda members, means: start
-    [fit] = engine.fit([Member({}, random_streams("worked"))])
+    program = build_program(published_model(), settings, rows=1, width=1, dtype="float64")
+    monkeypatch.setattr(Loop, "noise", lambda *asked: {"noise": jnp.array([NOISE])})
+    start = ChunkState(program.loop.start(START), [], [], np.zeros(1, np.int64))
+    monkeypatch.setattr(engine, "start_run", lambda *given: start)
+    [fit] = fit_replicas(program, [Replica({}, derive_keys("worked"))])
     np.testing.assert_allclose(fit.loc, -0.0345, atol=1.1e-4)
     np.testing.assert_allclose(fit.scale, softplus(1.1063), atol=1.1e-4)
     np.testing.assert_allclose(fit.elbo, -82.7511 - 0.5 * (NOISE**2 - 1), atol=ROUNDING)
@@ -334,7 +340,7 @@ def test_worked_step():
 def published_start(flat):
     """Means truncated at two standard deviations of 1/√fan-in, biases 0, log-variances -1."""
     settings = Inference(initial_mean="truncated_fan_in")
-    loc = initial_means(flat.slots, settings, np.random.default_rng(5))
+    loc = initial_means(flat.layout, settings, np.random.default_rng(5))
     return {"loc": loc, "rho": np.full(flat.size, inverse_softplus(np.exp(-0.5)))}
 
 
@@ -356,7 +362,7 @@ def start_divergence(model, evaluate, **settings):
     [kl] = evaluate([objective.kl], given)
     scale = softplus(start["rho"])
     expected = 0.5 * (scale**2 + start["loc"] ** 2 - 1) - np.log(scale)
-    return kl, {s.name: s.of(expected) for s in flat.slots}
+    return kl, {s.name: s.of(expected) for s in flat.layout.slots}
 
 
 def test_published_divergence(large, evaluate):
@@ -402,5 +408,5 @@ def test_densities_by_scipy(evaluate):
     """The prior and likelihood of the worked update are those of SciPy, at another point."""
     flat = flatten_model(published_model(), 1)
     [w] = flat.free.values()
-    found = evaluate([flat.log_prior, flat.log_likelihood.sum()], {w: np.array(-1.3)})
+    found = evaluate([flat.log_prior, flat.log_likelihoods["y"].sum()], {w: np.array(-1.3)})
     np.testing.assert_allclose(found, [norm(0, 1).logpdf(-1.3), norm(-2.6, 0.5).logpdf(3.0)])

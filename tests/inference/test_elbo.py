@@ -10,14 +10,14 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from pmbnn.inference.compiled import CompiledEngine
+from pmbnn.inference.batches import cast
+from pmbnn.inference.engine import build_program
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import softplus
-from pmbnn.inference.jax_edge import precision
-from pmbnn.inference.members import cast
 from pmbnn.inference.settings import Inference
-from pmbnn.models import dense_classifier
-from pmbnn.priors import HYPERPRIORS, HalfNormal
+from pmbnn.inference.xla.compile import precision
+from pmbnn.models.build import dense_classifier
+from pmbnn.models.priors import HYPERPRIORS, HalfNormal
 
 # Enough rows for the forms of products and softmaxes that are made for few units and many rows.
 ROWS = 70
@@ -51,17 +51,21 @@ def parameters_and_noise(size, random_seed=1):
 
 
 def build(model, dtype="float64", **settings):
-    return CompiledEngine(model, Inference(**settings), ROWS, width=1, dtype=dtype)
+    return build_program(model, Inference(**settings), ROWS, width=1, dtype=dtype)
 
 
-def evaluated(engine, data, loc, rho, noise, kl_weight=1.0):
+def arrays_of(program, data):
+    return cast(data, program.dtype, program.flat.row_data, program.padding)
+
+
+def evaluated(program, data, loc, rho, noise, kl_weight=1.0):
     """Loss at a KL weight and its gradients, log-likelihood and divergence."""
-    dtype = engine.dtype
+    dtype = program.dtype
     with precision(dtype):
         at = {"loc": jnp.asarray(loc, dtype), "rho": jnp.asarray(rho, dtype)}
         noise = {"noise": jnp.asarray(noise, dtype)}
-        prepared = engine.loop.prepare(cast(data, engine.dtype, engine.padding))
-        slope = jax.value_and_grad(engine.loop.loss, has_aux=True)
+        prepared = program.loop.prepare(arrays_of(program, data))
+        slope = jax.value_and_grad(program.loop.loss, has_aux=True)
         (loss, parts), gradient = slope(at, noise, prepared, kl_weight)
         assert {a.dtype for a in (loss, *parts, *gradient.values())} == {np.dtype(dtype)}
         whole = [loss, gradient["loc"], gradient["rho"], *parts]
@@ -70,8 +74,8 @@ def evaluated(engine, data, loc, rho, noise, kl_weight=1.0):
 
 def compiled(model, data, loc, rho, noise, dtype="float64", **settings):
     """ELBO and its gradients in loc and rho, as the compiled engine has them."""
-    engine = build(model, dtype, **{"kl": "monte_carlo"} | settings)
-    found = evaluated(engine, data, loc, rho, noise)
+    program = build(model, dtype, **{"kl": "monte_carlo"} | settings)
+    found = evaluated(program, data, loc, rho, noise)
     assert found[0] == pytest.approx(found[4] - found[3], rel=10 * float(np.finfo(dtype).eps))
     return [-a for a in found[:3]]
 
@@ -79,7 +83,7 @@ def compiled(model, data, loc, rho, noise, dtype="float64", **settings):
 def in_model_order(model, *vectors):
     """Flat vectors with the variables in the order of the model, and where each element was."""
     flat = flatten_model(model, ROWS)
-    places = {slot.name: np.arange(slot.start, slot.stop) for slot in flat.slots}
+    places = {slot.name: np.arange(slot.start, slot.stop) for slot in flat.layout.slots}
     order = np.concatenate([places[v.name] for v in model.value_vars])
     return *(vector[order] for vector in vectors), np.argsort(order)
 
@@ -202,8 +206,8 @@ def test_data_values_decide(evaluate):
 def test_kl_weight(weight):
     """The factor is that of the divergence, in the loss and in its gradients."""
     model, data = dense_classifier(X, Y, hidden=(3,)), {"x": X, "target": Y, "prior_scale": 1.0}
-    engine, at = build(model), parameters_and_noise(17)
-    none, one, found = (evaluated(engine, data, *at, w) for w in (0.0, 1.0, weight))
+    program, at = build(model), parameters_and_noise(17)
+    none, one, found = (evaluated(program, data, *at, w) for w in (0.0, 1.0, weight))
     for i in range(3):
         expected = none[i] + weight * (one[i] - none[i])
         np.testing.assert_allclose(found[i], expected, rtol=1e-10, atol=1e-9)
@@ -211,12 +215,12 @@ def test_kl_weight(weight):
     assert found[3:] == one[3:]
 
 
-def many_parts(engine, data, loc, rho, noise):
+def many_parts(program, data, loc, rho, noise):
     """Log-likelihoods and divergences at one noise after the other."""
     with precision("float64"):
         at = {"loc": jnp.asarray(loc), "rho": jnp.asarray(rho)}
-        prepared = engine.loop.prepare(cast(data, engine.dtype, engine.padding))
-        parts = jax.jit(jax.vmap(lambda n: engine.loop.parts(at, {"noise": n}, prepared)))
+        prepared = program.loop.prepare(arrays_of(program, data))
+        parts = jax.jit(jax.vmap(lambda n: program.loop.parts(at, {"noise": n}, prepared)))
         return [np.asarray(p) for p in parts(jnp.asarray(noise))]
 
 

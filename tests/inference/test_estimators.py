@@ -15,15 +15,15 @@ from jax.flatten_util import ravel_pytree
 from scipy.signal import correlate
 from scipy.stats import norm
 
-from pmbnn.convolution import convolve, max_pool
-from pmbnn.inference.compiled import CompiledEngine
 from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.engine import build_program
 from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus
-from pmbnn.inference.jax_edge import jax_function, precision
 from pmbnn.inference.settings import Inference
-from pmbnn.models import ROW_DATA, dense_classifier
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import ROW_DATA, dense_classifier
+from pmbnn.models.networks.convolution import convolve, max_pool
 
 ROWS = 12
 RNG = np.random.default_rng(0)
@@ -268,7 +268,7 @@ def design(flat):
     turned = flat.free["w"].type.shape == (2, 3)
     products = [np.kron(CONTRAST, x) if turned else np.kron(x, CONTRAST) for x in X]
     columns = {"w": np.array(products), "b": np.tile(CONTRAST, (ROWS, 1))}
-    return np.concatenate([columns[slot.name] for slot in flat.slots], axis=1)
+    return np.concatenate([columns[slot.name] for slot in flat.layout.slots], axis=1)
 
 
 def expected_log_likelihood(parameters, flat):
@@ -301,14 +301,14 @@ def row_log_likelihoods(case, estimator, noises_of, targets=None, scale=0.3):
     """
     flat, targets = flatten_model(case.model, case.rows), targets or [case.data["target"]]
     guide = build_guide(Inference(), flat.size, improper=False)
-    natural = {k: pt.tensor(k, dtype="float64", shape=(flat.size,)) for k in ("loc", "scale")}
+    constrained = {k: pt.tensor(k, dtype="float64", shape=(flat.size,)) for k in ("loc", "scale")}
     noise = {"noise": Noise(pt.tensor("noise", dtype="float64", shape=(flat.size,)), "normal")}
-    likelihood = rewrite_likelihood(flat, natural, estimator)
-    draw = guide.draw(natural, {"noise": noise["noise"].variable})
+    likelihood = rewrite_likelihood(flat, constrained, estimator)
+    draw = guide.draw(constrained, {"noise": noise["noise"].variable})
     noise |= likelihood.noise
-    inputs = [*natural.values(), *(n.variable for n in noise.values()), *flat.data.values()]
+    inputs = [*constrained.values(), *(n.variable for n in noise.values()), *flat.data.values()]
     with precision("float64"):
-        function = jax_function(inputs, flat.at(draw, [likelihood.log_likelihood]))
+        function = jax_function(inputs, flat.at(draw, [*likelihood.log_likelihoods.values()]))
         noises = cast(noises_of(noise))
         own = [jnp.asarray(at(flat)["loc"]), jnp.full(flat.size, scale)]
 
@@ -394,13 +394,13 @@ def test_learned_scale_is_shared():
 def test_noise_of_flipout():
     """Two arrays of signs a product beside the guide's normal noise; a fit draws them all."""
     case, settings = dense(), Inference(estimator="flipout")
-    engine = CompiledEngine(case.model, settings, ROWS, width=1)
-    kinds = {name: n.kind for name, n in engine.objective.noise.items()}
+    program = build_program(case.model, settings, ROWS, width=1)
+    kinds = {name: n.kind for name, n in program.objective.noise.items()}
     names = [f"sign_{side}_{i}" for i in (1, 2) for side in ("in", "out")]
     assert kinds == {"noise": "normal"} | dict.fromkeys(names, "sign")
     with precision("float32"):
         key = jnp.array([1, 2], "uint32")
-        noise, later = (engine.loop._noise(key, jnp.array(step)) for step in (0, 1))
+        noise, later = (program.loop.noise(key, jnp.array(step)) for step in (0, 1))
     assert [noise[name].shape[0] for name in names] == [3, 4, 4, 2]
     assert all(noise[name].shape[1] == ROWS for name in names)
     assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in names)
@@ -507,7 +507,7 @@ def test_variance_of_a_convolution():
     """
     case = many_pictures()
     flat = flatten_model(case.model, case.rows)
-    kernels = next(slot for slot in flat.slots if slot.name == "w")
+    kernels = next(slot for slot in flat.layout.slots if slot.name == "w")
     for fixed_rows, least in ((True, 2.0), (False, 1.6)):
         plain, flipout = (
             samples(case, e, 1000, batch=40, fixed_rows=fixed_rows)[:, 1:].var(axis=0, ddof=1)
@@ -533,7 +533,7 @@ def test_no_product(estimator):
     with pm.Model() as model:
         pm.Normal("y", (X * weight(3)).sum(axis=1), ONE, observed=TARGET)
     with pytest.raises(ValueError, match=f"`estimator` must not be {estimator}"):
-        CompiledEngine(model, Inference(estimator=estimator), ROWS, width=1)
+        build_program(model, Inference(estimator=estimator), ROWS, width=1)
 
 
 def relu_network(bias):
@@ -555,7 +555,7 @@ def blank(columns):
 def where_biases_kill(flat):
     """Parameters whose first layer is dead in every row."""
     parameters = at(flat)
-    for slot in flat.slots:
+    for slot in flat.layout.slots:
         if slot.name == "b1":
             parameters["loc"][slot.start : slot.stop] = -100.0
     return parameters

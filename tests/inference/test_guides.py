@@ -34,22 +34,22 @@ def random_parameters(guide, random_seed=0):
 
 
 def evaluated(guide, parameters, graphs_of, evaluate):
-    """Values of the graphs that `graphs_of` makes of the guide's natural parameters."""
+    """Values of the graphs that `graphs_of` makes of the guide's constrained parameters."""
     inputs = {name: pt.tensor(name, dtype="float64", shape=s) for name, s in guide.shapes.items()}
-    graphs = graphs_of(guide.natural(inputs))
+    graphs = graphs_of(guide.constrained(inputs))
     return evaluate(graphs, {inputs[name]: value for name, value in parameters.items()})
 
 
 def natural_of(guide, parameters, evaluate):
-    names = list(guide.natural_shapes)
+    names = list(guide.constrained_shapes)
     values = evaluated(guide, parameters, lambda n: [n[name] for name in names], evaluate)
     return dict(zip(names, values, strict=True))
 
 
-def mean_and_covariance(guide, natural):
+def mean_and_covariance(guide, constrained):
     """Of draws: they are linear in their noise, so one for each of its elements tells both."""
     zeros = {name: np.zeros(shape) for name, shape in guide.noise.items()}
-    mean, centred = guide.draw(natural, zeros), natural | {"loc": np.zeros(guide.size)}
+    mean, centred = guide.draw(constrained, zeros), constrained | {"loc": np.zeros(guide.size)}
     columns = [
         guide.draw(centred, zeros | {name: unit.reshape(shape)})
         for name, shape in guide.noise.items()
@@ -133,7 +133,7 @@ def test_points(name, evaluate):
     parameters = random_parameters(guide)
     assert guide.is_point
     assert guide.noise == {}
-    assert list(guide.shapes) == list(guide.natural_shapes) == ["loc"]
+    assert list(guide.shapes) == list(guide.constrained_shapes) == ["loc"]
     draw, scale = evaluated(
         guide, parameters, lambda n: [guide.draw(n, {}), guide.marginal_scale(n)], evaluate
     )
@@ -150,8 +150,8 @@ def test_shapes(name, evaluate):
     guide = build(name)
     start = guide.initial(np.zeros(SIZE), 0.05, np.random.default_rng(0))
     assert {n: value.shape for n, value in start.items()} == guide.shapes
-    natural = natural_of(guide, start, evaluate)
-    assert {n: value.shape for n, value in natural.items()} == guide.natural_shapes
+    constrained = natural_of(guide, start, evaluate)
+    assert {n: value.shape for n, value in constrained.items()} == guide.constrained_shapes
 
 
 @pytest.mark.parametrize(("rank", "kept"), [(3, 3), (6, 6), (10, 6)])
@@ -197,10 +197,10 @@ def test_start_of_a_low_rank(scale, evaluate):
     """A hundredth of the variance in the factor, or it would have no gradient."""
     guide, loc = build("low_rank", size=2000), np.linspace(-2, 2, 2000)
     start = guide.initial(loc, scale, np.random.default_rng(0))
-    natural = natural_of(guide, start, evaluate)
-    np.testing.assert_array_equal(natural["loc"], loc)
-    np.testing.assert_allclose(natural["diagonal"], scale, rtol=1e-12)
-    share = (natural["factor"] ** 2).sum(axis=1) / scale**2
+    constrained = natural_of(guide, start, evaluate)
+    np.testing.assert_array_equal(constrained["loc"], loc)
+    np.testing.assert_allclose(constrained["diagonal"], scale, rtol=1e-12)
+    share = (constrained["factor"] ** 2).sum(axis=1) / scale**2
     # Chi-squared over its degrees of freedom, 3, times a hundredth.
     assert abs(share.mean() - 0.01) < 4 * 0.01 * np.sqrt(2 / 3 / 2000)
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.inference.flat import Slot
 from pmbnn.inference.initial import initial_means
+from pmbnn.inference.layout import Layout
 from pmbnn.inference.settings import Inference
 
-SLOTS = (Slot("scale", 0, ()), Slot("weight", 1, (400, 25)), Slot("bias", 10_001, (25,)))
+LAYOUT = Layout.of({"scale": (), "weight": (400, 25), "bias": (25,)})
 SIZE = 10_026
 
 
 def start(how, random_seed=0):
-    return initial_means(SLOTS, Inference(initial_mean=how), np.random.default_rng(random_seed))
+    return initial_means(LAYOUT, Inference(initial_mean=how), np.random.default_rng(random_seed))
 
 
 def by_slot(loc):
-    return {s.name: loc[s.start : s.stop] for s in SLOTS}
+    return {s.name: loc[s.start : s.stop] for s in LAYOUT.slots}
 
 
 def check_normal(sample, sd):
@@ -39,7 +39,7 @@ def test_random():
 
 def test_uniform():
     settings = Inference(initial_mean="uniform", initial_spread=0.6)
-    loc = initial_means(SLOTS, settings, np.random.default_rng(0))
+    loc = initial_means(LAYOUT, settings, np.random.default_rng(0))
     assert abs(loc).max() < 0.6
     assert stats.kstest(loc, stats.uniform(-0.6, 1.2).cdf).pvalue > 1e-4
 
@@ -67,8 +67,8 @@ def test_truncated_fan_in():
 )
 def test_fan_in_of_a_filter(how, law):
     """Every axis but the last counts as input."""
-    slots, settings = (Slot("filter", 0, (5, 4, 20, 25)),), Inference(initial_mean=how)
-    loc = initial_means(slots, settings, np.random.default_rng(0))
+    layout, settings = Layout.of({"filter": (5, 4, 20, 25)}), Inference(initial_mean=how)
+    loc = initial_means(layout, settings, np.random.default_rng(0))
     check_normal(loc, law.std() / 20)
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import optax
 import pytest
 
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.jax_edge import precision
-from pmbnn.inference.members import cast
+from pmbnn.inference.batches import cast
+from pmbnn.inference.engine import build_program
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.settings import Inference
-from pmbnn.models import dense_classifier
+from pmbnn.inference.xla.compile import precision
+from pmbnn.models.build import dense_classifier
 
 ROWS, RATE, STEPS = 30, 0.03, 10
 KEY = np.array([3, 4], np.uint32)
@@ -21,13 +21,13 @@ Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 
 def build(**settings):
     model = dense_classifier(X, Y, hidden=(3,))
-    engine = CompiledEngine(model, Inference(steps=STEPS, **settings), ROWS, 1, "float64")
+    program = build_program(model, Inference(steps=STEPS, **settings), ROWS, 1, "float64")
     with precision("float64"):
-        data = cast({"x": X, "target": Y, "prior_scale": 1.0}, engine.dtype, engine.padding)
-        shapes, rng = engine.guide.shapes, np.random.default_rng(1)
-        start = engine.guide.initial(rng.normal(size=shapes["loc"]), 0.3, rng)
-        state = engine.loop.start(start)
-    return engine.loop, state, data, jnp.asarray(KEY)
+        data = cast({"x": X, "target": Y, "prior_scale": 1.0}, program.dtype)
+        shapes, rng = program.guide.shapes, np.random.default_rng(1)
+        start = program.guide.initial(rng.normal(size=shapes["loc"]), 0.3, rng)
+        state = program.loop.start(start)
+    return program.loop, state, data, jnp.asarray(KEY)
 
 
 def rows_of(batch):
@@ -39,7 +39,7 @@ def rows_of(batch):
 def by_loop(loop, state, data, key, n=STEPS):
     batches = rows_of(loop.settings.batch)
     given = loop.prepare(data) if batches is None else data
-    return jax.jit(loop.segment)(state, given, batches, key, RATE, n, STEPS)
+    return jax.jit(loop.window)(state, given, batches, key, RATE, n, STEPS)
 
 
 def by_hand(loop, state, data, key):
@@ -59,7 +59,7 @@ def by_hand(loop, state, data, key):
         seen, batches = data, rows_of(settings.batch)
         if batches is not None:
             seen = data | {name: data[name][batches[step]] for name in ("x", "target")}
-        noise = loop._noise(key, jnp.asarray(step))
+        noise = loop.noise(key, jnp.asarray(step))
         (_, part), gradient = slope(parameters, noise, loop.prepare(seen), weight)
         update, memory = optimiser.update(gradient, memory)
         parameters = optax.apply_updates(parameters, update)
@@ -147,7 +147,7 @@ def test_warm_up(warm_up):
     """From nothing to the KL weight on a straight line, and on from there."""
     with precision("float64"):
         loop, *_ = build(kl_weight=0.8, kl_warm_up=warm_up)
-        found = [float(loop._kl_weight(jnp.asarray(i), 100)) for i in range(100)]
+        found = [float(loop.kl_weight(jnp.asarray(i), 100)) for i in range(100)]
     rising = round(100 * warm_up)
     np.testing.assert_allclose(found[:rising], 0.8 * np.arange(rising) / max(rising, 1))
     np.testing.assert_allclose(found[rising:], 0.8)
@@ -157,12 +157,12 @@ def test_warm_up(warm_up):
 def test_start(dtype):
     """No average unless asked for."""
     for settings in ({}, {"average": 0.2}):
-        engine = CompiledEngine(
+        program = build_program(
             dense_classifier(X, Y, hidden=()), Inference(**settings), ROWS, 1, dtype
         )
         loc = np.linspace(0, 1, 6)
         with precision(dtype):
-            state = engine.loop.start(engine.guide.initial(loc, 0.1, np.random.default_rng(0)))
+            state = program.loop.start(program.guide.initial(loc, 0.1, np.random.default_rng(0)))
         assert set(state.average) == ({"loc", "rho"} if settings else set())
         assert int(state.step) == 0
         np.testing.assert_array_equal(state.parameters["loc"], loc.astype(dtype))
@@ -170,7 +170,7 @@ def test_start(dtype):
 
 
 def noise_of_steps(loop, steps=200):
-    draw = jax.vmap(lambda i: loop._noise(KEY, i))
+    draw = jax.vmap(lambda i: loop.noise(KEY, i))
     return {name: np.asarray(value) for name, value in draw(jnp.arange(steps)).items()}
 
 

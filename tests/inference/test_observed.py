@@ -5,12 +5,14 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import AdvancedSubtensor
 from scipy.special import log_softmax
 
 from pmbnn.inference.flat import flat_vector, flatten_model
-from pmbnn.inference.jax_edge import jax_function, precision
-from pmbnn.inference.observed import elementwise_logp, likelihood_probabilities
-from pmbnn.models import dense_classifier
+from pmbnn.inference.observed import elementwise_logp, observations_last
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import dense_classifier
 
 ROWS = 40
 
@@ -74,20 +76,34 @@ def random_point(model, random_seed=3):
     return {v: rng.normal(size=start[v.name].shape) for v in model.value_vars}
 
 
+def logp(model):
+    """On the model's own values, as `flatten_model` asks for it."""
+    return elementwise_logp(model, model["y"], typed_inputs(model))
+
+
+def typed_inputs(model):
+    flat = flatten_model(model, ROWS)
+    values = {v: flat.free[v.name] for v in model.value_vars}
+    return values | {v: flat.data[v.name] for v in model.data_vars}
+
+
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_equals_pymc(way, classes, evaluate):
     model = way(*data(classes), classes)
     expected = model.logp(vars=model.observed_RVs, sum=False)[0]
-    found, expected = evaluate([elementwise_logp(model), expected], random_point(model))
+    found, expected = evaluate([logp(model), expected], random_point(model))
     assert found.shape == (ROWS,)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+    # The contraction, and no gathering.
+    nodes = [v.owner.op for v in ancestors([logp(model)]) if v.owner]
+    assert not any(isinstance(op, AdvancedSubtensor) for op in nodes)
 
 
 def log_likelihood(flat):
     """JAX function of the flat vector and the data variables."""
     vector = flat_vector(flat)
-    graphs = flat.at(vector, [flat.log_likelihood])
+    graphs = flat.at(vector, [flat.log_likelihoods["y"]])
     return jax_function([vector, *flat.data.values()], graphs)
 
 
@@ -140,26 +156,18 @@ def test_other_likelihoods_are_pymcs(evaluate):
         pm.Normal("y", mu, 2.0, observed=x[:, 0])
     point = random_point(model)
     expected = model.logp(vars=model.observed_RVs, sum=False)[0]
-    found, expected = evaluate([elementwise_logp(model), expected], point)
+    found, expected = evaluate([logp(model), expected], point)
     np.testing.assert_array_equal(found, expected)
-    assert likelihood_probabilities(model) is None
-    assert flatten_model(model, rows=ROWS).probabilities is None
 
 
 def test_probabilities_are_pymcs(evaluate):
     """On value variables, rows sum to one, and give the log-probability."""
     model = built(*data(10), 10)
     point = random_point(model)
-    p, log_p = evaluate([likelihood_probabilities(model), elementwise_logp(model)], point)
+    (p,) = model["y"].owner.op.dist_params(model["y"].owner)
+    last = observations_last(model.replace_rvs_by_values([p])[0])
+    assert last.owner.inputs[0].owner.op.axis == (0,)
+    p, log_p = evaluate([last, logp(model)], point)
     assert p.shape == (ROWS, 10)
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(np.log(p[range(ROWS), data(10)[1]]), log_p, rtol=1e-10)
-
-
-def test_one_observed_variable():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        for name in "ab":
-            pm.Normal(name, mu, observed=np.zeros(2))
-    with pytest.raises(ValueError, match=r"exactly one observed variable, got \['a', 'b'\]"):
-        flatten_model(model, rows=2)

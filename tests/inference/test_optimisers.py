@@ -5,9 +5,9 @@ import numpy as np
 import optax
 import pytest
 
-from pmbnn.inference.jax_edge import precision
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import precision
 
 STEPS = 400
 SCHEDULES = ["constant", "one_cycle", "cosine", "exponential"]

@@ -9,12 +9,12 @@ from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
-from pmbnn.convolution import convolve, max_pool
 from pmbnn.inference.estimators import rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.products import find_products, linear_in
-from pmbnn.models import dense_classifier
-from pmbnn.priors import HYPERPRIORS, PRIORS, HalfNormal, ScaleMixture
+from pmbnn.models.build import dense_classifier
+from pmbnn.models.networks.convolution import convolve, max_pool
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, ScaleMixture
 
 ROWS = 12
 RNG = np.random.default_rng(0)
@@ -36,17 +36,19 @@ def products_of(evaluate):
 
     def found(model):
         flat = flatten_model(model, ROWS)
-        products = find_products(copied(flat.log_likelihood), flat.free, flat.data)
+        products = find_products(
+            copied([*flat.log_likelihoods.values()]), flat.free, flat.data, flat.row_data
+        )
         check_values(products, flat, model, evaluate)
         return products
 
     return found
 
 
-def copied(output):
-    inputs = list(graph_inputs([output]))
-    memo = clone_get_equiv(inputs, [output], copy_inputs=False, copy_orphans=False)
-    return FunctionGraph(inputs, [memo[output]], clone=False)
+def copied(outputs):
+    inputs = list(graph_inputs(outputs))
+    memo = clone_get_equiv(inputs, outputs, copy_inputs=False, copy_orphans=False)
+    return FunctionGraph(inputs, [memo[output] for output in outputs], clone=False)
 
 
 def check_values(products, flat, model, evaluate):
@@ -330,10 +332,10 @@ def positive_weights(x):
 def test_no_product(network, estimator):
     """The message names the estimator and says what to take instead."""
     flat = flatten_model(regression(network), ROWS)
-    natural = {"loc": pt.vector("loc"), "scale": pt.vector("scale")}
+    constrained = {"loc": pt.vector("loc"), "scale": pt.vector("scale")}
     message = f"must not be {estimator} .* none of its weights .* Choose reparameterisation"
     with pytest.raises(ValueError, match=message):
-        rewrite_likelihood(flat, natural, estimator)
+        rewrite_likelihood(flat, constrained, estimator)
 
 
 # --- what a graph is linear in ------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from pmbnn.inference.settings import PYMC_LACKS, Inference
-from pmbnn.specification import Tune
+from pmbnn.spec import Tune
 
 
 @pytest.mark.parametrize(
@@ -25,19 +25,19 @@ def test_total_steps(settings, steps):
     assert Inference(**settings).total_steps(100) == steps
 
 
-def refuse(message, **settings):
+def reject(message, **settings):
     with pytest.raises(ValidationError, match=message):
         Inference(**settings)
 
 
 def test_one_length():
-    refuse("must set `steps` or `epochs`, not both", steps=10, epochs=1.0)
+    reject("must set `steps` or `epochs`, not both", steps=10, epochs=1.0)
 
 
 @pytest.mark.parametrize("schedule", ["one_cycle", "cosine"])
 def test_early_stop_takes_a_constant_rate(schedule):
     message = f"must have `schedule` constant with `early_stop`, got {schedule}: a rate that"
-    refuse(message, early_stop=True, schedule=schedule)
+    reject(message, early_stop=True, schedule=schedule)
     assert Inference(early_stop=True, schedule="constant").early_stop
 
 
@@ -51,7 +51,7 @@ def test_early_stop_takes_a_constant_rate(schedule):
     ],
 )
 def test_what_takes_independent_weights(guide, name, value):
-    refuse(
+    reject(
         f"must have `guide` mean_field with `{name}` {value}, got {guide}",
         **{
             "guide": guide,
@@ -66,7 +66,7 @@ def test_points_have_no_estimator(guide):
     message = (
         f"must leave out `estimator` with `guide` {guide}, which draws nothing, got path_derivative"
     )
-    refuse(message, guide=guide, estimator="path_derivative")
+    reject(message, guide=guide, estimator="path_derivative")
     assert Inference(guide=guide).is_point
 
 
@@ -77,7 +77,7 @@ def test_distributions_are_no_points(guide):
 
 def test_path_derivative_is_of_the_elbo():
     message = "must have `kl_scaling` sum with `estimator` path_derivative"
-    refuse(message, kl_scaling="first_dimension", estimator="path_derivative")
+    reject(message, kl_scaling="first_dimension", estimator="path_derivative")
 
 
 NOT_BY_PYMC = {
@@ -103,17 +103,17 @@ def test_pymc_lacks(name):
     value = NOT_BY_PYMC[name]
     settings = {name: value, "schedule": "constant"}
     message = f"must leave out `{name}` with engine `pymc`, which has no other choice, got {value}"
-    refuse(message, engine="pymc", **settings)
+    reject(message, engine="pymc", **settings)
     assert getattr(Inference(**settings), name) == value
 
 
 def test_pymc_fits_full_batch():
     message = "must leave out `batch` with engine `pymc`, which fits full batch"
-    refuse(message, engine="pymc", batch=10)
+    reject(message, engine="pymc", batch=10)
 
 
 def test_pymc_does_not_tune():
     candidates = Tune(log=(0.01, 0.1, 3))
     message = "must give a number for `learning_rate` with engine `pymc`"
-    refuse(message, engine="pymc", learning_rate=candidates)
+    reject(message, engine="pymc", learning_rate=candidates)
     assert Inference(learning_rate=candidates).learning_rate is candidates

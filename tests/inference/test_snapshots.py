@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.fit import Member, random_streams
+from pmbnn.inference.engine import build_program
+from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.guides import softplus
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.models import dense_classifier
+from pmbnn.models.build import dense_classifier
 
 ROWS, STEPS = 60, 450
 X = np.random.default_rng(0).normal(size=(ROWS, 2))
@@ -18,22 +19,22 @@ WANTED = (0, 1, 100, 449, STEPS)
 
 def engine_of(width=2, **settings):
     model = dense_classifier(X, Y, hidden=(3,))
-    return CompiledEngine(model, Inference(steps=STEPS, **settings), ROWS, width)
+    return build_program(model, Inference(steps=STEPS, **settings), ROWS, width)
 
 
-def members(n=2):
+def replicas(n=2):
     data = {"x": X, "target": Y, "prior_scale": 1.0}
-    return [Member(data, random_streams(f"member/{i}")) for i in range(n)]
+    return [Replica(data, derive_keys(f"member/{i}")) for i in range(n)]
 
 
 @pytest.fixture(scope="module")
-def engine():
+def program():
     return engine_of()
 
 
 @pytest.fixture(scope="module")
-def looked_at(engine):
-    return engine.fit(members(), snapshots=WANTED)
+def looked_at(program):
+    return fit_replicas(program, replicas(), snapshots=WANTED)
 
 
 def check_equal(snapshots, others):
@@ -41,13 +42,13 @@ def check_equal(snapshots, others):
         assert one.step == other.step
         assert one.kl == other.kl
         np.testing.assert_array_equal(one.scale, other.scale)
-        for name in one.natural:
-            np.testing.assert_array_equal(one.natural[name], other.natural[name])
+        for name in one.constrained:
+            np.testing.assert_array_equal(one.constrained[name], other.constrained[name])
 
 
-def test_the_fit_is_the_same(engine, looked_at):
+def test_the_fit_is_the_same(program, looked_at):
     """Bit for bit, its history cut elsewhere."""
-    for fit, plain in zip(looked_at, engine.fit(members()), strict=True):
+    for fit, plain in zip(looked_at, fit_replicas(program, replicas()), strict=True):
         np.testing.assert_array_equal(fit.loc, plain.loc)
         np.testing.assert_array_equal(fit.scale, plain.scale)
         assert plain.snapshots == ()
@@ -60,38 +61,40 @@ def test_the_fit_is_the_same(engine, looked_at):
         assert sums[0][1] == pytest.approx(sums[1][1], rel=1e-3)
 
 
-def test_what_is_kept(engine, looked_at):
+def test_what_is_kept(program, looked_at):
     """The start, the end, and what a fit that ends there would find."""
     for i, fit in enumerate(looked_at):
         assert [s.step for s in fit.snapshots] == list(WANTED)
         start, *_, end = fit.snapshots
         rho = np.full(fit.loc.shape, np.log(np.expm1(0.05)))
         np.testing.assert_allclose(start.scale, softplus(rho), rtol=1e-5)
-        np.testing.assert_array_equal(end.natural["loc"], fit.loc)
+        np.testing.assert_array_equal(end.constrained["loc"], fit.loc)
         np.testing.assert_array_equal(end.scale, fit.scale)
-        loc, scale = start.natural["loc"], start.scale.astype(float)
+        loc, scale = start.constrained["loc"], start.scale.astype(float)
         exact = np.sum(0.5 * (loc**2 + scale**2 - 1) - np.log(scale))
         assert start.kl == pytest.approx(exact, rel=1e-5)
-        assert fit.snapshots[1].natural["loc"][i] != loc[i]
+        assert fit.snapshots[1].constrained["loc"][i] != loc[i]
 
 
 def test_one_by_one(looked_at):
     """As one member at a time; in the last bits the numbers differ from those of a group."""
-    engine = engine_of(width=1)
-    for fit, other in zip(engine.fit(members(), snapshots=WANTED), looked_at, strict=True):
+    program = engine_of(width=1)
+    for fit, other in zip(
+        fit_replicas(program, replicas(), snapshots=WANTED), looked_at, strict=True
+    ):
         for one, two in zip(fit.snapshots[:3], other.snapshots[:3], strict=True):
-            np.testing.assert_allclose(one.natural["loc"], two.natural["loc"], atol=1e-3)
+            np.testing.assert_allclose(one.constrained["loc"], two.constrained["loc"], atol=1e-3)
             assert one.kl == pytest.approx(two.kl, rel=1e-3)
 
 
 def test_averages_are_kept():
     """What is reported at the end is what a look at the end finds."""
-    (fit,) = engine_of(average=0.5).fit(members(1), snapshots=[STEPS])
-    np.testing.assert_array_equal(fit.snapshots[0].natural["loc"], fit.loc)
+    (fit,) = fit_replicas(engine_of(average=0.5), replicas(1), snapshots=[STEPS])
+    np.testing.assert_array_equal(fit.snapshots[0].constrained["loc"], fit.loc)
 
 
-def test_beyond_the_end(engine):
-    for fit in engine.fit(members(), snapshots=[20, STEPS + 1], steps=30):
+def test_beyond_the_end(program):
+    for fit in fit_replicas(program, replicas(), snapshots=[20, STEPS + 1], steps=30):
         assert [s.step for s in fit.snapshots] == [20]
 
 
@@ -100,7 +103,7 @@ class Interrupted(Exception):
 
 
 @pytest.mark.parametrize("at", [1, 100, 300])
-def test_resumed(engine, looked_at, at, tmp_path):
+def test_resumed(program, looked_at, at, tmp_path):
     """Looks taken before an interruption are not lost, nor taken twice."""
 
     def interrupt(done, steps, elbo, current):
@@ -109,8 +112,8 @@ def test_resumed(engine, looked_at, at, tmp_path):
 
     checkpoints = Checkpoints(tmp_path, 0.0)
     with pytest.raises(Interrupted):
-        engine.fit(members(), interrupt, checkpoints, snapshots=WANTED)
-    resumed = engine.fit(members(), None, checkpoints, snapshots=WANTED)
+        fit_replicas(program, replicas(), interrupt, checkpoints, snapshots=WANTED)
+    resumed = fit_replicas(program, replicas(), None, checkpoints, snapshots=WANTED)
     for fit, whole in zip(resumed, looked_at, strict=True):
         check_equal(fit.snapshots, whole.snapshots)
         np.testing.assert_array_equal(fit.history.elbo, whole.history.elbo)

@@ -1,6 +1,7 @@
 """Made-up results folders: records, small traces, pictures."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,16 @@ import xarray as xr
 from PIL import Image
 from typer.testing import CliRunner
 
-from pmbnn.report.command import app
-from pmbnn.storage import Results, json_writer, trace_writer
-from pmbnn.tables import metrics_row
+from pmbnn.cli.report import app
+from pmbnn.results.record import CellRecord, Restart, ScaleSelection
+from pmbnn.results.store import Results, trace_writer
+from pmbnn.results.tables import metrics_table
 
 HOSTILE = '<script>alert("1")</script></template>&'
 """Text that does harm on a page that does not escape it."""
+
+TABLE = Path(__file__).parents[2] / "experiments" / "reproduction" / "published.yaml"
+"""Published numbers of the experiments of this project."""
 
 PRIORS = {"normal": {"kind": "normal"}, "laplace": {"kind": "laplace"}, "flat": {"kind": "flat"}}
 HYPERPRIORS = {
@@ -25,25 +30,30 @@ HYPERPRIORS = {
 
 
 def make_record(prior="normal", hyperprior="tuned", seed=0, status="converged", **results):
-    """What metrics.json of a cell of moons holds."""
-    name = f"moons-{prior}-{hyperprior}-{seed}"
-    return {
+    """Record of a cell of moons; fields of it, settings by section and results are replaced."""
+    settings = {
+        "dataset": {"kind": "moons", "seed": seed, "noise": 0.4, "train": 700, "test": 300},
+        "network": {"kind": "dense", "hidden": [5, 5], "activation": "tanh"},
+        "prior": PRIORS[prior],
+        "hyperprior": HYPERPRIORS[hyperprior],
+        "likelihood": {"kind": "categorical"},
+        "inference": {"guide": "mean_field", "kl_weight": 1.0},
+        "predict": {"draws": 100},
+    }
+    for section in list(settings):
+        settings[section] = settings[section] | results.pop(section, {})
+    fields = {name: results.pop(name) for name in list(results) if name in CellRecord.model_fields}
+    given = {
         "sweep": "synthetic",
-        "name": name,
-        "settings": {
-            "dataset": {"kind": "moons", "seed": seed, "noise": 0.4, "train": 700, "test": 300},
-            "network": {"kind": "dense", "hidden": [5, 5], "activation": "tanh"},
-            "prior": PRIORS[prior],
-            "hyperprior": HYPERPRIORS[hyperprior],
-            "likelihood": {"kind": "categorical"},
-            "inference": {"guide": "mean_field", "kl_weight": 1.0},
-            "predict": {"draws": 100},
-        },
+        "name": f"moons-{prior}-{hyperprior}-{settings['dataset']['noise']}-{seed}",
+        "settings": settings,
+        "predictive": "class_probabilities" if results else None,
         "results": results,
         "seconds": 1.5 + seed,
         "status": status,
         "reason": "it rose by 0.1",
     }
+    return CellRecord(**(given | fields))
 
 
 def make_records():
@@ -55,14 +65,16 @@ def make_records():
         results = {"accuracy": 0.8 + 0.01 * at, "excess_error": 0.01 * (8 - at), "nll": 0.4}
         results |= {"elbo": -300.0 - at, "scale": 1.0, "validation_nll": 0.5 - 0.01 * at}
         records.append(make_record(prior, hyperprior, seed, **results))
-    records[0]["choice"] = {"scales": [0.1, 1.0], "nll": [[None, 0.5], [0.4, 0.6]], "candidate": 1}
-    records[0]["restarts"] = [
-        {"status": "converged", "reason": "flat", "elbo": -300.0 - at, "weight": 1.0 - at}
+    restarts = tuple(
+        Restart(status="converged", reason="flat", elbo=-300.0 - at, weight=1.0 - at)
         for at in (0, 1)
-    ]
+    )
+    selection = ScaleSelection(
+        scales=(0.1, 1.0), nll=((None, 0.5), (0.4, 0.6)), restart=(1, 0), candidate=1
+    )
+    records[0] = records[0].model_copy(update={"selection": selection, "restarts": restarts})
     records.append(make_record("flat", "none", 0, "improper", accuracy=0.86, nll=0.35, elbo=-200.0))
-    failed = make_record("flat", "none", 1, "diverged")
-    return [*records, failed | {"reason": HOSTILE}]
+    return [*records, make_record("flat", "none", 1, "diverged", reason=HOSTILE)]
 
 
 def make_trace(shift=0.0, weights=4):
@@ -77,19 +89,19 @@ def make_trace(shift=0.0, weights=4):
     sd = 0.3 * np.exp(-((x1[:, None] + x2) ** 2))
     groups = {
         "/fit": xr.Dataset(
-            {"elbo": (("chain", "window"), elbo), "step": ("window", np.arange(100, 8100, 100))},
-            {"chain": [0, 1]},
+            {"elbo": (("restart", "window"), elbo), "step": ("window", np.arange(100, 8100, 100))},
+            {"restart": [0, 1]},
             {"best": 1},
         ),
         "/posterior": xr.Dataset(
             {
                 "weight_1": (
                     ("chain", "draw", "feature", "hidden_1"),
-                    np.zeros((2, 50, 2, weights)),
+                    np.zeros((1, 50, 2, weights)),
                 ),
-                "weight_2": (("chain", "draw", "hidden_1"), draws),
+                "weight_2": (("chain", "draw", "hidden_1"), draws[1:]),
             },
-            {"chain": [0, 1]},
+            {"chain": [0]},
         ),
         "/predictions": xr.Dataset(
             {
@@ -106,16 +118,18 @@ def write_picture(path, size=(60, 30)):
     Image.fromarray(np.full((size[1], size[0], 3), 200, np.uint8)).save(path)
 
 
-def write_results(folder, records, experiment="priors"):
+def write_results(folder, records, experiment="priors", published=None):
     """A results folder with a trace and a picture for every cell that has results."""
     results = Results(folder)
     results.prepare()
     for record in records:
-        files = {"metrics.json": json_writer(record)}
-        if record["results"]:
-            files |= {"trace.nc": trace_writer(make_trace()), "map.png": write_picture}
-        results.save_cell(record["name"], files)
-    results.write_table("metrics.csv", map(metrics_row, records))
+        files = {"trace.nc": trace_writer(make_trace())} if record.results else {}
+        results.save_cell(record, files)
+        if record.results:
+            write_picture(results.cells / record.name / "map.png")
+    results.write_table("metrics.csv", metrics_table(records))
+    if published is not None:
+        results.write_text("published.yaml", published)
     provenance = {
         "experiment": experiment,
         "written": "2026-01-02T03:04:05+0000",
@@ -133,7 +147,8 @@ def write_results(folder, records, experiment="priors"):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A whole results folder; tests only read it, but for the claims that the report writes."""
-    return write_results(tmp_path_factory.mktemp("results") / "priors", make_records())
+    folder = tmp_path_factory.mktemp("results") / "priors"
+    return write_results(folder, make_records(), published=TABLE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")

@@ -169,7 +169,7 @@ def test_figures_open_large(opened):
     assert "accuracy" in find(opened, "#detail-title").text
     assert find(opened, "#detail-content img").get_property("naturalWidth") == 300
     find(opened, "#detail-close").click()
-    link = find(opened, "#rebuilt-section a")
+    link = find(opened, "#published-section .index a")
     link.send_keys(Keys.ENTER)
     assert focused(opened).get_attribute("id") == link.get_attribute("data-show")
 

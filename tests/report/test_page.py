@@ -1,32 +1,38 @@
-"""The page as text: what is on it, what is escaped, and what is refused."""
+"""The page as text: what is on it, what is escaped, and what is rejected."""
 
 import base64
 import hashlib
-import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
 from typer.testing import CliRunner
 
-from pmbnn.report.command import app
-from pmbnn.report.published import load_published
+from pmbnn.cli.report import app
+from pmbnn.experiment.published import read_published
+from pmbnn.results.store import Results
 
 
 class Parsed(HTMLParser):
-    """Elements of a page with their attributes, and all text."""
+    """Elements of a page with their attributes, and all text but style and script."""
 
     def __init__(self, text):
         super().__init__()
-        self.elements, self.words = [], []
+        self.elements, self.words, self.is_code = [], [], False
         self.feed(text)
         self.text = " ".join(" ".join(self.words).split())
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
+        self.is_code = tag in ("style", "script")
+
+    def handle_endtag(self, tag):
+        self.is_code = False
 
     def handle_data(self, data):
-        self.words.append(data)
+        if not self.is_code:
+            self.words.append(data)
 
     def attributes(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
@@ -76,8 +82,9 @@ def test_numbers_with_errors(parsed):
     assert "0.8200 ± 0.0200" in parsed.text
 
 
-def test_every_published_number_has_a_row(parsed):
-    for number in load_published():
+def test_every_published_number_has_a_row(parsed, folder):
+    text = (folder / "published.yaml").read_text(encoding="utf-8")
+    for number in read_published(text, "published.yaml").numbers:
         assert " ".join(number.quantity.split()) in parsed.text
     assert "not among these results" in parsed.text
 
@@ -105,9 +112,7 @@ def test_nothing_is_asked_of_anyone(text):
 
 
 def test_the_policy_lets_in_style_and_script_by_their_hashes(text):
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1].replace(
-        "&#x27;", "'"
-    )
+    policy = unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1])
     for tag in ("style", "script"):
         [content] = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
@@ -123,9 +128,7 @@ def test_what_a_file_says_is_escaped(text, make):
 
 
 def test_hostile_settings_are_escaped_too(make, tmp_path):
-    record = make.record(accuracy=0.8)
-    record["settings"]["dataset"]["kind"] = make.hostile
-    record |= {"sweep": make.hostile, "status": make.hostile}
+    record = make.record(accuracy=0.8, dataset={"kind": make.hostile}, sweep=make.hostile)
     folder = make.results(tmp_path / "hostile", [record], experiment=make.hostile)
     assert run(folder).exit_code == 0
     text = (folder / "report.html").read_text(encoding="utf-8")
@@ -156,13 +159,12 @@ def test_several_folders_on_one_page(make, tmp_path):
 
 def test_cells_without_anything_but_numbers(make, tmp_path):
     """No trace, no picture, no provenance, and results of a regression."""
-    record = make.record(rmse=1.25, crps=0.5, coverage_90=0.875)
-    folder = tmp_path / "bare"
-    cell = folder / "cells" / record["name"]
-    cell.mkdir(parents=True)
-    (cell / "metrics.json").write_text(json.dumps(record), encoding="utf-8")
-    assert run(folder).exit_code == 0
-    parsed = Parsed((folder / "report.html").read_text(encoding="utf-8"))
+    record = make.record(rmse=1.25, crps=0.5, coverage_90=0.875, predictive="density")
+    results = Results(tmp_path / "bare")
+    results.prepare()
+    results.save_cell(record, {})
+    assert run(results.folder).exit_code == 0
+    parsed = Parsed((results.folder / "report.html").read_text(encoding="utf-8"))
     for words in ("1.2500", "0.875", "RMSE", "coverage 90", "provenance.json is missing", "bare"):
         assert words in parsed.text
 
@@ -195,20 +197,77 @@ def test_a_place_that_cannot_be_written(folder, tmp_path):
     )
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_numbers_that_cannot_be_read(tmp_path, content):
-    cell = tmp_path / "cells" / "a"
-    cell.mkdir(parents=True)
-    (cell / "metrics.json").write_text(content)
-    assert "metrics.json`" in error_of(tmp_path)
+@pytest.mark.parametrize("content", ["{", "groups: 3"])
+def test_published_numbers_that_cannot_be_read(make, tmp_path, content):
+    folder = make.results(tmp_path / "few", [make.record(accuracy=0.8)], published=content)
+    assert "published.yaml` cannot be read: " in error_of(folder)
 
 
-@pytest.mark.parametrize("file", ["trace.nc", "map.png"])
-def test_files_that_are_cut_short(make, tmp_path, file):
+def test_a_picture_that_is_cut_short(make, tmp_path):
     folder = make.results(tmp_path / "cut", [make.record(accuracy=0.8)])
-    [path] = folder.glob(f"cells/*/{file}")
+    [path] = folder.glob("cells/*/map.png")
     path.write_bytes(path.read_bytes()[:20])
     done = run(folder)
     assert done.exit_code == 2
     line = done.stderr.splitlines()[-1]
-    assert line.startswith("error: ") and f"{file}` cannot be read" in line
+    assert line.startswith("error: ") and "map.png` cannot be read" in line
+
+
+# A study of one's own
+
+
+OWN = """
+studies: {smith: "Smith and others (2024)"}
+groups:
+  - study: smith
+    source: table 2
+    where: {sweep: synthetic}
+    numbers:
+      - {quantity: Laplace prior, value: 0.83, unit: accuracy, path: results/accuracy,
+         where: {prior.kind: laplace, hyperprior.kind: half_normal}}
+figures:
+  - {name: figure 3, shows: maps, experiments: [own], files: ["*-maps"]}
+"""
+
+
+def page_of(make, folder, **named):
+    make.results(folder, make.records(), experiment="own", **named)
+    done = run(folder)
+    assert done.exit_code == 0, done.output
+    return Parsed((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_a_page_without_published_numbers_says_nothing_of_any_study(make, tmp_path):
+    parsed = page_of(make, tmp_path / "own")
+    words = parsed.text.lower()
+    for word in ("publi", "write-up", "the report", "claimed", "study", "wiecki", "experiments/"):
+        assert word not in words, word
+    assert not re.search(r"\b[RS]\d\b", parsed.text)
+    sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
+    assert sections[0] == "answer-section" and "published-section" not in sections
+
+
+def test_a_table_of_ones_own_stands_last(make, tmp_path):
+    parsed = page_of(make, tmp_path / "own", published=OWN)
+    sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
+    assert sections[-1] == "published-section"
+    assert "Smith and others (2024)" in parsed.text
+    assert "0.85 ± 0.02 +0.02 table 2" in parsed.text
+    assert "python -m pmbnn.sweep own.yaml" in parsed.text
+    assert "own/figures/synthetic-moons-noise-0.4-maps.png" in parsed.text
+
+
+def test_tables_of_several_folders(make, tmp_path):
+    """Equal tables stand together; a number without an experiment is of those that name it."""
+    other = OWN.replace("smith", "jones")
+    for name, table in {"one": OWN, "two": OWN, "three": other}.items():
+        make.results(tmp_path / name, make.records(), experiment=name, published=table)
+    done = run(*(tmp_path / n for n in ("one", "two", "three")), "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    parsed = Parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
+    tables = {a["id"] for a in parsed.attributes("div") if a.get("class") == "data-table"}
+    assert {"published", "published-1"} <= tables and "published-2" not in tables
+    assert "Beside one, two" in parsed.text and "Beside three" in parsed.text
+    assert "4 cells" in parsed.text and "2 cells" in parsed.text
+    ids = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))

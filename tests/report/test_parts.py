@@ -1,4 +1,4 @@
-"""Parts of the page: markup, numbers, drawings, pictures, and what is read of a trace."""
+"""Parts of the page: numbers, drawings, pictures, and what is read of a trace."""
 
 import base64
 import io
@@ -10,23 +10,11 @@ from PIL import Image
 
 from pmbnn.figures import style
 from pmbnn.figures.plane import PlaneMap
-from pmbnn.report.drawing import draw_training, draw_weights
-from pmbnn.report.images import figure_address, map_address
-from pmbnn.report.markup import Markup, element, join
+from pmbnn.report.images import figure_image, map_image
 from pmbnn.report.numbers import plain, signed, with_error
+from pmbnn.report.sparklines import draw_training, draw_weights
 from pmbnn.report.traces import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
-from pmbnn.storage import Results, trace_writer
-
-
-def test_text_and_attributes_are_escaped_and_markup_is_not():
-    inner = element("b", '<&"', class_="a b", data_x='"><i>')
-    assert inner == '<b class="a b" data-x="&quot;&gt;&lt;i&gt;">&lt;&amp;&quot;</b>'
-    assert join([inner, "<", None, False, Markup("<br>"), 0]) == f"{inner}&lt;<br>0"
-
-
-def test_attributes_that_say_nothing_are_left_out():
-    assert element("p", hidden=True, id=None, open=False) == "<p hidden></p>"
-    assert element("img", alt="") == '<img alt="">'
+from pmbnn.results.store import Results, trace_writer
 
 
 @pytest.mark.parametrize(
@@ -51,7 +39,7 @@ def coordinates(path):
 
 
 def paths(drawing, kind):
-    return re.findall(rf'<path d="([^"]*)" class="{kind}"/>', drawing)
+    return [path.d for path in drawing.paths if path.kind == kind]
 
 
 def test_elbo_rises_inside_the_drawing():
@@ -65,7 +53,7 @@ def test_elbo_rises_inside_the_drawing():
 
 
 def test_an_elbo_that_is_never_finite_is_not_drawn():
-    assert draw_training(Training(np.arange(3), np.full((1, 3), np.nan), 0)) == ""
+    assert draw_training(Training(np.arange(3), np.full((1, 3), np.nan), 0)) is None
 
 
 def test_weights_away_from_zero_are_told_apart():
@@ -73,13 +61,13 @@ def test_weights_away_from_zero_are_told_apart():
     density = np.array([[0, 1, 0.5, 0, 0], [0, 0, 0, 0.5, 1]])
     drawing = draw_weights(Weights(at, density, np.array([False, True])))
     assert len(paths(drawing, "near")) == len(paths(drawing, "away")) == 1
-    assert 'class="zero"' in drawing
+    assert [line.kind for line in drawing.lines] == ["axis", "zero"]
 
 
 def test_parts_of_a_trace(make, tmp_path):
     results = Results(tmp_path)
     results.prepare()
-    results.save_cell("a", {"trace.nc": trace_writer(make.trace())})
+    results.save_cell(make.record(name="a"), {"trace.nc": trace_writer(make.trace())})
     training, weights, plane = read_parts(results, "a")
     assert training.best == 1
     assert training.elbo.shape == (2, MOST_POINTS)
@@ -95,7 +83,7 @@ def test_many_weights_share_one_density(make, tmp_path):
     results.prepare()
     trace = make.trace(weights=MOST_CURVES + 1)
     del trace["predictions"]
-    results.save_cell("a", {"trace.nc": trace_writer(trace)})
+    results.save_cell(make.record(name="a"), {"trace.nc": trace_writer(trace)})
     training, weights, plane = read_parts(results, "a")
     assert weights.density.shape == (1, MOST_POINTS)
     assert weights.away.sum() == 2
@@ -113,18 +101,18 @@ def test_maps_have_x1_across_and_x2_up():
     sd = np.zeros((6, 4))
     sd[0, 3] = 0.2
     plane = PlaneMap(x1, x2, probability, sd, "0")
-    image = picture(map_address(plane, plane.probability, style.PROBABILITY, 1.0)).convert("RGB")
+    image = picture(map_image(plane, plane.probability, style.PROBABILITY, 1.0).src).convert("RGB")
     assert image.size == (12, 8)
     left, right = (image.getpixel((at, 4)) for at in (1, 10))
     assert left[0] > left[2] and right[2] > right[0]
     assert image.getpixel((6, 4)) == (0, 0, 0)
-    uncertain = picture(map_address(plane, plane.sd, style.UNCERTAINTY, 0.2)).convert("RGB")
+    uncertain = picture(map_image(plane, plane.sd, style.UNCERTAINTY, 0.2).src).convert("RGB")
     brightest = tuple(round(255 * part) for part in style.UNCERTAINTY(1.0)[:3])
     assert np.abs(np.subtract(uncertain.getpixel((0, 0)), brightest)).max() <= 1
 
 
 def test_figures_are_made_small_on_white(tmp_path):
     Image.new("RGBA", (400, 100), (0, 0, 0, 0)).save(tmp_path / "clear.png")
-    address, width, height = figure_address(tmp_path / "clear.png", widest=200)
+    address, width, height = figure_image(tmp_path / "clear.png", widest=200)
     assert (width, height) == (200, 50) == picture(address).size
     assert picture(address).convert("RGB").getpixel((0, 0)) == (255, 255, 255)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pmbnn.report.command import app
+from pmbnn.cli.report import app
 
 LATER = 3_600
 """Seconds by which a file is made older or newer than others."""
@@ -73,7 +73,7 @@ def test_missing_figures_and_claims_are_made(small):
     (small / "figures").rmdir()
     assert report(small) == [
         "priors: making overview figures from 1 stored cells",
-        "priors: making claims from 1 stored cells",
+        "priors: making comparisons from 1 stored cells",
     ]
     assert (small / OVERVIEW).read_bytes().startswith(b"\x89PNG")
     assert "sparsity of the last layer" in (small / "claims.csv").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def test_what_is_current_is_left_alone(whole):
 
 
 @pytest.mark.parametrize(
-    ("stale", "made"), [("figures/*", "overview figures"), ("claims.csv", "claims")]
+    ("stale", "made"), [("figures/*", "overview figures"), ("claims.csv", "comparisons")]
 )
 def test_what_is_older_than_the_newest_cell_is_made_again(whole, stale, made):
     for path in whole.glob(stale):
@@ -108,8 +108,7 @@ def test_a_table_newer_than_the_figures_does_not_matter(whole):
 
 def test_figures_of_other_data_do_not_count(make, whole):
     """The folder has grown by a data set of which nothing is drawn, and is not newer."""
-    record = make.record(seed=1, accuracy=0.7)
-    record["settings"]["dataset"]["noise"] = 0.2
+    record = make.record(seed=1, accuracy=0.7, dataset={"noise": 0.2})
     make.results(whole, [record])
     for path in whole.glob("cells/*/metrics.json"):
         age(path, LATER)
@@ -126,24 +125,23 @@ def test_a_figure_of_its_own_that_a_cell_lacks_is_drawn(whole):
 
 def test_a_folder_without_cells_that_say_anything_on_the_claims(make, tmp_path):
     """A point fit has no distribution of weights; a table of earlier cells goes."""
-    record = make.record(accuracy=0.8)
-    record["settings"]["inference"]["guide"] = "map"
+    record = make.record(accuracy=0.8, inference={"guide": "map"})
     folder = make.results(tmp_path / "point", [record])
     (folder / "claims.csv").write_text("claim\nold\n", encoding="utf-8")
     age(folder / "claims.csv", LATER)
-    assert report(folder) == ["priors: making claims from 1 stored cells"]
+    assert report(folder)[-1] == "priors: making comparisons from 1 stored cells"
     assert not (folder / "claims.csv").exists()
-    assert "no cell says anything on the claims" in text(folder)
+    assert "no cell says anything on sparsity" in text(folder)
 
 
 def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monkeypatch):
-    def refuse(*arguments, dir=None, **named):
+    def reject(*arguments, dir=None, **named):
         if dir == small:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         return real(*arguments, dir=dir, **named)
 
     real = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", reject)
     (line,) = report(small, "--out", tmp_path / "page")
     assert line.startswith(f"The folder `{small}` cannot be written: Read-only file system.")
     assert not any((small / made).exists() for made in MADE)
@@ -151,15 +149,15 @@ def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monk
 
 
 def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
-    import pmbnn.figures.drawing as drawing
+    import pmbnn.figures.stage as stage
 
-    def refuse(figure, path):
+    def reject(figure, path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     before = {path: path.read_bytes() for path in whole.glob("figures/*")}
     for path in before:
         age(path, LATER)
-    monkeypatch.setattr(drawing, "save_figure", refuse)
+    monkeypatch.setattr(stage, "save_figure", reject)
     _, line = report(whole)
     assert line.startswith("priors: overview figures stay as they are, OSError: [Errno 28] No ")
     assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before

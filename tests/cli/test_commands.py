@@ -1,0 +1,62 @@
+"""The one command ``pmbnn``: its parts, its version, and what its help loads."""
+
+import pytest
+from typer.testing import CliRunner
+
+import pmbnn
+from pmbnn import results
+from pmbnn.cli import app
+from pmbnn.results.store import ResultsError
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def test_version():
+    assert call("--version").output == f"{pmbnn.__version__}\n"
+
+
+def test_help_has_a_whole_line_for_each_command():
+    text = call("--help").output
+    lines = [line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()]
+    found = dict(line for line in lines if len(line) == 2)
+    assert list(found) == ["sweep", "predict", "report", "claims", "verify"]
+    assert all(words.endswith(".") and "..." not in words for words in found.values())
+
+
+@pytest.mark.parametrize("command", ["sweep", "predict", "report", "claims", "verify"])
+def test_every_command_has_a_help(command):
+    done = call(command, "--help")
+    assert done.exit_code == 0
+    assert "Exit status" in done.output
+
+
+def test_a_sweep_is_planned_by_the_command(tmp_path):
+    (tmp_path / "bad.yaml").write_text("name: bad")
+    done = call("sweep", str(tmp_path / "bad.yaml"), "--dry-run")
+    assert done.exit_code == 2
+    assert "error: `sweeps` must be a list" in done.output
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "output"),
+    [([], 0, ""), (["a is short", "b is gone"], 1, "a is short\nb is gone\n")],
+)
+def test_verify_names_what_is_broken(monkeypatch, tmp_path, found, code, output):
+    asked = []
+    monkeypatch.setattr(
+        results, "verify", lambda *given: asked.append(given) or found, raising=False
+    )
+    done = call("verify", str(tmp_path), "--repair")
+    assert (done.exit_code, done.output) == (code, output)
+    assert asked == [(tmp_path, True)]
+
+
+def test_verify_of_no_results(monkeypatch, tmp_path):
+    def verify(folder, repair):
+        raise ResultsError("`x` holds no results.")
+
+    monkeypatch.setattr(results, "verify", verify, raising=False)
+    done = call("verify", str(tmp_path))
+    assert (done.exit_code, done.output) == (2, "error: `x` holds no results.\n")

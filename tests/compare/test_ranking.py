@@ -1,0 +1,113 @@
+"""Which combination is best, by how much, and how certain that is."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pmbnn.compare.ranking import BEHIND, LOWEST, TIED, UNKNOWN, UNSCORED, rank_combinations
+from pmbnn.compare.scores import HELD_OUT, SCORES, ranking_score
+from pmbnn.prediction.predictor import PREDICTIVES
+from pmbnn.results.combinations import combine
+
+SEEDS = range(5)
+
+
+def cells(made, prior, scores, seeds=SEEDS, **changes):
+    return [
+        made.record(prior, dataset=made.MOONS | {"seed": seed}, excess_nll=value, **changes)
+        for seed, value in zip(seeds, scores, strict=True)
+    ]
+
+
+def found(records):
+    table = rank_combinations(combine(records))
+    return {row["prior"]: row for row in table.to_dict("records")}
+
+
+def test_differences_are_paired_by_data_seed(made):
+    """Seeds differ far more than priors do: an unpaired error would tell nothing apart."""
+    base = np.array([0.1, 0.9, 0.5, 0.3, 0.7])
+    step = np.array([0.010, 0.012, 0.011, 0.009, 0.013])
+    rows = found(cells(made, "normal", base) + cells(made, "laplace", base + step))
+    assert rows["normal"]["verdict"] == LOWEST and np.isnan(rows["normal"]["difference"])
+    behind = rows["Laplace"]
+    assert behind["verdict"] == BEHIND
+    assert behind["difference"] == pytest.approx(step.mean())
+    assert behind["difference_se"] == pytest.approx(stats.sem(step))
+    low, high = stats.t.interval(0.95, 4, step.mean(), stats.sem(step))
+    assert (behind["low"], behind["high"]) == (pytest.approx(low), pytest.approx(high))
+    assert behind["se"] == pytest.approx(stats.sem(base + step))
+
+
+def test_an_interval_that_holds_zero_tells_nothing_apart(made):
+    base = np.full(5, 0.5)
+    noisy = base + [0.3, -0.2, 0.1, -0.1, 0.0]
+    rows = found(cells(made, "normal", base) + cells(made, "laplace", noisy))
+    assert rows["Laplace"]["verdict"] == TIED
+    assert rows["Laplace"]["low"] < 0 < rows["Laplace"]["high"]
+
+
+def test_of_one_data_seed_no_error_is_known(made):
+    rows = found(cells(made, "normal", [0.1], [0]) + cells(made, "laplace", [9.0], [0]))
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNKNOWN, 1)
+    assert rows["Laplace"]["difference"] == pytest.approx(8.9)
+    assert np.isnan([rows["Laplace"][name] for name in ("difference_se", "low", "high")]).all()
+
+
+def test_differences_without_spread_have_no_error(made):
+    rows = found(cells(made, "normal", [0.25] * 5) + cells(made, "laplace", [0.5] * 5))
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNKNOWN, 5)
+
+
+def test_fits_of_one_data_seed_count_as_one(made):
+    fits = [
+        made.record(inference={"steps": 10, "seed": fit}, excess_nll=value)
+        for fit, value in enumerate((0.1, 0.3))
+    ]
+    (row,) = found(fits).values()
+    assert (row["mean"], row["seeds"]) == (pytest.approx(0.2), 1)
+
+
+def test_who_failed_on_a_seed_is_not_the_lowest_for_it(made):
+    """The one left of the hard seed would be first by its mean alone."""
+    short = cells(made, "laplace", [0.1], [0])
+    short += [made.record("laplace", dataset=made.MOONS | {"seed": 1}, failed=True)]
+    table = rank_combinations(combine(cells(made, "normal", [0.2, 0.8], [0, 1]) + short))
+    assert table["prior"].tolist() == ["normal", "Laplace"]
+    assert table["verdict"].tolist() == [LOWEST, UNKNOWN]
+    assert table["difference"].tolist()[1] == pytest.approx(-0.1)
+
+
+def test_failed_combinations_have_no_score(made):
+    records = cells(made, "normal", [0.2], [0]) + [made.record("laplace", failed=True)]
+    assert found(records)["Laplace"]["verdict"] == UNSCORED
+
+
+def test_nothing_is_ranked_by_test_rows(made):
+    records = [
+        made.record(p, accuracy=a, nll=1 - a, validation_nll=None)
+        for p, a in (("normal", 0.9), ("laplace", 0.8))
+    ]
+    assert ranking_score(records) is None
+    assert {row["verdict"] for row in found(records).values()} == {UNSCORED}
+
+
+def test_scores_in_their_order(made):
+    plain = made.record()
+    assert ranking_score([plain]) == "validation_nll"
+    images = made.changed(plain, images={"held_out": {"nll": 0.25}})
+    assert ranking_score([images]) == HELD_OUT
+    assert found([images])["normal"]["mean"] == 0.25
+    assert ranking_score([made.record(excess_nll=0.1)]) == "excess_nll"
+
+
+def test_a_prior_without_scale_is_ranked_too(made):
+    flat = cells(made, "flat", [0.1] * 5, hyperprior=made.NO_SCALE)
+    table = rank_combinations(combine(cells(made, "normal", [0.2, 0.3, 0.4, 0.5, 0.6]) + flat))
+    assert table["hyperprior"].tolist() == ["no scale", "half-normal"]
+
+
+def test_every_type_of_predictions_has_its_scores():
+    assert set(SCORES) == set(PREDICTIVES)
+    for scores in SCORES.values():
+        assert scores.main[0] in scores.columns and scores.ranked_by

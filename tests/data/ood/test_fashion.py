@@ -1,0 +1,126 @@
+"""Pictures of clothes from each of their sources, with none of them reached over a network."""
+
+import gzip
+import hashlib
+import time
+import urllib.request
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from pydantic import ValidationError
+
+from pmbnn.data import DataError, openml
+from pmbnn.data.ood import Fashion, fashion
+from pmbnn.data.ood.arrays import Digits
+
+DIGITS = Digits(np.zeros((0, 784), np.float32), ())
+"""Clothes need none."""
+
+GREYS = (np.arange(70_000) % 251).astype(np.uint8)
+PIXELS = np.broadcast_to(GREYS[:, None], (70_000, 784))
+LABELS = (np.arange(70_000) % 10).astype(str).astype(object)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """No data folder, an empty cache, no proxy, and no way to any network."""
+    monkeypatch.delenv("PMBNN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def reject(request, timeout):
+        raise OSError("no way out")
+
+    monkeypatch.setattr(urllib.request, "urlopen", reject)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Folder of data with thirty small pictures of clothes, whose checksums are the expected."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "t10k-images-idx3-ubyte": (2051, rng.integers(256, size=(30, 28, 28))),
+        "t10k-labels-idx1-ubyte": (2049, np.arange(30) % 10),
+    }
+    folder = tmp_path / "data" / "fashion-mnist"
+    folder.mkdir(parents=True)
+    sums = {}
+    for name, (magic, array) in arrays.items():
+        header = np.array([magic, *array.shape], dtype=">u4").tobytes()
+        content = header + array.astype(np.uint8).tobytes()
+        sums[name.split("-idx")[0]] = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+    monkeypatch.setattr(fashion, "CHECKSUMS", sums)
+    monkeypatch.setenv("PMBNN_DATA", str(folder.parent))
+    return SimpleNamespace(folder=folder, x=arrays["t10k-images-idx3-ubyte"][1].reshape(30, 784))
+
+
+def test_local_files(files):
+    found = Fashion().load(DIGITS)
+    np.testing.assert_allclose(found.x, files.x / 255, rtol=1e-6)
+    assert found.labels == fashion.CLASSES * 3
+    assert (found.name, found.source) == ("fashion", "local")
+    assert found.x.dtype == np.float32
+
+
+def test_some_of_every_class(files):
+    found = Fashion(size=10).load(DIGITS)
+    assert sorted(found.labels) == sorted(fashion.CLASSES)
+    rows = [np.flatnonzero((np.abs(files.x / 255 - x) < 1e-6).all(axis=1)).item() for x in found.x]
+    assert [fashion.CLASSES[row % 10] for row in rows] == list(found.labels)
+    other = Fashion(size=10, seed=1).load(DIGITS)
+    assert not np.array_equal(other.x, found.x)
+
+
+def test_more_than_there_are():
+    with pytest.raises(ValidationError):
+        Fashion(size=10_001)
+
+
+def test_a_foreign_file(files, monkeypatch):
+    """The digits of MNIST are named alike."""
+    monkeypatch.setitem(fashion.CHECKSUMS, "t10k-images", "0" * 32)
+    with pytest.raises(DataError, match="is not the original Fashion-MNIST file: its MD5 must be"):
+        Fashion().load(DIGITS)
+
+
+def test_a_missing_file(files):
+    (files.folder / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(
+        DataError, match="t10k-labels-idx1-ubyte .* is missing from .*fashion-mnist"
+    ):
+        Fashion().load(DIGITS)
+
+
+def test_openml_stands_in(tmp_path, monkeypatch):
+    """Its last 10,000 rows, kept beside MNIST in the cache."""
+    calls = []
+
+    def fetch(name, **settings):
+        calls.append((name, settings["version"]))
+        return SimpleNamespace(data=PIXELS, target=LABELS)
+
+    monkeypatch.setenv("PMBNN_DATA", str(tmp_path))  # of digits only
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda *_, **__: SimpleNamespace(close=lambda: None)
+    )
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+    found = Fashion().load(DIGITS)
+    assert found.source == "openml"
+    np.testing.assert_allclose(found.x[:, 0], GREYS[60_000:] / 255, rtol=1e-6)
+    assert found.labels == fashion.CLASSES * 1000
+    monkeypatch.setattr(urllib.request, "urlopen", None)
+    np.testing.assert_array_equal(Fashion().load(DIGITS).x, found.x)
+    assert calls == [("Fashion-MNIST", 1)]
+    assert [path.name for path in openml.cache_folder().iterdir()] == ["fashion-mnist.npz"]
+
+
+def test_offline_is_said_at_once():
+    start = time.monotonic()
+    with pytest.raises(DataError, match="Fashion-MNIST is unavailable from OpenML") as caught:
+        Fashion().load(DIGITS)
+    assert time.monotonic() - start < openml.REACH_SECONDS + 2
+    assert str(caught.value).endswith(
+        "(no way out): set PMBNN_DATA to a folder with its IDX files in fashion-mnist/."
+    )

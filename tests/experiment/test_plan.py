@@ -1,0 +1,424 @@
+"""Names, identities, groups, jobs, the estimate of the work, and the printed plan."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from pmbnn.data import Circles, Mnist, Moons
+from pmbnn.experiment.cells import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
+from pmbnn.experiment.cost import cell_work, total_work
+from pmbnn.experiment.plan import (
+    cell_label,
+    group_key,
+    identity,
+    job_label,
+    jobs,
+    plan_lines,
+    print_plan,
+    settings_digest,
+    takes_all_cores,
+    width,
+)
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense, Lenet5, ReportConv
+from pmbnn.models.priors import (
+    Fixed,
+    Flat,
+    HalfNormal,
+    Horseshoe,
+    Laplace,
+    Normal,
+    ScaleMixture,
+    StudentT,
+    Tune,
+)
+from pmbnn.prediction.settings import Map, Predict
+
+CELL = Cell(
+    "sweep",
+    Moons(noise=0.4),
+    Dense(),
+    Normal(),
+    HalfNormal(),
+    Categorical(),
+    Inference(restarts=3),
+    Predict(),
+)
+MNIST = replace(CELL, dataset=Mnist(source="embedded"), network=Dense(hidden=(64, 64)))
+
+
+PRIORS = (Normal(), Laplace())
+
+
+def grid(priors=PRIORS, seeds=12, restarts=3):
+    """Cells of a small grid, data sets slowest."""
+    return [
+        replace(
+            CELL,
+            dataset=Moons(noise=0.4, seed=s),
+            prior=p,
+            inference=Inference(restarts=restarts),
+        )
+        for s in range(seeds)
+        for p in priors
+    ]
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({}, "moons-noise0.4-seed0_dense-5-5_normal_half_normal"),
+        (
+            {"dataset": Circles(noise=0.35, factor=0.6, seed=2)},
+            "circles-noise0.35-factor0.6-seed2_dense-5-5_normal_half_normal",
+        ),
+        (
+            {"network": Dense(hidden=(), activation="relu"), "prior": Laplace(fan_in=True)},
+            "moons-noise0.4-seed0_dense-linear-relu_laplace-fan_in_half_normal",
+        ),
+        (
+            {"hyperprior": Fixed(scale=0.1), "inference": Inference(steps=10_000)},
+            "moons-noise0.4-seed0_dense-5-5_normal_fixed-scale0.1",
+        ),
+        (
+            {"hyperprior": Fixed(scale=Tune(log=(0.1, 10, 7)))},
+            "moons-noise0.4-seed0_dense-5-5_normal_fixed-tuned-0.1-10-7",
+        ),
+        (
+            {"hyperprior": HalfNormal(on="variance"), "inference": Inference(steps=50, seed=3)},
+            "moons-noise0.4-seed0_dense-5-5_normal_half_normal-variance_steps50-seed3",
+        ),
+        (
+            {"dataset": Mnist(source="local", folder="/a b/c")},
+            "mnist-local-seed0_dense-5-5_normal_half_normal",
+        ),
+        ({"prior": StudentT()}, "moons-noise0.4-seed0_dense-5-5_student_t-nu4_half_normal"),
+        ({"prior": Horseshoe()}, "moons-noise0.4-seed0_dense-5-5_horseshoe_half_normal"),
+        (
+            {"prior": ScaleMixture(sigma_1=0.5, learned=True)},
+            "moons-noise0.4-seed0_dense-5-5_scale_mixture-sigma_1_0.5-learned_half_normal",
+        ),
+    ],
+)
+def test_label_shows_what_is_unusual(changes, label):
+    assert cell_label(replace(CELL, **changes)) == label
+
+
+def test_label_is_short_and_safe():
+    label = cell_label(replace(CELL, network=Dense(hidden=(100,) * 100)))
+    assert len(label) < 120
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*[A-Za-z0-9]", label)
+
+
+# Identity
+
+
+def test_identity_depends_on_everything_but_the_sweep():
+    versions = {"jax": "1"}
+    first = identity(CELL, "data", versions)
+    assert re.fullmatch("[0-9a-f]{12}", first)
+    assert identity(replace(CELL, sweep="other"), "data", versions) == first
+    others = [
+        identity(CELL, "other data", versions),
+        identity(CELL, "data", {"jax": "2"}),
+        *(identity(replace(CELL, **{k: v}), "data", versions) for k, v in CHANGES.items()),
+    ]
+    assert len({first, *others}) == 1 + len(others)
+
+
+CHANGES = {
+    "dataset": Moons(noise=0.4, seed=1),
+    "network": Dense(hidden=(5,)),
+    "prior": Laplace(),
+    "hyperprior": HalfNormal(sigma=2),
+    "inference": Inference(restarts=3, seed=1),
+    "predict": Predict(map=Map(margin=1)),
+}
+
+
+def test_identities_stay_what_they_are():
+    """Folders of results and PRNG keys hang on these digits."""
+    assert identity(CELL, "data", {"jax": "1"}) == "25ed1bd7c09f"
+    digest = "3df08470a8e2d12e58209dd275f3802ffa495b0d0ccb413ddae34ef81773fd4d"
+    assert settings_digest(CELL) == digest
+
+
+def test_fits_do_not_depend_on_what_is_predicted_or_on_the_number_of_restarts():
+    more = replace(CELL, inference=Inference(restarts=5), predict=Predict(draws=7))
+    assert settings_digest(more) == settings_digest(CELL)
+    assert settings_digest(replace(CELL, inference=Inference(seed=1))) != settings_digest(CELL)
+
+
+def test_identity_depends_on_everything_of_the_search_cell():
+    tuned = replace(CELL, inference=Inference(learning_rate=Tune(log=(0.01, 0.1, 3))))
+    search_cell = replace(tuned, dataset=Moons(noise=0.4, seed=1))
+    first = identity(tuned, "data", {}, (search_cell, "its data"))
+    assert identity(replace(tuned, sweep="other"), "data", {}, (search_cell, "its data")) == first
+    assert identity(tuned, "data", {}, (replace(search_cell, sweep="other"), "its data")) == first
+    others = [
+        identity(tuned, "data", {}),
+        identity(tuned, "data", {}, (tuned, "its data")),
+        identity(tuned, "data", {}, (search_cell, "other data")),
+        identity(
+            replace(tuned, hyperprior=HalfNormal(sigma=2)), "data", {}, (search_cell, "its data")
+        ),
+    ]
+    assert len({first, *others}) == 5
+
+
+# Groups
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": Circles(noise=0.1, seed=4)},
+        {"hyperprior": HalfNormal(sigma=3)},
+        {"inference": Inference(seed=5, restarts=2)},
+        {"inference": Inference(learning_rate=0.1)},
+        {"sweep": "other"},
+    ],
+)
+def test_values_do_not_split_a_group(changes):
+    assert group_key(replace(CELL, **changes)) == group_key(CELL)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": Moons(noise=0.4, train=701)},
+        {"dataset": Mnist(source="embedded")},
+        {"network": Dense(hidden=(5,))},
+        {"prior": Laplace()},
+        {"prior": Flat(), "hyperprior": Fixed(scale=None)},
+        {"hyperprior": HalfNormal(per="unit")},
+        {"hyperprior": Fixed()},
+        {"inference": Inference(learning_rate=Tune(log=(0.01, 0.1, 3)))},
+        {"inference": Inference(validation=0)},
+        {"predict": Predict(draws=10)},
+    ],
+)
+def test_structure_splits_a_group(changes):
+    assert group_key(replace(CELL, **changes)) != group_key(CELL)
+
+
+class Strips(Mnist):
+    """The same pixels in another shape."""
+
+    image_shape = (14, 56)
+
+
+def test_shapes_of_pictures_split_a_group():
+    cells = [replace(MNIST, dataset=cls(source="embedded")) for cls in (Mnist, Strips)]
+    assert group_key(cells[0]) != group_key(cells[1])
+
+
+def test_fixed_and_tuned_scales_share_a_group():
+    scales = [1.0, 0.1, Tune(log=(0.1, 10, 7))]
+    assert len({group_key(replace(CELL, hyperprior=Fixed(scale=s))) for s in scales}) == 1
+
+
+def test_data_of_unknown_size_are_a_group_of_their_own():
+    cells = [replace(CELL, dataset=Mnist(seed=seed)) for seed in (0, 1)]
+    assert group_key(cells[0]) != group_key(cells[1])
+
+
+def test_width():
+    # Two features and classes: 3 h + 2 (h + 1) parameters.
+    assert width(replace(CELL, network=Dense(hidden=(399,)))) == 16
+    assert width(replace(CELL, network=Dense(hidden=(400,)))) == 1
+
+
+# Jobs
+
+
+def test_jobs_hold_every_cell_once_in_groups():
+    cells = grid()
+    cut = jobs(cells)
+    assert sorted(map(cells.index, (c for job in cut for c in job.cells))) == list(range(24))
+    assert [len(job.cells) for job in cut] == [5, 5, 2, 5, 5, 2]
+    assert all({group_key(cell) for cell in job.cells} == {job.group} for job in cut)
+
+
+@pytest.mark.parametrize(("restarts", "cells_a_job"), [(1, 16), (3, 5), (16, 1), (40, 1)])
+def test_jobs_have_room_for_all_restarts(restarts, cells_a_job):
+    cut = jobs(grid(priors=(Normal(),), seeds=20, restarts=restarts))
+    assert max(len(job.cells) for job in cut) == cells_a_job
+
+
+def test_cells_with_different_restarts_share_a_group_but_no_job():
+    cells = [replace(CELL, inference=Inference(restarts=r)) for r in (1, 2, 3)]
+    cut = jobs(cells)
+    assert [job.cells for job in cut] == [(cell,) for cell in cells]
+    assert len({job.group for job in cut}) == 1
+
+
+def test_large_networks_run_one_by_one():
+    cut = jobs([MNIST, replace(MNIST, dataset=Mnist(source="embedded", seed=1))])
+    assert [(job.width, len(job.cells)) for job in cut] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("network", "alone"),
+    [
+        (Dense(hidden=(64, 64)), False),
+        (Dense(hidden=(200, 200)), False),
+        (Dense(hidden=(400, 400)), True),
+        (ReportConv(), True),
+        (Lenet5(), True),
+    ],
+)
+def test_the_largest_networks_take_all_cores(network, alone):
+    assert takes_all_cores(replace(MNIST, network=network)) == alone
+    assert not takes_all_cores(CELL)
+
+
+def test_a_cell_keeps_its_place_whatever_else_is_wanted():
+    cells = grid()
+    whole = jobs(cells)
+    wanted = {cells[0], cells[7], cells[22]}
+    part = jobs(cells, wanted)
+    blanked = [
+        replace(job, cells=tuple(c if c in wanted else None for c in job.cells)) for job in whole
+    ]
+    assert part == [job for job in blanked if job.wanted]
+    assert [job.cells.index(job.wanted[0]) for job in part] == [0, 1, 3]
+    assert jobs(cells, []) == []
+
+
+def test_job_label():
+    (job,) = jobs(grid(priors=(Normal(),), seeds=3))
+    assert job_label(job) == "moons-noise0.4-seed0 dense-5-5 normal half_normal and 2 more"
+    (job,) = jobs([CELL])
+    assert job_label(job) == "moons-noise0.4-seed0 dense-5-5 normal half_normal"
+
+
+# Work
+
+
+def test_rows_left_to_choose_with_are_those_of_the_split():
+    from sklearn.model_selection import train_test_split
+
+    for rows, share in [(700, 0.2), (701, 0.2), (333, 0.3), (10, 0.15), (4000, 0.07)]:
+        kept, _ = train_test_split(range(rows), test_size=share)
+        assert choosing_rows(rows, share) == len(kept)
+    assert choosing_rows(700, 0.0) == 700
+
+
+def test_work_of_a_small_cell():
+    work = cell_work(CELL)
+    assert (work.choosing_fits, work.final_fits, work.steps) == (3, 3, 60_000)
+    assert work.operations == 30_000 * 57 * (560 + 700)
+    assert work.seconds == pytest.approx(30_000 * 8e-6 * (0.8 + 1))
+
+
+def test_work_of_choosing():
+    tuned = replace(CELL, hyperprior=Fixed(scale=Tune(log=(0.1, 10, 7))))
+    assert cell_work(tuned).choosing_fits == 21
+    without = replace(CELL, inference=Inference(restarts=3, validation=0))
+    assert (cell_work(without).choosing_fits, cell_work(without).steps) == (0, 30_000)
+    assert cell_work(replace(CELL, prior=Flat(), hyperprior=Fixed(scale=None))).fits == 6
+
+
+def test_work_of_a_large_cell():
+    cell = replace(MNIST, inference=Inference(epochs=2, batch=100, validation=0))
+    work, size = cell_work(cell), 784 * 64 + 64 * 64 + 64 * 10 + 138
+    assert work.steps == 80
+    assert work.seconds == pytest.approx(80 * size * (6 * 100 / 150e9 + 3e-9))
+
+
+@pytest.mark.parametrize("estimator", ["local_reparameterisation", "flipout"])
+def test_estimators_with_two_products_take_twice_the_time_of_one(estimator):
+    settings = {"epochs": 2, "batch": 100, "validation": 0}
+    plain, other = (
+        cell_work(replace(MNIST, inference=Inference(**settings, estimator=name))).seconds
+        for name in ("reparameterisation", estimator)
+    )
+    size = 784 * 64 + 64 * 64 + 64 * 10 + 138
+    assert other - plain == pytest.approx(80 * size * 6 * 100 / 150e9)
+
+
+def test_work_of_a_convolution():
+    """Every position of a kernel is computed, its weights are drawn once."""
+    cell = replace(MNIST, network=ReportConv())
+    cell = replace(cell, inference=Inference(epochs=1, batch=100, validation=0))
+    maps = (25 + 1) * 32 * 24**2 + (800 + 1) * 32 * 8**2
+    work, dense = cell_work(cell), 513 * 64 + 65 * 10
+    assert work.operations == 40 * 100 * (maps + dense)
+    seconds = 6 * 100 * (maps + dense) / 150e9 + 59_946 * 3e-9
+    assert work.seconds == pytest.approx(40 * seconds)
+
+
+def test_work_adds_up():
+    total = total_work([CELL, CELL])
+    assert (total.fits, total.steps) == (12, 120_000)
+    assert total.seconds == 2 * cell_work(CELL).seconds
+
+
+# The printed plan
+
+
+@pytest.fixture
+def experiment():
+    """Three cells, one of them flat, and what was left out."""
+    cells = (CELL, replace(CELL, hyperprior=Fixed()))
+    cells += (replace(CELL, prior=Flat(), hyperprior=Fixed(scale=None)),)
+    sections = Sections(
+        (CELL.dataset,),
+        (CELL.network,),
+        (Normal(), Flat()),
+        (HalfNormal(), Fixed()),
+        (CELL.likelihood,),
+        (CELL.inference,),
+        (CELL.predict,),
+    )
+    left_out = (LeftOut("flat", ("half_normal",), "it has no scale"),)
+    return Experiment("test", (Sweep("sweep", sections, cells, left_out),))
+
+
+def test_plan_in_words(experiment, capsys):
+    assert plan_lines(experiment) == [
+        "test: 3 cells",
+        "  sweep: 3 cells = 3 prior × hyperprior",
+        "    left out: prior flat with half_normal: it has no scale",
+        "",
+        "compiled together:",
+        "  group  cells  jobs  fits  parameters  about  what",
+        "      1      1     1     6          57    1 s  moons dense-5-5 normal half_normal",
+        "      2      1     1     6          57    1 s  moons dense-5-5 normal fixed",
+        "      3      1     1     6          57    1 s  moons dense-5-5 flat fixed",
+        "",
+        "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
+        "multiply-add, roughly 1 s on two cores, without compiling and predicting",
+    ]
+    print_plan(experiment)
+    assert capsys.readouterr().out.splitlines() == plan_lines(experiment)
+
+
+def test_a_group_is_named_by_what_it_is_compiled_for(experiment):
+    """Constants of a hyperprior are data; its form is not."""
+    forms = (HalfNormal(sigma=0.5), HalfNormal(sigma=0.5, centred=True))
+    cells = tuple(replace(CELL, hyperprior=form) for form in forms)
+    changed = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    groups = [line for line in plan_lines(changed) if "dense-5-5" in line]
+    assert [line.split()[-1] for line in groups] == ["half_normal", "half_normal-centred"]
+
+
+def test_only_the_first_groups_have_a_line(experiment):
+    cells = tuple(replace(CELL, dataset=Moons(noise=0.4, train=10 + i)) for i in range(52))
+    lines = plan_lines(replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),)))
+    assert sum("dense-5-5" in line for line in lines) == 50
+    assert lines[-4].split()[0] == "50"
+    assert lines[-3] == "  and 2 more groups"
+    assert lines[-1].startswith("in all: 312 fits")
+
+
+def test_plan_of_a_selection(experiment):
+    lines = plan_lines(experiment, [CELL])
+    assert lines[:2] == ["test: 1 of 3 cells", "  sweep: 1 of 3 cells = 3 prior × hyperprior"]
+    assert sum("dense-5-5" in line for line in lines) == 1

@@ -1,0 +1,365 @@
+"""Parts of one's own: registered, named in files, known to other processes and to identities."""
+
+import pickle
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Literal
+
+import pytest
+import yaml
+
+from pmbnn.data.base import DatasetSpec
+from pmbnn.data.ood import OOD, NormalNoise, OodSpec
+from pmbnn.experiment import plugins
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import load_experiment, resolved_text
+from pmbnn.experiment.plan import identity, settings_digest
+from pmbnn.experiment.plugins import load_stored_plugins, own_sources, register
+from pmbnn.models.likelihoods import Likelihood
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
+from pmbnn.prediction.settings import Predict
+from pmbnn.spec import METRICS, Specification
+
+LOGISTIC = """
+from typing import Literal
+
+from pmbnn.experiment.plugins import register
+from pmbnn.models.priors import Prior
+from pmbnn.spec import Positive
+
+
+@register
+class Logistic(Prior):
+    \"\"\"Logistic prior.\"\"\"
+
+    kind: Literal["logistic"] = "logistic"
+    factor: Positive = 1.0
+
+    def variable(self, name, scale, dims, shared):
+        import pymc as pm
+
+        return pm.Logistic(name, 0.0, self.factor * scale, dims=dims)
+"""
+
+EXPERIMENT = {
+    "name": "own",
+    "plugins": ["parts/logistic.py"],
+    "sweeps": [
+        {
+            "name": "one",
+            "dataset": {"kind": "moons", "noise": 0.4},
+            "network": "dense",
+            "prior": ["normal", {"kind": "logistic", "factor": [1, 2]}],
+        }
+    ],
+}
+
+
+PICTURES = {"dataset": "mnist", "prior": "normal", "predict": {"ood": [["logistic"], []]}}
+"""Sections of a sweep that names a plugin's pictures."""
+
+
+pytestmark = pytest.mark.usefixtures("registries")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Path of an experiment beside a plugin."""
+
+    def written(source=LOGISTIC, **changes):
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        (tmp_path / "parts/logistic.py").write_text(source)
+        file = tmp_path / "own.yaml"
+        file.write_text(yaml.safe_dump(EXPERIMENT | changes))
+        return file
+
+    return written
+
+
+# Experiment files
+
+
+def test_a_plugin_beside_the_file_is_one_more_choice(write):
+    cells = load_experiment(write()).cells
+    assert [cell.prior.kind for cell in cells] == ["normal", "logistic", "logistic"]
+    assert [cell.prior.factor for cell in cells[1:]] == [1.0, 2.0]
+
+
+def test_the_resolved_experiment_names_the_plugin_by_its_whole_path(write, tmp_path):
+    first = load_experiment(write())
+    assert first.plugins == (str(tmp_path / "parts/logistic.py"),)
+    elsewhere = tmp_path / "results"
+    elsewhere.mkdir()
+    (elsewhere / "experiment.yaml").write_text(resolved_text(first))
+    assert load_experiment(elsewhere / "experiment.yaml") == first
+
+
+def test_an_experiment_without_plugins_does_not_mention_them(write):
+    sweep = EXPERIMENT["sweeps"][0] | {"prior": "normal"}
+    assert "plugins" not in resolved_text(load_experiment(write(plugins=[], sweeps=[sweep])))
+
+
+def test_stored_plugins_are_imported(write, tmp_path):
+    text = resolved_text(load_experiment(write()))
+    del PRIORS["logistic"]
+    for name in [name for name in sys.modules if name.startswith("pmbnn_plugin_logistic")]:
+        del sys.modules[name]
+    (tmp_path / "experiment.yaml").write_text(text)
+    load_stored_plugins(tmp_path)
+    assert PRIORS["logistic"].__name__ == "Logistic"
+
+
+def test_a_plugin_is_run_once(write):
+    file = write()
+    first = load_experiment(file).cells[1].prior
+    assert type(load_experiment(file).cells[1].prior) is type(first)
+
+
+def test_a_plugin_that_changed_is_run_again(write):
+    load_experiment(write())
+    cells = load_experiment(write(LOGISTIC.replace("= 1.0", "= 3.0"))).cells
+    assert type(cells[1].prior)().factor == 3.0
+
+
+def test_classes_of_a_plugin_are_known_in_another_process(write, tmp_path):
+    experiment = load_experiment(write())
+    stored = tmp_path / "cells.pickle"
+    stored.write_bytes(pickle.dumps(experiment.cells))
+    code = (
+        "import pickle, sys\n"
+        "from pathlib import Path\n"
+        "from pmbnn.experiment.plugins import load_plugins\n"
+        "load_plugins([sys.argv[1]], Path('.'))\n"
+        "print(pickle.loads(Path(sys.argv[2]).read_bytes())[2].prior.factor)"
+    )
+    command = [sys.executable, "-c", code, experiment.plugins[0], str(stored)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("a.py", "`plugins` must be a list of Python files, got 'a.py'."),
+        ([3], "`plugins[0]` must be a Python file, got 3."),
+        (["parts"], "`plugins[0]` must be a Python file, got 'parts'."),
+        (
+            ["parts/logistic.py", "none.py"],
+            "`plugins[1]` names {folder}/none.py: No such file or directory.",
+        ),
+    ],
+)
+def test_plugins_that_are_none(write, tmp_path, named, message):
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(write(plugins=named))
+    assert str(caught.value) == message.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\n\n1 / 0\n", "line 3) raised ZeroDivisionError: division by zero."),
+        ("def f(:\n", "line 1) raised SyntaxError: invalid syntax"),
+        ("import json\njson.loads('')\n", "line 2) raised JSONDecodeError: Expecting value"),
+        (LOGISTIC.replace('"logistic"', '"laplace"'), "raised ValueError: Prior `laplace` is"),
+    ],
+)
+def test_a_plugin_that_raises_is_named_with_its_line(write, tmp_path, source, message):
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(write(source))
+    assert str(caught.value).startswith(f"`plugins[0]` ({tmp_path}/parts/logistic.py, ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_installed_plugins_are_imported_with_any_experiment(write, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "installed_part.py").write_text(LOGISTIC)
+    entry = EntryPoint("part", "installed_part", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
+    plugins._import_installed.cache_clear()
+    assert len(load_experiment(write(plugins=[])).cells) == 3
+
+
+def test_an_installed_plugin_that_raises_is_named(write, monkeypatch):
+    entry = EntryPoint("part", "no_such_module", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [entry])
+    plugins._import_installed.cache_clear()
+    with pytest.raises(ConfigError, match="installed plugin `part` raised ModuleNotFoundError"):
+        load_experiment(write(plugins=[]))
+
+
+# Registering
+
+
+def test_a_registered_class_is_found_under_its_base():
+    @register
+    class Wide(HalfNormal):
+        kind: Literal["wide"] = "wide"
+
+    assert HYPERPRIORS["wide"] is Wide
+
+
+def test_pictures_of_ones_own_are_read_and_written():
+    @register
+    class Stripes(OodSpec):
+        kind: Literal["stripes"] = "stripes"
+        widths: tuple[int, ...] = (1, 2)
+
+    predict = Predict(ood=(NormalNoise(), Stripes(widths=(3,))))
+    assert Predict.model_validate_json(predict.model_dump_json()) == predict
+    assert predict.model_dump(mode="json")["ood"][1] == {"kind": "stripes", "widths": [3]}
+    assert OOD["stripes"] is Stripes
+
+
+def test_pictures_in_a_file(write):
+    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
+    sweep = EXPERIMENT["sweeps"][0] | PICTURES
+    cells = load_experiment(write(source, sweeps=[sweep])).cells
+    assert [[spec.kind for spec in cell.predict.ood] for cell in cells] == [["logistic"], []]
+
+
+def test_a_taken_name_is_an_error_that_names_both_places():
+    with pytest.raises(
+        ValueError, match=r"Prior `laplace` is there already: .*weights\.py, line "
+    ) as e:
+
+        @register
+        class Other(Prior):
+            kind: Literal["laplace"] = "laplace"
+
+    assert "test_plugins.py, line" in str(e.value)
+    assert PRIORS["laplace"] is Laplace
+
+
+def test_the_same_class_again_takes_the_place_of_the_first():
+    """As when a cell of a notebook runs twice."""
+
+    def define():
+        class Again(Prior):
+            kind: Literal["again"] = "again"
+
+        return register(Again)
+
+    first, second = define(), define()
+    assert first is not second
+    assert PRIORS["again"] is second
+
+
+@pytest.mark.parametrize("part", [int, Specification, Prior, 3])
+def test_what_is_of_no_base_is_an_error_that_lists_them(part):
+    message = (
+        "a metric .* or a subclass of one of DatasetSpec, Hyperprior, Likelihood, Network, "
+        "OodSpec, Prior, got"
+    )
+    with pytest.raises(TypeError, match=message):
+        register(part)
+
+
+@pytest.mark.parametrize("base", [DatasetSpec, Likelihood])
+def test_a_class_without_a_name_is_an_error(base):
+    with pytest.raises(TypeError, match="`Nameless` must have a name for experiment files"):
+        register(type("Nameless", (base,), {"__module__": __name__}))
+
+
+# Metrics
+
+
+def test_a_metric_is_found_by_its_kind_of_prediction():
+    @register
+    def worst(predictive: "pb.ClassProbabilities", target):  # noqa: F821
+        return 1.0
+
+    @register
+    def spread(predictive: "Density", target):  # noqa: F821
+        return 2.0
+
+    assert {"class_probabilities": {"worst": worst}, "density": {"spread": spread}} == METRICS
+
+
+def test_a_metric_without_a_kind_of_prediction_is_an_error():
+    def worst(predictive, target):
+        return 1.0
+
+    with pytest.raises(TypeError, match="The metric `worst` must be a function of a prediction"):
+        register(worst)
+
+
+# Identities
+
+
+def test_only_cells_with_a_part_of_a_plugin_depend_on_its_source(write):
+    def identities(source):
+        return [identity(cell, "data", {}) for cell in load_experiment(write(source)).cells]
+
+    sweep = EXPERIMENT["sweeps"][0] | {"prior": "normal"}
+    (alone,) = load_experiment(write(plugins=[], sweeps=[sweep])).cells
+    before = identity(alone, "data", {})
+    first, second = identities(LOGISTIC), identities(LOGISTIC + "\n# changed\n")
+    assert first[0] == second[0] == before
+    assert not set(first[1:]) & set(second[1:])
+
+
+def test_prng_keys_do_not_depend_on_the_source(write):
+    digests = [
+        [settings_digest(cell) for cell in load_experiment(write(source)).cells]
+        for source in (LOGISTIC, LOGISTIC + "\n# changed\n")
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_a_class_within_a_cell_counts_wherever_it_is(write):
+    source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
+    sweep = EXPERIMENT["sweeps"][0] | PICTURES
+    cells = load_experiment(write(source, sweeps=[sweep])).cells
+    assert [len(own_sources(cell)) for cell in cells] == [1, 0]
+
+
+def test_a_class_derived_from_one_of_a_plugin_depends_on_both(write, tmp_path):
+    (tmp_path / "derived.py").write_text(
+        "from typing import Literal\n"
+        "from pmbnn.experiment.plugins import register\n"
+        "from pmbnn.models.priors import PRIORS\n"
+        "@register\n"
+        "class Derived(PRIORS['logistic']):\n"
+        "    kind: Literal['derived'] = 'derived'\n"
+    )
+    sweep = EXPERIMENT["sweeps"][0] | {"prior": "derived"}
+    file = write(plugins=["parts/logistic.py", "derived.py"], sweeps=[sweep])
+    assert len(own_sources(load_experiment(file).cells[0])) == 2
+
+
+def test_a_metric_counts_for_cells_of_its_kind_of_prediction(write):
+    cell = load_experiment(write()).cells[0]
+    before = identity(cell, "data", {})
+
+    @register
+    def spread(predictive: "Density", target):  # noqa: F821
+        return 2.0
+
+    assert identity(cell, "data", {}) == before
+
+    @register
+    def worst(predictive: "ClassProbabilities", target):  # noqa: F821
+        return 1.0
+
+    assert identity(cell, "data", {}) != before
+
+
+def test_a_network_of_ones_own_in_a_notebook_has_a_source(monkeypatch):
+    """Where a module has no file, the sources of the methods stand for it."""
+    monkeypatch.delattr(sys.modules[__name__], "__file__")
+
+    def define(n):
+        class Small(Dense):
+            kind: Literal["small"] = "small"
+            depth: int = n
+
+            def size(self, input_shape, n_outputs):
+                return 1
+
+        return plugins._origin(Small).digest
+
+    assert define(1) == define(1) != define(2)

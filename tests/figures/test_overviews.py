@@ -1,0 +1,337 @@
+"""Every overview of a results folder."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmbnn.figures import sheet_of, sheets, write_figures
+from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
+from pmbnn.figures.image_sheets import plot_most_uncertain
+from pmbnn.figures.style import new_figure
+from pmbnn.results.reading import load_groups, stored_variables, values_of
+
+
+def planar(made, **changes):
+    return made.record(**changes), made.plane_trace(resolution=(6, 5), points=20)
+
+
+def pictured(made, **changes):
+    return made.record(dataset=made.MNIST, **changes), made.small_image_trace()
+
+
+def names(results, cells):
+    return [path.name for path in write_figures(results, [record for record, _ in cells])]
+
+
+def test_planar_data_get_maps_and_accuracy(made, tmp_path):
+    cells = [planar(made), planar(made, prior="laplace")]
+    results = made.store(tmp_path, cells)
+    written = write_figures(results, [record for record, _ in cells])
+    assert [path.name for path in written] == [
+        "toy-moons-noise-0.4-maps.png",
+        "toy-moons-noise-0.4-accuracy.png",
+    ]
+    assert sorted(results.figures.iterdir()) == sorted(written)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+
+def test_nothing_temporary_is_left(made, tmp_path):
+    cells = [planar(made)]
+    names(made.store(tmp_path, cells), cells)
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
+    cells = [pictured(made, sweep="digits")]
+    assert names(made.store(tmp_path, cells), cells) == [
+        "digits-mnist-accuracy.png",
+        "digits-mnist-grid.png",
+        "digits-mnist-samples.png",
+        "digits-mnist-classes.png",
+        "digits-mnist-gallery.png",
+        "digits-mnist-uncertainty.png",
+        "digits-mnist-confident-mistakes.png",
+        "digits-mnist-least-confident.png",
+        "digits-mnist-risk-coverage.png",
+    ]
+
+
+def test_what_else_a_trace_holds_is_drawn_as_well(made, tmp_path, full, monkeypatch):
+    import pmbnn.figures.overviews as overviews
+
+    loaded = []
+
+    def spy(trace, title):
+        loaded.append(set(trace.children))
+        return new_figure(1, 1)
+
+    monkeypatch.setattr(
+        overviews, "OF_CLASS_PROBABILITIES", [f._replace(plot=spy) for f in OF_CLASS_PROBABILITIES]
+    )
+    record = made.record(dataset=made.MNIST, sweep="digits")
+    cells = [(record, full)]
+    kinds = [name.split("-", 2)[2] for name in names(made.store(tmp_path, cells), cells)]
+    of_digits = (figure.file for figure in OF_CLASS_PROBABILITIES if figure.file != "points")
+    expected = ["accuracy", "grid", *of_digits]
+    assert kinds == [f"{kind}.png" for kind in expected]
+    by_kind = dict(zip(expected[2:], loaded, strict=True))
+    assert by_kind["training"] == {"fit"}
+    assert by_kind["letters"] == {
+        "test_predictions",
+        "validation_predictions",
+        "ood_letters",
+    }
+
+
+def titles_of_the_gallery(monkeypatch, results, records):
+    """Titles under which the gallery is drawn."""
+    import pmbnn.figures.overviews as overviews
+
+    titles = []
+
+    def spy(trace, title):
+        titles.append(title)
+        return plot_most_uncertain(trace, title)
+
+    gallery = next(figure for figure in OF_CLASS_PROBABILITIES if figure.file == "gallery")
+    monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [gallery._replace(plot=spy)])
+    write_figures(results, records)
+    return titles
+
+
+def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path, monkeypatch):
+    cells = [pictured(made, validation_nll=0.3, accuracy=0.99)]
+    cells += [pictured(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
+    results = made.store(tmp_path, cells)
+    (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
+    assert "Laplace prior" in title
+    assert "accuracy 0.910 (best cell by held-out score)" in title
+
+
+def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkeypatch):
+    failed = made.record("cauchy", dataset=made.MNIST, failed=True), None
+    cells = [failed, *(pictured(made, prior=p, validation_nll=None) for p in ("laplace", "normal"))]
+    results = made.store(tmp_path, cells)
+    (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
+    assert "Laplace prior" in title
+    assert title.endswith("(first cell with results)")
+
+
+def test_a_cell_without_others_is_no_choice(made, tmp_path, monkeypatch):
+    cell = pictured(made, accuracy=0.91)
+    results = made.store(tmp_path, [cell])
+    (title,) = titles_of_the_gallery(monkeypatch, results, [cell[0]])
+    assert title.endswith("accuracy 0.910")
+
+
+def test_data_sets_without_results_are_left_out(made, tmp_path):
+    noisy = made.record(dataset=made.MOONS | {"noise": 0.9}, failed=True)
+    cells = [(noisy, None), planar(made)]
+    assert all("0.4" in name for name in names(made.store(tmp_path, cells), cells))
+
+
+def test_failed_first_cells_do_not_matter(made, tmp_path):
+    cells = [(made.record("laplace", failed=True), None), planar(made)]
+    assert len(names(made.store(tmp_path, cells), cells)) == 2
+
+
+def test_nothing_to_draw(made, tmp_path):
+    assert write_figures(made.store(tmp_path, []), []) == []
+
+
+def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
+    import pmbnn.figures.overviews as overviews
+
+    monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", OF_CLASS_PROBABILITIES[2:4])
+    cells = [planar(made), pictured(made)]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    first = {path: path.read_bytes() for path in write_figures(results, records)}
+    assert {path: path.read_bytes() for path in write_figures(results, records)} == first
+
+
+def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
+    import pmbnn.figures.stage as stage
+
+    cells = [planar(made)]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    path = write_figures(results, records)[0]
+    before = path.read_bytes()
+
+    def stop(figure, path):
+        path.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "save_figure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_figures(results, records)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_several_processes_write_the_same_bytes(made, tmp_path):
+    cells = [planar(made), pictured(made, sweep="digits")]
+    results = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    alone = {path: path.read_bytes() for path in write_figures(results, records)}
+    for path in alone:
+        path.unlink()
+    together = {path: path.read_bytes() for path in write_figures(results, records, 2)}
+    assert together == alone
+    assert list(together) == list(alone)
+
+
+def test_seeds_share_a_sheet_and_noise_levels_do_not(made):
+    datasets = [made.MOONS | {"noise": n, "seed": s} for n in (0.2, 0.4) for s in (0, 1)]
+    found = sheets([made.record(dataset=dataset) for dataset in datasets])
+    assert [(sheet.file, len(sheet.records)) for sheet in found] == [
+        ("toy-moons-noise-0.2", 2),
+        ("toy-moons-noise-0.4", 2),
+    ]
+
+
+def test_variants_are_named_by_what_differs(made):
+    networks = [{"kind": "dense", "hidden": hidden} for hidden in ([5, 5], [10])]
+    found = sheets([made.record(network=network) for network in networks])
+    assert [sheet.file for sheet in found] == [
+        "toy-moons-noise-0.4-hidden-5-5",
+        "toy-moons-noise-0.4-hidden-10",
+    ]
+    assert [sheet.title for sheet in found] == [
+        "moons, noise 0.4; hidden 5-5",
+        "moons, noise 0.4; hidden 10",
+    ]
+
+
+def test_kinds_are_named_with_their_section(made):
+    found = sheets([made.record(network={"kind": kind}) for kind in ("dense", "conv")])
+    assert found[1].file == "toy-moons-noise-0.4-network-kind-conv"
+
+
+def test_fits_with_other_seeds_share_a_sheet(made):
+    found = sheets([made.record(inference={"seed": seed}) for seed in (0, 1)])
+    assert [len(sheet.records) for sheet in found] == [2]
+
+
+def test_rows_of_the_data_are_a_variant(made):
+    found = sheets([made.record(dataset=made.MOONS | {"train": n}) for n in (100, 700)])
+    assert [sheet.file[-9:] for sheet in found] == ["train-100", "train-700"]
+
+
+def test_variants_with_long_or_equal_names_are_numbered(made):
+    long = [{"kind": "dense", "hidden": [5] * 40}, {"kind": "dense", "hidden": [6] * 40}]
+    alike = [{"kind": "dense", "activation": a} for a in ("a/b", "a b")]
+    for networks in (long, alike):
+        found = sheets([made.record(network=network) for network in networks])
+        assert [sheet.file[-9:] for sheet in found] == ["variant-1", "variant-2"]
+
+
+def test_sweeps_do_not_mix(made):
+    found = sheets([made.record(sweep=sweep) for sweep in ("a", "b", "a")])
+    assert [(sheet.file[0], len(sheet.records)) for sheet in found] == [("a", 2), ("b", 1)]
+
+
+def test_only_the_groups_asked_for_are_loaded(made, tmp_path):
+    record, trace = planar(made)
+    results = made.store(tmp_path, [(record, trace)])
+    found = load_groups(results, record.name, ["predictions", "posterior"])
+    assert list(found.children) == ["predictions"]
+    for name in ("probability", "sd", "x1", "output"):
+        stored = trace["predictions"][name].values
+        np.testing.assert_array_equal(found["predictions"][name].values, stored)
+    stored = stored_variables(results, record.name)
+    assert set(stored) == {"predictions", "test_predictions"}
+    assert stored["predictions"] == {"probability", "sd", "x1", "x2", "output"}
+
+
+def test_arrays_that_are_not_there_are_named(made):
+    trace = made.plane_trace(resolution=(4, 3))
+    assert values_of(trace, "predictions", "sd", "output", "x2", "x1").shape == (2, 3, 4)
+    assert values_of(trace, "predictions", "sd").shape == (4, 3, 2)
+    with pytest.raises(ValueError, match="The group `predictions` must have `votes`"):
+        values_of(trace, "predictions", "votes")
+    with pytest.raises(ValueError, match="must have a group `posterior`, got predictions, test_"):
+        values_of(trace, "posterior", "sd")
+
+
+def with_noise(made, full, guide, **changes):
+    inference = {"guide": guide, "kl_weight": 1.0}
+    return made.record(dataset=made.MNIST, inference=inference, **changes), full
+
+
+def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
+    """Of the same data, wherever in the experiment it is; and of no other."""
+    import pmbnn.figures.overviews as overviews
+
+    titles = []
+
+    def spy(bayesian, deterministic, title):
+        assert "ood_normal_noise" in set(bayesian.children) & set(deterministic.children)
+        titles.append(title)
+        return new_figure(1, 1)
+
+    monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [])
+    monkeypatch.setattr(overviews, "plot_compared_noise", spy)
+    cells = [
+        with_noise(made, full, "mean_field", sweep="first"),
+        with_noise(made, full, "maximum_likelihood", sweep="second"),
+    ]
+    results = made.store(tmp_path, cells)
+    drawn = [name for name in names(results, cells) if name.endswith("noise.png")]
+    assert drawn == ["first-mnist-noise.png"]
+    assert titles[0].count("MNIST") == 2 and "maximum likelihood" in titles[0]
+    cells[1][0].settings["dataset"] = made.MNIST | {"seed": 7}
+    assert not [name for name in names(results, cells) if name.endswith("noise.png")]
+
+
+def test_priors_beside_each_other(made, tmp_path, monkeypatch):
+    """Design, fixed against learned scales, and last layers are drawn where cells allow it."""
+    import pmbnn.figures.stage as stage
+
+    monkeypatch.setattr(stage, "save_figure", lambda figure, path: path.write_bytes(b""))
+    scales = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0, 10.0)]
+    plane = made.plane_trace(resolution=(6, 5), points=20)
+    cells = [
+        (made.record(prior, hyperprior), made.both(plane, made.weights_trace(scale=learned)))
+        for prior in ("laplace", "cauchy")
+        for hyperprior, learned in [*((fixed, None) for fixed in scales), (made.HALF_NORMAL, 0.5)]
+    ]
+    kinds = ("maps", "accuracy", "design", "scales", "last-layer", "network")
+    expected = [f"toy-moons-noise-0.4-{kind}.png" for kind in kinds]
+    assert names(made.store(tmp_path, cells), cells) == expected
+
+
+def density(made, seed, **changes):
+    """Record and trace of a cell that predicts a density; its data have one seed or another."""
+    dataset = {"kind": "sine", "seed": seed, "noise": 0.1}
+    record = made.record(dataset=dataset, predictive="density", rmse=0.2, **changes)
+    return record, made.curves_trace()
+
+
+def test_densities_get_curves_of_the_best_cell_and_of_all_beneath_each_other(made, tmp_path):
+    cells = [density(made, 0), density(made, 0, prior="laplace"), density(made, 1)]
+    expected = ["toy-sine-noise-0.1-curves.png", "sine-noise-0.1-curves.png"]
+    assert names(made.store(tmp_path, cells), cells) == expected
+
+
+def test_one_cell_has_nothing_beneath_it(made, tmp_path):
+    cells = [density(made, 0), density(made, 1)]
+    assert names(made.store(tmp_path, cells), cells) == ["toy-sine-noise-0.1-curves.png"]
+
+
+def test_the_type_of_prediction_decides_not_the_arrays_of_the_trace(made, tmp_path):
+    """Of a density no map is drawn, whatever else its trace holds; of an unknown type, nothing."""
+    record, trace = density(made, 0)
+    both = made.both(trace, made.plane_trace(resolution=(6, 5), points=20))
+    other = made.changed(record, name="other", sweep="other", predictive="ranks")
+    cells = [(record, both), (other, both)]
+    assert names(made.store(tmp_path, cells), cells) == ["toy-sine-noise-0.1-curves.png"]
+
+
+def test_a_file_belongs_to_the_sheet_with_the_longest_name():
+    files = ["toy-moons", "toy-moons-variant-1"]
+    assert sheet_of(Path("toy-moons-variant-1-maps.png"), files) == "toy-moons-variant-1"
+    assert sheet_of(Path("toy-moons-maps.png"), files) == "toy-moons"
+    assert sheet_of(Path("sine-curves.png"), files) == ""

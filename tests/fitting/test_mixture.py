@@ -1,0 +1,78 @@
+"""Predictions of a cell from those of its restarts, which are scripted here."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from scripted import ScriptedPredictor
+
+from pmbnn.fitting.fit import predict_mixture
+from pmbnn.prediction.class_probabilities import ClassProbabilities, mix
+
+X = np.random.default_rng(0).normal(size=(7, 2))
+
+
+def moments(restart, x, draws):
+    p = 1 / (1 + np.exp(-(restart - 0.7) * x[:, 0]))
+    mean = np.stack([p, 1 - p], axis=1)
+    return ClassProbabilities(
+        draws, mean, 0.1 * (1 + restart) * mean, 0.2 * p, mean.round(), np.log(mean)
+    )
+
+
+class Scripted(ScriptedPredictor):
+    """A predictor that knows fits by their number, and keeps what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def moments(self, fit, data, x, draws):
+        self.asked.append((fit, data, draws))
+        return moments(fit, x, draws)
+
+
+def cell_with(*weights):
+    return SimpleNamespace(weights=weights, fits=tuple(range(len(weights))), data={"a": 1})
+
+
+def test_weights_of_restarts():
+    predictor, weights = Scripted(), (0.25, 0.0, 0.75)
+    found = predict_mixture(cell_with(*weights), predictor, X, 9)
+    assert predictor.asked == [(0, {"a": 1}, 9), (2, {"a": 1}, 9)]
+    parts = [(0.25, moments(0, X, 9)), (0.75, moments(2, X, 9))]
+    mean = sum(w * part.mean for w, part in parts)
+    square = sum(w * (part.sd**2 + part.mean**2) for w, part in parts)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(found.sd, np.sqrt(square - mean**2), rtol=1e-9)
+    for name in ("expected_entropy", "votes", "mean_log"):
+        expected = sum(w * getattr(part, name) for w, part in parts)
+        np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-12)
+    assert found.draws == 18
+
+
+def test_one_restart_is_taken_as_it_is():
+    found = predict_mixture(cell_with(0.0, 1.0), Scripted(), X, 9)
+    expected = moments(1, X, 9)
+    for name in ("mean", "sd", "expected_entropy", "votes", "mean_log"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.draws == 9
+
+
+def test_parts_without_weight_are_left_out():
+    known = [moments(i, X, 5) for i in range(3)]
+    assert mix(known, [0.0, 1.0, 0.0]) is known[1]
+    found = mix(known, [0.5, 0.5, 0.0]).mean
+    np.testing.assert_allclose(found, (known[0].mean + known[1].mean) / 2, rtol=1e-12)
+
+
+def test_several_mixtures_are_of_the_same_draws():
+    """Each fit that any of them needs is predicted with once; None pools all of them."""
+    predictor, mixtures = Scripted(), [(0.0, 1.0, 0.0), (0.0, 0.5, 0.5)]
+    one, both = predictor.predict_mixtures(range(3), mixtures, {}, X, 5)
+    assert [asked[0] for asked in predictor.asked] == [1, 2]
+    np.testing.assert_array_equal(one.mean, moments(1, X, 5).mean)
+    expected = (moments(1, X, 5).mean + moments(2, X, 5).mean) / 2
+    np.testing.assert_allclose(both.mean, expected, rtol=1e-12)
+    pooled = predictor.predict(range(3), None, {}, X, 5)
+    expected = np.mean([moments(i, X, 5).mean for i in range(3)], axis=0)
+    np.testing.assert_allclose(pooled.mean, expected, rtol=1e-12)
+    assert pooled.draws == 15

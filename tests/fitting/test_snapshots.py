@@ -1,0 +1,259 @@
+"""Looks at a fit: every number again from the snapshots, for pictures and for points."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from pmbnn.data import Mnist, Moons
+from pmbnn.data.ood import Letters, NormalNoise
+from pmbnn.experiment.cells import Cell
+from pmbnn.fitting import job
+from pmbnn.fitting.evaluation import evaluate
+from pmbnn.fitting.fit import GroupPrograms, fit_job
+from pmbnn.fitting.snapshots import BINS, diagnose
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.prediction.settings import Diagnostics, Fresh, Map, Predict
+
+STEPS, DRAWS, ROWS, KL_WEIGHT = (0, 20, 100), 10, 25, 0.3
+LOOKS = Diagnostics(steps=(*STEPS, 10_000), draws=DRAWS, rows=ROWS)
+"""The last one is beyond the end."""
+
+PICTURES = Cell(
+    "toy",
+    Mnist(source="embedded", train=40, test=30, validation=28),
+    Dense(hidden=(3,)),
+    Normal(),
+    Fixed(scale=0.3),
+    Categorical(),
+    Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
+    Predict(
+        draws=10,
+        diagnostics=LOOKS,
+        ood=(NormalNoise(size=12), Letters(letters="AB")),
+        confidence_threshold=0.3,
+    ),
+)
+POINTS = Cell(
+    "toy",
+    Moons(noise=0.3, train=40, test=30),
+    Dense(hidden=(3,)),
+    Normal(),
+    HalfNormal(),
+    Categorical(),
+    Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
+    Predict(draws=10, diagnostics=LOOKS, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)),
+)
+
+
+def diagnosed(cell):
+    programs, dataset = GroupPrograms("group", 2), cell.dataset.load()
+    (fitted,) = fit_job([cell], {cell.dataset: dataset}, programs, lambda *_: None)
+    predictor = programs.predictor(cell, dataset.training)
+    evaluation = evaluate(fitted, dataset, predictor)
+    return SimpleNamespace(
+        fitted=fitted,
+        dataset=dataset,
+        predictor=predictor,
+        evaluation=evaluation,
+        found=evaluation.diagnosis,
+        snapshots=fitted.fits[fitted.best].snapshots,
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return diagnosed(PICTURES)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return diagnosed(POINTS)
+
+
+@pytest.fixture(scope="module", params=["pictures", "points"])
+def case(request):
+    return request.getfixturevalue(request.param)
+
+
+def posterior_at(case, snapshot, draws=DRAWS):
+    """Named weights drawn from the guide as it was, with the keys of the fit."""
+    best = case.fitted.fits[case.fitted.best]
+    then = replace(best, constrained=snapshot.constrained, scale=snapshot.scale)
+    return case.predictor.posterior(case.fitted.data, case.predictor.values(then, draws))
+
+
+def forward(posterior, x):
+    """Class probabilities ``(draw, observation, class)`` of named weights, in NumPy."""
+    hidden = np.tanh(x @ posterior["weight_1"] + posterior["bias_1"][:, None])
+    return softmax(hidden @ posterior["weight_2"] + posterior["bias_2"][:, None], axis=-1)
+
+
+def part(case, name):
+    x, label = (getattr(case.dataset, f"{v}_{name}")[:ROWS] for v in "xy")
+    return x, label
+
+
+def test_steps_and_parts(case):
+    np.testing.assert_array_equal(case.found.steps, STEPS)
+    held_out = [] if case.dataset.x_validation is None else ["validation"]
+    assert list(case.found.parts) == ["train", *held_out, "test"]
+
+
+def test_accuracy_and_log_likelihood(case):
+    for n, snapshot in enumerate(case.snapshots):
+        for i, name in enumerate(case.found.parts):
+            x, label = part(case, name)
+            p = forward(posterior_at(case, snapshot), x)
+            accuracy = np.mean(p.mean(axis=0).argmax(axis=1) == label)
+            assert case.found.accuracy[i, n] == pytest.approx(accuracy, abs=1e-12)
+            log = np.log(p[:, np.arange(ROWS), label]).mean()
+            assert case.found.log_likelihood[i, n] == pytest.approx(log, rel=1e-4)
+    assert case.found.accuracy[0, -1] > case.found.accuracy[0, 0]
+
+
+def test_elbo_and_evidence(case):
+    """An observation's share, with the weight that the fit gave the divergence."""
+    found = case.found
+    kl = [snapshot.kl / 40 for snapshot in case.snapshots]
+    np.testing.assert_allclose(found.kl, kl, rtol=1e-12)
+    np.testing.assert_allclose(found.elbo, found.log_likelihood - KL_WEIGHT * found.kl)
+    np.testing.assert_allclose(found.evidence, np.exp(found.elbo / len(case.dataset.classes)))
+    assert found.elbo.shape == (len(found.parts), len(STEPS))
+
+
+def test_the_elbo_is_that_of_the_history(points):
+    """In the end, on all training rows, but for the error of ten draws."""
+    predict = POINTS.predict.model_copy(
+        update={"diagnostics": Diagnostics(steps=(100,), draws=2000)}
+    )
+    cell = replace(points.fitted.cell, predict=predict)
+    best = points.fitted.fits[points.fitted.best]
+    last = replace(best, snapshots=best.snapshots[-1:])
+    fits = tuple(last if fit is best else fit for fit in points.fitted.fits)
+    fitted = replace(points.fitted, cell=cell, fits=fits)
+    found = diagnose(fitted, points.dataset, points.predictor, None)
+    assert found.elbo[0, 0] == pytest.approx(best.history.elbo[-1] / 40, abs=0.1)
+    assert found.kl[0] == pytest.approx(best.history.kl[-1] / 40, rel=0.05)
+
+
+def test_a_record_keeps_plain_lists(case):
+    numbers, found = case.found.numbers(), case.found
+    assert numbers["step"] == list(STEPS)
+    assert numbers["kl"] == found.kl.tolist()
+    assert list(numbers["parts"]) == list(found.parts)
+    last = numbers["parts"]["test"]
+    assert last["evidence"] == found.evidence[-1].tolist()
+    assert last["log_likelihood"] == found.log_likelihood[-1].tolist()
+    assert set(last) == {"accuracy", "log_likelihood", "elbo", "evidence"}
+
+
+def test_a_job_puts_them_into_the_record(pictures, monkeypatch):
+    monkeypatch.setattr(job, "_load", lambda task: pictures.dataset)
+    programs = SimpleNamespace(predictor=lambda *_: pictures.predictor)
+    entries, trace = job._evaluate(SimpleNamespace(cell=PICTURES), pictures.fitted, programs)
+    assert "test_predictions" in trace.children
+    assert entries["diagnostics"] == pictures.found.numbers()
+    assert entries["images"] == pictures.evaluation.images.results
+    assert json.loads(json.dumps(entries)) == entries
+
+
+# Weights
+
+
+def exact_or_drawn(case, snapshot, name):
+    """Means and standard deviations of a tensor: the guide's own, or those of its draws."""
+    slots = {slot.name: slot for slot in case.predictor.flat.layout.slots}
+    if name in slots:
+        return slots[name].of(snapshot.constrained["loc"]), slots[name].of(snapshot.scale)
+    drawn = posterior_at(case, snapshot)[name]
+    return drawn.mean(axis=0), drawn.std(axis=0)
+
+
+def test_centred_weights_are_the_guide_and_others_are_not(pictures, points):
+    """Or the test of histograms would not see both ways."""
+    assert "weight_1" in {slot.name for slot in pictures.predictor.flat.layout.slots}
+    assert "weight_1" not in {slot.name for slot in points.predictor.flat.layout.slots}
+
+
+def test_histograms(case):
+    found = case.found
+    assert found.tensors == ("weight_1", "bias_1", "weight_2", "bias_2")
+    assert found.mean_densities.shape == (len(STEPS), 4, BINS) == found.sd_densities.shape
+    for n, snapshot in enumerate(case.snapshots):
+        for t, name in enumerate(found.tensors):
+            values = exact_or_drawn(case, snapshot, name)
+            kept = (
+                (found.mean_edges[t], found.mean_densities[n, t]),
+                (found.sd_edges[t], found.sd_densities[n, t]),
+            )
+            for of_tensor, (edges, density) in zip(values, kept, strict=True):
+                counts, _ = np.histogram(of_tensor, edges)
+                np.testing.assert_allclose(density * np.diff(edges) * of_tensor.size, counts)
+                assert counts.sum() >= 0.98 * of_tensor.size
+
+
+def test_histograms_hold_nearly_every_weight(case):
+    """All snapshots share their edges, so that they can be compared."""
+    for edges, densities in (
+        (case.found.mean_edges, case.found.mean_densities),
+        (case.found.sd_edges, case.found.sd_densities),
+    ):
+        assert (np.diff(edges, axis=1) > 0).all()
+        mass = (densities * np.diff(edges, axis=1)).sum(axis=2)
+        assert (mass <= 1 + 1e-9).all()
+        assert mass.mean() > 0.99
+
+
+def test_scales_that_are_all_alike_are_in_one_bin(pictures):
+    start = pictures.found.sd_densities[0] * np.diff(pictures.found.sd_edges, axis=1)
+    assert (start.max(axis=1) > 0.99).all()
+
+
+# Pictures
+
+
+def test_examples(pictures):
+    examples, dataset = pictures.found.examples, pictures.dataset
+    assert examples.kinds == ("test",) * 8 + ("normal_noise",) * 8
+    shown = tuple(dataset.classes[i] for i in dataset.y_test[:8])
+    assert examples.labels == (*shown, *("",) * 8)
+    raw = dataset.standardisation.undo(dataset.x_test[:8])
+    np.testing.assert_allclose(examples.x[:8], raw, atol=1e-6)
+    noise = pictures.evaluation.images.ood["normal_noise"].images.x
+    np.testing.assert_allclose(examples.x[8:], noise[:8], atol=1e-6)
+    assert examples.probability.shape == (3, 50, 16, 10)
+    x = dataset.standardisation(examples.x)
+    for n, snapshot in enumerate(pictures.snapshots):
+        p = forward(posterior_at(pictures, snapshot, 50), x)
+        np.testing.assert_allclose(examples.probability[n], p, atol=1e-5)
+
+
+def test_who_is_rejected_at_each_look(pictures):
+    """No class above the threshold: nearly all at the start, hardly a test digit in the end."""
+    examples, dataset = pictures.found.examples, pictures.dataset
+    noise = pictures.evaluation.images.ood["normal_noise"].images.x
+    sets = {"test": dataset.x_test[:ROWS], "normal_noise": dataset.standardisation(noise)}
+    assert examples.sets == tuple(sets)
+    for n, snapshot in enumerate(pictures.snapshots):
+        posterior = posterior_at(pictures, snapshot)
+        for i, x in enumerate(sets.values()):
+            top = forward(posterior, x).mean(axis=0).max(axis=1)
+            assert examples.rejected[n, i] == pytest.approx(np.mean(top <= 0.3))
+    assert examples.rejected[0, 0] > examples.rejected[-1, 0]
+
+
+def test_points_have_no_examples(points):
+    assert points.found.examples is None
+
+
+def test_nothing_where_no_step_is_looked_at(points):
+    fits = tuple(replace(fit, snapshots=()) for fit in points.fitted.fits)
+    fitted = replace(points.fitted, fits=fits)
+    assert diagnose(fitted, points.dataset, points.predictor, None) is None

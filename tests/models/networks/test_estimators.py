@@ -1,0 +1,102 @@
+"""Gradient estimators with convolutional networks: what is rewritten, and what is rejected."""
+
+import numpy as np
+import pytensor
+import pytest
+
+from pmbnn.data.arrays import Rows
+from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.engine import build_program
+from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.estimators import rewrite_likelihood
+from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.guides import build_guide
+from pmbnn.inference.result import Replica, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.models.build import build_model, model_data
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Convolution, DenseLayer, Flatten, Layered, MaxPool
+from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.prediction.predictor import Predictor
+
+N = 12
+RNG = np.random.default_rng(0)
+
+
+def rows_of(channels):
+    """Pictures of 8 × 8 pixels; an axis of length 1 is where graphs forget what they know."""
+    x = RNG.normal(size=(N, 64 * channels))
+    features = tuple(f"pixel_{i}" for i in range(64 * channels))
+    return Rows(x, np.arange(N) % 3, features, ("a", "b", "c"), (channels, 8, 8))
+
+
+ROWS = rows_of(2)
+HYPERPRIORS = [Fixed(), *(HalfNormal(per=per) for per in ("layer", "unit", "network"))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_traces():
+    """Spare every node of a graph the record of where it was made."""
+    with pytensor.config.change_flags(traceback__limit=0):
+        yield
+
+
+def model_of(hyperprior, padding="valid", rows=ROWS):
+    convolution = Convolution(filters=4, size=3, padding=padding)
+    layers = (convolution, MaxPool(), Flatten(), DenseLayer(units=5))
+    return build_model(Layered(layers=layers), Normal(), hyperprior, Categorical(), rows)
+
+
+def objective_of(model, estimator):
+    settings, flat = Inference(estimator=estimator), flatten_model(model, N)
+    return build_objective(flat, build_guide(settings, flat.size, False), settings, N, N)
+
+
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS, ids=lambda h: getattr(h, "per", "fixed"))
+@pytest.mark.parametrize(("padding", "channels"), [("valid", 2), ("same", 2), ("valid", 1)])
+def test_flipout_rewrites_every_layer(padding, channels, hyperprior):
+    """A sign for each input and output of a layer, whatever its scales and positions."""
+    flat = flatten_model(model_of(hyperprior, padding, rows_of(channels)), N)
+    guide = build_guide(Inference(), flat.size, False)
+    constrained = {name: pytensor.tensor.vector(name) for name in guide.constrained_shapes}
+    noise = rewrite_likelihood(flat, constrained, "flipout").noise
+    flattened = 4 * {"valid": 9, "same": 16}[padding]
+    assert {name: one.variable.type.shape for name, one in noise.items()} == {
+        "sign_in_1": (9 * channels, N),
+        "sign_out_1": (4, N),
+        "sign_in_2": (flattened, N),
+        "sign_out_2": (5, N),
+        "sign_in_3": (5, N),
+        "sign_out_3": (3, N),
+    }
+
+
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS, ids=lambda h: getattr(h, "per", "fixed"))
+@pytest.mark.parametrize("estimator", ["reparameterisation", "path_derivative", "flipout"])
+def test_objective(estimator, hyperprior):
+    objective_of(model_of(hyperprior), estimator)
+
+
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS, ids=lambda h: getattr(h, "per", "fixed"))
+def test_local_reparameterisation_is_rejected(hyperprior):
+    message = "must not be local_reparameterisation .* `weight_1.*` is used at 36 places"
+    with pytest.raises(ValueError, match=message):
+        objective_of(model_of(hyperprior), "local_reparameterisation")
+
+
+@pytest.mark.parametrize(("padding", "estimator"), [("valid", "flipout"), ("same", "flipout")])
+def test_fit_and_predict(padding, estimator):
+    """From pictures to class probabilities, for any number of rows."""
+    hyperprior, settings = HalfNormal(), Inference(steps=20, batch=6, estimator=estimator)
+    model = model_of(hyperprior, padding)
+    data = model_data(hyperprior, ROWS)
+    [fit] = fit_replicas(build_program(model, settings, N, 1), [Replica(data, derive_keys("conv"))])
+    assert not fit.failed
+    assert np.isfinite(fit.elbo)
+    predictor = Predictor(model, Categorical(), settings)
+    draws = predictor.values(fit, 3)
+    found = predictor.parameters(data, draws, ROWS.x)["probability"]
+    assert found.shape == (3, N, 3)
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-5)
+    one = predictor.parameters(data, draws, ROWS.x[4:5])["probability"]
+    np.testing.assert_allclose(found[:, 4:5], one, rtol=1e-4)

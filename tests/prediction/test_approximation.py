@@ -1,0 +1,143 @@
+"""Any model fitted from Python: draws, densities, ArviZ, and predictions of our own models."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+from pmbnn.models.build import dense_classifier
+from pmbnn.prediction.approximation import fit
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(40, 2))
+Y = (X[:, 0] + 0.3 * rng.normal(size=40) > 0).astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A logistic regression as a network, with a learned scale."""
+    model = dense_classifier(X, Y, hidden=(), hyperprior="half_normal")
+    return fit(model, steps=300, restarts=2, random_seed=1, progress=False)
+
+
+@pytest.fixture(scope="module")
+def strange():
+    """A model nobody made for this: two observed variables, a potential, bounds, no data."""
+    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
+        mu = pm.Normal("mu", 1.0, 2.0, dims="group")
+        sigma = pm.HalfNormal("sigma", 1.0)
+        share = pm.Beta("share", 2.0, 2.0)
+        pm.Deterministic("twice", 2 * mu, dims="group")
+        pm.Potential("pull", -0.5 * (mu.sum() - 3.0) ** 2)
+        pm.Normal("value", mu, sigma, observed=[0.5, 1.0, 1.5], dims="group")
+        pm.Bernoulli("hit", share, observed=[1, 0, 1, 1])
+    return fit(model, steps=500, restarts=1, guide="full_rank", progress=False)
+
+
+def test_draws_have_the_model_s_dims_and_say_what_they_are_of(network):
+    tree = network.to_datatree(draws=50)
+    posterior = tree["posterior"].dataset
+    assert posterior["weight_1"].dims == ("chain", "draw", "feature", "output")
+    assert dict(posterior.sizes) | {"chain": 1, "draw": 50} == dict(posterior.sizes)
+    assert tree["posterior"].attrs["draws_of"].endswith("highest ELBO of 2")
+    assert network.best.elbo == max(one.elbo for one in network.fits) == network.elbo
+    assert tree["fit"].dataset["elbo"].dims == ("restart", "window")
+
+
+def test_the_first_of_many_draws_are_those_of_few(network):
+    few, many = network.sample(3), network.sample(7)
+    for name in few:
+        np.testing.assert_array_equal(few[name], many[name][:3])
+
+
+def test_densities_are_the_model_s_and_the_guide_s(strange):
+    """Against PyMC's own log-density at the same point, and the guide's normal density."""
+    tree = strange.to_datatree(draws=4)
+    model, draws = strange.model, tree["posterior"].dataset.isel(chain=0)
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    for draw in range(4):
+        of = draws.isel(draw=draw)
+        sigma, share = float(of["sigma"]), float(of["share"])
+        point = {
+            "mu": of["mu"].values,
+            "sigma_log__": np.log(sigma),
+            "share_logodds__": np.log(share / (1 - share)),
+        }
+        found = float(tree["sample_stats"]["log_p"][0, draw])
+        assert found == pytest.approx(float(logp(point)), rel=1e-9)
+    assert np.isfinite(tree["sample_stats"]["log_q"]).all()
+    np.testing.assert_allclose(draws["twice"], 2 * draws["mu"], rtol=1e-12)
+
+
+def test_log_likelihoods_are_by_variable(strange):
+    tree = strange.to_datatree(draws=5)
+    found = tree["log_likelihood"].dataset
+    share = tree["posterior"]["share"].values[0]
+    hit = np.where([1, 0, 1, 1], np.log(share)[:, None], np.log1p(-share)[:, None])
+    np.testing.assert_allclose(found["hit"].values[0], hit, rtol=1e-9)
+    assert found["value"].dims == ("chain", "draw", "group")
+    assert list(tree["observed_data"].dataset) == ["value", "hit"]
+
+
+def test_arviz_and_pymc_take_it(network, strange):
+    assert {"mu[a]", "sigma"} <= set(az.summary(strange.to_datatree(draws=100)).index)
+    tree = network.to_datatree(draws=20)
+    assert isinstance(tree, xr.DataTree)
+    drawn = pm.sample_posterior_predictive(tree, model=network.model, progressbar=False)
+    assert drawn["posterior_predictive"]["y"].shape == (1, 20, 40)
+
+
+def test_class_probabilities_at_new_inputs(network):
+    """The mean over the very draws of `sample`, by hand."""
+    new = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0]])
+    found = network.predict_proba(new, draws=30)
+    drawn = network.sample(30)
+    outputs = new @ drawn["weight_1"].astype(float) + drawn["bias_1"].astype(float)[:, None]
+    by_hand = np.exp(outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)).mean(axis=0)
+    np.testing.assert_allclose(found, by_hand, rtol=1e-4)
+    assert found[0, 1] > 0.9 > 0.1 > found[1, 1]
+
+
+def test_inputs_that_do_not_fit(network, strange):
+    with pytest.raises(ValueError, match=r"`x` must have shape \(observation, 2\), got \(4, 3\)"):
+        network.predict_proba(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match=r"of this package.*sample_posterior_predictive"):
+        strange.predict_proba(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="`draws` must be >= 1, got 0"):
+        network.sample(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"guide": "meanfield"}, "mean_field"),
+        ({"steps": 0}, "steps"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"batch": 10}, "`batch` must be left out for this model, got 10"),
+    ],
+)
+def test_settings_that_do_not_fit(strange, given, message):
+    with pytest.raises(ValueError, match=message):
+        fit(strange.model, progress=False, **given)
+
+
+def test_discrete_variables_are_named():
+    with pm.Model() as model:
+        switch = pm.Bernoulli("switch", 0.5)
+        pm.Normal("y", switch, 1.0, observed=[0.0, 1.0])
+    with pytest.raises(ValueError, match="continuous.*`switch`"):
+        fit(model, progress=False)
+
+
+def test_only_models_can_be_fitted():
+    with pytest.raises(TypeError, match="`model` must be a pm.Model, got dict"):
+        fit({})
+
+
+def test_a_point_has_draws_and_no_density(network):
+    point = fit(network.model, steps=50, guide="map", progress=False)
+    tree = point.to_datatree(draws=3)
+    assert np.isnan(tree["sample_stats"]["log_q"]).all()
+    weight = tree["posterior"]["weight_1"].values[0]
+    np.testing.assert_array_equal(weight[0], weight[1])

@@ -1,0 +1,155 @@
+"""Mixtures of normals and the metrics of numbers, against SciPy and brute force."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from pmbnn.models.likelihoods import NormalComponents
+from pmbnn.prediction.density import Mixture, join, summarise
+from pmbnn.prediction.metrics import LEVELS, coverage, regression_metrics, rmse
+
+RNG = np.random.default_rng(4)
+MU = RNG.normal([0.0, 3.0, -2.0], [0.5, 2.0, 0.01], size=(7, 3))
+SIGMA = RNG.uniform(0.2, 1.5, 7)
+DRAWS = Mixture(NormalComponents(MU, SIGMA[:, None]), RNG.dirichlet(np.ones(7)))
+TARGET = np.array([0.3, -4.0, -2.5])
+
+
+def normals(mu, sigma, weight=None):
+    weight = np.full(len(mu), 1 / len(mu)) if weight is None else weight
+    return Mixture(NormalComponents(mu, sigma[:, None]), weight)
+
+
+def cdf_of(observation, t):
+    normal = stats.norm(MU[:, observation], SIGMA)
+    return DRAWS.weight @ normal.cdf(np.asarray(t)[..., None]).T
+
+
+def test_moments_are_those_of_the_mixture():
+    mean = DRAWS.weight @ MU
+    square = DRAWS.weight @ (MU**2 + SIGMA[:, None] ** 2)
+    np.testing.assert_allclose(DRAWS.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(DRAWS.total_sd, np.sqrt(square - mean**2), rtol=1e-9)
+    epistemic = np.sqrt(DRAWS.weight @ MU**2 - mean**2)
+    np.testing.assert_allclose(DRAWS.epistemic_sd, epistemic, rtol=1e-6)
+
+
+def test_density_and_probability_of_less():
+    for i, target in enumerate(TARGET):
+        density = DRAWS.weight @ stats.norm(MU[:, i], SIGMA).pdf(target)
+        assert DRAWS.log_density(TARGET)[i] == pytest.approx(np.log(density))
+        assert DRAWS.cdf(TARGET)[i] == pytest.approx(cdf_of(i, target))
+
+
+def test_density_far_in_the_tails_is_finite():
+    far = DRAWS.log_density(np.full(3, 1e4))
+    assert np.isfinite(far).all() and (far < -1e6).all()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_total_interval_leaves_out_equal_tails(level):
+    low, high = DRAWS.total_interval(level)
+    np.testing.assert_allclose(DRAWS.cdf(low), (1 - level) / 2, atol=1e-9)
+    np.testing.assert_allclose(DRAWS.cdf(high), (1 + level) / 2, atol=1e-9)
+
+
+def test_output_interval_is_of_the_weighted_draws():
+    low, high = DRAWS.output_interval(0.9)
+    for i in range(3):
+        order = np.argsort(MU[:, i])
+        reached = np.cumsum(DRAWS.weight[order])
+        expected = [MU[order[np.searchsorted(reached, p)], i] for p in (0.05, 0.95)]
+        assert [low[i], high[i]] == expected
+
+
+def test_ranked_probability_score_is_its_integral():
+    for i, (target, score) in enumerate(zip(TARGET, DRAWS.crps(TARGET), strict=True)):
+        below = quad(lambda t, i=i: cdf_of(i, t) ** 2, -40, target, limit=400)[0]
+        above = quad(lambda t, i=i: (1 - cdf_of(i, t)) ** 2, target, 40, limit=400)[0]
+        assert score == pytest.approx(below + above, rel=1e-6)
+
+
+def test_ranked_probability_score_of_one_normal():
+    one = normals(np.zeros((1, 1)), np.ones(1))
+    # 2 φ(0) − 1/√π, of a standard normal at its mean
+    assert one.crps(np.zeros(1))[0] == pytest.approx(2 * stats.norm.pdf(0) - 1 / np.sqrt(np.pi))
+
+
+def test_score_without_a_closed_form():
+    """By quadrature, for the same mixture in SciPy's own words; broad ones, far targets."""
+    components = stats.norm(MU, SIGMA[:, None])
+    for target in (TARGET, np.array([25.0, 3.0, -30.0])):
+        found = Mixture(components, DRAWS.weight).crps(target)
+        np.testing.assert_allclose(found, DRAWS.crps(target), rtol=1e-5)
+    # One Laplace distribution at its centre: a quarter of its scale.
+    laplace = Mixture(stats.laplace(np.zeros((1, 1)), 2.0), np.ones(1))
+    assert laplace.crps(np.zeros(1))[0] == pytest.approx(2 / 4, rel=1e-5)
+
+
+def test_noise_that_differs_between_observations():
+    sigma = SIGMA[:, None] * np.array([1.0, 2.0, 0.5])
+    found = Mixture(NormalComponents(MU, sigma), DRAWS.weight)
+    for i, scale in enumerate((1.0, 2.0, 0.5)):
+        alone = normals(MU[:, [i]], scale * SIGMA, DRAWS.weight)
+        for name in ("crps", "cdf", "log_density"):
+            one = getattr(alone, name)(TARGET[[i]])
+            np.testing.assert_allclose(getattr(found, name)(TARGET)[i], one[0], rtol=1e-9)
+        np.testing.assert_allclose(found.total_sd[i], alone.total_sd[0], rtol=1e-12)
+        interval = found.total_interval()[:, i]
+        np.testing.assert_allclose(interval, alone.total_interval()[:, 0], rtol=1e-9)
+
+
+def test_many_draws_are_thinned_for_the_score():
+    output = np.random.default_rng(0).normal(size=(2000, 1))
+    many = normals(output, np.full(2000, 0.5))
+    sd = np.sqrt(1.25)
+    exact = sd * (2 * stats.norm.pdf(0) - 1 / np.sqrt(np.pi))
+    assert many.crps(np.zeros(1))[0] == pytest.approx(exact, rel=0.1)
+
+
+def test_a_single_point_has_noise_alone():
+    one = normals(np.array([[1.0, 2.0]]), np.array([0.1]))
+    found = summarise(one)
+    np.testing.assert_array_equal(found.epistemic_sd, [0, 0])
+    np.testing.assert_allclose(found.total_sd, [0.1, 0.1])
+    np.testing.assert_allclose(found.total_interval, [[0.804, 1.804], [1.196, 2.196]], atol=1e-4)
+    assert np.isnan(found.crps).all()
+
+
+def test_parts_are_joined_in_order():
+    parts = [
+        summarise(normals(MU[:, rows], SIGMA, DRAWS.weight), TARGET[rows])
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    whole, joined = summarise(DRAWS, TARGET), join(parts)
+    for name in ("mean", "total_interval", "crps"):
+        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-12)
+
+
+# --- metrics ------------------------------------------------------------------------------
+
+
+def test_root_of_the_mean_squared_error():
+    assert rmse(np.array([1.0, 2.0]), np.array([1.0, 4.0])) == pytest.approx(np.sqrt(2))
+
+
+def test_coverage_counts_what_lies_within_the_interval():
+    for level in LEVELS:
+        low, high = DRAWS.total_interval(level)
+        inside = np.mean((low <= TARGET) & (high >= TARGET))
+        assert coverage(DRAWS.cdf(TARGET), level) == inside
+
+
+def test_a_calibrated_prediction_covers_as_it_says():
+    cdf = (np.arange(1000) + 0.5) / 1000
+    assert [coverage(cdf, level) for level in LEVELS] == pytest.approx(LEVELS, abs=0.001)
+
+
+def test_all_metrics_by_name():
+    found = regression_metrics(
+        DRAWS.mean, TARGET, DRAWS.log_density(TARGET), DRAWS.cdf(TARGET), DRAWS.crps(TARGET)
+    )
+    assert list(found) == ["rmse", "nll", "crps", "coverage_50", "coverage_90", "coverage_95"]
+    assert found["nll"] == pytest.approx(-DRAWS.log_density(TARGET).mean())
+    assert found["crps"] == pytest.approx(DRAWS.crps(TARGET).mean())

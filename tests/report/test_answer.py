@@ -1,0 +1,95 @@
+"""What the page leads with, in words."""
+
+import pytest
+
+from pmbnn.report.answer import NOT_RANKED, answer_of
+from pmbnn.report.cells import CellView
+from pmbnn.report.gallery import grids
+from pmbnn.report.traces import Parts
+
+
+def answer(records):
+    cells = [CellView(f"cell-{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)]
+    (grid,) = grids(cells)
+    return answer_of(grid)
+
+
+def cells(made, prior, scores, **changes):
+    return [
+        made.record(prior, dataset=made.MOONS | {"seed": seed}, excess_nll=value, **changes)
+        for seed, value in enumerate(scores)
+    ]
+
+
+@pytest.fixture
+def three(made):
+    """A best, one that is not told apart from it, and one that is behind."""
+    records = cells(made, "normal", [0.1, 0.2, 0.3])
+    records += cells(made, "laplace", [0.3, 0.1, 0.4])
+    return records + cells(made, "cauchy", [0.31, 0.42, 0.5])
+
+
+def test_the_lead_names_the_lowest_and_who_is_not_told_apart(three):
+    found = answer(three)
+    assert found.title == "own, toy: moons, noise 0.4"
+    lowest, tied, behind = found.lead
+    assert lowest == (
+        "Lowest excess NLL at fresh points: normal × half-normal, 0.2 ± 0.058 nats "
+        "(mean ± standard error over 3 data seeds)."
+    )
+    assert tied == "Not told apart from it: Laplace × half-normal."
+    assert behind == "Behind it by 0.21 nats: Cauchy × half-normal."
+    assert "equal" not in " ".join(found.lead)
+
+
+def test_rows_have_the_paired_difference_and_its_interval(three):
+    first, second, third = answer(three).rows
+    assert (first.difference, first.interval, first.verdict.words) == ("", "", "lowest")
+    assert second.difference == "+0.0667 ± 0.088"
+    assert third.difference == "+0.21 ± 0.0058" and third.interval == "+0.19 to +0.23"
+    assert third.verdict.words == "behind the lowest"
+
+
+def test_maps_beside_it_are_of_those_that_may_be_best(three):
+    found = answer(three)
+    assert [words for words, _ in found.leaders] == [
+        "normal × half-normal",
+        "Laplace × half-normal",
+    ]
+    assert found.leaders_words == "data seed 0"
+    assert [shown.key for _, shown in found.leaders] == ["cell-0", "cell-3"]
+
+
+def test_what_it_hangs_on(three):
+    words = answer(three).conditions
+    for part in ("steps 10000", "data seeds 0, 1, 2", "paired t test", "not corrected"):
+        assert part in words
+
+
+def test_one_data_seed_shows_nobody_to_be_behind(made):
+    found = answer(cells(made, "normal", [0.1]) + cells(made, "laplace", [0.9]))
+    assert "(one data seed)" in found.lead[0]
+    assert found.lead[1] == (
+        "Laplace × half-normal: one data seed: no error is known, so none of these is shown to "
+        "be behind."
+    )
+    assert found.rows[1].verdict.words == "one data seed: no error known"
+    assert "t test" not in found.conditions
+
+
+def test_test_rows_rank_nothing(made):
+    found = answer([made.record(accuracy=0.99, validation_nll=None)])
+    assert (found.lead, found.rows, found.leaders) == ([NOT_RANKED], [], [])
+
+
+def test_failed_combinations_are_named(made):
+    found = answer(cells(made, "normal", [0.1]) + [made.record("laplace", failed=True)])
+    assert found.lead[-1] == "Without a score: Laplace × half-normal."
+
+
+def test_one_combination_is_set_beside_nothing(made):
+    assert answer(cells(made, "normal", [0.1, 0.2])).lead[1].startswith("It is the only combina")
+
+
+def test_failed_cells_alone(made):
+    assert answer([made.record(failed=True)]).lead == [NOT_RANKED]

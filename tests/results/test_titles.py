@@ -1,0 +1,80 @@
+"""Names of settings in words."""
+
+import pytest
+
+from pmbnn.results.titles import cell_title, combination_title, distinct_titles, pretty
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("normal", "normal"),
+        ("half_normal", "half-normal"),
+        ("half_cauchy", "half-Cauchy"),
+        ("laplace", "Laplace"),
+        ("mnist", "MNIST"),
+        ("student_t", "Student-t"),
+    ],
+)
+def test_pretty_names(kind, words):
+    assert pretty(kind) == words
+
+
+def test_title_of_a_learned_scale(made):
+    title = combination_title(made.record("laplace", made.HALF_NORMAL))
+    assert title == "Laplace prior, half-normal hyperprior"
+
+
+def test_title_of_a_given_scale(made):
+    assert combination_title(made.record(hyperprior=made.FIXED)) == "Normal prior, fixed scale 1"
+
+
+def test_title_of_a_chosen_scale(made):
+    record = made.record(hyperprior=made.TUNED, scale=0.31622)
+    assert combination_title(record) == "Normal prior, fixed scale 0.316 (tuned)"
+
+
+def test_title_of_a_tuned_scale_that_is_not_known(made):
+    record = made.record(hyperprior=made.TUNED, failed=True)
+    assert combination_title(record) == "Normal prior, fixed scale (tuned)"
+
+
+def test_title_of_a_prior_without_scale(made):
+    assert combination_title(made.record("flat", made.NO_SCALE)) == "Flat prior, no scale"
+
+
+def test_title_of_a_cell(made):
+    title = cell_title(made.record(accuracy=0.8514))
+    assert title == "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"
+
+
+@pytest.mark.parametrize(
+    ("inference", "words"),
+    [
+        ({"guide": "mean_field", "kl_weight": 0.1}, "hyperprior, KL weight 0.1, accuracy"),
+        ({"guide": "mean_field", "kl_weight": 1.0}, "hyperprior, accuracy"),
+        ({"guide": "map", "kl_weight": 1.0}, "hyperprior, map, accuracy"),
+        ({"guide": "maximum_likelihood"}, "hyperprior, maximum likelihood, accuracy"),
+    ],
+)
+def test_title_of_a_cell_says_what_its_fit_is(inference, words, made):
+    record = made.record(accuracy=0.85)
+    changed = made.changed(record, settings=record.settings | {"inference": inference})
+    assert words in cell_title(changed)
+
+
+def test_title_of_a_cell_without_accuracy(made):
+    assert cell_title(made.record(failed=True)).endswith("half-normal hyperprior")
+
+
+def test_names_that_would_be_the_same_say_what_differs(made):
+    narrow = made.HALF_NORMAL | {"sigma": 0.1}
+    titles = distinct_titles([made.HALF_NORMAL, narrow, made.FIXED])
+    assert titles == ["half-normal, sigma 1", "half-normal, sigma 0.1", "fixed 1"]
+
+
+def test_tuned_scales_with_other_candidates_are_told_apart(made):
+    other = {"kind": "fixed", "scale": {"log": [0.01, 1.0, 3]}}
+    first, second = distinct_titles([made.TUNED, other])
+    assert first != second
+    assert second.startswith("fixed (tuned)")

@@ -1,0 +1,125 @@
+"""Who runs which cells; which tables of a results folder are written, and when again."""
+
+import csv
+from types import SimpleNamespace
+
+import pytest
+
+from pmbnn.experiment.load import load_experiment
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
+from pmbnn.sweep.run import prepare, run_cells, write_tables
+
+
+def record(name="a", images=None):
+    return CellRecord(
+        sweep="one",
+        name=name,
+        status="converged",
+        settings={"dataset": {"kind": "mnist", "seed": 0}},
+        results={"accuracy": 0.5},
+        images=images,
+    )
+
+
+def images(entropy=0.5):
+    return {
+        "rejection": {"accepted": 0.9},
+        "test": {"pictures": 9, "entropy": 0.1},
+        "ood": {"letters": {"pictures": 5, "entropy": entropy, "auroc_sd": 0.75}},
+        "unavailable": {"fashion": "no network"},
+    }
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = SimpleNamespace(results=Results(tmp_path))
+    made.results.prepare()
+    return made
+
+
+def rows(run, file):
+    with (run.results.folder / file).open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def files(run):
+    return {path.name for path in run.results.folder.glob("*.csv")}
+
+
+def test_images_have_a_table_of_their_own(run):
+    write_tables(run, [record(images=images()), record("b")])
+    assert files(run) == {"summary.csv", "metrics.csv", "ood.csv"}
+    found = rows(run, "ood.csv")
+    numbers = [[r[k] for k in ("name", "set", "entropy", "auroc_sd", "reason")] for r in found]
+    assert numbers == [
+        ["a", "test", "0.1", "", ""],
+        ["a", "letters", "0.5", "0.75", ""],
+        ["a", "fashion", "", "", "no network"],
+    ]
+    accepted = [r["rejection.accepted"] for r in rows(run, "metrics.csv")]
+    assert accepted == ["0.9", ""]
+
+
+def test_no_table_is_left_of_images_that_are_gone(run):
+    write_tables(run, [record(images=images())])
+    write_tables(run, [record()])
+    assert files(run) == {"summary.csv", "metrics.csv"}
+
+
+FOUR_SIZES = """
+name: sizes
+sweeps:
+  - name: sizes
+    dataset: {kind: mnist, source: embedded}
+    network: {kind: dense, hidden: [[400, 400], [64, 64], [1], [200, 200]]}
+    prior: normal
+    hyperprior: half_normal
+    inference: {steps: 10}
+"""
+
+
+SEARCHED = """
+name: searched
+sweeps:
+  - name: searched
+    dataset: {kind: moons, noise: 0.4, train: 20, test: 10, seed: [0, 1, 2, 3]}
+    network: {kind: dense, hidden: [[2], [3]]}
+    prior: normal
+    inference: {steps: 10, restarts: 16, learning_rate: {tune: {log: [0.01, 0.1, 2]}}}
+"""
+
+
+def test_search_cells_are_found_once_for_all_jobs(tmp_path, monkeypatch):
+    """Each job of a group knows the group's first cell, even where that is not wanted."""
+    import pmbnn.sweep.run as runner
+
+    (tmp_path / "searched.yaml").write_text(SEARCHED)
+    run = prepare(load_experiment(tmp_path / "searched.yaml"), tmp_path)
+    monkeypatch.setattr(
+        runner, "search_cells", lambda cells: pytest.fail("looked for search cells again")
+    )
+    handed = []
+    monkeypatch.setattr(runner, "run_jobs", lambda tasks, *_: iter(handed.extend(tasks) or ()))
+    assert list(run_cells(run, list(run.tasks)[2:], 1)) == []
+    assert [len(task.cells) for task in handed] == [1] * 6
+    first = {cell.network: cell for cell in reversed(run.tasks)}
+    assert all(t.search_cell == run.tasks[first[t.cells[0].cell.network]] for t in handed)
+
+
+def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
+    """On processes of one thread each; those that fill the machine come last, one by one."""
+    import pmbnn.sweep.run as runner
+
+    started = []
+
+    def run_jobs(tasks, folder, workers, single_threaded, plugins):
+        hidden = {cell.cell.network.hidden for task in tasks for cell in task.cells}
+        started.append((hidden, workers, single_threaded))
+        return iter(())
+
+    monkeypatch.setattr(runner, "run_jobs", run_jobs)
+    (tmp_path / "sizes.yaml").write_text(FOUR_SIZES)
+    run = prepare(load_experiment(tmp_path / "sizes.yaml"), tmp_path)
+    assert list(run_cells(run, list(run.tasks), 3)) == []
+    assert started == [({(64, 64), (1,), (200, 200)}, 3, True), ({(400, 400)}, 1, False)]

@@ -1,0 +1,149 @@
+"""What follows from stored cells is made where it is missing, and what is broken is fitted again.
+
+Cells are made up: nothing is fitted here but where it says so.
+"""
+
+import io
+import os
+from dataclasses import replace
+
+import pytest
+from makers import plane_trace
+from rich.console import Console
+
+import pmbnn
+from pmbnn.experiment.load import load_experiment
+from pmbnn.results.loading import load_results
+from pmbnn.results.lock import FolderBusyError, writing
+from pmbnn.results.store import ResultsError, trace_writer
+from pmbnn.sweep import stages
+from pmbnn.sweep.run import prepare
+from pmbnn.sweep.workers import Stored
+
+TEXT = """
+name: toy
+sweeps:
+  - name: toy
+    dataset: {kind: moons, noise: 0.3, train: 40, test: 20, seed: [0, 1]}
+    network: {kind: dense, hidden: [[2]]}
+    prior: normal
+    hyperprior: half_normal
+    inference: {steps: 10, validation: 0}
+    predict: {draws: 5, trace_draws: 4, map: {resolution: 5}, fresh: {size: 50, draws: 2}}
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    (tmp_path / "toy.yaml").write_text(TEXT)
+    return load_experiment(tmp_path / "toy.yaml")
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Names of the cells that a made-up worker was asked for, which it stores at once."""
+    asked = []
+
+    def run_cells(run, wanted, workers):
+        for cell in wanted:
+            task = run.tasks[cell]
+            asked.append(task.name)
+            known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5}}
+            record = task.record(status="converged", **known)
+            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
+            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
+
+    monkeypatch.setattr(stages, "run_cells", run_cells)
+    return asked
+
+
+def sweep(experiment, folder, **options):
+    console = Console(file=io.StringIO(), width=500)
+    outcome = stages.run_experiment(experiment, experiment.cells, folder, console, 1, **options)
+    return outcome, console.file.getvalue()
+
+
+def written(folder):
+    """Every file but those that say when, with its content."""
+    names = (".lock", "provenance.json")
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in names]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
+
+
+def test_a_second_run_fits_and_draws_nothing(experiment, fitted, tmp_path):
+    _, first = sweep(experiment, tmp_path / "out")
+    before = written(tmp_path / "out")
+    assert {"metrics.csv", "summary.csv", "index.html"} <= {path.name for path in before}
+    assert sum(path.name == "map.png" for path in before) == 2
+    _, again = sweep(experiment, tmp_path / "out")
+    assert len(fitted) == 2
+    assert "drawing overviews" in first and "drawing overviews" not in again
+    assert written(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "index.html", "map.png", "summary.csv"])
+def test_what_is_missing_is_made_again(experiment, fitted, tmp_path, name):
+    sweep(experiment, tmp_path / "out")
+    before = written(tmp_path / "out")
+    next((tmp_path / "out").rglob(name)).unlink()
+    sweep(experiment, tmp_path / "out")
+    assert len(fitted) == 2
+    assert written(tmp_path / "out") == before
+
+
+def test_a_broken_cell_is_named_and_fitted_again(experiment, fitted, tmp_path):
+    sweep(experiment, tmp_path / "out")
+    whole = written(tmp_path / "out")
+    trace = tmp_path / "out" / "cells" / fitted[1] / "trace.nc"
+    trace.write_bytes(trace.read_bytes()[:-1])
+    _, shown = sweep(experiment, tmp_path / "out")
+    assert fitted[2:] == [fitted[1]]
+    assert f"set aside, to be fitted again: `{trace}`: has" in shown
+    aside = tmp_path / "out" / "cells" / f".broken-{fitted[1]}"
+    assert aside.is_dir()
+    now = {k: v for k, v in written(tmp_path / "out").items() if aside.name not in k.parts}
+    assert {k for k in whole if now.get(k) != whole[k]} == set()
+
+
+def test_a_folder_of_another_format_is_rejected_as_it_is(experiment, fitted, tmp_path):
+    old = tmp_path / "out" / "cells" / "old"
+    old.mkdir(parents=True)
+    (old / "metrics.json").write_text('{"sweep": "toy", "name": "old", "results": {}}')
+    with pytest.raises(ResultsError, match="was written by a version before format 2.*`--out`"):
+        sweep(experiment, tmp_path / "out")
+    assert not fitted
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells", ".lock"}
+
+
+def test_a_second_writer_changes_nothing(experiment, fitted, tmp_path):
+    folder = tmp_path / "out"
+    with writing(folder), pytest.raises(FolderBusyError, match=str(os.getpid())):
+        sweep(experiment, folder)
+    assert not fitted
+    assert not (folder / "experiment.yaml").exists()
+
+
+def test_readers_work_beside_a_writer(experiment, fitted, tmp_path):
+    sweep(experiment, tmp_path / "out")
+    with writing(tmp_path / "out"):
+        assert len(load_results(tmp_path / "out").records) == 2
+
+
+def test_failed_cells_are_told(experiment, fitted, tmp_path, monkeypatch):
+    run = prepare(experiment, tmp_path / "out")
+    first, second = run.tasks.values()
+    run.results.prepare()
+    run.results.save_cell(first.record(status="diverged", reason="as scripted"), {})
+    outcome, _ = sweep(experiment, tmp_path / "out")
+    assert [record.name for record in outcome.failed] == [first.name]
+    assert fitted == [second.name], "a fit that diverged would diverge again"
+
+
+def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = pmbnn.run("toy.yaml", only=["dataset.seed=1"], quiet=True)
+    assert found.results.folder.resolve() == (tmp_path / "results" / "toy").resolve()
+    assert [r.settings["dataset"]["seed"] for r in found.records] == [1]
+    renamed = replace(experiment, name="other")
+    assert len(pmbnn.run(renamed, quiet=True).records) == 2
+    assert capsys.readouterr() == ("", "")

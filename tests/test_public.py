@@ -1,0 +1,55 @@
+"""``import pmbnn as pb``: what it has, and how little it loads."""
+
+import ast
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pmbnn as pb
+from pmbnn import experiment, testing
+
+STUBS = {pb: pb.__file__, testing: testing.__file__}
+
+
+def test_version_is_that_of_the_package():
+    assert pb.__version__ == version("pmbnn")
+
+
+@pytest.mark.parametrize("package", [pb, experiment, testing], ids=lambda package: package.__name__)
+def test_every_name_is_there(package):
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    assert set(package.__all__) <= set(dir(package))
+
+
+def test_names_are_spelt_the_same_for_type_checkers():
+    """An alias without its own name is private to a type checker."""
+    for file in STUBS.values():
+        tree = ast.parse(Path(file).with_suffix(".pyi").read_text())
+        aliases = [a for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names]
+        assert aliases
+        assert all(alias.asname == alias.name for alias in aliases)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="No pmbnn attribute nothing"):
+        pb.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("prior", "hyperprior"), [("laplace", "half_cauchy"), (pb.Laplace(), pb.HalfCauchy())]
+)
+def test_parts_are_named_or_given(prior, hyperprior):
+    x, y = np.random.default_rng(0).normal(size=(6, 2)), np.arange(6) % 2
+    model = pb.dense_classifier(x, y, hidden=(2,), prior=prior, hyperprior=hyperprior)
+    found = [variable.owner.op.__class__.__name__ for variable in model.free_RVs]
+    assert found == ["HalfCauchyRV"] * 2 + ["LaplaceRV"] * 4
+
+
+def test_a_class_is_no_specification():
+    x, y = np.zeros((2, 1)), np.arange(2)
+    with pytest.raises(
+        TypeError, match=r"`prior` must be a name or a Prior such as `Laplace\(\)`, "
+    ):
+        pb.dense_classifier(x, y, prior=pb.Laplace)
