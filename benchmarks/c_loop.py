@@ -96,8 +96,8 @@ def _guide(loc, rho) -> np.ndarray:
 def main():
     import statistics
 
-    from pmbnn.datasets import Moons
-    from pmbnn.inference.jax_edge import precision
+    from pmbnn.data import Moons
+    from pmbnn.inference.xla.compile import precision
 
     rows = Moons(noise=0.4).load().training
     rng = np.random.default_rng(0)

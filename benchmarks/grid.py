@@ -18,8 +18,8 @@ from pathlib import Path
 import measuring
 from small_network import build_problem
 
-from pmbnn.config import load_experiment
-from pmbnn.plan import jobs, total_work
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.plan import jobs, total_work
 
 EXPERIMENT = measuring.PROJECT / "experiments" / "priors.yaml"
 SWEEP = "synthetic"
@@ -47,7 +47,7 @@ def peer(script: str, python: list[str], problem: Path, folder: Path):
 
 def plan(only: list[str]) -> tuple[int, int]:
     """Numbers of fits and of programs: one a group and number of rows."""
-    from pmbnn.selection import select_cells
+    from pmbnn.experiment.selection import select_cells
 
     experiment = load_experiment(EXPERIMENT)
     wanted = select_cells(list(experiment.cells), [f"sweep={SWEEP}", *only])

@@ -35,21 +35,21 @@ sweeps:
 
 def measured_fit(width: int, rows: int, hidden: int, steps: int):
     """Compile a fit; gives a function that returns microseconds a step and fit."""
-    from pmbnn.datasets import Moons
-    from pmbnn.inference.compiled import CompiledEngine
-    from pmbnn.inference.fit import Member, random_streams
+    from pmbnn.data import Moons
+    from pmbnn.inference.engine import build_program, fit
+    from pmbnn.inference.result import Replica, derive_keys
     from pmbnn.inference.settings import Inference
-    from pmbnn.models import dense_classifier, model_data
-    from pmbnn.priors import Fixed
+    from pmbnn.models.build import dense_classifier, model_data
+    from pmbnn.models.priors import Fixed
 
     data = Moons(noise=0.4, train=rows).load().training
     model = dense_classifier(data.x, data.y, hidden=(hidden, hidden), prior="normal")
-    engine = CompiledEngine(model, Inference(steps=steps), rows, width)
-    members = [Member(model_data(Fixed(), data), random_streams(str(i))) for i in range(width)]
-    engine.fit(members)
+    program = build_program(model, Inference(steps=steps), rows, width)
+    replicas = [Replica(model_data(Fixed(), data), derive_keys(str(i))) for i in range(width)]
+    fit(program, replicas)
 
     def microseconds() -> float:
-        return 1e6 * measuring.seconds(lambda: engine.fit(members)) / steps / width
+        return 1e6 * measuring.seconds(lambda: fit(program, replicas)) / steps / width
 
     return microseconds
 

@@ -42,14 +42,14 @@ def _predictions(network: str, x):
     """The project's own predictions, from the plain PyMC model."""
     import numpy as np
 
-    from pmbnn.datasets.rows import Rows
-    from pmbnn.inference.fit import Fit, History, random_streams
+    from pmbnn.data.arrays import Rows
+    from pmbnn.inference.result import Fit, History, derive_keys
     from pmbnn.inference.settings import Inference
-    from pmbnn.likelihoods import Categorical
-    from pmbnn.models import build_model
-    from pmbnn.networks import NETWORKS as KINDS
-    from pmbnn.prediction import Predictor
-    from pmbnn.priors import Fixed, Normal
+    from pmbnn.models.build import build_model
+    from pmbnn.models.likelihoods import Categorical
+    from pmbnn.models.networks import NETWORKS as KINDS
+    from pmbnn.models.priors import Fixed, Normal
+    from pmbnn.prediction.predictor import Predictor
 
     dense = {"kind": "dense", "hidden": (400, 400), "activation": "relu"}
     settings = dense if network.startswith("dense") else {"kind": network}
@@ -57,13 +57,13 @@ def _predictions(network: str, x):
     row = Rows(x[:1].astype(float), np.array([9]), pixels, tuple("0123456789"), (1, 28, 28))
     chosen = KINDS[settings["kind"]](**settings)
     model = build_model(chosen, Normal(), Fixed(), Categorical(), row)
-    predictor = Predictor(model, Inference())
+    predictor = Predictor(model, Categorical(), Inference())
     size, none = predictor.flat.size, np.empty(0)
     loc = 0.05 * np.random.default_rng(1).standard_normal(size)
-    natural = {"loc": loc, "scale": np.full(size, 0.01)}
-    history, streams = History(none, none, none, none), random_streams("predictions")
-    fit = Fit(natural, natural["scale"], history, 0.0, "converged", "", streams)
-    return lambda draws: predictor.moments(fit, {"prior_scale": 1.0}, x, draws)
+    constrained = {"loc": loc, "scale": np.full(size, 0.01)}
+    history, keys = History(none, none, none, none), derive_keys("predictions")
+    fit = Fit(constrained, constrained["scale"], history, 0.0, "converged", "", keys)
+    return lambda draws: predictor.predict([fit], [1.0], {"prior_scale": 1.0}, x, draws)
 
 
 def _by_hand(x):

@@ -54,7 +54,7 @@ ENTRIES = (
 
 def build_problem(steps: int, rounds: int) -> Problem:
     """Data and starts: matrices at normal draws with variance 1 / fan-in, biases at zero."""
-    from pmbnn.datasets import Moons
+    from pmbnn.data import Moons
 
     rows = Moons(noise=NOISE).load().training
     rng = np.random.default_rng(0)

@@ -1,6 +1,6 @@
-"""How fast the command answers, and what the compilation cache saves.
+"""How fast the command answers, plans of 20,000 cells, and what the compilation cache saves.
 
-Run: ``uv run python benchmarks/start_up.py`` (about three minutes).
+Run: ``uv run python benchmarks/start_up.py`` (about four minutes).
 """
 
 import argparse
@@ -15,23 +15,48 @@ from pathlib import Path
 import measuring
 
 PRIORS = measuring.PROJECT / "experiments" / "priors.yaml"
+BASE = "import typer, pydantic.BaseModel"
 COMMANDS = {
-    "import typer, pydantic": [sys.executable, "-c", "import typer, pydantic"],
     # Both load most of themselves on first use only; a program that uses them pays for that.
-    "import typer, pydantic.BaseModel": [
-        sys.executable,
-        "-c",
-        "import typer\nfrom pydantic import BaseModel",
-    ],
+    BASE: [sys.executable, "-c", "import typer\nfrom pydantic import BaseModel"],
     "the same, one model defined": [
         sys.executable,
         "-c",
         "import typer, pydantic\nclass One(pydantic.BaseModel):\n    x: int",
     ],
+    "import pmbnn": [sys.executable, "-c", "import pmbnn"],
     "--help": [sys.executable, "-m", "pmbnn.sweep", "--help"],
     "priors.yaml --dry-run": measuring.sweep_command(PRIORS, "--dry-run"),
 }
-BASES = ("import typer, pydantic", "import typer, pydantic.BaseModel")
+BAR = 3
+"""Times the base that ``--help`` and ``--dry-run`` may take, at most."""
+
+GRID = """
+name: grid
+sweeps:
+  - name: grid
+    dataset: {{kind: moons, noise: 0.4, seed: {seeds}}}
+    network: {{kind: dense, hidden: [[5, 5], [10]]}}
+    prior: [normal, laplace]
+    hyperprior: [half_normal, half_cauchy, inverse_gamma, {{kind: fixed, scale: [0.1, 1]}}]
+    inference: {{steps: 1000, learning_rate: {rate}}}
+"""
+RATES = {"a given learning rate": "0.02", "tuned ones": "{tune: {log: [0.001, 0.1, 5]}}"}
+
+NAMING = """
+import sys
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.plan import cell_label, identity, jobs, search_cells
+
+cells = load_experiment(sys.argv[1]).cells
+searched_on = search_cells(cells)
+names = set()
+for cell in cells:
+    search_cell = searched_on.get(cell)
+    names.add(cell_label(cell) + identity(cell, "data", {}, search_cell and (search_cell, "data")))
+assert len(names) == len(cells) and jobs(cells)
+"""
+"""What a sweep does before it fits, but for loading the data: it names every cell."""
 
 TINY = """
 name: tiny
@@ -53,12 +78,28 @@ def answers(rounds: int) -> str:
         measuring.run_quietly(command)  # fills the caches of bytecode and of the disk
     calls = {name: lambda c=command: measuring.run_quietly(c) for name, command in COMMANDS.items()}
     times = measuring.interleaved(calls, rounds)
-    rows = [("", "s", *(f"ratio to {base}" for base in BASES))]
+    rows = [("", "s", f"ratio to {BASE} (bar: {BAR})")]
     for name, found in times.items():
-        ratios = [measuring.ratios(found, times[base]) for base in BASES]
-        rows.append(
-            (name, f"{statistics.median(found):.2f}", *map(measuring.median_and_range, ratios))
-        )
+        ratio = measuring.median_and_range(measuring.ratios(found, times[BASE]))
+        rows.append((name, f"{statistics.median(found):.2f}", ratio))
+    return measuring.table(rows)
+
+
+def plans(rounds: int) -> str:
+    """Wall times of plans of 20,000 cells, printed and with every cell named."""
+    with tempfile.TemporaryDirectory() as name:
+        calls = {}
+        for words, rate in RATES.items():
+            file = Path(name) / f"{words}.yaml"
+            file.write_text(GRID.format(seeds=list(range(1000)), rate=rate))
+            for what, command in (
+                ("--dry-run", measuring.sweep_command(file, "--dry-run")),
+                ("naming", [sys.executable, "-c", NAMING, str(file)]),
+            ):
+                calls[words, what] = lambda c=command: measuring.run_quietly(c)
+        times = measuring.interleaved(calls, rounds)
+    rows = [("20,000 cells", "", "s")]
+    rows += [(*case, measuring.median_and_range(found, 1)) for case, found in times.items()]
     return measuring.table(rows)
 
 
@@ -141,11 +182,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=measuring.HERE / "start_up.txt")
     given = parser.parse_args()
     rounds, sweeps = (1, 1) if given.quick else (given.rounds, given.sweeps)
+    few = min(rounds, 3)
     parts = [
-        f"wall times, medians and ranges; {rounds} rounds of commands, {sweeps} of sweeps",
+        f"wall times, medians and ranges; {rounds} rounds of commands, {few} of plans, "
+        f"{sweeps} of sweeps",
         measuring.machine_text(),
         "",
         answers(rounds),
+        "",
+        plans(few),
         "",
         caching(sweeps),
     ]

@@ -3,12 +3,12 @@
 import numpy as np
 
 from contestants.serving import Problem, serve
-from pmbnn.datasets import Moons
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.fit import Member, random_streams
+from pmbnn.data import Moons
+from pmbnn.inference.engine import build_program, fit
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.models import dense_classifier, model_data
-from pmbnn.priors import Fixed
+from pmbnn.models.build import dense_classifier, model_data
+from pmbnn.models.priors import Fixed
 
 NOISE = 0.4
 """Of the moons: the very rows that the other contestants are handed."""
@@ -26,9 +26,9 @@ class Group:
         )
         rows = Moons(noise=NOISE).load().training
         model = dense_classifier(rows.x, rows.y, prior="normal")
-        self.engine = CompiledEngine(model, settings, len(rows), self.width)
+        self.program = build_program(model, settings, len(rows), self.width)
         data = model_data(Fixed(), rows)
-        self.members = [Member(data, random_streams(str(i))) for i in range(self.width)]
+        self.replicas = [Replica(data, derive_keys(str(i))) for i in range(self.width)]
 
     def warm_up(self) -> int:
         """One whole group of fits."""
@@ -36,7 +36,7 @@ class Group:
 
     def chunk(self) -> int:
         """One whole group of fits."""
-        self.fits = self.engine.fit(self.members)
+        self.fits = fit(self.program, self.replicas)
         return self.width * self.steps
 
     def guide(self) -> tuple[np.ndarray, np.ndarray]:

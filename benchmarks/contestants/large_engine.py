@@ -1,5 +1,7 @@
 """The compiled engine on the large networks; a variant's last word is the estimator."""
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -7,10 +9,10 @@ import pytensor.tensor as pt
 
 from contestants.large import INITIAL_SCALE, LEARNING_RATE, ROWS, Task, rows
 from contestants.serving import serve
-from pmbnn.convolution import convolve, max_pool
-from pmbnn.inference.compiled import CompiledEngine
-from pmbnn.inference.fit import Member, random_streams
+from pmbnn.inference.engine import build_program, fit
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.models.networks.convolution import convolve, max_pool
 
 
 def model(task: Task, x, y) -> pm.Model:
@@ -60,10 +62,10 @@ class Engine:
             learning_rate=LEARNING_RATE,
             initial_scale=INITIAL_SCALE,
         )
-        self.engine = CompiledEngine(model(task, x[:1], y[:1]), settings, ROWS, width=1)
+        program = build_program(model(task, x[:1], y[:1]), settings, ROWS, width=1)
         # One window: a chunk is part of a long fit, whose windows have many steps.
-        self.engine.segment = task.steps
-        self.members = [Member({"x": x, "target": y}, random_streams("large"))]
+        self.program = replace(program, window=task.steps)
+        self.replicas = [Replica({"x": x, "target": y}, derive_keys("large"))]
 
     def warm_up(self) -> int:
         """Compile, and make one chunk."""
@@ -71,7 +73,7 @@ class Engine:
 
     def chunk(self) -> int:
         """Some steps."""
-        self.engine.fit(self.members)
+        fit(self.program, self.replicas)
         return self.task.steps
 
 
