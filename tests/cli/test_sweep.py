@@ -118,8 +118,8 @@ def start(environment, tmp_path_factory):
     def run(experiment, out, *options):
         file = out.parent / f"{out.name}.yaml"
         file.write_text(yaml.safe_dump(experiment))
-        keys = [logs / f"{len(started)}.{name}" for name in ("out", "err")]
-        with keys[0].open("w") as stdout, keys[1].open("w") as stderr:
+        logs_of = [logs / f"{len(started)}.{name}" for name in ("out", "err")]
+        with logs_of[0].open("w") as stdout, logs_of[1].open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pmbnn.sweep", str(file), "--out", str(out), *options],
                 stdout=stdout,
@@ -127,7 +127,7 @@ def start(environment, tmp_path_factory):
                 env=environment,
                 start_new_session=True,
             )
-        process.keys = keys
+        process.logs = logs_of
         started.append(process)
         return process
 
@@ -141,7 +141,7 @@ def start(environment, tmp_path_factory):
 def finish(process, timeout=300):
     """Exit status and what was printed."""
     code = process.wait(timeout)
-    stdout, stderr = (path.read_text() for path in process.keys)
+    stdout, stderr = (path.read_text() for path in process.logs)
     return SimpleNamespace(code=code, stdout=stdout, stderr=stderr)
 
 

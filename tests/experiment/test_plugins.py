@@ -1,8 +1,10 @@
 """Parts of one's own: registered, named in files, known to other processes and to identities."""
 
+import importlib
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Literal
 
@@ -137,6 +139,26 @@ def test_classes_of_a_plugin_are_known_in_another_process(write, tmp_path):
     command = [sys.executable, "-c", code, experiment.plugins[0], str(stored)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "2.0\n"
+
+
+@pytest.mark.parametrize("script_first", [True, False])
+def test_a_script_may_import_the_file_of_its_experiment(
+    write, tmp_path, monkeypatch, script_first
+):
+    """The same file under two names is the same part, and has the same identity."""
+    monkeypatch.syspath_prepend(tmp_path / "parts")
+    monkeypatch.delitem(sys.modules, "logistic", raising=False)
+    digests = []
+    for script in (script_first, not script_first):
+        if script:
+            importlib.import_module("logistic")
+        else:
+            load_experiment(write())
+        prior = PRIORS["logistic"]()
+        cell = load_experiment(write()).cells[1]
+        digests.append((own_sources(cell), own_sources(replace(cell, prior=prior))))
+    assert digests[0] == digests[1]
+    assert digests[0][0] == digests[0][1] != []
 
 
 @pytest.mark.parametrize(
