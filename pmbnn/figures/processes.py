@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
@@ -32,8 +33,25 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def spawning() -> Iterator[None]:
     """Start processes that Ctrl-C does not end, and that do not run the caller's script again."""
-    with _without_interrupts(), _without_main():
+    with _deferred_interrupts(), _without_interrupts(), _without_main():
         yield
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait: half a start leaves a process that complains of what it was not sent."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield  # only the main thread may change what was set, and only what Python set
+        return
+    came = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -142,9 +142,7 @@ def test_classes_of_a_plugin_are_known_in_another_process(write, tmp_path):
 
 
 @pytest.mark.parametrize("script_first", [True, False])
-def test_a_script_may_import_the_file_of_its_experiment(
-    write, tmp_path, monkeypatch, script_first
-):
+def test_a_script_may_import_the_file_of_its_experiment(write, tmp_path, monkeypatch, script_first):
     """The same file under two names is the same part, and has the same identity."""
     monkeypatch.syspath_prepend(tmp_path / "parts")
     monkeypatch.delitem(sys.modules, "logistic", raising=False)

@@ -1,0 +1,66 @@
+"""Starting processes: what Ctrl-C does meanwhile, and what children see of the caller."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from pmbnn.figures.processes import spawning
+
+
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Tests started in the background of a script ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt():
+    """Ctrl-C as the kernel delivers it: to any thread of the process."""
+    other = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
+    other.start()
+    other.join()
+
+
+def test_an_interrupt_waits_until_everything_has_started():
+    done = []
+    with pytest.raises(KeyboardInterrupt), spawning():
+        interrupt()
+        done.append("started")
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_without_an_interrupt_nothing_is_raised_and_nothing_stays_changed():
+    with spawning():
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_processes_may_be_started_from_another_thread():
+    mains = []
+
+    def start():
+        with spawning():
+            mains.append(sys.modules["__main__"])
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert [hasattr(main, "__file__") for main in mains] == [False]
+
+
+def test_a_child_is_not_ended_by_ctrl_c():
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0.2,))
+    with spawning():
+        child.start()
+    os.kill(child.pid, signal.SIGINT)
+    child.join(60)
+    assert child.exitcode == 0
