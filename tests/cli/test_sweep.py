@@ -708,6 +708,7 @@ def advanced(start, tmp_path_factory):
     return SimpleNamespace(out=out, cells=records(out), rows=table(out / "metrics.csv"))
 
 
+@pytest.mark.slow
 def test_every_guide_runs_through_the_file(advanced):
     assert [row["inference.guide"] for row in advanced.rows] == ["mean_field", "low_rank", "map"]
     assert {record.status for record in advanced.cells.values()} <= {
@@ -721,6 +722,7 @@ def test_every_guide_runs_through_the_file(advanced):
     assert [float(row["learning_rate"]) for row in advanced.rows[1:]] == [0.02, 0.02]
 
 
+@pytest.mark.slow
 def test_a_tuned_learning_rate_is_recorded(advanced):
     row = advanced.rows[0]
     search = advanced.cells[row["name"]].learning_rate_search
@@ -732,6 +734,7 @@ def test_a_tuned_learning_rate_is_recorded(advanced):
     assert all(record.learning_rate_search is None for record in others)
 
 
+@pytest.mark.slow
 def test_weights_of_the_restarts_are_recorded(advanced):
     for row in advanced.rows:
         record = advanced.cells[row["name"]]

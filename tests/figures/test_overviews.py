@@ -171,6 +171,7 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob(".part-*"))
 
 
+@pytest.mark.slow
 def test_several_processes_write_the_same_bytes(made, tmp_path):
     cells = [planar(made), pictured(made, sweep="digits")]
     results = made.store(tmp_path, cells)

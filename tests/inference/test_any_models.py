@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from tiers import slow_but
 
 from pmbnn.inference.batches import cast, model_values
 from pmbnn.inference.engine import build_program
@@ -28,7 +29,10 @@ def without_traces():
         yield
 
 
-@pytest.fixture(scope="module", params=MODELS)
+QUICK = ("eight_schools", "counts", "gaussian_process", "two_observed_and_a_potential")
+
+
+@pytest.fixture(scope="module", params=slow_but(QUICK, list(MODELS)))
 def model(request):
     return MODELS[request.param]()
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytensor
 import pytest
+from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.batches import cast
@@ -116,7 +117,9 @@ def by_pytensor(program, data, evaluate):
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), CASES, ids=[" ".join([n, *map(str, s.values())]) for n, s in CASES]
+    ("name", "settings"),
+    slow_but([CASES[0], CASES[-1], ("pictures", {"estimator": "flipout"})], CASES),
+    ids=[" ".join([n, *map(str, s.values())]) for n, s in CASES],
 )
 def test_equals_pytensor(name, settings, evaluate):
     """The ELBO, and its gradient in each parameter of the guide to a share of its length."""

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 from scipy.stats import norm
+from tiers import slow_but
 
 from pmbnn.inference.batches import cast
 from pmbnn.inference.engine import build_program
@@ -35,7 +36,7 @@ def without_traces():
         yield
 
 
-@pytest.fixture(params=PAIRS, ids="-".join)
+@pytest.fixture(params=slow_but(PAIRS[:1], PAIRS), ids="-".join)
 def case(request):
     """A model, and the values of its data variables."""
     prior, hyperprior = request.param

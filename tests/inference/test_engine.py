@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from tiers import slow_but
 
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoints
@@ -318,7 +319,7 @@ KINDS = {
 RATES = [None, 0.003, 0.1, 0.02]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(("low_rank", "minibatches"), list(KINDS)))
 def test_company_does_not_matter_to_any_kind(kind):
     """With learning rates of their own, members are the same alone and in any place."""
     program = build_program(classifier(), Inference(steps=30, **KINDS[kind]), ROWS, width=4)
@@ -474,8 +475,9 @@ def check_resumes(program, group, folder, window, left):
     check_equal(again, expected)
 
 
-@pytest.mark.parametrize("width", [1, 16])
-@pytest.mark.parametrize("batch", [None, 25])
+@pytest.mark.parametrize(
+    ("width", "batch"), slow_but([(16, 25)], [(1, None), (1, 25), (16, None), (16, 25)])
+)
 def test_resumed(width, batch, tmp_path):
     """Two chunks of 50 windows, the second interrupted in its 21st: 30 are left."""
     how = {"optimiser": "adamax", "average": 0.3, "clip": 5.0}
@@ -485,7 +487,7 @@ def test_resumed(width, batch, tmp_path):
     check_resumes(program, group, tmp_path, 71, 30)
 
 
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", slow_but([2], [1, 2]))
 def test_resumed_in_pieces(width, tmp_path, monkeypatch):
     """The same of vectors that the loop keeps in pieces."""
     monkeypatch.setattr(partition, "LARGE", 6)

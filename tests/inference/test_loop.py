@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tiers import slow_but
 
 from pmbnn.inference.batches import cast
 from pmbnn.inference.engine import build_program
@@ -92,7 +93,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", slow_but(("default", "minibatch", "average", "warm_up", "low_rank"), list(WAYS))
+)
 def test_steps_equal_optax(way):
     """Parameters after ten steps, their average, and sums of the ELBO's unweighted parts."""
     with precision("float64"):

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 from scipy.special import expit, log_softmax, logit
+from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import STANDARD, build_model, dense_classifier, model_data
@@ -150,6 +151,9 @@ COMBINATIONS = [
     if network == "dense" or pair[1] in (type(pair[1])(), HalfNormal(per="unit"))
 ]
 
+QUICK = [(p, n) for p, n in COMBINATIONS if n == "dense" and p[1] == type(p[1])()]
+"""Every prior with every hyperprior as it comes."""
+
 
 def combination_name(part):
     """Kinds and settings of a pair, or the network, to name its test."""
@@ -196,7 +200,7 @@ def expected_names(parameters, prior, hyperprior):
 
 
 # How weights come about does not depend on the likelihood; another one is in test_likelihoods.py.
-@pytest.mark.parametrize(("pair", "network"), COMBINATIONS, ids=combination_name)
+@pytest.mark.parametrize(("pair", "network"), slow_but(QUICK, COMBINATIONS), ids=combination_name)
 def test_every_combination(pair, network):
     prior, hyperprior = pair
     network, rows = SMALLEST[network]
@@ -356,7 +360,7 @@ def test_log_probability_in_numpy_and_scipy(log_probability):
 # --- scales -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fan_in", [False, True])
+@pytest.mark.parametrize("fan_in", slow_but([True], [False, True]))
 @pytest.mark.parametrize("per", ["layer", "network", "unit"])
 @pytest.mark.parametrize("prior", [k for k, p in PRIORS.items() if p.has_scale and p.centrable])
 def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log_probability, at):

@@ -84,7 +84,11 @@ def test_arviz_and_pymc_take_it(network, strange):
     assert {"mu[a]", "sigma"} <= set(az.summary(strange.to_datatree(draws=100)).index)
     tree = network.to_datatree(draws=20)
     assert isinstance(tree, xr.DataTree)
-    drawn = pm.sample_posterior_predictive(tree, model=network.model, progressbar=False)
+    # Numba would compile for half a minute.
+    quick = {"mode": "FAST_COMPILE"}
+    drawn = pm.sample_posterior_predictive(
+        tree, model=network.model, progressbar=False, compile_kwargs=quick
+    )
     assert drawn["posterior_predictive"]["y"].shape == (1, 20, 40)
 
 

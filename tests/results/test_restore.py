@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from tiers import slow_but
 
 from pmbnn.data import DataError, Moons
 from pmbnn.experiment.load import load_experiment
@@ -106,7 +107,7 @@ def made_fit(guide, replica):
     return Fit(constrained, scale, history, 0.0, "converged", "made", replica.keys)
 
 
-@pytest.mark.parametrize("guide", ["low_rank, rank: 3", "full_rank"])
+@pytest.mark.parametrize("guide", slow_but(["full_rank"], ["low_rank, rank: 3", "full_rank"]))
 def test_draws_of_other_guides(tmp_path, monkeypatch, guide):
     """With a factor or a root in the file, beside the scales that mean-field guides have."""
     monkeypatch.setitem(ENGINES, "compiled", Engine(build_nothing, make_fits))

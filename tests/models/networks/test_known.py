@@ -70,6 +70,7 @@ def test_activation(network):
     assert {layer.activation for layer in layers} == {"relu"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITTEN_OUT)
 # PyTensor says so of every check in a graph, since a traced JAX function cannot raise.
 @pytest.mark.filterwarnings("ignore:(?s)Skipping .* as JAX tracing would remove it:UserWarning")
