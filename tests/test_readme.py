@@ -88,6 +88,7 @@ sweeps:
 """
 
 
+@pytest.mark.slow
 def test_the_block_of_python(tmp_path, monkeypatch):
     """As it stands, but for the length of fits and the size of the experiment."""
     code = block("python", "pb.load_results")

@@ -52,12 +52,6 @@ INFERENCE = {"steps": 100, "restarts": 2}
 SIZE = {"noise": 0.3, "train": 60, "test": 40}
 TUNED = {"kind": "fixed", "scale": {"tune": {"log": [0.1, 10, 5]}}}
 
-PYMC = {
-    "name": "reference",
-    "dataset": {"kind": "moons", **SIZE},
-    "prior": "normal",
-    "inference": {"engine": "pymc", "steps": 50, "validation": 0},
-} | COMMON
 MOONS = {
     "name": "moons",
     "dataset": {"kind": "moons", "seed": [0, 1], **SIZE},
@@ -79,8 +73,8 @@ DIVERGING = {
     "inference": {"steps": 100, "learning_rate": [1e30], "validation": 0},
 } | COMMON
 
-WHOLE = {"name": "tiny", "sweeps": [PYMC, MOONS, CIRCLES]}
-"""Eight cells in four groups; moons and circles share that of `half_normal`."""
+WHOLE = {"name": "tiny", "sweeps": [MOONS, CIRCLES]}
+"""Seven cells in three groups; moons and circles share that of `half_normal`."""
 
 REORDERED = {
     "name": "tiny",
@@ -95,7 +89,7 @@ REORDERED = {
         DIVERGING,
     ],
 }
-"""The cells of `WHOLE` in another order, without the slow one, and one that diverges."""
+"""The cells of `WHOLE` in another order, and one that diverges."""
 
 
 @pytest.fixture(scope="module")
@@ -222,9 +216,9 @@ def test_a_run_says_what_it_does(whole):
     lines = whole.stdout.splitlines()
     assert "Traceback" not in whole.stderr, "no more than what PyMC says itself"
     assert lines[0].startswith("moons: prior flat with half_normal: `flat` has no scale")
-    assert "8 cells, 0 stored already, 8 to fit" in lines
+    assert "7 cells, 0 stored already, 7 to fit" in lines
     stored = [line for line in lines if line.startswith("[")]
-    assert [line[:6] for line in stored] == [f"[{n}/8] " for n in range(1, 9)]
+    assert [line[:6] for line in stored] == [f"[{n}/7] " for n in range(1, 8)]
     assert all(re.search(r", accuracy 0\.\d{4} \(", line) for line in stored)
     words = " ".join(whole.stdout.split())
     assert "Test accuracy, circles: circles, noise 0.3, factor 0.5" in words
@@ -243,7 +237,7 @@ def test_a_run_leaves_every_file(whole):
         "provenance.json",
         "summary.csv",
     }
-    assert len(whole.cells) == 8
+    assert len(whole.cells) == 7
     for name in whole.cells:
         files = {path.name for path in (whole.out / "cells" / name).iterdir()}
         assert files == {"trace.nc", "metrics.json", "map.png"}
@@ -279,7 +273,7 @@ def test_statuses(whole):
 def test_the_tables_hold_every_cell(whole):
     rows = table(whole.out / "metrics.csv")
     assert sorted(row["name"] for row in rows) == sorted(whole.cells)
-    assert [row["sweep"] for row in rows] == ["reference"] + ["moons"] * 6 + ["circles"]
+    assert [row["sweep"] for row in rows] == ["moons"] * 6 + ["circles"]
     for row in rows:
         results = whole.cells[row["name"]].results
         for name in ("accuracy", "nll", "elbo", "excess_nll", "pooled_accuracy"):
@@ -289,7 +283,7 @@ def test_the_tables_hold_every_cell(whole):
 def test_the_summary_is_over_data_seeds(whole):
     rows = table(whole.out / "metrics.csv")
     summary = table(whole.out / "summary.csv")
-    assert [row["cells"] for row in summary] == ["1", "2", "2", "2", "1"]
+    assert [row["cells"] for row in summary] == ["2", "2", "2", "1"]
     assert {row["failed"] for row in summary} == {"0"}
     (flat,) = [row for row in summary if row["prior.kind"] == "flat"]
     nlls = [float(row["nll"]) for row in rows if row["prior.kind"] == "flat"]
@@ -308,15 +302,6 @@ def test_a_tuned_scale_is_recorded(whole):
         assert record.results["validation_nll"] == min(scores)
 
 
-def test_the_reference_engine_runs_through_the_file(whole):
-    (record,) = [r for r in whole.cells.values() if r.sweep == "reference"]
-    assert record.settings["inference"]["engine"] == "pymc"
-    assert 0 <= record.results["accuracy"] <= 1
-    trace = Results(whole.out).load_trace(record.name)
-    assert trace["fit"]["step"].values[-1] == 50
-    assert np.isfinite(trace["fit"]["elbo"]).all()
-
-
 # Again
 
 
@@ -326,7 +311,7 @@ def test_a_second_run_fits_nothing(whole, start):
     assert {path.name for path in tables} == {"metrics.csv", "summary.csv"} and pictures
     done = finish(start(WHOLE, whole.out, "--workers", "2"))
     assert (done.code, done.stderr) == (0, "")
-    assert "8 cells, 8 stored already, 0 to fit" in done.stdout
+    assert "7 cells, 7 stored already, 0 to fit" in done.stdout
     assert not re.search(r"^\[\d", done.stdout, re.MULTILINE)
     assert (mtimes(whole.out), mtimes(whole.out, "figures/*")) == (before, pictures)
     assert contents(whole.out, "*.csv") == tables
@@ -443,8 +428,7 @@ def test_cells_lost_with_a_worker_are_fitted_by_the_next_run(interrupted):
 
 def test_an_interrupted_sweep_ends_with_the_numbers_of_an_uninterrupted_one(interrupted, whole):
     """Whatever the number of workers and the order of sweeps, data sets, priors."""
-    names = [name for name, record in whole.cells.items() if record.sweep != "reference"]
-    assert len(names) == 7
+    names = list(whole.cells)
     check_same_cells(whole.out, interrupted.out, names)
     rows = {row["name"]: timeless(row) for row in table(whole.out / "metrics.csv")}
     again = {row["name"]: timeless(row) for row in table(interrupted.out / "metrics.csv")}
@@ -678,6 +662,12 @@ def test_no_checkpoint_is_left_when_nothing_is_missing(run, monkeypatch):
 # Guides, estimators and what else a fit can be asked for
 
 QUICK = INFERENCE | {"validation": 0}
+PYMC = {
+    "name": "reference",
+    "dataset": {"kind": "moons", **SIZE},
+    "prior": "normal",
+    "inference": {"engine": "pymc", "steps": 50, "validation": 0},
+} | COMMON
 ADVANCED = {
     "name": "advanced",
     "sweeps": [
@@ -694,10 +684,11 @@ ADVANCED = {
             ],
         }
         | COMMON
-        | {"predict": COMMON["predict"] | {"mixture": "elbo"}}
+        | {"predict": COMMON["predict"] | {"mixture": "elbo"}},
+        PYMC,
     ],
 }
-"""Three cells, each in a group of its own."""
+"""Three cells, each in a group of its own, and one that PyMC fits."""
 
 
 @pytest.fixture(scope="module")
@@ -705,7 +696,8 @@ def advanced(start, tmp_path_factory):
     out = tmp_path_factory.mktemp("advanced") / "out"
     done = finish(start(ADVANCED, out, "--workers", "1"))
     assert done.code == 0, done.stdout + done.stderr
-    return SimpleNamespace(out=out, cells=records(out), rows=table(out / "metrics.csv"))
+    rows = [row for row in table(out / "metrics.csv") if row["sweep"] == "guides"]
+    return SimpleNamespace(out=out, cells=records(out), rows=rows)
 
 
 @pytest.mark.slow
@@ -720,6 +712,16 @@ def test_every_guide_runs_through_the_file(advanced):
         assert np.isfinite(parts).all()
         assert float(row["elbo"]) == pytest.approx(parts[2] - parts[1], rel=1e-5)
     assert [float(row["learning_rate"]) for row in advanced.rows[1:]] == [0.02, 0.02]
+
+
+@pytest.mark.slow
+def test_the_reference_engine_runs_through_the_file(advanced):
+    (record,) = [r for r in advanced.cells.values() if r.sweep == "reference"]
+    assert record.settings["inference"]["engine"] == "pymc"
+    assert 0 <= record.results["accuracy"] <= 1
+    trace = Results(advanced.out).load_trace(record.name)
+    assert trace["fit"]["step"].values[-1] == 50
+    assert np.isfinite(trace["fit"]["elbo"]).all()
 
 
 @pytest.mark.slow
@@ -772,16 +774,16 @@ def folder(tmp_path):
 def test_a_dry_run_prints_the_plan_and_writes_nothing(folder, environment):
     done = call(folder, environment, "experiment.yaml", "--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[:2] == [
-        "tiny: 8 cells",
-        "  reference: 1 cells = 1 prior × hyperprior",
+    assert done.stdout.splitlines()[:4:3] == [
+        "tiny: 7 cells",
+        "  circles: 1 cells = 1 prior × hyperprior",
     ]
     assert os.listdir(folder) == ["experiment.yaml"]
 
 
 def test_a_dry_run_of_a_selection(folder, environment):
     done = call(folder, environment, "experiment.yaml", "--dry-run", "--only", "prior=flat")
-    assert done.stdout.startswith("tiny: 2 of 8 cells\n")
+    assert done.stdout.startswith("tiny: 2 of 7 cells\n")
 
 
 def test_help(folder, environment):

@@ -147,6 +147,7 @@ def idata(toy, az):
     return az.from_netcdf(toy.path)
 
 
+@pytest.mark.slow
 def test_arviz_summarises_it(az, idata):
     summary = az.summary(idata, round_to="none")
     posterior = idata["posterior"]
