@@ -27,7 +27,7 @@ combination builds and fits is tested where models are."""
 def shrunk(content: dict) -> dict:
     """The same experiment with few rows, steps, draws and seeds.
 
-    A large network takes seconds to compile and to store, and so do looks at a fit and pictures
+    A large network takes seconds to compile and to store, and so do looks at a fit and images
     that nobody knows: the first sweep alone keeps them.
     """
     content.pop("published", None)
@@ -66,7 +66,7 @@ def shorter(inference: dict) -> dict:
 
 
 def fewer(predict: dict) -> dict:
-    """Few predictions of every kind that are asked for; none of pictures to be downloaded."""
+    """Few predictions of every kind that are asked for; none of images to be downloaded."""
     found = {
         "draws": 5,
         "trace_draws": 4,

@@ -1,4 +1,4 @@
-"""What a finished sweep shows of classifiers of pictures: their uncertainty, and how a fit went."""
+"""What a finished sweep shows of classifiers of images: their uncertainty, and how a fit went."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
 
 
 def ood_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """How well each uncertainty score detects out-of-distribution pictures, a table a data set.
+    """How well each uncertainty score detects out-of-distribution images, a table a data set.
 
     A row is a cell, or the mean over data seeds; a column is a set.
     """
@@ -54,7 +54,7 @@ def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
 
 
 def diagnostics_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """How the fits of each sweep went, nats a picture: the first data seed of all settings.
+    """How the fits of each sweep went, nats an image: the first data seed of all settings.
 
     The best cell is first where something was held out to choose it by. Below the last table of
     a sweep stands how many more there are.
@@ -97,7 +97,7 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
 def _ood_table(family: Sequence[Variant]) -> Table:
     first = family[0].records[0]
     title = (
-        f"AUROC of out-of-distribution pictures by {' / '.join(SHOWN_SCORES)}, "
+        f"AUROC of out-of-distribution images by {' / '.join(SHOWN_SCORES)}, "
         f"{first.sweep}: {data_label(first)}"
     )
     every = [record for variant in family for record in variant.records]

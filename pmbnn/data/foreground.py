@@ -43,7 +43,7 @@ wide."""
 def find_foreground(grey: "np.ndarray", dark: bool | None = None) -> tuple["np.ndarray", bool]:
     """Foreground from 0 to 1, ``(row, column)``, and whether it is darker than the paper.
 
-    The paper's brightness is that along the border of the picture, which may change evenly from
+    The paper's brightness is that along the border of the image, which may change evenly from
     one side to the other. What stands out from it by more than its noise is foreground; what does
     in small spots only is dust. The longer side of what comes back is at most 400 pixels.
 
@@ -57,7 +57,7 @@ def find_foreground(grey: "np.ndarray", dark: bool | None = None) -> tuple["np.n
     Raises
     ------
     ValueError
-        If there is no foreground, or the picture is too small to tell; the message lacks its
+        If there is no foreground, or the image is too small to tell; the message lacks its
         subject, which the caller knows.
     """
     relief = _above_paper(

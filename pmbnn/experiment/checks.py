@@ -132,13 +132,13 @@ def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inferen
 
 
 def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
-    """Raise ConfigError where out-of-distribution pictures meet what takes none."""
+    """Raise ConfigError where out-of-distribution images meet what takes none."""
     for dataset, predict in product(datasets, predicts):
         # They are all made in the format of the digits.
         if predict.spec.ood and dataset.spec.image_shape != (SIDE, SIDE):
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
-                f"rows are no pictures of {SIDE} × {SIDE} pixels"
+                f"rows are not images of {SIDE} × {SIDE} pixels"
             )
             names = [spec.name for spec in predict.spec.ood]
             raise must(predict.place_of("ood"), rule, names)

@@ -16,7 +16,7 @@ def planar(made, **changes):
     return made.record(**changes), made.plane_trace(resolution=(6, 5), points=20)
 
 
-def pictured(made, **changes):
+def digits(made, **changes):
     return made.record(dataset=made.MNIST, **changes), made.small_image_trace()
 
 
@@ -43,7 +43,7 @@ def test_nothing_temporary_is_left(made, tmp_path):
 
 
 def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
-    cells = [pictured(made, sweep="digits")]
+    cells = [digits(made, sweep="digits")]
     assert names(made.store(tmp_path, cells), cells) == [
         "digits-mnist-accuracy.png",
         "digits-mnist-grid.png",
@@ -101,8 +101,8 @@ def titles_of_the_gallery(monkeypatch, results, records):
 
 
 def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path, monkeypatch):
-    cells = [pictured(made, validation_nll=0.3, accuracy=0.99)]
-    cells += [pictured(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
+    cells = [digits(made, validation_nll=0.3, accuracy=0.99)]
+    cells += [digits(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
     results = made.store(tmp_path, cells)
     (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
     assert "Laplace prior" in title
@@ -111,7 +111,10 @@ def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path,
 
 def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkeypatch):
     failed = made.record("cauchy", dataset=made.MNIST, failed=True), None
-    cells = [failed, *(pictured(made, prior=p, validation_nll=None) for p in ("laplace", "normal"))]
+    cells = [
+        failed,
+        *(digits(made, prior=p, validation_nll=None) for p in ("laplace", "normal")),
+    ]
     results = made.store(tmp_path, cells)
     (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
     assert "Laplace prior" in title
@@ -119,7 +122,7 @@ def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkey
 
 
 def test_a_cell_without_others_is_no_choice(made, tmp_path, monkeypatch):
-    cell = pictured(made, accuracy=0.91)
+    cell = digits(made, accuracy=0.91)
     results = made.store(tmp_path, [cell])
     (title,) = titles_of_the_gallery(monkeypatch, results, [cell[0]])
     assert title.endswith("accuracy 0.910")
@@ -144,7 +147,7 @@ def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
     import pmbnn.figures.overviews as overviews
 
     monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", OF_CLASS_PROBABILITIES[2:4])
-    cells = [planar(made), pictured(made)]
+    cells = [planar(made), digits(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
     first = {path: path.read_bytes() for path in write_figures(results, records)}
@@ -172,7 +175,7 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
 
 
 def test_several_processes_write_the_same_bytes(made, tmp_path):
-    cells = [planar(made), pictured(made, sweep="digits")]
+    cells = [planar(made), digits(made, sweep="digits")]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
     alone = {path: path.read_bytes() for path in write_figures(results, records)}

@@ -1,4 +1,4 @@
-"""Numbers on out-of-distribution pictures, recomputed from scripted predictions."""
+"""Numbers on out-of-distribution images, recomputed from scripted predictions."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ WEIGHTS = (0.25, 0.75)
 
 
 def moments(restart, x, draws):
-    """Another prediction for each picture, some of them equal in their votes."""
+    """Another prediction for each image, some of them equal in their votes."""
     logits = np.sin(np.asarray(x, np.float64)[:, 200:600:40] * (3 + restart) + np.arange(10))
     mean = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     sd = 0.3 * mean * (1 - mean) * (1 + restart)
@@ -84,7 +84,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def found(dataset):
-    """The evaluation, with no pictures of clothes to be had."""
+    """The evaluation, with no images of clothes to be had."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Fashion, "load", unavailable)
         return evaluate(fitted_cell(), dataset, Scripted())
@@ -130,7 +130,7 @@ def test_every_set_is_predicted_by_the_mixture(found, dataset):
     np.testing.assert_allclose(found.images.validation.mean, mean, rtol=1e-9)
 
 
-def test_pictures_go_through_the_standardisation_of_the_digits(found, dataset):
+def test_images_go_through_the_standardisation_of_the_digits(found, dataset):
     """Turned digits are made of raw ones, not of those that a network takes."""
     expected = Rotated(angle=90, size=13).load(digits_of(dataset))
     np.testing.assert_array_equal(found.images.ood["rotated_90"].images.x, expected.x)
@@ -185,7 +185,7 @@ def test_doubt_of_a_set(found, results, dataset, name):
     votes = sum(w * p.votes for w, p in zip(WEIGHTS, parts, strict=True))
     predicted = mean_and_sd(x)[0].argmax(axis=1)
     expected = {
-        "pictures": len(x),
+        "size": len(x),
         "entropy": entropy.mean(),
         "geometric_entropy": -np.sum(np.exp(log) * log, axis=1).mean() / np.log(2),
         "mutual_information": np.mean(entropy - within / np.log(2)),
@@ -244,7 +244,7 @@ def test_without_validation_rows_the_test_rows_give_the_threshold(dataset):
     assert predictor.draws == {7}
 
 
-def test_pictures_that_do_not_depend_on_the_digits_are_made_once(dataset):
+def test_images_that_do_not_depend_on_the_digits_are_made_once(dataset):
     spec, digits = NormalNoise(size=3, seed=77), digits_of(dataset)
     assert load_images(spec, digits) is load_images(spec, digits)
     turned = Rotated(size=2)

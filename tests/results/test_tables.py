@@ -110,10 +110,10 @@ def test_data_label_leaves_out_the_seed():
     assert data_label(circles) == "circles, noise 0.1, factor 0.5"
 
 
-# Classifiers of pictures
+# Classifiers of images
 
-DOUBT = {"pictures": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
-PICTURES = {
+DOUBT = {"size": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
+IMAGES = {
     "rejection": {
         "held_out": "validation",
         "sd": 0.3,
@@ -129,7 +129,7 @@ PICTURES = {
 
 
 def test_what_thresholds_accept_is_in_the_row():
-    row = metrics_row(changed(record(accuracy=0.8), images=PICTURES))
+    row = metrics_row(changed(record(accuracy=0.8), images=IMAGES))
     rejection = {key: value for key, value in row.items() if key.startswith("rejection")}
     assert rejection == {
         "rejection.held_out": "validation",
@@ -142,8 +142,8 @@ def test_what_thresholds_accept_is_in_the_row():
     assert list(row)[-2:] == ["seconds", "reason"]
 
 
-def test_a_row_for_every_set_of_pictures():
-    made = changed(record(accuracy=0.8), images=PICTURES)
+def test_a_row_for_every_set_of_images():
+    made = changed(record(accuracy=0.8), images=IMAGES)
     head = {"sweep": "toy", "name": "toy-normal-0"} | settings_row(made.settings)
     found = [
         {name: value for name, value in row.items() if not pd.isna(value)}

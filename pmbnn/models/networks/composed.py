@@ -46,8 +46,8 @@ class Composed(Network):
                 raise self._error(index, f"({layer.title}) {problem}")
             signals.append(layer.output(signals[-1]))
         if not signals[-1].is_flat:
-            pictures = shape_text(signals[-1].shape)
-            problem = f"must end with features, not with {pictures}: put `flatten` last"
+            shape = shape_text(signals[-1].shape)
+            problem = f"must end with features, not with {shape}: put `flatten` last"
             raise self._error(None, problem)
         return signals
 
