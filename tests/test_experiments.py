@@ -27,7 +27,7 @@ combination builds and fits is tested where models are."""
 def shrunk(content: dict) -> dict:
     """The same experiment with few rows, steps, draws and seeds.
 
-    A large network takes seconds to compile and to store, and so do looks at a fit and images
+    A large network takes seconds to compile and to store, and so do snapshots and images
     that nobody knows: the first sweep alone keeps them.
     """
     content.pop("published", None)

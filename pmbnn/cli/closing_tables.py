@@ -23,7 +23,7 @@ SHOWN_SCORES = ("sd", "entropy")
 LONGEST_REASON = 100
 """Characters of the reason why a set was unavailable."""
 
-MOST_LOOKS = 4
+MOST_DIAGNOSED = 4
 """Cells of a sweep whose snapshots are shown; ``metrics.json`` of a cell has them all."""
 
 JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
@@ -70,7 +70,7 @@ def _diagnostics_of_sweep(records: Sequence[CellRecord]) -> list[Table]:
     titled = _titled(records)
     best = best_group(records)[:1]
     titled.sort(key=lambda pair: pair[1] not in best)
-    tables = [_diagnostics_table(*pair) for pair in titled[:MOST_LOOKS]]
+    tables = [_diagnostics_table(*pair) for pair in titled[:MOST_DIAGNOSED]]
     more = len(titled) - len(tables)
     if more:
         tables[-1].caption = f"and {more} more: `diagnostics` in metrics.json of their cells"

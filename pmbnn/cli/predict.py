@@ -48,7 +48,7 @@ def predict(
         typer.Option(
             min=0,
             max=100,
-            help="Refuse what is more uncertain than this share of the held-out digits.",
+            help="Reject what is more uncertain than this share of the held-out digits.",
         ),
     ] = 99.0,
     whole: Annotated[

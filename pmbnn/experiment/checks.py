@@ -161,7 +161,7 @@ def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None
 def check_diagnostics(
     datasets: list[Choice], inferences: list[Choice], predicts: list[Choice]
 ) -> None:
-    """Raise ConfigError where steps are to be looked at of a fit that keeps none."""
+    """Raise ConfigError where snapshots are asked for of a fit that has none."""
     for dataset, inference, predict in product(datasets, inferences, predicts):
         steps = predict.spec.diagnostics.steps
         if not steps:
@@ -173,7 +173,7 @@ def check_diagnostics(
             raise must(place, rule, list(steps))
         if dataset.spec.targets != "classes":
             rule = (
-                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): looks "
-                "on the way are at classifiers"
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): "
+                "snapshots are of classifiers only"
             )
             raise must(place, rule, list(steps))

@@ -331,8 +331,8 @@ def _with_snapshot(chunk: _Chunk, run: ChunkState, wanted: Sequence[int]) -> Chu
         return run
     kl = chunk.program.divergence(run.state, chunk.data, _batches(chunk, run.done, 1), chunk.keys)
     parameters = _parameters(chunk.program, run)
-    taken = ParameterSnapshot(run.done, parameters, np.asarray(kl, np.float64).reshape(-1))
-    return run._replace(snapshots=(*run.snapshots, taken))
+    snapshot = ParameterSnapshot(run.done, parameters, np.asarray(kl, np.float64).reshape(-1))
+    return run._replace(snapshots=(*run.snapshots, snapshot))
 
 
 def _batches(chunk: _Chunk, done: int, steps: int):
@@ -340,11 +340,11 @@ def _batches(chunk: _Chunk, done: int, steps: int):
     program = chunk.program
     if program.batch == program.rows:
         return None
-    taken = [
+    rows = [
         batch_indices(r.keys.batches, program.rows, program.batch, done, steps)
         for r in chunk.replicas
     ]
-    return stack([jnp.asarray(t, jnp.int32) for t in taken], program.width)
+    return stack([jnp.asarray(r, jnp.int32) for r in rows], program.width)
 
 
 def _rate(settings: Inference, replica: Replica) -> float:

@@ -64,7 +64,7 @@ def fit(
     """Fits of every replica; one that diverges does not stop the others.
 
     `checkpoints`, `steps` and `snapshots` are for the sake of one interface: ``pm.fit``
-    can neither leave off, nor be a short try, nor be looked at on its way.
+    can neither be interrupted, nor be a short try, nor keep snapshots.
     """
     return [_fit_one(program, replica, i, progress) for i, replica in enumerate(replicas)]
 

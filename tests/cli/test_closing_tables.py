@@ -114,7 +114,7 @@ def test_sets_that_were_unavailable_are_named_once():
     assert unavailable_lines([record(), record(images=images(letters=(1, 1)))]) == []
 
 
-# Looks at a fit
+# Snapshots of a fit
 
 
 def test_steps_of_a_cell():
@@ -134,8 +134,8 @@ def test_steps_of_a_cell():
 
 
 def test_validation_rows_are_shown_rather_than_test_rows():
-    looks = diagnostics(parts=("train", "validation", "test"))
-    (table,) = diagnostics_tables([record(diagnostics=looks)])
+    snapshots = diagnostics(parts=("train", "validation", "test"))
+    (table,) = diagnostics_tables([record(diagnostics=snapshots)])
     headers = [column.header.split()[0] for column in table.columns]
     assert (headers.count("validation"), headers.count("test")) == (4, 0)
 
@@ -162,7 +162,7 @@ def test_the_best_cell_of_each_sweep_is_first():
 
 
 def weighted(kl_weight, **more):
-    """Record of a cell with a KL weight, and looks at it that no other has."""
+    """Record of a cell with a KL weight, and snapshots that no other has."""
     found = record(diagnostics=diagnostics(shift=kl_weight), **more)
     found.settings["inference"] = {"kl_weight": kl_weight}
     return found
@@ -195,10 +195,10 @@ def test_of_many_cells_four_are_shown_and_the_rest_counted():
 
 
 def test_numbers_that_were_not_finite_are_left_out():
-    looks = diagnostics()
-    looks["kl"][0] = None
-    looks["parts"]["test"]["elbo"][0] = None
-    (table,) = diagnostics_tables([record(diagnostics=looks)])
+    snapshots = diagnostics()
+    snapshots["kl"][0] = None
+    snapshots["parts"]["test"]["elbo"][0] = None
+    (table,) = diagnostics_tables([record(diagnostics=snapshots)])
     first, last = shown([table])[1:]
     assert (len(first), len(last)) == (8, 10)
 

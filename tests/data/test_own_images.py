@@ -63,7 +63,7 @@ def test_a_block_fills_the_box_at_the_middle(shape):
     assert digit.max() == 1
 
 
-def test_ink_is_never_moved_over_the_edge():
+def test_foreground_is_never_moved_over_the_edge():
     """A drawing whose mass lies at one end touches the image's edge and stays whole."""
     foreground = np.zeros((100, 100))
     foreground[:, 48:52] = 0.01
@@ -73,7 +73,7 @@ def test_ink_is_never_moved_over_the_edge():
     assert digit[-1].any()
 
 
-def test_no_ink_has_no_layout():
+def test_no_foreground_has_no_layout():
     with pytest.raises(ValueError, match="no foreground"):
         as_digit(np.zeros((5, 5)))
 

@@ -635,7 +635,7 @@ def test_kernels_at_one_place_take_local_noise(load, layers):
     assert cell.inference.estimator == "local_reparameterisation"
 
 
-def test_looks_and_ood_images(load):
+def test_snapshots_and_ood_images(load):
     text = "{diagnostics: {steps: [[0, 10]], draws: [5, 6]}, confidence_threshold: 0.5, ood: %s}"
     sets = "[[normal_noise, {kind: rotated, angle: [45, 90]}], []]"
     found = load(experiment(dataset="mnist", predict=text % sets))
@@ -651,8 +651,8 @@ def test_looks_and_ood_images(load):
     assert again.cells == found.cells
 
 
-def test_what_looks_and_ood_images_leave_alone(load):
-    """The reference engine without looks, and points that are shown none."""
+def test_what_snapshots_and_ood_images_leave_alone(load):
+    """The reference engine without snapshots, and points that are shown none."""
     text = experiment(inference="{engine: pymc}", predict="{diagnostics: {draws: 5}}")
     (cell,) = load(text).cells
     assert cell.predict.diagnostics.steps == cell.predict.ood == ()

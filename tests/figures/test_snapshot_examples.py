@@ -42,7 +42,7 @@ def test_points_stand_above_their_class(figure):
     np.testing.assert_array_equal(places, np.tile(np.arange(10), (len(places), 1)))
 
 
-def test_rejected_where_no_mean_exceeds_the_cutoff(full, figure):
+def test_rejected_where_no_mean_exceeds_the_confidence_threshold(full, figure):
     mean = full["snapshot_examples"]["probability"].values.mean(axis=1)
     panels = np.array(figure.axes).reshape(-1, 3)
     verdicts = set()

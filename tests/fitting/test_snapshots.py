@@ -1,4 +1,4 @@
-"""Looks at a fit: every number again from the snapshots, for images and for points."""
+"""Snapshots of a fit: every number again from the guides they keep, of images and of points."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ from pmbnn.models.priors import Fixed, HalfNormal, Normal
 from pmbnn.prediction.settings import Diagnostics, Fresh, Map, Predict
 
 STEPS, DRAWS, ROWS, KL_WEIGHT = (0, 20, 100), 10, 25, 0.3
-LOOKS = Diagnostics(steps=(*STEPS, 10_000), draws=DRAWS, rows=ROWS)
+DIAGNOSTICS = Diagnostics(steps=(*STEPS, 10_000), draws=DRAWS, rows=ROWS)
 """The last one is beyond the end."""
 
 DIGITS = Cell(
@@ -35,7 +35,7 @@ DIGITS = Cell(
     Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
     Predict(
         draws=10,
-        diagnostics=LOOKS,
+        diagnostics=DIAGNOSTICS,
         ood=(NormalNoise(size=12), Letters(letters="AB")),
         confidence_threshold=0.3,
     ),
@@ -48,7 +48,9 @@ POINTS = Cell(
     HalfNormal(),
     Categorical(),
     Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
-    Predict(draws=10, diagnostics=LOOKS, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)),
+    Predict(
+        draws=10, diagnostics=DIAGNOSTICS, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)
+    ),
 )
 
 
@@ -235,7 +237,7 @@ def test_examples(digits):
         np.testing.assert_allclose(examples.probability[n], p, atol=1e-5)
 
 
-def test_who_is_rejected_at_each_look(digits):
+def test_who_is_rejected_at_each_snapshot(digits):
     """No class above the threshold: nearly all at the start, hardly a test digit in the end."""
     examples, dataset = digits.found.examples, digits.dataset
     noise = digits.evaluation.images.ood["normal_noise"].images.x
@@ -253,7 +255,7 @@ def test_points_have_no_examples(points):
     assert points.found.examples is None
 
 
-def test_nothing_where_no_step_is_looked_at(points):
+def test_nothing_without_snapshots(points):
     fits = tuple(replace(fit, snapshots=()) for fit in points.fitted.fits)
     fitted = replace(points.fitted, fits=fits)
     assert diagnose(fitted, points.dataset, points.predictor, None) is None

@@ -112,7 +112,7 @@ def test_data_label_leaves_out_the_seed():
 
 # Classifiers of images
 
-DOUBT = {"size": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
+UNCERTAINTY = {"size": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
 IMAGES = {
     "rejection": {
         "held_out": "validation",
@@ -120,9 +120,14 @@ IMAGES = {
         "accepted": 0.98,
         "area_under_risk_coverage": {"sd": 0.01, "entropy": 0.02},
     },
-    "test": DOUBT,
+    "test": UNCERTAINTY,
     "ood": {
-        "letters": {"source": "fonts", **DOUBT, "auroc_sd": 0.9, "rejected_by_label": {"A": 0.5}}
+        "letters": {
+            "source": "fonts",
+            **UNCERTAINTY,
+            "auroc_sd": 0.9,
+            "rejected_by_label": {"A": 0.5},
+        }
     },
     "unavailable": {"fashion": "no network"},
 }
@@ -151,8 +156,8 @@ def test_a_row_for_every_set_of_images():
     ]
     del head["inference.epochs"]
     assert found == [
-        head | {"set": "test"} | DOUBT,
-        head | {"set": "letters", "source": "fonts"} | DOUBT | {"auroc_sd": 0.9},
+        head | {"set": "test"} | UNCERTAINTY,
+        head | {"set": "letters", "source": "fonts"} | UNCERTAINTY | {"auroc_sd": 0.9},
         head | {"set": "fashion", "reason": "no network"},
     ]
 
@@ -240,7 +245,7 @@ def test_groups_ignore_seeds_only():
         record(seed=2),
     ]
     groups = group_by_settings(records)
-    numbers = [[records.index(member) for member in group] for group in groups]
+    numbers = [[records.index(one) for one in group] for group in groups]
     assert numbers == [[0, 2, 6], [1], [3], [4], [5]]
 
 

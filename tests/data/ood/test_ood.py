@@ -138,8 +138,8 @@ def layout(x):
     images = x.reshape(-1, SIDE, SIDE)
     rows, columns = (images.any(axis=axis) for axis in (2, 1))
     sides = [
-        np.array([np.ptp(np.flatnonzero(foreground)) + 1 for foreground in inks])
-        for inks in (rows, columns)
+        np.array([np.ptp(np.flatnonzero(foreground)) + 1 for foreground in lines])
+        for lines in (rows, columns)
     ]
     mass = images.sum(axis=(1, 2))
     pixels = np.arange(SIDE)
