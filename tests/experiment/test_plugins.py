@@ -146,14 +146,14 @@ def test_a_script_may_import_the_file_of_its_experiment(write, tmp_path, monkeyp
     """The same file under two names is the same part, and has the same identity."""
     monkeypatch.syspath_prepend(tmp_path / "parts")
     monkeypatch.delitem(sys.modules, "logistic", raising=False)
-    digests = []
+    file, digests = write(), []
     for script in (script_first, not script_first):
         if script:
             importlib.import_module("logistic")
         else:
-            load_experiment(write())
+            load_experiment(file)
         prior = PRIORS["logistic"]()
-        cell = load_experiment(write()).cells[1]
+        cell = load_experiment(file).cells[1]
         digests.append((own_sources(cell), own_sources(replace(cell, prior=prior))))
     assert digests[0] == digests[1]
     assert digests[0][0] == digests[0][1] != []

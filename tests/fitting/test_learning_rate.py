@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+import pmbnn.sweep.run as runner
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
@@ -24,7 +25,6 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal, Normal, Tune
 from pmbnn.prediction.settings import Predict
-from pmbnn.sweep import run as runner
 
 RATES = (0.001, 0.03, 1e30)
 
