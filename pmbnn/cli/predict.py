@@ -1,19 +1,17 @@
 """Show a fitted network images of your own: ``python -m pmbnn.predict RESULT_CELL IMAGE…``."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console, reported, written
+
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
     from pmbnn.prediction.rejection import Classification, Threshold
     from pmbnn.results.restore import Restored
-
-FAILED = 1
-BAD_INPUT = 2
 
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -82,13 +80,10 @@ def predict(
     from pmbnn.data import DataError
     from pmbnn.results.store import ResultsError
 
-    try:
+    with reported(DataError, ResultsError):
         images, unread = _read(files, whole, invert)
         cells = [cell] if beside is None else [cell, beside]
         code = _predict(cells, images, unread, draws, percentile, as_json, figure)
-    except (DataError, ResultsError) as error:
-        typer.echo(f"error: {error}", err=True)
-        code = BAD_INPUT
     raise typer.Exit(code)
 
 
@@ -204,11 +199,10 @@ def _as_json(image: "OwnImage", found: "Classification", answer: Answer) -> dict
 
 
 def _print_tables(answer: Answer, title: str) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = new_console()
     numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
     verdicts = Table("image", "class", *numbers, "verdict", title=Text(title) if title else None)
     shares = Table("image", *_classes(answer), title="probability of each class")
@@ -253,7 +247,6 @@ def _classes(answer: Answer) -> list[str]:
 def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
     from pmbnn.figures.style import save_figure
-    from pmbnn.results.store import ResultsError
     from pmbnn.results.titles import cell_title
 
     answer, *others = answers
@@ -265,10 +258,8 @@ def _draw(path: Path, answers: list[Answer]) -> None:
         figure = plot_compared_predictions(*args)
     else:
         figure = plot_own_images(answer.images, *found, answer.threshold, classes, title)
-    try:
+    with written(path):
         save_figure(figure, path)
-    except OSError as error:
-        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
 
 
 if __name__ == "__main__":

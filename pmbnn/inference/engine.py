@@ -248,7 +248,7 @@ def _build_chunk(program: Program, replicas, first: int, steps: int) -> _Chunk:
         with explained(it.flat, dtype):
             data = it.prepare(data)
     keys = stack([jnp.asarray(r.keys.noise[:2], jnp.uint32) for r in replicas], it.width)
-    rates = [jnp.asarray(_rate(it.settings, r), dtype) for r in replicas]
+    rates = [jnp.asarray(r.highest_rate(it.settings), dtype) for r in replicas]
     return _Chunk(it, replicas, first, steps, data, keys, stack(rates, it.width))
 
 
@@ -347,13 +347,6 @@ def _batches(chunk: _Chunk, done: int, steps: int):
     return stack([jnp.asarray(r, jnp.int32) for r in rows], program.width)
 
 
-def _rate(settings: Inference, replica: Replica) -> float:
-    """The highest learning rate of one replica."""
-    if replica.learning_rate is not None:
-        return replica.learning_rate
-    return float(settings.learning_rate)
-
-
 # What a run has come to
 
 
@@ -421,7 +414,7 @@ def _results(chunk: _Chunk, run: ChunkState, count: int) -> list[Fit]:
                 status=status,
                 reason=reason,
                 keys=replica.keys,
-                learning_rate=_rate(program.settings, replica),
+                learning_rate=replica.highest_rate(program.settings),
                 kl_forms=program.objective.kl_forms,
                 snapshots=tuple(
                     Snapshot(step, {k: v[i] for k, v in at.items()}, sd[i], float(kl[i]))

@@ -70,8 +70,8 @@ def fit(
 
 
 def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress | None) -> Fit:
-    seed, rates = int(replica.keys.noise[0]), _rate(program, replica) * program.relative_rates
-    losses: list[float] = []
+    seed, losses = int(replica.keys.noise[0]), []
+    rates = replica.highest_rate(program.settings) * program.relative_rates
     with pytensor.config.change_flags(floatX="float64"), program.model:
         pm.set_data(dict(replica.data))
         advi = pm.ADVI(random_seed=seed)
@@ -93,11 +93,6 @@ def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress 
         except FloatingPointError:  # PyMC's way to say that the loss is not a number
             losses.append(np.nan)
     return current()
-
-
-def _rate(program: PymcProgram, replica: Replica) -> float:
-    given = replica.learning_rate
-    return float(program.settings.learning_rate if given is None else given)
 
 
 def _callback(program, rate, rates, losses: list[float], progress, current: Callable[[], Fit]):
@@ -150,7 +145,7 @@ def _result(program: PymcProgram, group, losses: list[float], replica: Replica, 
         status=status,
         reason=reason,
         keys=replica.keys,
-        learning_rate=_rate(program, replica),
+        learning_rate=replica.highest_rate(program.settings),
         kl_forms=dict.fromkeys((slot.name for slot in layout.slots), "monte_carlo"),
         replica=i,
     )
