@@ -7,7 +7,7 @@ import yaml
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.figures import write_figures
+from pmbnn.figures import draw_files, overviews_of
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.sweep.run import prepare, write_header, write_tables
@@ -125,7 +125,7 @@ def test_file_runs_to_its_figures(file, tmp_path):
     assert len(stored) == len(wanted) > 0
     assert {record.status for record in stored} <= {"converged", "not_converged", "improper"}
     records = run.records()
-    figures = write_figures(run.results, records)
+    figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
     assert figures and all(path.stat().st_size > 5_000 for path in figures)
     assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == len(wanted) + 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmbnn.figures import sheet_of, sheets, write_figures
+from pmbnn.figures import draw_files, overviews_of, sheet_of, sheets
 from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
 from pmbnn.figures.image_sheets import plot_most_uncertain
 from pmbnn.figures.style import new_figure
@@ -20,14 +20,19 @@ def digits(made, **changes):
     return made.record(dataset=made.MNIST, **changes), made.small_image_trace()
 
 
+def drawn(results, records, processes=1):
+    """Paths of all overviews, drawn anew."""
+    return draw_files(overviews_of(results, records), results, processes)
+
+
 def names(results, cells):
-    return [path.name for path in write_figures(results, [record for record, _ in cells])]
+    return [path.name for path in drawn(results, [record for record, _ in cells])]
 
 
 def test_planar_data_get_maps_and_accuracy(made, tmp_path):
     cells = [planar(made), planar(made, prior="laplace")]
     results = made.store(tmp_path, cells)
-    written = write_figures(results, [record for record, _ in cells])
+    written = drawn(results, [record for record, _ in cells])
     assert [path.name for path in written] == [
         "toy-moons-noise-0.4-maps.png",
         "toy-moons-noise-0.4-accuracy.png",
@@ -96,7 +101,7 @@ def titles_of_the_gallery(monkeypatch, results, records):
 
     gallery = next(figure for figure in OF_CLASS_PROBABILITIES if figure.file == "gallery")
     monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [gallery._replace(plot=spy)])
-    write_figures(results, records)
+    drawn(results, records)
     return titles
 
 
@@ -140,7 +145,7 @@ def test_failed_first_cells_do_not_matter(made, tmp_path):
 
 
 def test_nothing_to_draw(made, tmp_path):
-    assert write_figures(made.store(tmp_path, []), []) == []
+    assert drawn(made.store(tmp_path, []), []) == []
 
 
 def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
@@ -150,8 +155,8 @@ def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
     cells = [planar(made), digits(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    first = {path: path.read_bytes() for path in write_figures(results, records)}
-    assert {path: path.read_bytes() for path in write_figures(results, records)} == first
+    first = {path: path.read_bytes() for path in drawn(results, records)}
+    assert {path: path.read_bytes() for path in drawn(results, records)} == first
 
 
 def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
@@ -160,7 +165,7 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
     cells = [planar(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    path = write_figures(results, records)[0]
+    path = drawn(results, records)[0]
     before = path.read_bytes()
 
     def stop(figure, path):
@@ -169,7 +174,7 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
 
     monkeypatch.setattr(stage, "save_figure", stop)
     with pytest.raises(KeyboardInterrupt):
-        write_figures(results, records)
+        drawn(results, records)
     assert path.read_bytes() == before
     assert not list(tmp_path.rglob(".part-*"))
 
@@ -178,10 +183,10 @@ def test_several_processes_write_the_same_bytes(made, tmp_path):
     cells = [planar(made), digits(made, sweep="digits")]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    alone = {path: path.read_bytes() for path in write_figures(results, records)}
+    alone = {path: path.read_bytes() for path in drawn(results, records)}
     for path in alone:
         path.unlink()
-    together = {path: path.read_bytes() for path in write_figures(results, records, 2)}
+    together = {path: path.read_bytes() for path in drawn(results, records, 2)}
     assert together == alone
     assert list(together) == list(alone)
 
