@@ -210,8 +210,8 @@ def main() -> None:
     out = Path(os.devnull) if given.quick else given.out
     measuring.report(text_of(curves, workers, repeats), out)
     # A quick run's figure is only for the eye, and has its place apart from the record.
-    picture = Path(tempfile.gettempdir()) / "growth.png" if given.quick else out
-    plot(curves, picture.with_suffix(".png"))
+    figure = Path(tempfile.gettempdir()) / "growth.png" if given.quick else out
+    plot(curves, figure.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def one_cycle(learning_rate, steps):
 
 
 def hand_written_fit(steps, learning_rate):
-    """Function of ``(loc, rho)``, key, `x` and `one_hot` that makes a whole fit of one member.
+    """Function of ``(loc, rho)``, key, `x` and `one_hot` that makes a whole fit of one replica.
 
     It returns the final ``(loc, rho)`` and the losses, ``(step,)``; `jax.vmap` it for many.
     """

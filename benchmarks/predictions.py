@@ -1,8 +1,8 @@
-"""Time and memory of predicting 10,000 pictures with 100 draws of the parameters.
+"""Time and memory of predicting 10,000 images with 100 draws of the parameters.
 
 Each network has a process of its own, whose memory is told whole. Beside it, in the same
 process and rounds, the report's network by hand in JAX, with fixed parameters, run over the
-same pictures once for every draw: what no way of averaging over draws can fall below.
+same images once for every draw: what no way of averaging over draws can fall below.
 
 Run: ``uv run python benchmarks/predictions.py`` (about ten minutes).
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import measuring
 
-PICTURES, DRAWS, BLOCK = 10_000, 100, 128
+IMAGES, DRAWS, BLOCK = 10_000, 100, 128
 NETWORKS = ("report_conv", "lenet5", "dense 784-400-400-10")
 
 
@@ -25,7 +25,7 @@ def measure(network: str, rounds: int) -> dict:
 
     import numpy as np
 
-    x = np.random.default_rng(0).uniform(size=(PICTURES, 784)).astype("f4")
+    x = np.random.default_rng(0).uniform(size=(IMAGES, 784)).astype("f4")
     calls = {"pmbnn": _predictions(network, x)}
     calls["pmbnn"](2)
     if network == "report_conv":
@@ -67,7 +67,7 @@ def _predictions(network: str, x):
 
 
 def _by_hand(x):
-    """One pass for every draw over pictures in blocks."""
+    """One pass for every draw over images in blocks."""
     import jax
     import jax.numpy as jnp
     from contestants.large import Task, start
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=measuring.HERE / "predictions.txt")
     given = parser.parse_args()
-    rows = [("network", "s", "us a picture and draw", "ratio to passes by hand", "peak MB")]
+    rows = [("network", "s", "us an image and draw", "ratio to passes by hand", "peak MB")]
     context = multiprocessing.get_context("spawn")
     for network in NETWORKS:
         with ProcessPoolExecutor(1, context) as pool:
@@ -107,13 +107,13 @@ def main() -> None:
             (
                 network,
                 f"{middle:.1f}",
-                f"{1e6 * middle / PICTURES / DRAWS:.1f}",
+                f"{1e6 * middle / IMAGES / DRAWS:.1f}",
                 ratio and measuring.median_and_range(ratio),
                 f"{found['megabytes']:.0f}",
             )
         )
     lines = [
-        f"predicting {PICTURES:,} pictures with {DRAWS} draws; medians of {given.rounds} rounds",
+        f"predicting {IMAGES:,} images with {DRAWS} draws; medians of {given.rounds} rounds",
         measuring.machine_text(),
         "",
         measuring.table(rows),

@@ -24,7 +24,7 @@ from contestants.serving import SHAPES, Problem, split
 from processes import Entry, Running, start, stop
 
 NOISE, LEARNING_RATE, INITIAL_SCALE = 0.4, 0.02, 0.05
-MEMBERS, DRAWS = 64, 1_000
+REPLICAS, DRAWS = 64, 1_000
 JAX_16, C = "bare JAX loop by hand, 16 at once", "loop in C by hand, alone"
 
 
@@ -59,7 +59,7 @@ def build_problem(steps: int, rounds: int) -> Problem:
     rows = Moons(noise=NOISE).load().training
     rng = np.random.default_rng(0)
     starts = []
-    for _ in range(MEMBERS):
+    for _ in range(REPLICAS):
         parts = [
             rng.standard_normal(shape).ravel() / shape[0] ** 0.5
             if len(shape) > 1

@@ -152,7 +152,7 @@ def both(*traces):
 
 
 def predictions(draws, axis, label=None):
-    """Group of predictions, as stored, from class probabilities ``(draw, picture, class)``."""
+    """Group of predictions, as stored, from class probabilities ``(draw, image, class)``."""
     mean = draws.mean(axis=0)
     votes = np.eye(draws.shape[2])[draws.argmax(axis=2)].mean(axis=0)
     entropy, within = (-np.sum(p * np.log(np.maximum(p, 1e-30)), axis=-1) for p in (mean, draws))
@@ -171,7 +171,7 @@ def predictions(draws, axis, label=None):
 
 
 def with_examples(group, draws, images, rows):
-    """The group with these of its pictures as examples."""
+    """The group with these of its images as examples."""
     return group.assign(
         example_index=("example", np.asarray(rows)),
         example_image=(("example", "row", "column"), images[rows].astype("u1")),
@@ -180,7 +180,7 @@ def with_examples(group, draws, images, rows):
 
 
 def kept_rows(group):
-    """Test pictures that a trace keeps: most uncertain, mistakes, least confident, first."""
+    """Test images that a trace keeps: most uncertain, mistakes, least confident, first."""
     p, sd = group["probability"].values, group["sd"].values
     best, rate = p.argmax(axis=1), group["error_rate"].values
     wrong = np.flatnonzero(best != group["label"].values)
@@ -194,7 +194,7 @@ def kept_rows(group):
 
 
 def image_trace(images, label, draws):
-    """Trace of a cell on pictures ``(observation, row, column)``: test rows only."""
+    """Trace of a cell on images ``(observation, row, column)``: test rows only."""
     test = predictions(draws, "test_observation", label)
     rows = kept_rows(test)
     test = test.assign(
@@ -205,7 +205,7 @@ def image_trace(images, label, draws):
 
 
 def small_image_trace(size=200, draws=20, seed=0):
-    """Trace of a cell on small pictures of noise."""
+    """Trace of a cell on small images of noise."""
     rng = np.random.default_rng(seed)
     label = rng.integers(10, size=size)
     logit = rng.normal(size=(size, 10)) + 2.5 * np.eye(10)[label]
@@ -269,8 +269,8 @@ def _ensemble(x, y, draws, rng):
         h = np.tanh(x[rows] @ weight)
         fits.append(np.linalg.solve(h.T @ h + np.eye(250), h.T @ np.eye(10)[y[rows]]))
 
-    def probabilities(pictures):
-        logit = np.stack([9 * np.tanh(pictures @ weight) @ fit for fit in fits])
+    def probabilities(images):
+        logit = np.stack([9 * np.tanh(images @ weight) @ fit for fit in fits])
         p = np.exp(logit - logit.max(axis=2, keepdims=True))
         return p / p.sum(axis=2, keepdims=True)
 
@@ -300,10 +300,10 @@ def digit_trace(test=300, draws=20, seed=0):
     groups["test_predictions"] = with_examples(kept, p, images, range(16))
     digits = Digits(x_test, tuple(map(str, y_test)))
     sets = (NormalNoise(size=100), UniformNoise(size=100), Rotated(), Letters())
-    for pictures in (kind.load(digits) for kind in sets):
-        drawn, rows = ensemble(pictures.x), range(26 if pictures.name == "letters" else 16)
-        group = predictions(drawn, "picture", pictures.labels)
-        groups[f"ood_{pictures.name}"] = with_examples(group, drawn, _pixels(pictures.x), rows)
+    for images in (kind.load(digits) for kind in sets):
+        drawn, rows = ensemble(images.x), range(26 if images.name == "letters" else 16)
+        group = predictions(drawn, "ood_observation", images.labels)
+        groups[f"ood_{images.name}"] = with_examples(group, drawn, _pixels(images.x), rows)
     groups["snapshot_examples"] = _on_the_way(groups, map(str, y_test[:6]))
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
@@ -313,7 +313,7 @@ def _pixels(raw):
 
 
 def _on_the_way(groups, labels):
-    """Six pictures of three sets: noise is told apart early, and no more in the end."""
+    """Six images of three sets: noise is told apart early, and no more in the end."""
     sets = ("test_predictions", "ood_normal_noise", "ood_uniform_noise")
     digits, *noises = (groups[name]["example_probability"].values[:, :6] for name in sets)
     late = np.concatenate([digits, *(0.1 + 0.1 * (noise - 0.1) for noise in noises)], axis=1)

@@ -7,7 +7,7 @@ import yaml
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.figures import write_figures
+from pmbnn.figures import draw_files, overviews_of
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.sweep.run import prepare, write_header, write_tables
@@ -27,7 +27,7 @@ combination builds and fits is tested where models are."""
 def shrunk(content: dict) -> dict:
     """The same experiment with few rows, steps, draws and seeds.
 
-    A large network takes seconds to compile and to store, and so do looks at a fit and pictures
+    A large network takes seconds to compile and to store, and so do snapshots and images
     that nobody knows: the first sweep alone keeps them.
     """
     content.pop("published", None)
@@ -66,7 +66,7 @@ def shorter(inference: dict) -> dict:
 
 
 def fewer(predict: dict) -> dict:
-    """Few predictions of every kind that are asked for; none of pictures to be downloaded."""
+    """Few predictions of every kind that are asked for; none of images to be downloaded."""
     found = {
         "draws": 5,
         "trace_draws": 4,
@@ -125,7 +125,7 @@ def test_file_runs_to_its_figures(file, tmp_path):
     assert len(stored) == len(wanted) > 0
     assert {record.status for record in stored} <= {"converged", "not_converged", "improper"}
     records = run.records()
-    figures = write_figures(run.results, records)
+    figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
     assert figures and all(path.stat().st_size > 5_000 for path in figures)
     assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == len(wanted) + 1

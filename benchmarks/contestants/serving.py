@@ -32,7 +32,7 @@ SHAPES = {
 class Problem:
     """What is to be fitted.
 
-    `x` is ``(700, 2)``, `y` ``(700,)``, `starts` ``(member, 57)``: first means of the guides,
+    `x` is ``(700, 2)``, `y` ``(700,)``, `starts` ``(replica, 57)``: first means of the guides,
     whose first scale is `initial_scale`. `chunk` is what a contestant that can stop between
     two steps does on one request; the others make a whole fit of `steps`.
     """

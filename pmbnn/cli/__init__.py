@@ -12,7 +12,7 @@ from pmbnn.cli import compare, predict, report, sweep, verify
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
-    ("predict", predict.predict, "Ask a fitted cell about your own pictures."),
+    ("predict", predict.predict, "Ask a fitted cell about images of your own."),
     ("report", report.report, "Write one page of results folders."),
     ("claims", compare.claims, "Hold claims against results folders."),
     ("verify", verify.verify, "Check the files of a results folder."),

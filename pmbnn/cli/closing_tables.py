@@ -1,4 +1,4 @@
-"""What a finished sweep shows of classifiers of pictures: their uncertainty, and how a fit went."""
+"""What a finished sweep shows of classifiers of images: their uncertainty, and how a fit went."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ SHOWN_SCORES = ("sd", "entropy")
 LONGEST_REASON = 100
 """Characters of the reason why a set was unavailable."""
 
-MOST_LOOKS = 4
+MOST_DIAGNOSED = 4
 """Cells of a sweep whose snapshots are shown; ``metrics.json`` of a cell has them all."""
 
 JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
@@ -33,7 +33,7 @@ HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
 
 
 def ood_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """How well each uncertainty score detects out-of-distribution pictures, a table a data set.
+    """How well each uncertainty score detects out-of-distribution images, a table a data set.
 
     A row is a cell, or the mean over data seeds; a column is a set.
     """
@@ -54,7 +54,7 @@ def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
 
 
 def diagnostics_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """How the fits of each sweep went, nats a picture: the first data seed of all settings.
+    """How the fits of each sweep went, nats an image: the first data seed of all settings.
 
     The best cell is first where something was held out to choose it by. Below the last table of
     a sweep stands how many more there are.
@@ -70,7 +70,7 @@ def _diagnostics_of_sweep(records: Sequence[CellRecord]) -> list[Table]:
     titled = _titled(records)
     best = best_group(records)[:1]
     titled.sort(key=lambda pair: pair[1] not in best)
-    tables = [_diagnostics_table(*pair) for pair in titled[:MOST_LOOKS]]
+    tables = [_diagnostics_table(*pair) for pair in titled[:MOST_DIAGNOSED]]
     more = len(titled) - len(tables)
     if more:
         tables[-1].caption = f"and {more} more: `diagnostics` in metrics.json of their cells"
@@ -97,7 +97,7 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
 def _ood_table(family: Sequence[Variant]) -> Table:
     first = family[0].records[0]
     title = (
-        f"AUROC of out-of-distribution pictures by {' / '.join(SHOWN_SCORES)}, "
+        f"AUROC of out-of-distribution images by {' / '.join(SHOWN_SCORES)}, "
         f"{first.sweep}: {data_label(first)}"
     )
     every = [record for variant in family for record in variant.records]

@@ -1,27 +1,23 @@
 """Compare priors and hyperpriors on stored results: ``python -m pmbnn.claims RESULTS...``."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
-
-BAD_INPUT = 2
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
 def claims(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
-    ],
+    folders: ResultsFolders,
     out: Annotated[
         Path | None,
         typer.Option(help="One table for all folders [default: claims.csv in each folder]."),
@@ -36,18 +32,14 @@ def claims(
     """
     from pmbnn.results.store import ResultsError
 
-    try:
+    with reported(ResultsError):
         _claims(folders, out)
-    except ResultsError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(BAD_INPUT) from error
 
 
 def _claims(folders: list[Path], out: Path | None) -> None:
     import pandas as pd
-    from rich.console import Console
 
-    from pmbnn.compare.claims import FILE, claims_table
+    from pmbnn.compare.claims import FILE, claims_table, write_claims
     from pmbnn.results.loading import load_results
 
     read = [load_results(folder) for folder in folders]
@@ -55,22 +47,13 @@ def _claims(folders: list[Path], out: Path | None) -> None:
         one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read
     }
     every = pd.concat(found.values(), ignore_index=True)
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = new_console()
     for table in printed_tables(every):
         console.print(table)
     for path, table in ({out: every} if out else found).items():
-        _write(path, table)
+        with written(path):
+            write_claims(path, table)
         typer.echo(f"table {path}")
-
-
-def _write(path: Path, table: "pd.DataFrame") -> None:
-    from pmbnn.compare.claims import write_claims
-    from pmbnn.results.store import ResultsError
-
-    try:
-        write_claims(path, table)
-    except OSError as error:
-        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
 
 
 def printed_tables(table: "pd.DataFrame") -> Iterator["Table"]:

@@ -1,19 +1,17 @@
-"""Show a fitted network pictures of your own: ``python -m pmbnn.predict RESULT_CELL IMAGE…``."""
+"""Show a fitted network images of your own: ``python -m pmbnn.predict RESULT_CELL IMAGE…``."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console, reported, written
+
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
     from pmbnn.prediction.rejection import Classification, Threshold
     from pmbnn.results.restore import Restored
-
-FAILED = 1
-BAD_INPUT = 2
 
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -21,10 +19,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 class Answer(NamedTuple):
-    """What was found for the pictures that could be read, and why others could not."""
+    """What was found for the images that could be read, and why others could not."""
 
     restored: "Restored"
-    pictures: "list[OwnImage]"
+    images: "list[OwnImage]"
     classifications: "list[Classification]"
     threshold: "Threshold"
     unread: dict[str, str]
@@ -39,8 +37,8 @@ def predict(
             metavar="RESULT_CELL", help="Folder of a cell: results/<experiment>/cells/<name>."
         ),
     ],
-    images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE...", help="Picture files (PNG, JPEG, ...).")
+    files: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE...", help="Image files (PNG, JPEG, ...).")
     ],
     draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,
     percentile: Annotated[
@@ -48,13 +46,13 @@ def predict(
         typer.Option(
             min=0,
             max=100,
-            help="Refuse what is more uncertain than this share of the held-out digits.",
+            help="Reject what is more uncertain than this share of the held-out digits.",
         ),
     ] = 99.0,
     whole: Annotated[
         bool,
         typer.Option(
-            "--whole", help="Scale the whole picture instead of cutting out its foreground."
+            "--whole", help="Scale the whole image instead of cutting out its foreground."
         ),
     ] = False,
     invert: Annotated[
@@ -66,7 +64,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")] = False,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw pictures and probabilities into this PNG file.")
+        Path | None, typer.Option(help="Draw images and probabilities into this PNG file.")
     ] = None,
     beside: Annotated[
         Path | None,
@@ -75,33 +73,30 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Tell which digit each picture shows and how sure that is; reject what is too unsure.
+    """Tell which digit each image shows and how sure that is; reject what is too unsure.
 
-    Exit status: 0 every picture was read, 1 some could not be, 2 none could or bad input.
+    Exit status: 0 every image was read, 1 some could not be, 2 none could or bad input.
     """
     from pmbnn.data import DataError
     from pmbnn.results.store import ResultsError
 
-    try:
-        pictures, unread = _read(images, whole, invert)
+    with reported(DataError, ResultsError):
+        images, unread = _read(files, whole, invert)
         cells = [cell] if beside is None else [cell, beside]
-        code = _predict(cells, pictures, unread, draws, percentile, as_json, figure)
-    except (DataError, ResultsError) as error:
-        typer.echo(f"error: {error}", err=True)
-        code = BAD_INPUT
+        code = _predict(cells, images, unread, draws, percentile, as_json, figure)
     raise typer.Exit(code)
 
 
-def _predict(cells, pictures, unread, draws, percentile, as_json, figure) -> int:
+def _predict(cells, images, unread, draws, percentile, as_json, figure) -> int:
     from pmbnn.results.store import ResultsError
 
     if figure is not None and not figure.parent.is_dir():
         raise ResultsError(f"`--figure` must lie in a folder that exists, got `{figure}`.")
     for reason in unread.values():
         typer.echo(f"error: {reason}", err=True)
-    if not pictures:
+    if not images:
         return BAD_INPUT
-    answers = [_answer(cell, pictures, unread, draws, percentile) for cell in cells]
+    answers = [_answer(cell, images, unread, draws, percentile) for cell in cells]
     if as_json:
         _print_json(cells, answers)
     else:
@@ -114,20 +109,20 @@ def _predict(cells, pictures, unread, draws, percentile, as_json, figure) -> int
     return FAILED if unread else 0
 
 
-def _read(images: list[Path], whole: bool, invert: bool | None):
-    """Pictures that can be read, and the reasons why others cannot, by file."""
+def _read(files: list[Path], whole: bool, invert: bool | None):
+    """Images that can be read, and the reasons why other files cannot."""
     from pmbnn.data.own_images import ImageError, read_image
 
-    pictures, unread = [], {}
-    for path in images:
+    images, unread = [], {}
+    for path in files:
         try:
-            pictures.append(read_image(path, whole=whole, invert=invert))
+            images.append(read_image(path, whole=whole, invert=invert))
         except ImageError as error:
             unread[str(path)] = str(error)
-    return pictures, unread
+    return images, unread
 
 
-def _answer(cell: Path, pictures, unread, draws: int, percentile: float) -> Answer:
+def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer:
     import numpy as np
 
     from pmbnn.prediction.rejection import classify, rejection_threshold
@@ -135,19 +130,19 @@ def _answer(cell: Path, pictures, unread, draws: int, percentile: float) -> Answ
     from pmbnn.results.store import ResultsError
 
     restored = restore_cell(cell)
-    shape = pictures[0].digit.shape
+    shape = images[0].digit.shape
     if restored.dataset.image_shape != shape:
         raise ResultsError(
-            f"`{cell}` must be fitted on pictures of {shape[0]} × {shape[1]} pixels, "
+            f"`{cell}` must be fitted on images of {shape[0]} × {shape[1]} pixels, "
             f"got data set `{restored.dataset.kind}`."
         )
-    x = restored.standardisation(np.stack([picture.digit.ravel() for picture in pictures]))
+    x = restored.standardisation(np.stack([image.digit.ravel() for image in images]))
     parts, weights = zip(*_draws(restored, x, draws), strict=True)
     p, weight = np.concatenate(parts), np.concatenate(weights)
     if not np.isfinite(p).all():
         raise ResultsError(f"The predictions of cell `{cell}` are not finite.")
     limit = rejection_threshold(restored.trace, percentile)
-    return Answer(restored, pictures, classify(p, weight), limit, unread, len(weight))
+    return Answer(restored, images, classify(p, weight), limit, unread, len(weight))
 
 
 def _draws(restored: "Restored", x, draws: int) -> Iterator[tuple]:
@@ -179,18 +174,18 @@ def _cell_json(cell: Path, answer: Answer) -> dict[str, Any]:
             "of": answer.threshold.group,
             "rows": answer.threshold.rows,
         },
-        "pictures": [
-            _as_json(picture, found, answer)
-            for picture, found in zip(answer.pictures, answer.classifications, strict=True)
+        "images": [
+            _as_json(image, found, answer)
+            for image, found in zip(answer.images, answer.classifications, strict=True)
         ],
     }
 
 
-def _as_json(picture: "OwnImage", found: "Classification", answer: Answer) -> dict[str, Any]:
+def _as_json(image: "OwnImage", found: "Classification", answer: Answer) -> dict[str, Any]:
     names = _classes(answer)
     return {
-        "file": str(picture.path),
-        "inverted": picture.inverted,
+        "file": str(image.path),
+        "inverted": image.inverted,
         "class": names[found.predicted],
         "probability": float(found.probability[found.predicted]),
         "sd": found.uncertainty,
@@ -204,19 +199,18 @@ def _as_json(picture: "OwnImage", found: "Classification", answer: Answer) -> di
 
 
 def _print_tables(answer: Answer, title: str) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = new_console()
     numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
-    verdicts = Table("picture", "class", *numbers, "verdict", title=Text(title) if title else None)
-    shares = Table("picture", *_classes(answer), title="probability of each class")
-    for picture, found in zip(answer.pictures, answer.classifications, strict=True):
+    verdicts = Table("image", "class", *numbers, "verdict", title=Text(title) if title else None)
+    shares = Table("image", *_classes(answer), title="probability of each class")
+    for image, found in zip(answer.images, answer.classifications, strict=True):
         rejected = answer.threshold.rejects(found)
         best = float(found.probability[found.predicted])
         verdicts.add_row(
-            Text(str(picture.path)),
+            Text(str(image.path)),
             _classes(answer)[found.predicted],
             _bar(best),
             f"{found.uncertainty:.3f}",
@@ -225,7 +219,7 @@ def _print_tables(answer: Answer, title: str) -> None:
             f"{found.expected_error_rate:.1%}",
             Text("rejected", "red") if rejected else Text("accepted", "green"),
         )
-        shares.add_row(Text(str(picture.path)), *map(_bar, found.probability.tolist()))
+        shares.add_row(Text(str(image.path)), *map(_bar, found.probability.tolist()))
     console.print(verdicts)
     console.print(shares)
     console.print(_rule(answer), soft_wrap=True, highlight=False)
@@ -237,7 +231,7 @@ def _bar(share: float) -> str:
 
 
 def _rule(answer: Answer) -> str:
-    """When a picture is rejected, in words."""
+    """When an image is rejected, in words."""
     limit = answer.threshold
     rows = limit.group.removesuffix("_predictions")
     return (
@@ -253,7 +247,6 @@ def _classes(answer: Answer) -> list[str]:
 def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
     from pmbnn.figures.style import save_figure
-    from pmbnn.results.store import ResultsError
     from pmbnn.results.titles import cell_title
 
     answer, *others = answers
@@ -261,14 +254,12 @@ def _draw(path: Path, answers: list[Answer]) -> None:
     title, classes = f"{title}\n{_rule(answer)}", _classes(answer)
     found = [a.classifications for a in answers]
     if others:
-        args = answer.pictures, *found, classes, title, answer.threshold
+        args = answer.images, *found, classes, title, answer.threshold
         figure = plot_compared_predictions(*args)
     else:
-        figure = plot_own_images(answer.pictures, *found, answer.threshold, classes, title)
-    try:
+        figure = plot_own_images(answer.images, *found, answer.threshold, classes, title)
+    with written(path):
         save_figure(figure, path)
-    except OSError as error:
-        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
 
 
 if __name__ == "__main__":

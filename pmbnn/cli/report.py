@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-BAD_INPUT = 2
+from pmbnn.cli.shared import ResultsFolders, reported
 
 PAGE = "report.html"
 
@@ -15,10 +15,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @app.command()
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
-    ],
+    folders: ResultsFolders,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the page, which is made [default: the first results folder]."),
@@ -34,11 +31,8 @@ def report(
     """
     from pmbnn.results.store import ResultsError
 
-    try:
+    with reported(ResultsError):
         path, size = _report(folders, out or folders[0])
-    except ResultsError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(BAD_INPUT) from None
     typer.echo(f"page {path} ({size / 1e6:.1f} MB)")
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pmbnn.sweep.stages import Outcome
 
-FAILED = 1
-BAD_INPUT = 2
 BUSY = 3
 INTERRUPTED = 130
 
@@ -79,12 +79,10 @@ def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
 
         print_plan(experiment, wanted)
         return 0
-    from rich.console import Console
-
     from pmbnn.sweep.stages import run_experiment
 
     folder = out or Path("results") / experiment.name
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = new_console()
     outcome = run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
     return _conclude(console, outcome)
 

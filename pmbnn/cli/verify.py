@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-BROKEN = 1
-BAD_INPUT = 2
+from pmbnn.cli.shared import FAILED, reported
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -29,11 +28,8 @@ def verify(
     from pmbnn.results import verify as broken_cells
     from pmbnn.results.store import ResultsError
 
-    try:
+    with reported(ResultsError):
         broken = broken_cells(folder, repair)
-    except ResultsError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(BAD_INPUT) from None
     for line in broken:
         typer.echo(line)
-    raise typer.Exit(BROKEN if broken else 0)
+    raise typer.Exit(FAILED if broken else 0)

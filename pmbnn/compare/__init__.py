@@ -3,9 +3,9 @@
 - `ranking`: which combination is best on a data set, by how much, and how certain that is;
 - `paired`: learned scales less fixed ones on the same data;
 - `scales`: the best fixed scale, and where learned ones go;
-- `sparsity`: how few weights of the last layer a posterior keeps away from zero;
 - `boundary`: whether uncertainty is highest where the classes truly meet;
-- `claims`: the last four as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints.
+- `measures`: that of one cell, and how few weights of its last layer are away from zero;
+- `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints.
 
 `scores` says what a cell is judged by, and what is shown of it, by the type of its predictions.
 """

@@ -8,13 +8,21 @@ import numpy as np
 from xarray import DataTree
 
 from pmbnn.compare.boundary import Sureness, at_points, boundary_measures
-from pmbnn.compare.sparsity import sparsity_measures
 from pmbnn.data import DATASETS, Synthetic
 from pmbnn.figures.plane import plane_map
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.weights import SCALE, WEIGHT, last_layer, learned_scales
+from pmbnn.results.weights import (
+    SCALE,
+    WEIGHT,
+    away_from_zero,
+    excess_kurtosis,
+    hoyer_sparsity,
+    last_layer,
+    learned_scales,
+    narrow_about_zero,
+)
 
 POINTS = 20_000
 """Fresh points at which uncertainty is held against the truth; a correlation is good to 0.01."""
@@ -56,6 +64,21 @@ def measures_of(trace: DataTree, record: CellRecord) -> CellMeasures:
         if any(str(name).startswith("weight_") for name in trace["posterior"].data_vars):
             sparsity = sparsity_measures(last_layer(trace))
     return CellMeasures(sparsity, _boundary(trace, record), scales)
+
+
+def sparsity_measures(draws: np.ndarray) -> dict[str, float]:
+    """Measures of a layer's sparsity from draws ``(draw, weight)``, by name.
+
+    What *away from zero* and *narrow about zero* mean is told in `pmbnn.results.weights`.
+    """
+    means = draws.mean(axis=0)
+    return {
+        "weights": float(draws.shape[1]),
+        "away from zero": float(away_from_zero(draws).sum()),
+        "share narrow about zero": float(narrow_about_zero(draws).mean()),
+        "excess kurtosis of means": excess_kurtosis(means),
+        "Hoyer sparsity of means": hoyer_sparsity(means),
+    }
 
 
 def _boundary(trace: DataTree, record: CellRecord) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Rows:
 
     ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
     or numbers where there are no ``classes``.
-    ``input_shape`` is what one row stands for: ``(channel, row, column)`` of a picture, whose
+    ``input_shape`` is what one row stands for: ``(channel, row, column)`` of an image, whose
     columns are fastest among the features; or ``(feature,)``, as it is unless said.
     """
 

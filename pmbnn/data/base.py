@@ -28,7 +28,7 @@ class DatasetSpec(Specification):
     seed: Seed = 0
 
     image_shape: ClassVar[tuple[int, int] | None] = None
-    """Height and width where a row is a picture."""
+    """Height and width where a row is an image."""
 
     n_classes: ClassVar[int | None] = None
     """Number of classes; None where the targets are numbers."""
@@ -50,7 +50,7 @@ class DatasetSpec(Specification):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """What one row stands for: ``(1, row, column)`` of a picture, or ``(feature,)``."""
+        """What one row stands for: ``(1, row, column)`` of an image, or ``(feature,)``."""
         return (1, *self.image_shape) if self.image_shape else (self.n_features,)
 
     @property

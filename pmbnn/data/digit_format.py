@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SIDE = 28
-"""Height and width of a picture."""
+"""Height and width of an image."""
 
 BOX = 20
 """Longer side of the foreground: that of every digit of MNIST."""
@@ -17,7 +17,7 @@ between 13.5 and 14.5, for digits were moved by whole pixels."""
 
 
 def as_digit(foreground: "np.ndarray") -> "np.ndarray":
-    """Picture ``(28, 28)``, float32, of foreground ``(row, column)`` of any size.
+    """Image ``(28, 28)``, float32, of foreground ``(row, column)`` of any size.
 
     What is not zero is cut out, scaled so that its longer side is 20 pixels, and moved by whole
     pixels until its centre of mass is in the middle, but never beyond an edge.
@@ -39,9 +39,9 @@ def as_digit(foreground: "np.ndarray") -> "np.ndarray":
     for length, weights in zip(cut.shape, (cut.sum(axis=1), cut.sum(axis=0)), strict=True):
         centre = float(weights @ np.arange(length) / mass)
         start.append(min(max(round(CENTRE - centre), 0), SIDE - length))
-    picture = np.zeros((SIDE, SIDE), np.float32)
-    picture[start[0] : start[0] + cut.shape[0], start[1] : start[1] + cut.shape[1]] = cut
-    return picture
+    image = np.zeros((SIDE, SIDE), np.float32)
+    image[start[0] : start[0] + cut.shape[0], start[1] : start[1] + cut.shape[1]] = cut
+    return image
 
 
 def cut_out(foreground: "np.ndarray") -> "np.ndarray":

@@ -21,7 +21,7 @@ NOISE_SDS = 3
 LEAST_NOISE = 0.01
 """Difference in brightness that counts as paper in any case: two or three of 255 steps."""
 
-INK = 0.2
+STROKE = 0.2
 """Darkness from which a pixel is part of a stroke, where paper is 0 and foreground is 1."""
 
 EDGE = 0.1
@@ -31,7 +31,7 @@ MNIST the longer side that it has."""
 SPECK = 0.02
 """Spots below this share of the largest are dust."""
 
-LEAST_INK = 8
+LEAST_SPOT = 8
 """Pixels that the largest spot must have not to be dust itself."""
 
 THINNEST = 2.0
@@ -43,7 +43,7 @@ wide."""
 def find_foreground(grey: "np.ndarray", dark: bool | None = None) -> tuple["np.ndarray", bool]:
     """Foreground from 0 to 1, ``(row, column)``, and whether it is darker than the paper.
 
-    The paper's brightness is that along the border of the picture, which may change evenly from
+    The paper's brightness is that along the border of the image, which may change evenly from
     one side to the other. What stands out from it by more than its noise is foreground; what does
     in small spots only is dust. The longer side of what comes back is at most 400 pixels.
 
@@ -57,7 +57,7 @@ def find_foreground(grey: "np.ndarray", dark: bool | None = None) -> tuple["np.n
     Raises
     ------
     ValueError
-        If there is no foreground, or the picture is too small to tell; the message lacks its
+        If there is no foreground, or the image is too small to tell; the message lacks its
         subject, which the caller knows.
     """
     relief = _above_paper(
@@ -114,12 +114,12 @@ def _without_dust(relief: "np.ndarray") -> "np.ndarray":
     import numpy as np
     from scipy.ndimage import binary_dilation, label
 
-    level = _ink_level(relief)
+    level = _stroke_level(relief)
     foreground = (relief / level).clip(0, 1) if level > 0 else relief
-    spots, _ = label(foreground > INK, np.ones((3, 3)))
+    spots, _ = label(foreground > STROKE, np.ones((3, 3)))
     sizes = np.bincount(spots.ravel())
     sizes[0] = 0
-    if level < LEAST_CONTRAST or sizes.max() < LEAST_INK:
+    if level < LEAST_CONTRAST or sizes.max() < LEAST_SPOT:
         raise ValueError("shows no foreground: nothing stands out from the paper")
     strokes = (sizes >= SPECK * sizes.max())[spots] & (spots > 0)
     # The soft edge of a stroke belongs to it, but not what JPEG adds around.
@@ -131,7 +131,7 @@ def _without_dust(relief: "np.ndarray") -> "np.ndarray":
     return kept
 
 
-def _ink_level(relief: "np.ndarray") -> float:
+def _stroke_level(relief: "np.ndarray") -> float:
     """How far the darkest strokes stand out.
 
     Half the largest value tells strokes from shades; their upper quartile is robust.

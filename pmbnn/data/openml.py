@@ -31,7 +31,7 @@ SHAPE = (70_000, 784)
 
 
 class OpenMLSource(NamedTuple):
-    """A data set of 70,000 pictures in ten classes, as OpenML keeps it.
+    """A data set of 70,000 images in ten classes, as OpenML keeps it.
 
     ``name`` and ``version`` are OpenML's; ``title`` and ``remedy`` are for messages; ``file`` is
     its name in the cache.
@@ -104,7 +104,7 @@ def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
 
 
 def _check(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
-    """Both arrays as uint8, if they can be such pictures."""
+    """Both arrays as uint8, if they can be such images."""
     import numpy as np
 
     if pixels.shape != SHAPE or labels.shape != SHAPE[:1]:

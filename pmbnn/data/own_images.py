@@ -1,4 +1,4 @@
-"""A user's own picture file, read and laid out as a digit classifier expects it."""
+"""A user's own image file, read and laid out as a digit classifier expects it."""
 
 import warnings
 from contextlib import contextmanager
@@ -18,16 +18,16 @@ MOST_PIXELS = 50_000_000
 """Larger files are rejected before they are decoded: a few kilobytes can claim gigabytes."""
 
 DISPLAY_SIDE = 1_600
-"""Longer side that is kept of a picture: more than a figure shows."""
+"""Longer side that is kept of an image: more than a figure shows."""
 
 
 class ImageError(DataError):
-    """A picture file that cannot be used; the message names it."""
+    """An image file that cannot be used; the message names it."""
 
 
 @dataclass(frozen=True)
 class OwnImage:
-    """A picture file and what a digit classifier gets to see of it.
+    """An image file and what a digit classifier gets to see of it.
 
     Attributes
     ----------
@@ -52,9 +52,9 @@ class OwnImage:
 
 
 def read_image(path: Path | str, whole: bool = False, invert: bool | None = None) -> OwnImage:
-    """A picture file in the form of the digits of MNIST.
+    """An image file in the form of the digits of MNIST.
 
-    The paper's brightness is that along the border of the picture, which may change evenly from
+    The paper's brightness is that along the border of the image, which may change evenly from
     one side to the other; what stands out from it is foreground. Foreground is stretched to black
     and white, dust is removed, thin strokes are thickened, and the rest is cut out, scaled into a
     box of 20 × 20 pixels and placed by its centre of mass in 28 × 28.
@@ -65,7 +65,7 @@ def read_image(path: Path | str, whole: bool = False, invert: bool | None = None
         Any format that Pillow reads; the first frame if there are several. Transparent parts
         are white, or black where light strokes would vanish on white.
     whole
-        Scale the whole picture to 28 × 28 pixels instead, wherever and however thin its foreground
+        Scale the whole image to 28 × 28 pixels instead, wherever and however thin its foreground
         is.
     invert
         Whether foreground is darker than paper; by default, whichever of the two stands out more.
@@ -73,7 +73,7 @@ def read_image(path: Path | str, whole: bool = False, invert: bool | None = None
     Raises
     ------
     ImageError
-        The file is missing, no picture, damaged, too large, or shows no foreground.
+        The file is missing, no image, damaged, too large, or shows no foreground.
     """
     import numpy as np
 
@@ -125,7 +125,7 @@ def _reasons(path: Path):
     except FileNotFoundError as error:
         raise ImageError(f"{path} does not exist.") from error
     except UnidentifiedImageError as error:
-        raise ImageError(f"{path} is no picture, or of a format that is not known.") from error
+        raise ImageError(f"{path} is no image, or of a format that is not known.") from error
     except Image.DecompressionBombError as error:
         raise ImageError(
             f"{path} is too large: must have at most {MOST_PIXELS:,} pixels."

@@ -132,13 +132,13 @@ def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inferen
 
 
 def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
-    """Raise ConfigError where out-of-distribution pictures meet what takes none."""
+    """Raise ConfigError where out-of-distribution images meet what takes none."""
     for dataset, predict in product(datasets, predicts):
         # They are all made in the format of the digits.
         if predict.spec.ood and dataset.spec.image_shape != (SIDE, SIDE):
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
-                f"rows are no pictures of {SIDE} × {SIDE} pixels"
+                f"rows are not images of {SIDE} × {SIDE} pixels"
             )
             names = [spec.name for spec in predict.spec.ood]
             raise must(predict.place_of("ood"), rule, names)
@@ -161,7 +161,7 @@ def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None
 def check_diagnostics(
     datasets: list[Choice], inferences: list[Choice], predicts: list[Choice]
 ) -> None:
-    """Raise ConfigError where steps are to be looked at of a fit that keeps none."""
+    """Raise ConfigError where snapshots are asked for of a fit that has none."""
     for dataset, inference, predict in product(datasets, inferences, predicts):
         steps = predict.spec.diagnostics.steps
         if not steps:
@@ -173,7 +173,7 @@ def check_diagnostics(
             raise must(place, rule, list(steps))
         if dataset.spec.targets != "classes":
             rule = (
-                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): looks "
-                "on the way are at classifiers"
+                f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): "
+                "snapshots are of classifiers only"
             )
             raise must(place, rule, list(steps))

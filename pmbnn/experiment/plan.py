@@ -233,10 +233,10 @@ def _group_lines(groups: list[list[Job]], works: list[Work]) -> list[str]:
     """A table of what is compiled together."""
     rows = [("group", "cells", "jobs", "fits", "parameters", "about", "what")]
     shown = zip(groups[:SHOWN_GROUPS], works[:SHOWN_GROUPS], strict=True)
-    for number, (members, work) in enumerate(shown, 1):
-        cells = [cell for job in members for cell in job.wanted]
+    for number, (jobs, work) in enumerate(shown, 1):
+        cells = [cell for job in jobs for cell in job.wanted]
         data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
-        counts = (number, len(cells), len(members), work.fits, f"{network_size(cells[0]):,}")
+        counts = (number, len(cells), len(jobs), work.fits, f"{network_size(cells[0]):,}")
         what = f"{data} {' '.join(model_words(cells[0], scale=False))}"
         rows.append((*map(str, counts), _duration(work.seconds), what))
     more = len(groups) - SHOWN_GROUPS

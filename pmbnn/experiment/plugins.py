@@ -80,7 +80,7 @@ def register[Part: Callable](part: Part) -> Part:
             f"{what} `{kind}` is there already: {_place(taken)}; name the one at {_place(part)} "
             "otherwise."
         )
-    _ORIGINS.pop(taken, None)
+    # An earlier part of that name keeps its origin: there may be cells that are made of it.
     _ORIGINS[part] = _origin(part)
     choices[kind] = part
     return part

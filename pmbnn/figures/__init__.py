@@ -1,7 +1,7 @@
 """Figures of stored results: one file per kind, each drawn from traces and records alone.
 
 Nothing here knows how a cell was fitted. `FIGURES` says which figures there are of what a cell
-predicts; `CellDrawer`, `draw_cells` and `write_figures` draw what a results folder lacks.
+predicts; `CellDrawer`, `draw_cells` and `draw_files` draw what a results folder lacks.
 Figures are made through matplotlib's object interface, so that they can be drawn in any process
 and leave no global state behind.
 """
@@ -20,7 +20,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "missing_cell_figures",
             "outdated_overviews",
             "overviews_of",
-            "write_figures",
         ],
     },
 )

@@ -90,5 +90,5 @@ def stored_classifications(trace: xr.DataTree, group: str) -> list[Classificatio
 
 def _note(traces: tuple[xr.DataTree, ...], group: str) -> str:
     means = [values_of(trace, group, "entropy").mean() / math.log(2) for trace in traces]
-    images = f"{traces[0][group].sizes['picture']} images of {rows_name(group)}"
+    images = f"{traces[0][group].sizes['ood_observation']} images of {rows_name(group)}"
     return f"mean entropy over {images}: {means[0]:.3f} bits against {means[1]:.3f}"

@@ -1,7 +1,7 @@
 """The figures stage: what is missing or out of date among figures, drawn by several processes.
 
 A cell is finished without its figure: `CellDrawer` draws those of cells beside the fitting, as
-they are stored; `draw_cells` those that are still missing; `write_figures` the overviews.
+they are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
 """
 
 import multiprocessing
@@ -103,13 +103,6 @@ def _time(path: Path) -> float:
 def draw_cells(results: Results, records: Sequence[CellRecord], processes: int = 1) -> list[Path]:
     """Paths of the figures drawn of cells that lacked theirs, by up to that many processes."""
     return draw_files(missing_cell_figures(results, records), results, processes)
-
-
-def write_figures(
-    results: Results, records: Sequence[CellRecord], processes: int = 1
-) -> list[Path]:
-    """Paths of all overviews, drawn anew by up to that many processes, this one among them."""
-    return draw_files(overviews_of(results, records), results, processes)
 
 
 def draw_files(drawings: Sequence[Drawing], results: Results, processes: int = 1) -> list[Path]:

@@ -156,7 +156,7 @@ def _uncertainty(found: ClassProbabilities, limits) -> dict[str, float]:
     """Means of the scores over a set."""
     top = found.mean.max(axis=1)
     return {
-        "pictures": len(top),
+        "size": len(top),
         "entropy": float(BITS * found.entropy.mean()),
         "geometric_entropy": float(rejection.geometric_entropy(found.mean_log).mean()),
         "mutual_information": float(BITS * found.mutual_information.mean()),

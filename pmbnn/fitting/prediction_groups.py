@@ -174,8 +174,8 @@ def image_groups(
         arrays |= kept_pixels(dataset, dataset.x_validation, kept, shape)
         groups["validation_predictions"] = xr.Dataset(arrays, coords)
     for name, of_set in images.ood.items():
-        arrays = probability_arrays(of_set.prediction, ("picture",), (len(of_set.images),))
-        arrays["label"] = (("picture",), np.array(of_set.images.labels, dtype=object))
+        arrays = probability_arrays(of_set.prediction, ("ood_observation",), (len(of_set.images),))
+        arrays["label"] = (("ood_observation",), np.array(of_set.images.labels, dtype=object))
         chosen = _one_of_each(of_set)
         arrays |= _examples(fitted, dataset, predictor, chosen, of_set.images.x[chosen])
         attrs = {"source": of_set.images.source}

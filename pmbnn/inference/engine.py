@@ -248,7 +248,7 @@ def _build_chunk(program: Program, replicas, first: int, steps: int) -> _Chunk:
         with explained(it.flat, dtype):
             data = it.prepare(data)
     keys = stack([jnp.asarray(r.keys.noise[:2], jnp.uint32) for r in replicas], it.width)
-    rates = [jnp.asarray(_rate(it.settings, r), dtype) for r in replicas]
+    rates = [jnp.asarray(r.highest_rate(it.settings), dtype) for r in replicas]
     return _Chunk(it, replicas, first, steps, data, keys, stack(rates, it.width))
 
 
@@ -331,8 +331,8 @@ def _with_snapshot(chunk: _Chunk, run: ChunkState, wanted: Sequence[int]) -> Chu
         return run
     kl = chunk.program.divergence(run.state, chunk.data, _batches(chunk, run.done, 1), chunk.keys)
     parameters = _parameters(chunk.program, run)
-    taken = ParameterSnapshot(run.done, parameters, np.asarray(kl, np.float64).reshape(-1))
-    return run._replace(snapshots=(*run.snapshots, taken))
+    snapshot = ParameterSnapshot(run.done, parameters, np.asarray(kl, np.float64).reshape(-1))
+    return run._replace(snapshots=(*run.snapshots, snapshot))
 
 
 def _batches(chunk: _Chunk, done: int, steps: int):
@@ -340,18 +340,11 @@ def _batches(chunk: _Chunk, done: int, steps: int):
     program = chunk.program
     if program.batch == program.rows:
         return None
-    taken = [
+    rows = [
         batch_indices(r.keys.batches, program.rows, program.batch, done, steps)
         for r in chunk.replicas
     ]
-    return stack([jnp.asarray(t, jnp.int32) for t in taken], program.width)
-
-
-def _rate(settings: Inference, replica: Replica) -> float:
-    """The highest learning rate of one replica."""
-    if replica.learning_rate is not None:
-        return replica.learning_rate
-    return float(settings.learning_rate)
+    return stack([jnp.asarray(r, jnp.int32) for r in rows], program.width)
 
 
 # What a run has come to
@@ -421,7 +414,7 @@ def _results(chunk: _Chunk, run: ChunkState, count: int) -> list[Fit]:
                 status=status,
                 reason=reason,
                 keys=replica.keys,
-                learning_rate=_rate(program.settings, replica),
+                learning_rate=replica.highest_rate(program.settings),
                 kl_forms=program.objective.kl_forms,
                 snapshots=tuple(
                     Snapshot(step, {k: v[i] for k, v in at.items()}, sd[i], float(kl[i]))

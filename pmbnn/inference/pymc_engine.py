@@ -64,14 +64,14 @@ def fit(
     """Fits of every replica; one that diverges does not stop the others.
 
     `checkpoints`, `steps` and `snapshots` are for the sake of one interface: ``pm.fit``
-    can neither leave off, nor be a short try, nor be looked at on its way.
+    can neither be interrupted, nor be a short try, nor keep snapshots.
     """
     return [_fit_one(program, replica, i, progress) for i, replica in enumerate(replicas)]
 
 
 def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress | None) -> Fit:
-    seed, rates = int(replica.keys.noise[0]), _rate(program, replica) * program.relative_rates
-    losses: list[float] = []
+    seed, losses = int(replica.keys.noise[0]), []
+    rates = replica.highest_rate(program.settings) * program.relative_rates
     with pytensor.config.change_flags(floatX="float64"), program.model:
         pm.set_data(dict(replica.data))
         advi = pm.ADVI(random_seed=seed)
@@ -93,11 +93,6 @@ def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress 
         except FloatingPointError:  # PyMC's way to say that the loss is not a number
             losses.append(np.nan)
     return current()
-
-
-def _rate(program: PymcProgram, replica: Replica) -> float:
-    given = replica.learning_rate
-    return float(program.settings.learning_rate if given is None else given)
 
 
 def _callback(program, rate, rates, losses: list[float], progress, current: Callable[[], Fit]):
@@ -150,7 +145,7 @@ def _result(program: PymcProgram, group, losses: list[float], replica: Replica, 
         status=status,
         reason=reason,
         keys=replica.keys,
-        learning_rate=_rate(program, replica),
+        learning_rate=replica.highest_rate(program.settings),
         kl_forms=dict.fromkeys((slot.name for slot in layout.slots), "monte_carlo"),
         replica=i,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pmbnn.inference.convergence import Status
+from pmbnn.inference.settings import Inference
 
 Progress = Callable[[int, int, float, Callable[[], "Fit"]], None]
 """Called with steps done, steps in all, the latest mean ELBO of the replicas still alive, and a
@@ -41,6 +42,11 @@ class Replica:
     data: Mapping[str, np.ndarray]
     keys: PrngKeys
     learning_rate: float | None = None
+
+    def highest_rate(self, settings: Inference) -> float:
+        """The highest learning rate of its fit by these settings."""
+        rate = settings.learning_rate if self.learning_rate is None else self.learning_rate
+        return float(rate)
 
 
 @dataclass(frozen=True)

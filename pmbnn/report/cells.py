@@ -39,8 +39,8 @@ class CellView:
         of last-layer ``weights`` away from zero.
     parts
         What its trace holds.
-    pictures
-        Files of pictures in its folder.
+    figures
+        Files of figures in its folder.
     """
 
     key: str
@@ -48,7 +48,7 @@ class CellView:
     record: CellRecord
     added: Mapping[str, Any]
     parts: Parts
-    pictures: tuple[Path, ...]
+    figures: tuple[Path, ...]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def _read_cells(folders: Sequence[ExperimentResults]) -> Iterator[CellView]:
     for folder in folders:
         for record in folder.records:
             parts = read_parts(folder.results, record.name)
-            pictures = sorted((folder.results.cells / record.name).glob("*.png"))
+            figures = sorted((folder.results.cells / record.name).glob("*.png"))
             added = _added(record, parts)
-            yield CellView(f"cell-{number}", folder.name, record, added, parts, tuple(pictures))
+            yield CellView(f"cell-{number}", folder.name, record, added, parts, tuple(figures))
             number += 1
 
 
@@ -136,7 +136,7 @@ def accuracy_error(record: CellRecord) -> float | None:
     """Standard error of an accuracy on so many test rows; None if they are not known."""
     accuracy = record.results.get("accuracy")
     rows = record.settings["dataset"].get("test")
-    rows = rows or (record.images or {}).get("test", {}).get("pictures")
+    rows = rows or (record.images or {}).get("test", {}).get("size")
     if accuracy is None or not rows:
         return None
     return math.sqrt(accuracy * (1 - accuracy) / rows)

@@ -13,10 +13,10 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import settings_row
 
 SETS = (
-    "pictures", "entropy", "mutual_information", "sd", "top_probability", "auroc_entropy",
+    "size", "entropy", "mutual_information", "sd", "top_probability", "auroc_entropy",
     "auroc_sd", "rejected_by_sd", "rejected_by_confidence",
 )  # fmt: skip
-"""Numbers shown of each set of pictures; metrics.json has them all."""
+"""Numbers shown of each set of images; metrics.json has them all."""
 
 
 class Captioned(NamedTuple):
@@ -34,7 +34,7 @@ class Detail(NamedTuple):
     name: str
     status: Entry
     reason: str
-    pictures: list[tuple[Image, str]]
+    figures: list[tuple[Image, str]]
     drawings: list[Captioned]
     results: Mapping[str, str]
     tables: list[PlainTable]
@@ -51,7 +51,7 @@ def cell_detail(cell: CellView) -> Detail:
         name=record.name,
         status=status_entry(record.status),
         reason=record.reason,
-        pictures=[(figure_image(p), f"{p.stem} of {cell.title}") for p in cell.pictures],
+        figures=[(figure_image(p), f"{p.stem} of {cell.title}") for p in cell.figures],
         drawings=[drawn for drawn in (_training(cell), _weights(cell)) if drawn],
         results=_results(record),
         tables=[table for table in tables if table],
@@ -128,7 +128,7 @@ def _sets(record: CellRecord) -> PlainTable | None:
     sets = {"test": images["test"]} | images.get("ood", {})
     rows = [[name, *(plain(found.get(key)) for key in SETS)] for name, found in sets.items()]
     heads = ("set", *(key.replace("_", " ") for key in SETS))
-    return PlainTable("Pictures (entropies in bits)", heads, rows)
+    return PlainTable("Images (entropies in bits)", heads, rows)
 
 
 def _diagnostics(record: CellRecord) -> PlainTable | None:

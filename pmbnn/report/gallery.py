@@ -112,8 +112,8 @@ def thumbnail(cell: CellView, highest: float) -> Thumbnail:
             map_image(plane, plane.sd, style.UNCERTAINTY, highest),
         )
         return shown._replace(images=maps)
-    if cell.pictures:
-        return shown._replace(figure=figure_image(cell.pictures[0], THUMBNAIL))
+    if cell.figures:
+        return shown._replace(figure=figure_image(cell.figures[0], THUMBNAIL))
     if cell.parts.training is not None:
         return shown._replace(drawing=draw_spark(cell.parts.training))
     return shown

@@ -1,4 +1,4 @@
-"""Pictures inside the page: drawn or read, made small, written as data addresses."""
+"""Images inside the page: drawn or read, made small, written as data addresses."""
 
 import base64
 import io
@@ -22,7 +22,7 @@ WIDEST = 1400
 """Pixels across a figure: more than a page shows at twice the usual density."""
 
 THUMBNAIL = 320
-"""Pixels across a small picture that stands for a large one."""
+"""Pixels across a small figure that stands for a large one."""
 
 MAP_SCALE = 2
 """Pixels a point of the map: the decision boundary is then one in two of them."""
@@ -37,22 +37,22 @@ class Image(NamedTuple):
 
 
 def figure_image(path: Path, widest: int = WIDEST) -> Image:
-    """A picture file, no wider than that.
+    """The figure of a file, no wider than that.
 
     Raises
     ------
     ResultsError
-        If it is no picture.
+        If the file holds no image.
     """
     try:
-        with Raster.open(path) as image:
-            picture = _on_white(image)
+        with Raster.open(path) as raster:
+            figure = _on_white(raster)
     except OSError as error:
-        raise ResultsError(f"The picture `{path}` cannot be read: {error}.") from error
-    if picture.width > widest:
-        height = max(1, round(picture.height * widest / picture.width))
-        picture = picture.resize((widest, height), Raster.Resampling.LANCZOS)
-    return Image(_address(picture.quantize(COLOURS, dither=Raster.Dither.NONE)), *picture.size)
+        raise ResultsError(f"The figure `{path}` cannot be read: {error}.") from error
+    if figure.width > widest:
+        height = max(1, round(figure.height * widest / figure.width))
+        figure = figure.resize((widest, height), Raster.Resampling.LANCZOS)
+    return Image(_address(figure.quantize(COLOURS, dither=Raster.Dither.NONE)), *figure.size)
 
 
 def map_image(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: float) -> Image:
@@ -80,7 +80,7 @@ def _boundary(probability: np.ndarray) -> np.ndarray:
 
 
 def _on_white(image: Raster.Image) -> Raster.Image:
-    """A picture without transparency."""
+    """An image without transparency."""
     rgba = image.convert("RGBA")
     return Raster.alpha_composite(Raster.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
 

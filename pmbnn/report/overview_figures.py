@@ -27,7 +27,7 @@ class Overview(NamedTuple):
 
     @property
     def image(self) -> Image:
-        """The picture itself."""
+        """The figure itself."""
         return figure_image(self.path)
 
 

@@ -32,7 +32,7 @@ def own_file(name: str) -> Markup:
 
 
 def content_policy(style: str, script: str) -> str:
-    """Content-Security-Policy that lets in these two, by their hashes, and pictures in the page."""
+    """Content-Security-Policy that lets in these two, by their hashes, and images in the page."""
     return (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'"

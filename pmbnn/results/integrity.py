@@ -60,12 +60,12 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     """Everything in a results folder that is not as it was written.
 
     Data files are compared with the digests in their cell's record, the record with its own;
-    pictures are decoded.
+    figures are decoded.
 
     Parameters
     ----------
     repair
-        Whether to set broken cells aside and remove broken pictures, so that the next sweep of
+        Whether to set broken cells aside and remove broken figures, so that the next sweep of
         the folder fits and draws them again.
 
     Raises
@@ -76,7 +76,7 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     results = Results(folder)
     if not results.cells.is_dir():
         raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
-    found = [*broken_cells(results, digests=True), *_broken_pictures(results)]
+    found = [*broken_cells(results, digests=True), *_broken_figures(results)]
     if repair:
         for problem in found:
             if problem.cell is None:
@@ -108,8 +108,8 @@ def _problem(results: Results, name: str, digests: bool) -> Problem | None:
     return None
 
 
-def _broken_pictures(results: Results) -> Iterator[Problem]:
-    """Pictures that cannot be decoded; PNG carries checksums of its own."""
+def _broken_figures(results: Results) -> Iterator[Problem]:
+    """Figures that cannot be decoded; PNG carries checksums of its own."""
     from PIL import Image
 
     for path in sorted([*results.cells.glob("[!.]*/*.png"), *results.figures.glob("*.png")]):

@@ -1,4 +1,4 @@
-"""What a finished sweep shows of classifiers of pictures, from made records."""
+"""What a finished sweep shows of classifiers of images, from made records."""
 
 import io
 from pathlib import Path
@@ -13,7 +13,7 @@ from pmbnn.sweep.stages import Outcome
 KINDS = ("sd", "entropy", "mutual_information")
 
 
-def pictures(**areas):
+def images(**areas):
     """What a record says of sets whose areas are given by score."""
     ood = {
         name: {f"auroc_{score}": area for score, area in zip(KINDS, of_set, strict=False)}
@@ -65,19 +65,19 @@ def titles(tables):
     return [str(table.title) for table in tables]
 
 
-# Out-of-distribution pictures
+# Out-of-distribution images
 
 
 def test_areas_of_every_cell_and_set():
     records = [
-        record(images=pictures(letters=(0.9, 0.8), noise=(0.51, 0.52))),
-        record(guide="map", images=pictures(letters=(0.7, 0.6))),
-        record(sweep="other", images=pictures(letters=(0.123, 0.456))),
+        record(images=images(letters=(0.9, 0.8), noise=(0.51, 0.52))),
+        record(guide="map", images=images(letters=(0.7, 0.6))),
+        record(sweep="other", images=images(letters=(0.123, 0.456))),
     ]
     tables = ood_tables(records)
     assert titles(tables) == [
-        "AUROC of out-of-distribution pictures by sd / entropy, digits: mnist",
-        "AUROC of out-of-distribution pictures by sd / entropy, other: mnist",
+        "AUROC of out-of-distribution images by sd / entropy, digits: mnist",
+        "AUROC of out-of-distribution images by sd / entropy, other: mnist",
     ]
     assert shown(tables) == [
         ["cell", "letters", "noise"],
@@ -90,9 +90,9 @@ def test_areas_of_every_cell_and_set():
 
 def test_seeds_are_averaged_and_priors_are_not():
     records = [
-        record(images=pictures(letters=(0.9, 0.8))),
-        record(seed=1, images=pictures(letters=(0.7, None))),
-        record(prior="laplace", images=pictures(letters=(0.5, 0.5))),
+        record(images=images(letters=(0.9, 0.8))),
+        record(seed=1, images=images(letters=(0.7, None))),
+        record(prior="laplace", images=images(letters=(0.5, 0.5))),
     ]
     assert shown(ood_tables(records))[1:] == [
         ["normal × fixed 0.1", "0.800 / 0.800"],
@@ -100,21 +100,21 @@ def test_seeds_are_averaged_and_priors_are_not():
     ]
 
 
-def test_no_table_without_ood_pictures():
+def test_no_table_without_ood_images():
     failed = record(status="error", results={})
-    assert ood_tables([record(), failed, record(images=pictures())]) == []
+    assert ood_tables([record(), failed, record(images=images())]) == []
 
 
 def test_sets_that_were_unavailable_are_named_once():
-    lost = pictures() | {"unavailable": {"fashion": "no network " * 30}}
+    lost = images() | {"unavailable": {"fashion": "no network " * 30}}
     (line,) = unavailable_lines([record(), record(images=lost), record(seed=1, images=lost)])
     assert line.startswith("out-of-distribution set fashion was unavailable: no network no network")
     assert line.endswith(" …")
     assert len(line) < 150
-    assert unavailable_lines([record(), record(images=pictures(letters=(1, 1)))]) == []
+    assert unavailable_lines([record(), record(images=images(letters=(1, 1)))]) == []
 
 
-# Looks at a fit
+# Snapshots of a fit
 
 
 def test_steps_of_a_cell():
@@ -134,8 +134,8 @@ def test_steps_of_a_cell():
 
 
 def test_validation_rows_are_shown_rather_than_test_rows():
-    looks = diagnostics(parts=("train", "validation", "test"))
-    (table,) = diagnostics_tables([record(diagnostics=looks)])
+    snapshots = diagnostics(parts=("train", "validation", "test"))
+    (table,) = diagnostics_tables([record(diagnostics=snapshots)])
     headers = [column.header.split()[0] for column in table.columns]
     assert (headers.count("validation"), headers.count("test")) == (4, 0)
 
@@ -162,7 +162,7 @@ def test_the_best_cell_of_each_sweep_is_first():
 
 
 def weighted(kl_weight, **more):
-    """Record of a cell with a KL weight, and looks at it that no other has."""
+    """Record of a cell with a KL weight, and snapshots that no other has."""
     found = record(diagnostics=diagnostics(shift=kl_weight), **more)
     found.settings["inference"] = {"kl_weight": kl_weight}
     return found
@@ -195,10 +195,10 @@ def test_of_many_cells_four_are_shown_and_the_rest_counted():
 
 
 def test_numbers_that_were_not_finite_are_left_out():
-    looks = diagnostics()
-    looks["kl"][0] = None
-    looks["parts"]["test"]["elbo"][0] = None
-    (table,) = diagnostics_tables([record(diagnostics=looks)])
+    snapshots = diagnostics()
+    snapshots["kl"][0] = None
+    snapshots["parts"]["test"]["elbo"][0] = None
+    (table,) = diagnostics_tables([record(diagnostics=snapshots)])
     first, last = shown([table])[1:]
     assert (len(first), len(last)) == (8, 10)
 
@@ -213,13 +213,13 @@ def concluded(records):
 
 
 def test_a_sweep_ends_with_its_tables():
-    lost = pictures(letters=(0.9, 0.8)) | {"unavailable": {"fashion": "no [network]"}}
+    lost = images(letters=(0.9, 0.8)) | {"unavailable": {"fashion": "no [network]"}}
     text = concluded([record(images=lost, diagnostics=diagnostics())])
     places = [
         text.index(words)
         for words in (
             "Test accuracy, digits",
-            "AUROC of out-of-distribution pictures",
+            "AUROC of out-of-distribution images",
             "0.900 / 0.800",
             "Steps of digits",
             "out-of-distribution set fashion was unavailable: no [network]",

@@ -1,4 +1,4 @@
-"""The command line that predicts a user's own pictures."""
+"""The command line that predicts a user's own images."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def cell(cells):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Picture files of six digits, one of noise, and two files that are none."""
+    """Image files of six digits, one of noise, and two files that are none."""
     folder = tmp_path_factory.mktemp("images")
     x, y = mnist_data()
     for row in range(0, 5000, 900):
@@ -70,7 +70,7 @@ def images(tmp_path_factory):
     noise = np.random.default_rng(0).integers(256, size=(28, 28))
     noise[0], noise[-1], noise[:, 0], noise[:, -1] = 0, 0, 0, 0
     Image.fromarray(noise.astype(np.uint8)).save(folder / "noise.png")
-    (folder / "bad.png").write_text("no picture")
+    (folder / "bad.png").write_text("no image")
     return folder
 
 
@@ -122,10 +122,10 @@ def test_what_is_printed(whole_run, images):
     assert "which is percentile 99 of the 100 test digits; 400 draws" in done.stdout
 
 
-def test_pictures_that_cannot_be_read_are_named(whole_run, images):
+def test_images_that_cannot_be_read_are_named(whole_run, images):
     done, _ = whole_run
     assert done.stderr.splitlines() == [
-        f"error: {images / 'bad.png'} is no picture, or of a format that is not known.",
+        f"error: {images / 'bad.png'} is no image, or of a format that is not known.",
         f"error: {images / 'gone.png'} does not exist.",
     ]
 
@@ -143,7 +143,7 @@ def test_the_figure(whole_run):
 
 
 def test_digits_are_recognised(usual, images):
-    found = usual["pictures"][:-1]
+    found = usual["images"][:-1]
     names = [path.stem for path in digit_files(images)]
     assert np.mean([a["class"] == n for a, n in zip(found, names, strict=True)]) >= 0.5
     for answer in found:
@@ -168,7 +168,7 @@ def test_predictions_are_those_of_the_sweep(cell, tmp_path):
     assert found["draws"] == 40
     kept = Results(cell.parent.parent).load_trace(cell.name)["test_predictions"]
     for key, name in (("class_probability", "probability"), ("class_sd", "sd")):
-        values = [list(answer[key].values()) for answer in found["pictures"]]
+        values = [list(answer[key].values()) for answer in found["images"]]
         # The faintest pixels at the edge of a digit are lost.
         np.testing.assert_allclose(values, kept[name].values[:5], atol=0.03)
 
@@ -177,12 +177,12 @@ def test_what_is_unsure_is_rejected(cell, images, usual):
     """Everything, where no held-out digit is less uncertain than the threshold."""
     limit = usual["threshold"]
     assert (limit["of"], limit["rows"], limit["percentile"]) == ("test_predictions", 100, 99)
-    for answer in usual["pictures"]:
+    for answer in usual["images"]:
         assert answer["rejected"] == (answer["sd"] > limit["sd"])
     strict = answers(cell, images / "noise.png", "--percentile", 0)
     assert strict["threshold"]["percentile"] == 0
     assert strict["threshold"]["sd"] < limit["sd"]
-    assert strict["pictures"][0]["rejected"]
+    assert strict["images"][0]["rejected"]
 
 
 def test_a_restart_without_weight_has_no_part(cell, images, usual, monkeypatch):
@@ -196,16 +196,16 @@ def test_a_restart_without_weight_has_no_part(cell, images, usual, monkeypatch):
     monkeypatch.setattr(Results, "load_trace", load_trace)
     alone = answers(cell, digit_files(images)[0])
     assert (usual["draws"], alone["draws"]) == (400, 200)
-    assert usual["pictures"][0]["probability"] != alone["pictures"][0]["probability"]
+    assert usual["images"][0]["probability"] != alone["images"][0]["probability"]
 
 
-def test_options_reach_the_pictures(cell, images, usual, tmp_path):
+def test_options_reach_the_images(cell, images, usual, tmp_path):
     light = tmp_path / "light.png"
     with Image.open(digit_files(images)[0]) as image:
         image.point(lambda grey: 255 - grey).save(light)
-    [found] = answers(cell, light, "--whole", "--invert")["pictures"]
+    [found] = answers(cell, light, "--whole", "--invert")["images"]
     assert found["inverted"]
-    assert found["probability"] == pytest.approx(usual["pictures"][0]["probability"], abs=0.02)
+    assert found["probability"] == pytest.approx(usual["images"][0]["probability"], abs=0.02)
     done = run(cell, light, "--no-invert")
     assert done.exit_code == 2
     assert "shows no foreground" in done.stderr
@@ -214,7 +214,7 @@ def test_options_reach_the_pictures(cell, images, usual, tmp_path):
 # Bad input
 
 
-def test_no_picture_can_be_read(images):
+def test_no_image_can_be_read(images):
     """The cell is not even looked at."""
     done = run("nowhere", images / "bad.png", images)
     assert done.exit_code == 2
@@ -234,7 +234,7 @@ def test_a_folder_that_is_no_cell(cell, images):
 def test_a_cell_of_other_data(cells, images):
     done = run(cells[1], digit_files(images)[0])
     assert done.exit_code == 2
-    assert "must be fitted on pictures of 28 × 28 pixels, got data set `moons`." in done.stderr
+    assert "must be fitted on images of 28 × 28 pixels, got data set `moons`." in done.stderr
 
 
 def test_a_figure_in_no_folder(cell, images, tmp_path):
@@ -283,7 +283,7 @@ def test_another_cell_beside(cell, images, usual, tmp_path):
     alone = answers(cell, *files, "--draws", 5)
     assert found["beside"]["cell"] == str(cell)
     for both in (found, found["beside"]):
-        assert both["pictures"] == alone["pictures"]
+        assert both["images"] == alone["images"]
         assert both["threshold"] == alone["threshold"]
     one = tmp_path / "one.png"
     assert run(cell, *files, "--draws", 5, "--figure", one).exit_code == 0

@@ -307,13 +307,13 @@ def test_a_tuned_scale_is_recorded(whole):
 
 def test_a_second_run_fits_nothing(whole, start):
     before, tables = mtimes(whole.out), contents(whole.out, "*.csv")
-    pictures = mtimes(whole.out, "figures/*")
-    assert {path.name for path in tables} == {"metrics.csv", "summary.csv"} and pictures
+    figures = mtimes(whole.out, "figures/*")
+    assert {path.name for path in tables} == {"metrics.csv", "summary.csv"} and figures
     done = finish(start(WHOLE, whole.out, "--workers", "2"))
     assert (done.code, done.stderr) == (0, "")
     assert "7 cells, 7 stored already, 0 to fit" in done.stdout
     assert not re.search(r"^\[\d", done.stdout, re.MULTILINE)
-    assert (mtimes(whole.out), mtimes(whole.out, "figures/*")) == (before, pictures)
+    assert (mtimes(whole.out), mtimes(whole.out, "figures/*")) == (before, figures)
     assert contents(whole.out, "*.csv") == tables
     tables_of = re.compile("Test accuracy, .*", re.DOTALL)
     assert tables_of.search(done.stdout)[0] == tables_of.search(whole.stdout)[0]

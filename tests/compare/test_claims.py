@@ -98,7 +98,7 @@ def test_point_fits_and_failed_cells_say_nothing_on_weights(made, tmp_path):
     assert claims_table("toy", results, [point, lost]).empty
 
 
-def test_a_trace_of_pictures_has_no_boundary(made):
+def test_a_trace_of_images_has_no_boundary(made):
     measures = measures_of(made.small_image_trace(size=20), made.record(dataset=made.MNIST))
     assert (measures.sparsity, measures.boundary, measures.scales) == ({}, {}, {})
 

@@ -78,11 +78,11 @@ def test_training_rows_are_split_by_class():
     assert not np.array_equal(rows.split(0.2, random_seed=2)[1].x, held_out.x)
 
 
-def test_rows_are_points_unless_they_are_pictures():
-    rows, pictures = dataset().training, dataset(input_shape=(1, 3, 1)).training
+def test_rows_are_points_unless_they_are_images():
+    rows, images = dataset().training, dataset(input_shape=(1, 3, 1)).training
     assert rows.input_shape == dataset().input_shape == (3,)
-    assert pictures.input_shape == pictures.take([1]).input_shape == (1, 3, 1)
-    assert (pictures.take([1]).x == X[1:]).all()
+    assert images.input_shape == images.take([1]).input_shape == (1, 3, 1)
+    assert (images.take([1]).x == X[1:]).all()
 
 
 def test_a_shape_has_an_entry_for_each_feature():

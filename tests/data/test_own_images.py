@@ -1,4 +1,4 @@
-"""A user's picture files: drawn here, read, and laid out as digits."""
+"""A user's image files: drawn here, read, and laid out as digits."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def seven(side=200, foreground=30, paper=230, width=18, at=(50, 40)):
     return image
 
 
-def saved(folder, image, name="picture.png", **settings):
+def saved(folder, image, name="image.png", **settings):
     path = folder / name
     image.save(path, **settings)
     return path
@@ -63,8 +63,8 @@ def test_a_block_fills_the_box_at_the_middle(shape):
     assert digit.max() == 1
 
 
-def test_ink_is_never_moved_over_the_edge():
-    """A drawing whose mass lies at one end touches the picture's edge and stays whole."""
+def test_foreground_is_never_moved_over_the_edge():
+    """A drawing whose mass lies at one end touches the image's edge and stays whole."""
     foreground = np.zeros((100, 100))
     foreground[:, 48:52] = 0.01
     foreground[:3, 30:70] = 1
@@ -73,7 +73,7 @@ def test_ink_is_never_moved_over_the_edge():
     assert digit[-1].any()
 
 
-def test_no_ink_has_no_layout():
+def test_no_foreground_has_no_layout():
     with pytest.raises(ValueError, match="no foreground"):
         as_digit(np.zeros((5, 5)))
 
@@ -83,28 +83,28 @@ def test_no_ink_has_no_layout():
 
 def test_what_comes_back(tmp_path):
     path = saved(tmp_path, seven())
-    picture = read_image(str(path))
-    assert isinstance(picture, OwnImage)
-    assert picture.path == path
-    np.testing.assert_array_equal(picture.original, np.asarray(seven()))
-    assert picture.grey.shape == (200, 200)
-    assert (picture.grey.min(), picture.grey.max()) == (0, 1)
-    assert picture.grey[60, 190] == 1  # paper stays light there
-    assert picture.inverted
-    assert picture.digit.shape == (SIDE, SIDE)
-    assert picture.digit.dtype == picture.grey.dtype == np.float32
-    assert (picture.digit.min(), picture.digit.max()) == (0, 1)
-    assert picture.digit[:, 0].max() == 0
-    assert max(box(picture.digit)) == BOX
-    assert (np.abs(centre_of_mass(picture.digit) - CENTRE) <= 0.5).all()
+    image = read_image(str(path))
+    assert isinstance(image, OwnImage)
+    assert image.path == path
+    np.testing.assert_array_equal(image.original, np.asarray(seven()))
+    assert image.grey.shape == (200, 200)
+    assert (image.grey.min(), image.grey.max()) == (0, 1)
+    assert image.grey[60, 190] == 1  # paper stays light there
+    assert image.inverted
+    assert image.digit.shape == (SIDE, SIDE)
+    assert image.digit.dtype == image.grey.dtype == np.float32
+    assert (image.digit.min(), image.digit.max()) == (0, 1)
+    assert image.digit[:, 0].max() == 0
+    assert max(box(image.digit)) == BOX
+    assert (np.abs(centre_of_mass(image.digit) - CENTRE) <= 0.5).all()
 
 
 def test_a_digit_of_mnist_comes_back_as_it_is(tmp_path):
     for digit in DIGITS:
         path = saved(tmp_path, Image.fromarray(digit))
-        for picture in (read_image(path), read_image(path, whole=True)):
-            assert not picture.inverted
-            np.testing.assert_allclose(picture.digit, digit / 255, atol=EDGE)
+        for image in (read_image(path), read_image(path, whole=True)):
+            assert not image.inverted
+            np.testing.assert_allclose(image.digit, digit / 255, atol=EDGE)
 
 
 def test_dark_on_light_is_light_on_dark(tmp_path):
@@ -160,20 +160,20 @@ def test_inversion_can_be_said(tmp_path):
         read_image(path, invert=False)
 
 
-def test_the_whole_picture_keeps_its_place(tmp_path):
-    picture = read_image(saved(tmp_path, seven(at=(10, 10))), whole=True)
-    assert picture.digit.shape == (SIDE, SIDE)
-    assert centre_of_mass(picture.digit)[0] < 11
-    assert box(picture.digit)[0] < BOX
+def test_the_whole_image_keeps_its_place(tmp_path):
+    image = read_image(saved(tmp_path, seven(at=(10, 10))), whole=True)
+    assert image.digit.shape == (SIDE, SIDE)
+    assert centre_of_mass(image.digit)[0] < 11
+    assert box(image.digit)[0] < BOX
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])
 def test_thin_strokes_become_as_wide_as_those_of_mnist(tmp_path, width):
     """A ball pen's lines would otherwise be pale and thinner than any the network has seen."""
-    picture = read_image(saved(tmp_path, seven(width=width)))
-    middle = picture.digit[10:18].sum(axis=1)
+    image = read_image(saved(tmp_path, seven(width=width)))
+    middle = image.digit[10:18].sum(axis=1)
     assert 1.7 < np.median(middle) < 3
-    assert max(box(picture.digit)) == BOX
+    assert max(box(image.digit)) == BOX
 
 
 # Formats
@@ -245,7 +245,7 @@ def test_the_first_of_several_frames(tmp_path):
     assert correlation(read_image(path).digit, expected.digit) > 0.98
 
 
-def test_a_large_picture_is_reduced(tmp_path):
+def test_a_large_image_is_reduced(tmp_path):
     large = seven().resize((3000, 3000))
     found = read_image(saved(tmp_path, large))
     assert found.original.shape == found.grey.shape == (DISPLAY_SIDE, DISPLAY_SIDE)
@@ -271,11 +271,11 @@ def test_a_folder(tmp_path):
     rejected(tmp_path, "cannot be read: Is a directory")
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", b"%PDF-1.4\n"])
+@pytest.mark.parametrize("content", [b"", b"no image", b"%PDF-1.4\n"])
 def test_a_file_of_another_kind(tmp_path, content):
     path = tmp_path / "a.png"
     path.write_bytes(content)
-    rejected(path, "is no picture, or of a format that is not known")
+    rejected(path, "is no image, or of a format that is not known")
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.bmp"])
@@ -294,14 +294,14 @@ def test_a_damaged_file(tmp_path):
 
 
 @pytest.mark.parametrize("side", [7_100, 14_000])
-def test_a_huge_picture(tmp_path, side):
+def test_a_huge_image(tmp_path, side):
     """Beyond Pillow's own limit of 179 million pixels, too; neither is decoded."""
     path = saved(tmp_path, Image.new("1", (side, side)))
     rejected(path, "is too large: must have at most 50,000,000 pixels")
 
 
 @pytest.mark.parametrize("grey", [0, 128, 255])
-def test_an_empty_picture(tmp_path, grey):
+def test_an_empty_image(tmp_path, grey):
     rejected(saved(tmp_path, Image.new("L", (100, 80), grey)), "shows no foreground")
 
 
@@ -311,5 +311,5 @@ def test_an_empty_sheet_under_noise(tmp_path):
     rejected(saved(tmp_path, Image.fromarray(noisy)), "shows no foreground")
 
 
-def test_a_picture_of_two_pixels(tmp_path):
+def test_an_image_of_two_pixels(tmp_path):
     rejected(saved(tmp_path, Image.new("L", (2, 1))), "is too small")

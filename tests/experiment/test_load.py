@@ -545,7 +545,7 @@ MISTAKES = [
     (
         experiment(predict="{ood: [[], [normal_noise, {kind: rotated, angle: 90}]]}"),
         "`sweeps[0].predict.ood[1]` must be empty with data set `moons` "
-        "(`sweeps[0].dataset`), whose rows are no pictures of 28 × 28 pixels, "
+        "(`sweeps[0].dataset`), whose rows are not images of 28 × 28 pixels, "
         "got ['normal_noise', 'rotated_90'].",
     ),
     (
@@ -553,7 +553,7 @@ MISTAKES = [
             dataset="[mnist, {kind: circles, noise: 0.1}]", predict="{ood: [[letters]]}"
         ),
         "`sweeps[0].predict.ood[0]` must be empty with data set `circles` "
-        "(`sweeps[0].dataset[1]`), whose rows are no pictures of 28 × 28 pixels, "
+        "(`sweeps[0].dataset[1]`), whose rows are not images of 28 × 28 pixels, "
         "got ['letters'].",
     ),
     (
@@ -626,7 +626,7 @@ def test_flat_alone_and_no_choosing(load):
     "layers", ["[max_pool, flatten]", "[{kind: convolution, filters: 2, size: 28}, flatten]"]
 )
 def test_kernels_at_one_place_take_local_noise(load, layers):
-    """Pooling has no weights, and a kernel as large as the picture is used once."""
+    """Pooling has no weights, and a kernel as large as the image is used once."""
     network = f"{{kind: layers, layers: [{layers}]}}"
     text = experiment(
         dataset="mnist", network=network, inference="{estimator: local_reparameterisation}"
@@ -635,7 +635,7 @@ def test_kernels_at_one_place_take_local_noise(load, layers):
     assert cell.inference.estimator == "local_reparameterisation"
 
 
-def test_looks_and_ood_pictures(load):
+def test_snapshots_and_ood_images(load):
     text = "{diagnostics: {steps: [[0, 10]], draws: [5, 6]}, confidence_threshold: 0.5, ood: %s}"
     sets = "[[normal_noise, {kind: rotated, angle: [45, 90]}], []]"
     found = load(experiment(dataset="mnist", predict=text % sets))
@@ -651,8 +651,8 @@ def test_looks_and_ood_pictures(load):
     assert again.cells == found.cells
 
 
-def test_what_looks_and_ood_pictures_leave_alone(load):
-    """The reference engine without looks, and points that are shown none."""
+def test_what_snapshots_and_ood_images_leave_alone(load):
+    """The reference engine without snapshots, and points that are shown none."""
     text = experiment(inference="{engine: pymc}", predict="{diagnostics: {draws: 5}}")
     (cell,) = load(text).cells
     assert cell.predict.diagnostics.steps == cell.predict.ood == ()

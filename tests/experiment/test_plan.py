@@ -213,7 +213,7 @@ class Strips(Mnist):
     image_shape = (14, 56)
 
 
-def test_shapes_of_pictures_split_a_group():
+def test_shapes_of_images_split_a_group():
     cells = [replace(MNIST, dataset=cls(source="embedded")) for cls in (Mnist, Strips)]
     assert group_key(cells[0]) != group_key(cells[1])
 

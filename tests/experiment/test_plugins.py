@@ -59,8 +59,8 @@ EXPERIMENT = {
 }
 
 
-PICTURES = {"dataset": "mnist", "prior": "normal", "predict": {"ood": [["logistic"], []]}}
-"""Sections of a sweep that names a plugin's pictures."""
+IMAGES = {"dataset": "mnist", "prior": "normal", "predict": {"ood": [["logistic"], []]}}
+"""Sections of a sweep that names a plugin's images."""
 
 
 pytestmark = pytest.mark.usefixtures("registries")
@@ -146,14 +146,14 @@ def test_a_script_may_import_the_file_of_its_experiment(write, tmp_path, monkeyp
     """The same file under two names is the same part, and has the same identity."""
     monkeypatch.syspath_prepend(tmp_path / "parts")
     monkeypatch.delitem(sys.modules, "logistic", raising=False)
-    digests = []
+    file, digests = write(), []
     for script in (script_first, not script_first):
         if script:
             importlib.import_module("logistic")
         else:
-            load_experiment(write())
+            load_experiment(file)
         prior = PRIORS["logistic"]()
-        cell = load_experiment(write()).cells[1]
+        cell = load_experiment(file).cells[1]
         digests.append((own_sources(cell), own_sources(replace(cell, prior=prior))))
     assert digests[0] == digests[1]
     assert digests[0][0] == digests[0][1] != []
@@ -222,7 +222,7 @@ def test_a_registered_class_is_found_under_its_base():
     assert HYPERPRIORS["wide"] is Wide
 
 
-def test_pictures_of_ones_own_are_read_and_written():
+def test_images_of_ones_own_are_read_and_written():
     @register
     class Stripes(OodSpec):
         kind: Literal["stripes"] = "stripes"
@@ -234,9 +234,9 @@ def test_pictures_of_ones_own_are_read_and_written():
     assert OOD["stripes"] is Stripes
 
 
-def test_pictures_in_a_file(write):
+def test_images_in_a_file(write):
     source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
-    sweep = EXPERIMENT["sweeps"][0] | PICTURES
+    sweep = EXPERIMENT["sweeps"][0] | IMAGES
     cells = load_experiment(write(source, sweeps=[sweep])).cells
     assert [[spec.kind for spec in cell.predict.ood] for cell in cells] == [["logistic"], []]
 
@@ -332,7 +332,7 @@ def test_prng_keys_do_not_depend_on_the_source(write):
 
 def test_a_class_within_a_cell_counts_wherever_it_is(write):
     source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
-    sweep = EXPERIMENT["sweeps"][0] | PICTURES
+    sweep = EXPERIMENT["sweeps"][0] | IMAGES
     cells = load_experiment(write(source, sweeps=[sweep])).cells
     assert [len(own_sources(cell)) for cell in cells] == [1, 0]
 

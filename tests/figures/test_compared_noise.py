@@ -15,7 +15,7 @@ DRAWS = RNG.dirichlet(np.ones(4), size=(20, 40))
 @pytest.fixture(scope="module")
 def trace_of(made):
     def of(draws, rows=range(5, 15), images=IMAGES, **groups):
-        group = made.predictions(draws, "picture", [""] * 40)
+        group = made.predictions(draws, "ood_observation", [""] * 40)
         group = made.with_examples(group, draws, images, rows)
         return xr.DataTree.from_dict({f"/{NOISE}": group} | groups)
 
@@ -29,8 +29,8 @@ def figure(trace_of):
 
 def test_eight_images_with_both_networks_probabilities(figure):
     panels = np.array(figure.axes).reshape(8, 3)
-    for row, (picture, bayesian, deterministic) in enumerate(panels, start=5):
-        np.testing.assert_array_equal(picture.images[0].get_array(), IMAGES[row])
+    for row, (shown, bayesian, deterministic) in enumerate(panels, start=5):
+        np.testing.assert_array_equal(shown.images[0].get_array(), IMAGES[row])
         for axes, p in ((bayesian, DRAWS[:, row].mean(axis=0)), (deterministic, DRAWS[0, row])):
             heights = [bar.get_height() for bar in axes.patches]
             np.testing.assert_allclose(heights, p, rtol=1e-6)

@@ -24,7 +24,7 @@ def trace(made):
     return made.small_image_trace()
 
 
-def test_pictures_carry_what_the_trace_says_of_them(trace):
+def test_images_carry_what_the_trace_says_of_them(trace):
     test = trace["test_predictions"].dataset
     found = kept_images(trace)
     assert [image.row for image in found] == test["image_index"].values.tolist()
@@ -65,7 +65,7 @@ def test_validation_images_are_preferred_if_they_have_pixels(trace):
     assert group_with_images(trace) == "test_predictions"
 
 
-def test_pictures_of_another_group(trace):
+def test_images_of_another_group(trace):
     turned = trace["test_predictions"].to_dataset().isel(test_observation=slice(None, None, -1))
     groups = {"/validation_predictions": turned}
     (first, *_) = kept_images(xr.DataTree.from_dict(groups), "validation_predictions")
@@ -156,7 +156,7 @@ def test_least_confident_validation_images_are_shown_where_they_are_kept(trace, 
 
 @pytest.fixture
 def build():
-    """Trace of pictures of two classes from right or wrong, error rate and probability."""
+    """Trace of images of two classes from right or wrong, error rate and probability."""
 
     def of(right, rate, probability, kept=None, rows="test"):
         kept = np.arange(len(right)) if kept is None else np.asarray(kept)

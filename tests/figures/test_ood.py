@@ -64,7 +64,7 @@ def test_the_legend_gives_sizes_and_shares_above_the_threshold(full, panels):
     for at, axes in enumerate(panels):
         limit = np.percentile(scores(full["validation_predictions"])[at], 99)
         expected = [
-            f"{name} ({group.sizes['test_observation' if i == 0 else 'picture']}): "
+            f"{name} ({group.sizes['test_observation' if i == 0 else 'ood_observation']}): "
             f"{100 * np.mean(scores(group)[at] > limit):.1f} % above"
             for i, (name, group) in enumerate(zip(SETS, groups(full), strict=True))
         ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmbnn.figures import sheet_of, sheets, write_figures
+from pmbnn.figures import draw_files, overviews_of, sheet_of, sheets
 from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
 from pmbnn.figures.image_sheets import plot_most_uncertain
 from pmbnn.figures.style import new_figure
@@ -16,18 +16,23 @@ def planar(made, **changes):
     return made.record(**changes), made.plane_trace(resolution=(6, 5), points=20)
 
 
-def pictured(made, **changes):
+def digits(made, **changes):
     return made.record(dataset=made.MNIST, **changes), made.small_image_trace()
 
 
+def drawn(results, records, processes=1):
+    """Paths of all overviews, drawn anew."""
+    return draw_files(overviews_of(results, records), results, processes)
+
+
 def names(results, cells):
-    return [path.name for path in write_figures(results, [record for record, _ in cells])]
+    return [path.name for path in drawn(results, [record for record, _ in cells])]
 
 
 def test_planar_data_get_maps_and_accuracy(made, tmp_path):
     cells = [planar(made), planar(made, prior="laplace")]
     results = made.store(tmp_path, cells)
-    written = write_figures(results, [record for record, _ in cells])
+    written = drawn(results, [record for record, _ in cells])
     assert [path.name for path in written] == [
         "toy-moons-noise-0.4-maps.png",
         "toy-moons-noise-0.4-accuracy.png",
@@ -43,7 +48,7 @@ def test_nothing_temporary_is_left(made, tmp_path):
 
 
 def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
-    cells = [pictured(made, sweep="digits")]
+    cells = [digits(made, sweep="digits")]
     assert names(made.store(tmp_path, cells), cells) == [
         "digits-mnist-accuracy.png",
         "digits-mnist-grid.png",
@@ -96,13 +101,13 @@ def titles_of_the_gallery(monkeypatch, results, records):
 
     gallery = next(figure for figure in OF_CLASS_PROBABILITIES if figure.file == "gallery")
     monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [gallery._replace(plot=spy)])
-    write_figures(results, records)
+    drawn(results, records)
     return titles
 
 
 def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path, monkeypatch):
-    cells = [pictured(made, validation_nll=0.3, accuracy=0.99)]
-    cells += [pictured(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
+    cells = [digits(made, validation_nll=0.3, accuracy=0.99)]
+    cells += [digits(made, prior="laplace", validation_nll=0.2, accuracy=0.91)]
     results = made.store(tmp_path, cells)
     (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
     assert "Laplace prior" in title
@@ -111,7 +116,10 @@ def test_the_gallery_is_of_the_cell_with_the_best_held_out_score(made, tmp_path,
 
 def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkeypatch):
     failed = made.record("cauchy", dataset=made.MNIST, failed=True), None
-    cells = [failed, *(pictured(made, prior=p, validation_nll=None) for p in ("laplace", "normal"))]
+    cells = [
+        failed,
+        *(digits(made, prior=p, validation_nll=None) for p in ("laplace", "normal")),
+    ]
     results = made.store(tmp_path, cells)
     (title,) = titles_of_the_gallery(monkeypatch, results, [record for record, _ in cells])
     assert "Laplace prior" in title
@@ -119,7 +127,7 @@ def test_without_a_score_the_first_finished_cell_is_shown(made, tmp_path, monkey
 
 
 def test_a_cell_without_others_is_no_choice(made, tmp_path, monkeypatch):
-    cell = pictured(made, accuracy=0.91)
+    cell = digits(made, accuracy=0.91)
     results = made.store(tmp_path, [cell])
     (title,) = titles_of_the_gallery(monkeypatch, results, [cell[0]])
     assert title.endswith("accuracy 0.910")
@@ -137,18 +145,18 @@ def test_failed_first_cells_do_not_matter(made, tmp_path):
 
 
 def test_nothing_to_draw(made, tmp_path):
-    assert write_figures(made.store(tmp_path, []), []) == []
+    assert drawn(made.store(tmp_path, []), []) == []
 
 
 def test_a_second_run_writes_the_same_bytes(made, tmp_path, monkeypatch):
     import pmbnn.figures.overviews as overviews
 
     monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", OF_CLASS_PROBABILITIES[2:4])
-    cells = [planar(made), pictured(made)]
+    cells = [planar(made), digits(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    first = {path: path.read_bytes() for path in write_figures(results, records)}
-    assert {path: path.read_bytes() for path in write_figures(results, records)} == first
+    first = {path: path.read_bytes() for path in drawn(results, records)}
+    assert {path: path.read_bytes() for path in drawn(results, records)} == first
 
 
 def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
@@ -157,7 +165,7 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
     cells = [planar(made)]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    path = write_figures(results, records)[0]
+    path = drawn(results, records)[0]
     before = path.read_bytes()
 
     def stop(figure, path):
@@ -166,20 +174,20 @@ def test_an_interrupted_run_leaves_the_old_figure(made, tmp_path, monkeypatch):
 
     monkeypatch.setattr(stage, "save_figure", stop)
     with pytest.raises(KeyboardInterrupt):
-        write_figures(results, records)
+        drawn(results, records)
     assert path.read_bytes() == before
     assert not list(tmp_path.rglob(".part-*"))
 
 
 @pytest.mark.slow
 def test_several_processes_write_the_same_bytes(made, tmp_path):
-    cells = [planar(made), pictured(made, sweep="digits")]
+    cells = [planar(made), digits(made, sweep="digits")]
     results = made.store(tmp_path, cells)
     records = [record for record, _ in cells]
-    alone = {path: path.read_bytes() for path in write_figures(results, records)}
+    alone = {path: path.read_bytes() for path in drawn(results, records)}
     for path in alone:
         path.unlink()
-    together = {path: path.read_bytes() for path in write_figures(results, records, 2)}
+    together = {path: path.read_bytes() for path in drawn(results, records, 2)}
     assert together == alone
     assert list(together) == list(alone)
 

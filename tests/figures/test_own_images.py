@@ -113,7 +113,7 @@ def test_titles_name_the_network_and_its_answer():
 
 
 @pytest.mark.parametrize(("limit", "colour"), [(0.0, style.REJECTED), (1.0, style.ACCEPTED)])
-def test_only_the_bayesian_network_refuses(limit, colour):
+def test_only_the_bayesian_network_rejects(limit, colour):
     panels = np.array(draw(Threshold(limit, 99, "test_predictions", 9)).axes).reshape(2, 5)
     for line in panels:
         assert line[3].title.get_color() == colour

@@ -1,4 +1,4 @@
-"""What a fit says of one group of pictures."""
+"""What a fit says of one group of images."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from pmbnn.figures.predictions import (
 @pytest.fixture(scope="module")
 def trace():
     arrays = {"probability": [[0.2, 0.8], [0.6, 0.4]], "sd": [[0.1, 0.3], [0.05, 0.2]]}
-    group = xr.Dataset({name: (("picture", "output"), a) for name, a in arrays.items()})
+    group = xr.Dataset({name: (("ood_observation", "output"), a) for name, a in arrays.items()})
     group = group.assign_coords(output=["a", "b"])
     return xr.DataTree.from_dict({"/test_predictions": group, "/ood_x_y": group})
 
@@ -29,7 +29,7 @@ def test_the_predicted_class_its_probability_and_its_sd(trace):
 
 
 def test_the_order_of_dimensions_does_not_matter(trace):
-    turned = trace["test_predictions"].dataset.transpose("output", "picture")
+    turned = trace["test_predictions"].dataset.transpose("output", "ood_observation")
     found = predictions_of(xr.DataTree.from_dict({"/g": turned}), "g")
     np.testing.assert_array_equal(
         found.probability, predictions_of(trace, "test_predictions").probability

@@ -42,7 +42,7 @@ def test_points_stand_above_their_class(figure):
     np.testing.assert_array_equal(places, np.tile(np.arange(10), (len(places), 1)))
 
 
-def test_rejected_where_no_mean_exceeds_the_cutoff(full, figure):
+def test_rejected_where_no_mean_exceeds_the_confidence_threshold(full, figure):
     mean = full["snapshot_examples"]["probability"].values.mean(axis=1)
     panels = np.array(figure.axes).reshape(-1, 3)
     verdicts = set()
@@ -74,7 +74,7 @@ def test_of_many_snapshots_the_first_and_last_are_shown(full):
     np.testing.assert_array_equal(found["test"][0].probability, p)
 
 
-def test_an_odd_number_of_pictures_and_a_set_without_shares(full, words):
+def test_an_odd_number_of_images_and_a_set_without_shares(full, words):
     group = full["snapshot_examples"].dataset.isel(example=slice(3)).drop_vars("rejected")
     figure = plot_snapshot_examples(xr.DataTree.from_dict({"/snapshot_examples": group}), TITLE)
     assert sum(bool(axes.images) for axes in figure.axes) == 3

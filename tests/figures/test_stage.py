@@ -17,7 +17,7 @@ from pmbnn.figures import (
     draw_files,
     missing_cell_figures,
     outdated_overviews,
-    write_figures,
+    overviews_of,
 )
 from pmbnn.figures.stage import ENOUGH, NICENESS
 from pmbnn.figures.style import new_figure
@@ -241,7 +241,7 @@ def test_overviews_are_due_if_they_are_missing_or_older_than_the_newest_cell(sto
     def due():
         return [drawing.path for drawing in outdated_overviews(results, [record])]
 
-    first, second = drawn = write_figures(results, [record])
+    first, second = drawn = draw_files(overviews_of(results, [record]), results)
     assert due() == []
     first.unlink()
     assert due() == [first]

@@ -63,7 +63,7 @@ def test_upper_limit_of_nothing():
     assert style.upper_limit([], 0.5) == 0.5
 
 
-def test_the_probability_map_is_lightest_at_even_odds_and_falls_to_both_sides():
+def test_the_probability_map_is_lightest_at_one_half_and_falls_to_both_sides():
     red, green, blue, _ = style.PROBABILITY(np.linspace(0, 1, 101)).T
     light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     assert light.argmax() in (49, 50, 51)

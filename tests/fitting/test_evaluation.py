@@ -61,12 +61,12 @@ class Scripted(ScriptedPredictor):
         self.asked = []
 
     def moments(self, fit, data, x, draws):
-        (restart,) = (i for i in range(4) if same_streams(fit, i))
+        (restart,) = (i for i in range(4) if same_keys(fit, i))
         self.asked.append((restart, len(x), draws))
         return moments(restart, x, draws)
 
 
-def same_streams(fit, restart):
+def same_keys(fit, restart):
     return np.array_equal(fit.keys.noise, derive_keys(f"fit/{restart}").noise)
 
 

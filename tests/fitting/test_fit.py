@@ -95,18 +95,18 @@ class Script(ScriptedPredictor):
         self.rows, self.width = rows, width
         return self
 
-    def fit(self, program, members, progress, checkpoints=None, steps=None, snapshots=()):
+    def fit(self, program, replicas, progress, checkpoints=None, steps=None, snapshots=()):
         progress(1, 1, 0.0, lambda: pytest.fail("nothing is looked at so soon"))
-        self.fitted += members
+        self.fitted += replicas
         found = []
-        for member in members:
-            _, name, restart = self.names[tuple(member.keys.noise)]
-            made = fit(self.elbo(name, restart), self.status(name, restart), member.keys)
+        for replica in replicas:
+            _, name, restart = self.names[tuple(replica.keys.noise)]
+            made = fit(self.elbo(name, restart), self.status(name, restart), replica.keys)
             found.append(made)
         return found
 
     def fitted_by(self, name):
-        return [m for m in self.fitted if self.names[tuple(m.keys.noise)][1] == name]
+        return [r for r in self.fitted if self.names[tuple(r.keys.noise)][1] == name]
 
     # A predictor
 
@@ -136,13 +136,13 @@ def rows_of(x):
 def test_choosing_fits_and_held_out_rows_share_the_training_rows(script):
     (done,) = script.fit_job([CELL])
     training = rows_of(DATASET.x_train)
-    for member in script.fitted_by("choose"):
-        kept = rows_of(member.data["x"])
+    for replica in script.fitted_by("choose"):
+        kept = rows_of(replica.data["x"])
         held_out = rows_of(script.predicted[0][1])
         assert (len(kept), len(held_out)) == (48, 12)
         assert sorted(kept + held_out) == sorted(training)
         labels = dict(zip(training, DATASET.y_train, strict=True))
-        assert [labels[row] for row in kept] == list(member.data["target"])
+        assert [labels[row] for row in kept] == list(replica.data["target"])
     assert all(rows_of(x) == held_out for _, x, _ in script.predicted)
     assert all(draws == CELL.predict.draws for *_, draws in script.predicted)
     assert done.selection is not None
@@ -152,16 +152,16 @@ def test_final_fits_see_every_training_row(script):
     script.fit_job([CELL])
     final = script.fitted_by("fit")
     assert len(final) == 2
-    for member in final:
-        np.testing.assert_array_equal(member.data["x"], DATASET.x_train)
-        np.testing.assert_array_equal(member.data["target"], DATASET.y_train)
+    for replica in final:
+        np.testing.assert_array_equal(replica.data["x"], DATASET.x_train)
+        np.testing.assert_array_equal(replica.data["target"], DATASET.y_train)
     assert script.stages == ["choose", "fit"]
 
 
 def test_no_test_row_is_seen_anywhere(script):
     script.fit_job([CELL])
     test = set(rows_of(DATASET.x_test))
-    seen = [m.data["x"] for m in script.fitted] + [x for _, x, _ in script.predicted]
+    seen = [r.data["x"] for r in script.fitted] + [x for _, x, _ in script.predicted]
     assert len(seen) == 6 + 2 + 3
     assert not any(test & set(rows_of(x)) for x in seen)
 
@@ -169,8 +169,8 @@ def test_no_test_row_is_seen_anywhere(script):
 def test_held_out_rows_keep_the_proportions_of_the_classes(script):
     rows = replace(DATASET, y_train=np.repeat([0, 1], [45, 15]))
     script.fit_job([CELL], {CELL.dataset: rows})
-    for member in script.fitted_by("choose"):
-        assert list(np.bincount(member.data["target"])) == [36, 12]
+    for replica in script.fitted_by("choose"):
+        assert list(np.bincount(replica.data["target"])) == [36, 12]
 
 
 def test_held_out_rows_are_decided_by_the_seed_of_the_fit(script):
@@ -184,7 +184,7 @@ def test_held_out_rows_are_decided_by_the_seed_of_the_fit(script):
 
 def test_the_share_held_out_is_that_of_the_file(script):
     script.fit_job([replace(CELL, inference=Inference(validation=0.5))])
-    assert {len(m.data["x"]) for m in script.fitted_by("choose")} == {30}
+    assert {len(r.data["x"]) for r in script.fitted_by("choose")} == {30}
 
 
 def test_nothing_is_held_out_where_the_share_is_zero(script):
@@ -206,7 +206,7 @@ def test_the_scale_with_the_lowest_held_out_nll_is_fitted_on_all_rows(script, be
     assert done.selection.candidate == index
     assert done.hyperprior.scale == pytest.approx(best)
     assert done.data["prior_scale"] == pytest.approx(best)
-    assert [float(m.data["prior_scale"]) for m in script.fitted_by("fit")] == [
+    assert [float(r.data["prior_scale"]) for r in script.fitted_by("fit")] == [
         pytest.approx(best)
     ] * 2
     np.testing.assert_allclose(done.selection.scales, [0.1, 1, 10])
@@ -214,7 +214,7 @@ def test_the_scale_with_the_lowest_held_out_nll_is_fitted_on_all_rows(script, be
 
 def test_each_candidate_is_fitted_with_each_restart(script):
     script.fit_job([CELL])
-    scales = [float(m.data["prior_scale"]) for m in script.fitted_by("choose")]
+    scales = [float(r.data["prior_scale"]) for r in script.fitted_by("choose")]
     np.testing.assert_allclose(scales, [0.1, 0.1, 1, 1, 10, 10])
 
 
@@ -394,34 +394,34 @@ def test_every_cell_gets_its_own_data_and_fits(script):
         names = [script.names[tuple(made.keys.noise)] for made in one.fits]
         assert names == [(one.cell, "fit", 0), (one.cell, "fit", 1)]
     assert [one.selection.nll.shape for one in done] == [(3, 2), (1, 2), (3, 2)]
-    for member in script.fitted_by("fit"):
-        cell, *_ = script.names[tuple(member.keys.noise)]
-        np.testing.assert_array_equal(member.data["x"], cell.dataset.load().x_train)
+    for replica in script.fitted_by("fit"):
+        cell, *_ = script.names[tuple(replica.keys.noise)]
+        np.testing.assert_array_equal(replica.data["x"], cell.dataset.load().x_train)
 
 
 def test_every_cell_is_fitted_at_its_own_learning_rate(script):
-    """One program fits them all, so the rate must come with the member."""
+    """One program fits them all, so the rate must come with the replica."""
     rates = (0.001, 0.1)
     cells = [replace(CELL, inference=Inference(learning_rate=rate)) for rate in rates]
     assert all(done.search is None for done in script.fit_job(cells))
     for name, times in (("choose", 3), ("fit", 1)):
-        found = [m.learning_rate for m in script.fitted_by(name)]
+        found = [r.learning_rate for r in script.fitted_by(name)]
         assert found == [rate for rate in rates for _ in range(times)]
 
 
-def test_every_fit_has_random_streams_of_its_own(script):
+def test_every_fit_has_prng_keys_of_its_own(script):
     script.fit_job([CELL])
-    keys = [tuple(m.keys.noise) for m in script.fitted]
+    keys = [tuple(r.keys.noise) for r in script.fitted]
     assert len(set(keys)) == len(keys) == 8
 
 
-def test_more_restarts_or_predictions_leave_the_streams_alone(script):
+def test_more_restarts_or_predictions_leave_the_prng_keys_alone(script):
     more = replace(CELL, inference=Inference(steps=200, restarts=4), predict=Predict(draws=7))
     keys = []
     for cell in (CELL, more):
         script.fitted = []
         script.fit_job([cell])
-        keys.append({tuple(m.keys.noise) for m in script.fitted})
+        keys.append({tuple(r.keys.noise) for r in script.fitted})
     assert keys[0] < keys[1]
 
 

@@ -1,4 +1,4 @@
-"""Numbers on out-of-distribution pictures, recomputed from scripted predictions."""
+"""Numbers on out-of-distribution images, recomputed from scripted predictions."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.settings import Predict
 
-CUTOFF = 0.2
+CONFIDENCE_THRESHOLD = 0.2
 CELL = Cell(
     "toy",
     Mnist(source="embedded", train=50, test=60, validation=40),
@@ -39,14 +39,14 @@ CELL = Cell(
             Letters(letters="AB"),
             Fashion(size=10),
         ),
-        confidence_threshold=CUTOFF,
+        confidence_threshold=CONFIDENCE_THRESHOLD,
     ),
 )
 WEIGHTS = (0.25, 0.75)
 
 
 def moments(restart, x, draws):
-    """Another prediction for each picture, some of them equal in their votes."""
+    """Another prediction for each image, some of them equal in their votes."""
     logits = np.sin(np.asarray(x, np.float64)[:, 200:600:40] * (3 + restart) + np.arange(10))
     mean = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     sd = 0.3 * mean * (1 - mean) * (1 + restart)
@@ -84,7 +84,7 @@ def dataset():
 
 @pytest.fixture(scope="module")
 def found(dataset):
-    """The evaluation, with no pictures of clothes to be had."""
+    """The evaluation, where images of clothes are unavailable."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Fashion, "load", unavailable)
         return evaluate(fitted_cell(), dataset, Scripted())
@@ -102,7 +102,7 @@ def mean_and_sd(x):
     return mean, np.sqrt(square - mean**2)
 
 
-def doubt(x):
+def uncertainty(x):
     """Standard deviation of the predicted class, entropy in bits, and highest probability."""
     mean, sd = mean_and_sd(x)
     of_predicted = sd[np.arange(len(x)), mean.argmax(axis=1)]
@@ -114,7 +114,7 @@ def inputs(found, dataset, name):
 
 
 def limit(dataset):
-    return np.percentile(doubt(dataset.x_validation)[0], 99)
+    return np.percentile(uncertainty(dataset.x_validation)[0], 99)
 
 
 SETS = ("normal_noise", "rotated_90", "letters")
@@ -130,7 +130,7 @@ def test_every_set_is_predicted_by_the_mixture(found, dataset):
     np.testing.assert_allclose(found.images.validation.mean, mean, rtol=1e-9)
 
 
-def test_pictures_go_through_the_standardisation_of_the_digits(found, dataset):
+def test_images_go_through_the_standardisation_of_the_digits(found, dataset):
     """Turned digits are made of raw ones, not of those that a network takes."""
     expected = Rotated(angle=90, size=13).load(digits_of(dataset))
     np.testing.assert_array_equal(found.images.ood["rotated_90"].images.x, expected.x)
@@ -142,7 +142,7 @@ def test_the_threshold_is_that_of_the_validation_rows(results, dataset):
     rejection = results["rejection"]
     assert (rejection["held_out"], rejection["percentile"]) == ("validation", 99)
     assert rejection["sd"] == pytest.approx(limit(dataset), rel=1e-9)
-    assert rejection["confidence_threshold"] == CUTOFF
+    assert rejection["confidence_threshold"] == CONFIDENCE_THRESHOLD
 
 
 def test_how_well_validation_rows_are_predicted(results, dataset):
@@ -158,15 +158,15 @@ def test_how_well_validation_rows_are_predicted(results, dataset):
 
 
 def test_rejection(results, dataset):
-    sd, _, top = doubt(dataset.x_test)
+    sd, _, top = uncertainty(dataset.x_test)
     mean, _ = mean_and_sd(dataset.x_test)
     correct, accepted = mean.argmax(axis=1) == dataset.y_test, sd <= limit(dataset)
     rejection = results["rejection"]
     assert 0 < accepted.mean() < 1
     assert rejection["accepted"] == pytest.approx(accepted.mean())
     assert rejection["accepted_accuracy"] == pytest.approx(correct[accepted].mean())
-    assert 0 < (top > CUTOFF).mean() < 1
-    assert rejection["accepted_by_confidence"] == pytest.approx((top > CUTOFF).mean())
+    assert 0 < (top > CONFIDENCE_THRESHOLD).mean() < 1
+    assert rejection["accepted_by_confidence"] == pytest.approx((top > CONFIDENCE_THRESHOLD).mean())
     wrong = ~correct[np.argsort(sd)]
     area = np.mean(np.cumsum(wrong) / np.arange(1, 61))
     assert rejection["area_under_risk_coverage"]["sd"] == pytest.approx(area)
@@ -175,9 +175,9 @@ def test_rejection(results, dataset):
 
 
 @pytest.mark.parametrize("name", ["test", *SETS])
-def test_doubt_of_a_set(found, results, dataset, name):
+def test_uncertainty_of_a_set(found, results, dataset, name):
     x = dataset.x_test if name == "test" else inputs(found, dataset, name)
-    sd, entropy, top = doubt(x)
+    sd, entropy, top = uncertainty(x)
     row = results["test"] if name == "test" else results["ood"][name]
     parts = [moments(i, x, 7) for i in range(2)]
     log = sum(w * p.mean_log for w, p in zip(WEIGHTS, parts, strict=True))
@@ -185,7 +185,7 @@ def test_doubt_of_a_set(found, results, dataset, name):
     votes = sum(w * p.votes for w, p in zip(WEIGHTS, parts, strict=True))
     predicted = mean_and_sd(x)[0].argmax(axis=1)
     expected = {
-        "pictures": len(x),
+        "size": len(x),
         "entropy": entropy.mean(),
         "geometric_entropy": -np.sum(np.exp(log) * log, axis=1).mean() / np.log(2),
         "mutual_information": np.mean(entropy - within / np.log(2)),
@@ -194,14 +194,14 @@ def test_doubt_of_a_set(found, results, dataset, name):
         "top_probability": top.mean(),
         "top_probability_sd": top.std(),
         "rejected_by_sd": np.mean(sd > limit(dataset)),
-        "rejected_by_confidence": np.mean(top <= CUTOFF),
+        "rejected_by_confidence": np.mean(top <= CONFIDENCE_THRESHOLD),
     }
     assert {key: row[key] for key in expected} == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_areas_of_telling_a_set_from_test_digits(found, results, dataset, name):
-    known, unknown = doubt(dataset.x_test), doubt(inputs(found, dataset, name))
+    known, unknown = uncertainty(dataset.x_test), uncertainty(inputs(found, dataset, name))
     is_unknown = np.repeat([0, 1], [60, len(unknown[0])])
     row = results["ood"][name]
     for score, a, b in zip(("sd", "entropy"), known, unknown, strict=False):
@@ -214,7 +214,7 @@ def test_areas_of_telling_a_set_from_test_digits(found, results, dataset, name):
 
 
 def test_who_is_rejected_by_label(found, results, dataset):
-    rejected = doubt(inputs(found, dataset, "letters"))[0] > limit(dataset)
+    rejected = uncertainty(inputs(found, dataset, "letters"))[0] > limit(dataset)
     by_label = results["ood"]["letters"]["rejected_by_label"]
     # 23 faces, in each of them A and then B.
     assert by_label == pytest.approx({"A": rejected[::2].mean(), "B": rejected[1::2].mean()})
@@ -223,7 +223,7 @@ def test_who_is_rejected_by_label(found, results, dataset):
     assert set(rotated) == {dataset.classes[i] for i in dataset.y_test[:13]}
 
 
-def test_a_set_that_cannot_be_had_is_recorded_and_left_out(results):
+def test_a_set_that_is_unavailable_is_recorded_and_left_out(results):
     assert results["unavailable"] == {"fashion": "OpenML cannot be reached"}
     assert "fashion" not in results["ood"]
 
@@ -238,20 +238,20 @@ def test_without_validation_rows_the_test_rows_give_the_threshold(dataset):
     assert found.validation is None
     assert found.results["rejection"]["held_out"] == "test"
     assert "held_out" not in found.results
-    expected = np.percentile(doubt(dataset.x_test)[0], 99)
+    expected = np.percentile(uncertainty(dataset.x_test)[0], 99)
     assert found.results["rejection"]["sd"] == pytest.approx(expected)
     assert found.results["ood"] == found.results["unavailable"] == {}
     assert predictor.draws == {7}
 
 
-def test_pictures_that_do_not_depend_on_the_digits_are_made_once(dataset):
+def test_images_that_do_not_depend_on_the_digits_are_made_once(dataset):
     spec, digits = NormalNoise(size=3, seed=77), digits_of(dataset)
     assert load_images(spec, digits) is load_images(spec, digits)
     turned = Rotated(size=2)
     assert load_images(turned, digits) is not load_images(turned, digits)
 
 
-def test_a_set_that_could_not_be_had_is_tried_again(dataset, monkeypatch):
+def test_a_set_that_was_unavailable_is_tried_again(dataset, monkeypatch):
     spec, load = NormalNoise(size=4, seed=78), NormalNoise.load
     monkeypatch.setattr(NormalNoise, "load", unavailable)
     with pytest.raises(DataError, match="cannot be reached"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
+import pmbnn.sweep.run as runner
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
@@ -24,7 +25,6 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal, Normal, Tune
 from pmbnn.prediction.settings import Predict
-from pmbnn.sweep import run as runner
 
 RATES = (0.001, 0.03, 1e30)
 
@@ -59,8 +59,8 @@ class Script:
 def test_every_candidate_is_tried_as_often_as_the_others_in_one_program():
     script = Script(lambda rate, repeat: 0.0)
     script.search()
-    ((members, _),) = script.calls
-    assert [(m.rate, m.number, m.repeat) for m in members] == [
+    ((replicas, _),) = script.calls
+    assert [(r.rate, r.number, r.repeat) for r in replicas] == [
         (rate, number, repeat) for number, rate in enumerate(RATES) for repeat in range(3)
     ]
 
@@ -71,8 +71,8 @@ def test_every_candidate_is_tried_as_often_as_the_others_in_one_program():
 def test_repeats_fill_one_program_and_no_more(width, candidates, repeats):
     script = Script(lambda rate, repeat: 0.0, width)
     script.search(tuple(range(1, candidates + 1)))
-    ((members, _),) = script.calls
-    assert len(members) == candidates * repeats
+    ((replicas, _),) = script.calls
+    assert len(replicas) == candidates * repeats
 
 
 @pytest.mark.parametrize(("steps", "short"), [(200, 20), (10_000, 1000), (4, 1), (1, 1)])

@@ -91,7 +91,7 @@ def check_pixels(images, raw):
 
 
 def check_examples(made, group, raw):
-    """Single draws of the best restart at the example pictures."""
+    """Single draws of the best restart at the example images."""
     check_pixels(group["example_image"], raw)
     p = group["example_probability"]
     assert (p.dims, p.dtype) == (("draw", "example", "output"), np.float32)
@@ -124,8 +124,8 @@ def test_the_test_rows(made):
     raw = dataset.standardisation.undo(dataset.x_test)
     check_pixels(group["image"], raw[group["image_index"].values])
     chosen = group["example_index"].values
-    doubtful = np.argsort(-made.evaluation.test.predicted_sd, kind="stable")[:8]
-    assert set(chosen) == {*range(8), *doubtful}
+    uncertain = np.argsort(-made.evaluation.test.predicted_sd, kind="stable")[:8]
+    assert set(chosen) == {*range(8), *uncertain}
     assert len(set(chosen)) == len(chosen)
     check_examples(made, group, raw[chosen])
 
@@ -149,14 +149,14 @@ def test_pixels_of_validation_rows(made):
 def test_ood_sets(made, name):
     group = made.read[f"ood_{name}"]
     shown = made.evaluation.images.ood[name]
-    check_moments(group, shown.prediction, "picture")
+    check_moments(group, shown.prediction, "ood_observation")
     assert list(group["label"].values) == list(shown.images.labels)
     assert group.attrs["source"] == shown.images.source
     check_examples(made, group, shown.images.x[group["example_index"].values])
 
 
 def test_one_example_of_each_label(made):
-    """Of letters, one each; of noise the first ones; of few pictures, all."""
+    """Of letters, one each; of noise the first ones; of few images, all."""
     numbers = [
         list(made.read[f"ood_{name}"]["example_index"].values)
         for name in ("letters", "normal_noise", "rotated_-22.5")
@@ -164,7 +164,7 @@ def test_one_example_of_each_label(made):
     assert numbers == [list(range(26)), list(range(16)), list(range(9))]
 
 
-def test_looks_at_the_fit(made):
+def test_snapshots_of_the_fit(made):
     fit, found = made.read["fit"], made.evaluation.diagnosis
     np.testing.assert_array_equal(fit["snapshot_step"], STEPS)
     assert list(fit["part"].values) == ["train", "validation", "test"]
@@ -182,7 +182,7 @@ def test_looks_at_the_fit(made):
     np.testing.assert_allclose(np.isnan(fit["elbo"]).sum(), 0)
 
 
-def test_pictures_at_every_look(made):
+def test_images_at_every_snapshot(made):
     group, examples = made.read["snapshot_examples"], made.evaluation.diagnosis.examples
     p = group["probability"]
     assert (p.dims, p.dtype) == (("snapshot", "draw", "example", "output"), np.float32)
@@ -197,7 +197,7 @@ def test_pictures_at_every_look(made):
     assert group.attrs["confidence_threshold"] == 0.25
 
 
-# Which pictures are shown
+# Which images are shown
 
 
 def scripted(rows):
@@ -221,7 +221,7 @@ def test_kept_images():
     assert len(kept) < 80
 
 
-def test_mistakes_and_doubts_of_many_pictures():
+def test_mistakes_and_uncertain_ones_of_many_images():
     """All others are left out: a trace stays small however many rows are set aside."""
     held_out = scripted(3000)
     wrong = np.arange(3000) % 3 == 0
@@ -247,7 +247,7 @@ def test_mistakes_in_which_draws_agree_are_shown_by_certainty():
     assert set(np.argsort(-top)[:24]) <= set(kept)
 
 
-def test_few_pictures_are_all_shown():
+def test_few_images_are_all_shown():
     test = scripted(5)
     assert list(kept_images(test, test.predicted)) == [0, 1, 2, 3, 4]
 
@@ -262,7 +262,7 @@ def test_moments_over_a_plane():
     assert arrays["error_rate"][1].shape == (2, 3)
 
 
-def test_without_looks_and_validation_their_groups_are_missing(made):
+def test_without_snapshots_and_validation_their_groups_are_missing(made):
     evaluation = replace(
         made.evaluation,
         diagnosis=None,

@@ -12,7 +12,7 @@ from rich.console import Console
 from pmbnn.data import Sine
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.figures import draw_cells, write_figures
+from pmbnn.figures import draw_cells, draw_files, overviews_of
 from pmbnn.fitting.evaluation import Curve, bands
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
@@ -69,7 +69,7 @@ def finished(tmp_path_factory):
     assert len(run_all(run)) == 3
     records = run.records()
     draw_cells(run.results, records)
-    figures = write_figures(run.results, records)
+    figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
     return run, records, figures
 

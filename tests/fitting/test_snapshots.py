@@ -1,4 +1,4 @@
-"""Looks at a fit: every number again from the snapshots, for pictures and for points."""
+"""Snapshots of a fit: every number again from the guides they keep, of images and of points."""
 
 import json
 from dataclasses import replace
@@ -22,10 +22,10 @@ from pmbnn.models.priors import Fixed, HalfNormal, Normal
 from pmbnn.prediction.settings import Diagnostics, Fresh, Map, Predict
 
 STEPS, DRAWS, ROWS, KL_WEIGHT = (0, 20, 100), 10, 25, 0.3
-LOOKS = Diagnostics(steps=(*STEPS, 10_000), draws=DRAWS, rows=ROWS)
+DIAGNOSTICS = Diagnostics(steps=(*STEPS, 10_000), draws=DRAWS, rows=ROWS)
 """The last one is beyond the end."""
 
-PICTURES = Cell(
+DIGITS = Cell(
     "toy",
     Mnist(source="embedded", train=40, test=30, validation=28),
     Dense(hidden=(3,)),
@@ -35,7 +35,7 @@ PICTURES = Cell(
     Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
     Predict(
         draws=10,
-        diagnostics=LOOKS,
+        diagnostics=DIAGNOSTICS,
         ood=(NormalNoise(size=12), Letters(letters="AB")),
         confidence_threshold=0.3,
     ),
@@ -48,7 +48,9 @@ POINTS = Cell(
     HalfNormal(),
     Categorical(),
     Inference(steps=100, validation=0, kl_weight=KL_WEIGHT, restarts=2),
-    Predict(draws=10, diagnostics=LOOKS, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)),
+    Predict(
+        draws=10, diagnostics=DIAGNOSTICS, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)
+    ),
 )
 
 
@@ -68,8 +70,8 @@ def diagnosed(cell):
 
 
 @pytest.fixture(scope="module")
-def pictures():
-    return diagnosed(PICTURES)
+def digits():
+    return diagnosed(DIGITS)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ def points():
     return diagnosed(POINTS)
 
 
-@pytest.fixture(scope="module", params=["pictures", "points"])
+@pytest.fixture(scope="module", params=["digits", "points"])
 def case(request):
     return request.getfixturevalue(request.param)
 
@@ -154,13 +156,13 @@ def test_a_record_keeps_plain_lists(case):
     assert set(last) == {"accuracy", "log_likelihood", "elbo", "evidence"}
 
 
-def test_a_job_puts_them_into_the_record(pictures, monkeypatch):
-    monkeypatch.setattr(job, "_load", lambda task: pictures.dataset)
-    programs = SimpleNamespace(predictor=lambda *_: pictures.predictor)
-    entries, trace = job._evaluate(SimpleNamespace(cell=PICTURES), pictures.fitted, programs)
+def test_a_job_puts_them_into_the_record(digits, monkeypatch):
+    monkeypatch.setattr(job, "_load", lambda task: digits.dataset)
+    programs = SimpleNamespace(predictor=lambda *_: digits.predictor)
+    entries, trace = job._evaluate(SimpleNamespace(cell=DIGITS), digits.fitted, programs)
     assert "test_predictions" in trace.children
-    assert entries["diagnostics"] == pictures.found.numbers()
-    assert entries["images"] == pictures.evaluation.images.results
+    assert entries["diagnostics"] == digits.found.numbers()
+    assert entries["images"] == digits.evaluation.images.results
     assert json.loads(json.dumps(entries)) == entries
 
 
@@ -176,9 +178,9 @@ def exact_or_drawn(case, snapshot, name):
     return drawn.mean(axis=0), drawn.std(axis=0)
 
 
-def test_centred_weights_are_the_guide_and_others_are_not(pictures, points):
+def test_centred_weights_are_the_guide_and_others_are_not(digits, points):
     """Or the test of histograms would not see both ways."""
-    assert "weight_1" in {slot.name for slot in pictures.predictor.flat.layout.slots}
+    assert "weight_1" in {slot.name for slot in digits.predictor.flat.layout.slots}
     assert "weight_1" not in {slot.name for slot in points.predictor.flat.layout.slots}
 
 
@@ -211,38 +213,38 @@ def test_histograms_hold_nearly_every_weight(case):
         assert mass.mean() > 0.99
 
 
-def test_scales_that_are_all_alike_are_in_one_bin(pictures):
-    start = pictures.found.sd_densities[0] * np.diff(pictures.found.sd_edges, axis=1)
+def test_scales_that_are_all_alike_are_in_one_bin(digits):
+    start = digits.found.sd_densities[0] * np.diff(digits.found.sd_edges, axis=1)
     assert (start.max(axis=1) > 0.99).all()
 
 
-# Pictures
+# Images
 
 
-def test_examples(pictures):
-    examples, dataset = pictures.found.examples, pictures.dataset
+def test_examples(digits):
+    examples, dataset = digits.found.examples, digits.dataset
     assert examples.kinds == ("test",) * 8 + ("normal_noise",) * 8
     shown = tuple(dataset.classes[i] for i in dataset.y_test[:8])
     assert examples.labels == (*shown, *("",) * 8)
     raw = dataset.standardisation.undo(dataset.x_test[:8])
     np.testing.assert_allclose(examples.x[:8], raw, atol=1e-6)
-    noise = pictures.evaluation.images.ood["normal_noise"].images.x
+    noise = digits.evaluation.images.ood["normal_noise"].images.x
     np.testing.assert_allclose(examples.x[8:], noise[:8], atol=1e-6)
     assert examples.probability.shape == (3, 50, 16, 10)
     x = dataset.standardisation(examples.x)
-    for n, snapshot in enumerate(pictures.snapshots):
-        p = forward(posterior_at(pictures, snapshot, 50), x)
+    for n, snapshot in enumerate(digits.snapshots):
+        p = forward(posterior_at(digits, snapshot, 50), x)
         np.testing.assert_allclose(examples.probability[n], p, atol=1e-5)
 
 
-def test_who_is_rejected_at_each_look(pictures):
+def test_who_is_rejected_at_each_snapshot(digits):
     """No class above the threshold: nearly all at the start, hardly a test digit in the end."""
-    examples, dataset = pictures.found.examples, pictures.dataset
-    noise = pictures.evaluation.images.ood["normal_noise"].images.x
+    examples, dataset = digits.found.examples, digits.dataset
+    noise = digits.evaluation.images.ood["normal_noise"].images.x
     sets = {"test": dataset.x_test[:ROWS], "normal_noise": dataset.standardisation(noise)}
     assert examples.sets == tuple(sets)
-    for n, snapshot in enumerate(pictures.snapshots):
-        posterior = posterior_at(pictures, snapshot)
+    for n, snapshot in enumerate(digits.snapshots):
+        posterior = posterior_at(digits, snapshot)
         for i, x in enumerate(sets.values()):
             top = forward(posterior, x).mean(axis=0).max(axis=1)
             assert examples.rejected[n, i] == pytest.approx(np.mean(top <= 0.3))
@@ -253,7 +255,7 @@ def test_points_have_no_examples(points):
     assert points.found.examples is None
 
 
-def test_nothing_where_no_step_is_looked_at(points):
+def test_nothing_without_snapshots(points):
     fits = tuple(replace(fit, snapshots=()) for fit in points.fitted.fits)
     fitted = replace(points.fitted, fits=fits)
     assert diagnose(fitted, points.dataset, points.predictor, None) is None

@@ -727,7 +727,7 @@ def test_a_large_network_keeps_its_log_likelihood_on_request(large, tmp_path):
     assert "x" not in trace["constant_data"]
 
 
-def test_some_pictures_are_kept(tmp_path):
+def test_some_images_are_kept(tmp_path):
     cell = replace(
         LARGE,
         dataset=Mnist(source="embedded", train=50, test=60),

@@ -17,7 +17,7 @@ HELD_OUT = (LABEL[:, None].astype(float), LABEL)
 
 
 class Predictions(ScriptedPredictor):
-    """Predicts the first input, wrong for one row in four where the member's data say so."""
+    """Predicts the first input, wrong for one row in four where the replica's data say so."""
 
     def __init__(self, clock) -> None:
         self.clock, self.took, self.asked = clock, 0.0, []
@@ -43,7 +43,7 @@ def predictions(clock):
     return Predictions(clock)
 
 
-def member(name, wrong=-5):
+def replica(name, wrong=-5):
     return Replica({"wrong": wrong}, derive_keys(name))
 
 
@@ -56,7 +56,7 @@ def not_now():
 
 
 def test_validation_is_rare(clock, predictions):
-    one = member("a", wrong=2)
+    one = replica("a", wrong=2)
     callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
     assert callback(1, not_now) is None
     clock.now += EVERY - 0.1
@@ -69,7 +69,7 @@ def test_validation_is_rare(clock, predictions):
 
 def test_slow_validation_is_rarer(clock, predictions):
     """A validation of a second is not repeated before it is a small share of the time."""
-    one = member("a")
+    one = replica("a")
     callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
     predictions.took = 1.0
     clock.now += EVERY
@@ -81,9 +81,9 @@ def test_slow_validation_is_rarer(clock, predictions):
     assert len(predictions.asked) == 2
 
 
-def test_every_member_has_its_own_data_and_rows(clock, predictions):
+def test_every_replica_has_its_own_data_and_rows(clock, predictions):
     """The accuracy of one fit is not told of the next."""
-    right, wrong, unjudged = member("a"), member("b", wrong=0), member("c")
+    right, wrong, unjudged = replica("a"), replica("b", wrong=0), replica("c")
     few = (HELD_OUT[0][:3], LABEL[:3])
     callback = ValidationCallback(
         lambda: predictions, [right, wrong, unjudged], [HELD_OUT, few, None]
@@ -97,7 +97,7 @@ def test_every_member_has_its_own_data_and_rows(clock, predictions):
 
 
 def test_a_fit_that_diverged_is_not_judged(clock, predictions):
-    one = member("a")
+    one = replica("a")
     callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
     clock.now += EVERY
     assert callback(1, lambda: fit_of(failed=True)) is None
@@ -106,7 +106,7 @@ def test_a_fit_that_diverged_is_not_judged(clock, predictions):
 
 def test_numbers_have_no_accuracy(clock):
     """Neither right nor wrong: nothing is told of a regression."""
-    one, found = member("a"), Density(*(np.zeros(3) for _ in range(8)))
+    one, found = replica("a"), Density(*(np.zeros(3) for _ in range(8)))
     predictor = SimpleNamespace(predict=lambda *_: found)
     callback = ValidationCallback(lambda: predictor, [one], [HELD_OUT])
     clock.now += EVERY

@@ -26,7 +26,7 @@ from pmbnn.models.priors import Fixed, HalfNormal, InverseGamma, Laplace, Normal
 # Enough rows for the forms that are made for few units and many rows, and some to fill up.
 N = 70
 RNG = np.random.default_rng(0)
-POINTS, PICTURES = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 2 * 6 * 6))
+POINTS, IMAGES = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 2 * 6 * 6))
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
@@ -47,9 +47,9 @@ DENSE = Dense(hidden=(3,))
 CONVOLUTION = Layered(layers=(Convolution(filters=3, size=3), MaxPool(), Flatten()))
 MODELS = {
     "points": (DENSE, Normal(), HalfNormal(), Categorical(), rows_of(POINTS, LABELS, CLASSES)),
-    "pictures": (
+    "images": (
         *(CONVOLUTION, Normal(), Fixed(), Categorical()),
-        rows_of(PICTURES, LABELS, CLASSES, (2, 6, 6)),
+        rows_of(IMAGES, LABELS, CLASSES, (2, 6, 6)),
     ),
     "regression": (
         *(DENSE, Laplace(), Fixed(), NormalLikelihood(sd=InverseGamma())),
@@ -60,7 +60,7 @@ MODELS = {
 
 CASES = [
     *(("points", {"estimator": estimator}) for estimator in ESTIMATORS),
-    *(("pictures", {"estimator": estimator}) for estimator in ("reparameterisation", "flipout")),
+    *(("images", {"estimator": estimator}) for estimator in ("reparameterisation", "flipout")),
     ("regression", {"estimator": "local_reparameterisation"}),
     ("points", {"guide": "low_rank", "rank": 2}),
     ("points", {"guide": "full_rank"}),

@@ -167,18 +167,18 @@ def test_a_resumed_fit_leaves_its_end(tmp_path):
 # --- runs ---------------------------------------------------------------------------------
 
 
-def a_run(members=2, size=3, windows=2):
+def a_run(replicas=2, size=3, windows=2):
     """A run whose every array holds other numbers."""
-    shape = (members, size)
+    shape = (replicas, size)
     state = State(
-        {"loc": jnp.arange(6.0)[: members * size].reshape(shape), "rho": jnp.ones(shape)},
+        {"loc": jnp.arange(6.0)[: replicas * size].reshape(shape), "rho": jnp.ones(shape)},
         {},
         (jnp.full(shape, 2.0),),
-        jnp.full(members, 8, jnp.int32),
+        jnp.full(replicas, 8, jnp.int32),
     )
-    sums = [np.full((members, 2), i + 0.5) for i in range(windows)]
+    sums = [np.full((replicas, 2), i + 0.5) for i in range(windows)]
     return ChunkState(
-        state, sums, [4 * (i + 1) for i in range(windows)], np.array([0, 1])[:members]
+        state, sums, [4 * (i + 1) for i in range(windows)], np.array([0, 1])[:replicas]
     )
 
 
@@ -202,7 +202,7 @@ def test_runs_come_back(checkpoint):
 def test_runs_of_other_shapes_start_again(checkpoint):
     """Of another group, of another model, or something else altogether."""
     checkpoint.save_if_due(lambda: arrays_of(a_run()))
-    for other in (a_run(members=1), a_run(size=2)):
+    for other in (a_run(replicas=1), a_run(size=2)):
         start = start_of(other)
         assert restored(checkpoint, start) is None
     checkpoint.save_if_due(lambda: [np.zeros(2)])

@@ -191,7 +191,7 @@ def test_weight_of_a_minibatch(kl):
 
 
 def test_data_values_decide(evaluate):
-    """Constants are inputs of the program: any member's model serves for all."""
+    """Constants are inputs of the program: any replica's model serves for all."""
     wide, narrow = (
         dense_classifier(X, Y, hidden=(3,), hyperprior=HalfNormal(sigma=s)) for s in (1.0, 0.3)
     )

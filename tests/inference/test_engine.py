@@ -27,9 +27,9 @@ Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
 def replica(i, learning_rate=None, **data):
-    """The `i`-th member of a group: scales and inputs differ, unless given."""
+    """The `i`-th replica of a group: scales and inputs differ, unless given."""
     own = {"x": X + 0.1 * i, "target": (Y + i) % 2, "hyperprior_sigma": 0.5 + 0.1 * i}
-    return Replica(own | data, derive_keys(f"member/{i}"), learning_rate)
+    return Replica(own | data, derive_keys(f"replica/{i}"), learning_rate)
 
 
 def check_equal(fits, expected):
@@ -125,7 +125,7 @@ def expected_parts(program, one):
 def test_noise_and_rows_of_every_step(batch):
     """Steps too short to matter: the history is the ELBO at the start, step by step.
 
-    Each step has noise of its own, from the member's stream; a minibatch fit sees the rows of
+    Each step has noise of its own, from the replica's PRNG key; a minibatch fit sees the rows of
     that step, across passes, segments and the shorter last segment.
     """
     weights = {"kl_weight": 0.3, "kl_warm_up": 0.9, "kl": "monte_carlo"}
@@ -196,7 +196,7 @@ def sixteen(program):
     return fit_replicas(program, [replica(i) for i in range(WIDTH)])
 
 
-def test_members_differ(sixteen):
+def test_replicas_differ(sixteen):
     assert len({fit.loc.tobytes() for fit in sixteen}) == WIDTH
     assert all(fit.history.elbo[-1] > fit.history.elbo[0] for fit in sixteen)
     assert all(np.isfinite(fit.loc).all() for fit in sixteen)
@@ -215,7 +215,7 @@ BROKEN = {"x": {"x": np.full_like(X, np.nan)}, "constant": {"hyperprior_sigma": 
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_divergence_is_contained(program, sixteen, how):
-    """A member that is not a number neither stops nor touches the others."""
+    """A replica that is not a number neither stops nor touches the others."""
     group = [replica(i, **(BROKEN[how] if i in (0, 5) else {})) for i in range(WIDTH)]
     fits = fit_replicas(program, group)
     for i in (0, 5):
@@ -237,7 +237,7 @@ def test_all_diverged_stops(program):
 
 
 def test_progress_is_of_the_living(program, sixteen):
-    """The mean over members still alive, at the end of every segment."""
+    """The mean over replicas still alive, at the end of every segment."""
     news = []
     fit_replicas(
         program,
@@ -321,7 +321,7 @@ RATES = [None, 0.003, 0.1, 0.02]
 
 @pytest.mark.parametrize("kind", slow_but(("low_rank", "minibatches"), list(KINDS)))
 def test_company_does_not_matter_to_any_kind(kind):
-    """With learning rates of their own, members are the same alone and in any place."""
+    """With learning rates of their own, replicas are the same alone and in any place."""
     program = build_program(classifier(), Inference(steps=30, **KINDS[kind]), ROWS, width=4)
     group = [replica(i, rate) for i, rate in enumerate(RATES)]
     four = fit_replicas(program, group)
@@ -332,7 +332,7 @@ def test_company_does_not_matter_to_any_kind(kind):
     assert program.advance._cache_size() == 1
 
 
-def test_learning_rates_of_members_are_used():
+def test_learning_rates_of_replicas_are_used():
     """A group of three rates is three groups with one rate each."""
     group = [replica(0, rate) for rate in (0.003, 0.1)]
     program = build_program(classifier(), Inference(steps=30), ROWS, width=2)
@@ -369,7 +369,7 @@ def at_rate(rate, target=10.0):
 
 @pytest.fixture(scope="module")
 def stopping():
-    """A program that stops fits early, and members that stop soon, late and never."""
+    """A program that stops fits early, and replicas that stop soon, late and never."""
     program = build_program(far_mean(), Inference(early_stop=True, **STOP), ROWS, width=4)
     group = [at_rate(rate) for rate in (0.1, 0.02, 0.001)]
     return program, group, fit_replicas(program, group)
@@ -413,7 +413,7 @@ def test_a_stopped_group_is_over(stopping):
 
 
 def test_stops_beside_a_divergence(stopping):
-    """A member that is not a number never stops, nor keeps the others from it."""
+    """A replica that is not a number never stops, nor keeps the others from it."""
     program, group, fits = stopping
     broken = at_rate(0.1, np.nan)
     found = fit_replicas(program, [broken, group[1], group[0]])
@@ -498,7 +498,7 @@ def test_resumed_in_pieces(width, tmp_path, monkeypatch):
 
 
 def test_resumed_after_a_stop(stopping, tmp_path):
-    """Who had stopped stays so: interrupted 21 windows after the first member's stop."""
+    """Who had stopped stays so: interrupted 21 windows after the first replica's stop."""
     program, group, fits = stopping
     first, last = (len(fit.history.step) for fit in fits[:2])
     check_resumes(program, group[:2], tmp_path, first + 21, last - first - 20)

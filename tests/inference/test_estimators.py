@@ -493,20 +493,20 @@ def test_variance_of_noise():
     assert local < flipout / 1.3
 
 
-def many_pictures():
-    """Four hundred pictures of positive pixels, as real ones have them."""
+def many_images():
+    """Four hundred images of positive pixels, as real ones have them."""
     images = np.random.default_rng(5).uniform(0.0, 2.0, (MANY, 2, 4, 4))
     return convolutional(images, (images[:, 0, 1, 1] > images[:, 1, 2, 2]).astype(int))
 
 
 def test_variance_of_a_convolution():
-    """At fixed pictures and over minibatches, of all slopes and of those of the kernels.
+    """At fixed images and over minibatches, of all slopes and of those of the kernels.
 
-    Measured with 40 of 400 pictures and scales of 0.3: 3.7 times less than plain draws have at
+    Measured with 40 of 400 images and scales of 0.3: 3.7 times less than plain draws have at
     fixed ones (kernels 3.0), 2.8 times over minibatches (kernels 2.5). The standard errors of
     the kernels' are 0.2 and 0.15.
     """
-    case = many_pictures()
+    case = many_images()
     flat = flatten_model(case.model, case.rows)
     kernels = next(slot for slot in flat.layout.slots if slot.name == "w")
     for fixed_rows, least in ((True, 2.0), (False, 1.6)):

@@ -205,7 +205,7 @@ def test_start_of_a_low_rank(scale, evaluate):
     assert abs(share.mean() - 0.01) < 4 * 0.01 * np.sqrt(2 / 3 / 2000)
 
 
-def test_start_of_a_low_rank_is_the_streams():
+def test_the_prng_key_decides_the_start_of_a_low_rank():
     guide = build("low_rank")
     first, same, other = (
         guide.initial(np.zeros(SIZE), 1.0, np.random.default_rng(i))["factor"] for i in (0, 0, 1)

@@ -80,7 +80,7 @@ def test_double_precision(how):
 
 
 @pytest.mark.parametrize("how", ["random", "uniform", "fan_in", "truncated_fan_in"])
-def test_the_stream_decides(how):
+def test_the_prng_key_decides(how):
     same, other = (start(how, random_seed=i) for i in (0, 1))
     np.testing.assert_array_equal(start(how, random_seed=0), same)
     assert not np.array_equal(same, other)

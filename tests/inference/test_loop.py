@@ -137,7 +137,7 @@ def test_segments_join(way):
 
 
 def test_sum_of_one_step():
-    """A look at a fit takes one step to learn the divergence where it is."""
+    """A snapshot takes one step to learn the divergence where it is."""
     with precision("float64"):
         loop, state, data, key = build()
         _, sums = by_loop(loop, state, data, key, n=1)

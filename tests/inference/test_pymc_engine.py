@@ -123,7 +123,7 @@ def test_rates_take_effect_at_their_step(interpreted):
 
 
 def test_divergence_is_a_status(interpreted):
-    """It neither raises nor stops the members that follow."""
+    """It neither raises nor stops the replicas that follow."""
     model = dense_classifier(X, Y, hidden=())
     program = build_pymc_program(model, Inference(steps=40), ROWS)
     broken = DATA | {"x": np.where(X > 1.5, np.nan, X)}

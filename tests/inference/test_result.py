@@ -24,25 +24,25 @@ def test_means_of_the_guide():
     np.testing.assert_array_equal(a_fit("converged").loc, [0.0, 1.0, 2.0])
 
 
-def test_a_member_takes_the_learning_rate_of_the_settings():
+def test_a_replica_takes_the_learning_rate_of_the_settings():
     assert Replica({}, derive_keys("a")).learning_rate is None
 
 
-def words(keys):
+def each_of(keys):
     return [keys.initial, keys.noise, keys.batches, keys.draws]
 
 
-def test_streams_differ():
+def test_keys_differ():
     """From each other and between identities, also those that look alike."""
     names = ("fit/0", "fit/1", "fit/10", "choose/0", "", "é", "fit/0 ")
-    found = [word for name in names for word in words(derive_keys(name))]
-    assert all(word.shape == (4,) and word.dtype == np.uint32 for word in found)
-    assert len({word.tobytes() for word in found}) == 4 * len(names)
-    # Keys are made of the first two words of a stream.
-    assert len({word[:2].tobytes() for word in found}) == 4 * len(names)
+    found = [key for name in names for key in each_of(derive_keys(name))]
+    assert all(key.shape == (4,) and key.dtype == np.uint32 for key in found)
+    assert len({key.tobytes() for key in found}) == 4 * len(names)
+    # A JAX key is made of the first two words.
+    assert len({key[:2].tobytes() for key in found}) == 4 * len(names)
 
 
-def test_streams_depend_on_the_identity_only():
+def test_keys_depend_on_the_identity_only():
     """Not on NumPy's global state, nor on the hash seed of the process."""
     code = (
         "import numpy as np; np.random.seed(1)\n"
@@ -51,7 +51,7 @@ def test_streams_depend_on_the_identity_only():
         "s = derive_keys('fit/0')\n"
         "print(*np.concatenate([s.initial, s.noise, s.batches, s.draws]))"
     )
-    expected = " ".join(str(w) for w in np.concatenate(words(derive_keys("fit/0"))))
+    expected = " ".join(str(w) for w in np.concatenate(each_of(derive_keys("fit/0"))))
     for seed in ("0", "1"):
         found = subprocess.run(
             [sys.executable, "-c", code],

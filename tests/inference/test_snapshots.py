@@ -1,4 +1,4 @@
-"""Looks at a fit on its way: what is kept, and that looking changes nothing."""
+"""Snapshots of a fit on its way: what they keep, and that taking them changes nothing."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def engine_of(width=2, **settings):
 
 def replicas(n=2):
     data = {"x": X, "target": Y, "prior_scale": 1.0}
-    return [Replica(data, derive_keys(f"member/{i}")) for i in range(n)]
+    return [Replica(data, derive_keys(f"replica/{i}")) for i in range(n)]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_what_is_kept(program, looked_at):
 
 
 def test_one_by_one(looked_at):
-    """As one member at a time; in the last bits the numbers differ from those of a group."""
+    """As one replica at a time; in the last bits the numbers differ from those of a group."""
     program = engine_of(width=1)
     for fit, other in zip(
         fit_replicas(program, replicas(), snapshots=WANTED), looked_at, strict=True
@@ -88,7 +88,7 @@ def test_one_by_one(looked_at):
 
 
 def test_averages_are_kept():
-    """What is reported at the end is what a look at the end finds."""
+    """What is reported at the end is what a snapshot at the end finds."""
     (fit,) = fit_replicas(engine_of(average=0.5), replicas(1), snapshots=[STEPS])
     np.testing.assert_array_equal(fit.snapshots[0].constrained["loc"], fit.loc)
 
@@ -104,7 +104,7 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("at", [1, 100, 300])
 def test_resumed(program, looked_at, at, tmp_path):
-    """Looks taken before an interruption are not lost, nor taken twice."""
+    """Snapshots from before an interruption are not lost, nor taken twice."""
 
     def interrupt(done, steps, elbo, current):
         if done >= at:

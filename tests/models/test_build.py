@@ -49,7 +49,7 @@ def rows(n=9, random_seed=0):
 
 ROWS = rows()
 SMALL = Dense(hidden=(4, 3))
-PICTURES = Rows(
+IMAGES = Rows(
     np.random.default_rng(2).normal(size=(9, 32)),
     ROWS.y,
     tuple(f"pixel_{i}" for i in range(32)),
@@ -61,7 +61,7 @@ SMALLEST = {
     "dense": (Dense(hidden=(3,)), ROWS),
     "layers": (
         Layered(layers=(Convolution(filters=2, size=3), MaxPool(), Flatten())),
-        PICTURES,
+        IMAGES,
     ),
 }
 
@@ -249,7 +249,7 @@ def test_jax_gives_the_same_log_probability_and_gradient(prior, hyperprior, eval
 
 
 def test_layers_that_do_not_fit_the_rows():
-    message = r"^`network.layers\[0\]` \(convolution, 3 × 3\) takes pictures, not its input of 2 "
+    message = r"^`network.layers\[0\]` \(convolution, 3 × 3\) takes images, not its input of 2 "
     with pytest.raises(ShapeError, match=message):
         build(network=SMALLEST["layers"][0])
 

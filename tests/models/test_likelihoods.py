@@ -168,10 +168,10 @@ MISTAKES = {
         f"{PLACE}` must leave out `sd.per`: there is one standard deviation, of no layer, got "
         "unit.",
     ),
-    "looks on the way": (
+    "snapshots of a regression": (
         {"predict": {"diagnostics": {"steps": [[0, 10]]}}},
         "`sweeps[0].predict.diagnostics.steps` must be empty with data set `sine` "
-        "(`sweeps[0].dataset`): looks on the way are at classifiers, got [0, 10].",
+        "(`sweeps[0].dataset`): snapshots are of classifiers only, got [0, 10].",
     ),
     "negative noise of the data": (
         {"dataset": {"kind": "sine", "noise": -1}},

@@ -205,7 +205,7 @@ def test_memory_does_not_grow(predictor):
 
 
 def test_other_constants_and_fits(predictor):
-    """The predictor of any member's model serves the others."""
+    """The predictor of any replica's model serves the others."""
     x, fit = new_inputs(7), guide("another")
     other = DATA | {"hyperprior_sigma": 2.5}
     expected = predictor.parameters(other, predictor.values(fit, DRAWS), x)["probability"]
@@ -357,7 +357,7 @@ def test_the_predicted_class():
     np.testing.assert_allclose(moments.class_variance, [0.01 + 0.04 + 0.09, 0.16 + 0.25 + 0.36])
 
 
-def test_no_doubt_where_all_draws_of_a_mixture_agree():
+def test_no_uncertainty_where_all_draws_of_a_mixture_agree():
     """Not even by rounding: ties would be broken by it."""
     mean, weights = np.array([[0.9, 0.1]], "f4"), np.random.default_rng(0).dirichlet(np.ones(7), 20)
     part = ClassProbabilities(5, mean, 0 * mean, 0 * mean[:, 0], mean.round(), np.log(mean))

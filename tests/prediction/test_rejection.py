@@ -1,4 +1,4 @@
-"""What draws say of one picture, and the threshold of uncertainty."""
+"""What draws say of one image, and the threshold of uncertainty."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Made-up results folders: records, small traces, pictures."""
+"""Made-up results folders: records, small traces, figures."""
 
 import json
 from pathlib import Path
@@ -114,19 +114,19 @@ def make_trace(shift=0.0, weights=4):
     return xr.DataTree.from_dict(groups)
 
 
-def write_picture(path, size=(60, 30)):
+def write_figure(path, size=(60, 30)):
     Image.fromarray(np.full((size[1], size[0], 3), 200, np.uint8)).save(path)
 
 
 def write_results(folder, records, experiment="priors", published=None):
-    """A results folder with a trace and a picture for every cell that has results."""
+    """A results folder with a trace and a figure for every cell that has results."""
     results = Results(folder)
     results.prepare()
     for record in records:
         files = {"trace.nc": trace_writer(make_trace())} if record.results else {}
         results.save_cell(record, files)
         if record.results:
-            write_picture(results.cells / record.name / "map.png")
+            write_figure(results.cells / record.name / "map.png")
     results.write_table("metrics.csv", metrics_table(records))
     if published is not None:
         results.write_text("published.yaml", published)
@@ -139,8 +139,8 @@ def write_results(folder, records, experiment="priors", published=None):
         "seeds": {"inference": [0]},
     }
     (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
-    write_picture(results.figures / "synthetic-moons-noise-0.4-accuracy.png", (300, 200))
-    write_picture(results.figures / "synthetic-moons-noise-0.4-maps.png", (300, 200))
+    write_figure(results.figures / "synthetic-moons-noise-0.4-accuracy.png", (300, 200))
+    write_figure(results.figures / "synthetic-moons-noise-0.4-maps.png", (300, 200))
     return folder
 
 

@@ -64,7 +64,7 @@ def test_page_links_figures_cells_and_tables():
     assert "http" not in text
 
 
-def test_classifiers_of_pictures_have_a_table_more():
+def test_classifiers_of_images_have_a_table_more():
     cells = [
         record("a", accuracy=0.9),
         record("b", accuracy=0.9).model_copy(update={"images": {"confidence_threshold": 0.2}}),

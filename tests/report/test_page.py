@@ -158,7 +158,7 @@ def test_several_folders_on_one_page(make, tmp_path):
 
 
 def test_cells_without_anything_but_numbers(make, tmp_path):
-    """No trace, no picture, no provenance, and results of a regression."""
+    """No trace, no figure, no provenance, and results of a regression."""
     record = make.record(rmse=1.25, crps=0.5, coverage_90=0.875, predictive="density")
     results = Results(tmp_path / "bare")
     results.prepare()
@@ -203,7 +203,7 @@ def test_published_numbers_that_cannot_be_read(make, tmp_path, content):
     assert "published.yaml` cannot be read: " in error_of(folder)
 
 
-def test_a_picture_that_is_cut_short(make, tmp_path):
+def test_a_figure_that_is_cut_short(make, tmp_path):
     folder = make.results(tmp_path / "cut", [make.record(accuracy=0.8)])
     [path] = folder.glob("cells/*/map.png")
     path.write_bytes(path.read_bytes()[:20])

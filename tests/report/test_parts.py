@@ -1,4 +1,4 @@
-"""Parts of the page: numbers, drawings, pictures, and what is read of a trace."""
+"""Parts of the page: numbers, drawings, images, and what is read of a trace."""
 
 import base64
 import io
@@ -91,7 +91,7 @@ def test_many_weights_share_one_density(make, tmp_path):
     assert read_parts(results, "b") == (None, None, None)
 
 
-def picture(address):
+def decoded(address):
     return Image.open(io.BytesIO(base64.b64decode(address.split(",")[1])))
 
 
@@ -101,12 +101,12 @@ def test_maps_have_x1_across_and_x2_up():
     sd = np.zeros((6, 4))
     sd[0, 3] = 0.2
     plane = PlaneMap(x1, x2, probability, sd, "0")
-    image = picture(map_image(plane, plane.probability, style.PROBABILITY, 1.0).src).convert("RGB")
+    image = decoded(map_image(plane, plane.probability, style.PROBABILITY, 1.0).src).convert("RGB")
     assert image.size == (12, 8)
     left, right = (image.getpixel((at, 4)) for at in (1, 10))
     assert left[0] > left[2] and right[2] > right[0]
     assert image.getpixel((6, 4)) == (0, 0, 0)
-    uncertain = picture(map_image(plane, plane.sd, style.UNCERTAINTY, 0.2).src).convert("RGB")
+    uncertain = decoded(map_image(plane, plane.sd, style.UNCERTAINTY, 0.2).src).convert("RGB")
     brightest = tuple(round(255 * part) for part in style.UNCERTAINTY(1.0)[:3])
     assert np.abs(np.subtract(uncertain.getpixel((0, 0)), brightest)).max() <= 1
 
@@ -114,5 +114,5 @@ def test_maps_have_x1_across_and_x2_up():
 def test_figures_are_made_small_on_white(tmp_path):
     Image.new("RGBA", (400, 100), (0, 0, 0, 0)).save(tmp_path / "clear.png")
     address, width, height = figure_image(tmp_path / "clear.png", widest=200)
-    assert (width, height) == (200, 50) == picture(address).size
-    assert picture(address).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+    assert (width, height) == (200, 50) == decoded(address).size
+    assert decoded(address).convert("RGB").getpixel((0, 0)) == (255, 255, 255)

@@ -117,10 +117,10 @@ def test_figures_of_other_data_do_not_count(make, whole):
 
 
 def test_a_figure_of_its_own_that_a_cell_lacks_is_drawn(whole):
-    (picture,) = whole.glob("cells/*/map.png")
-    picture.unlink()
+    (figure,) = whole.glob("cells/*/map.png")
+    figure.unlink()
     assert report(whole) == ["priors: making missing figures of single cells from 1 stored cells"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_folder_without_cells_that_say_anything_on_the_claims(make, tmp_path):

@@ -88,14 +88,14 @@ def test_a_second_broken_cell_takes_the_place_of_the_first(folder):
 
 
 @pytest.mark.parametrize("damage", [truncate, zero, flip])
-def test_broken_pictures_are_removed_and_cells_stay(folder, damage):
+def test_broken_figures_are_removed_and_cells_stay(folder, damage):
     first, _ = folder.cell_names()
-    picture = folder.cells / first / "map.png"
-    damage(picture)
+    figure = folder.cells / first / "map.png"
+    damage(figure)
     assert set_aside_broken(folder) == []
     (found,) = verify(folder.folder, repair=True)
-    assert found.path == picture
-    assert not picture.exists()
+    assert found.path == figure
+    assert not figure.exists()
     assert len(folder.cell_names()) == 2
 
 

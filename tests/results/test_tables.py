@@ -110,26 +110,31 @@ def test_data_label_leaves_out_the_seed():
     assert data_label(circles) == "circles, noise 0.1, factor 0.5"
 
 
-# Classifiers of pictures
+# Classifiers of images
 
-DOUBT = {"pictures": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
-PICTURES = {
+UNCERTAINTY = {"size": 60, "entropy": 0.5, "rejected_by_sd": 0.01}
+IMAGES = {
     "rejection": {
         "held_out": "validation",
         "sd": 0.3,
         "accepted": 0.98,
         "area_under_risk_coverage": {"sd": 0.01, "entropy": 0.02},
     },
-    "test": DOUBT,
+    "test": UNCERTAINTY,
     "ood": {
-        "letters": {"source": "fonts", **DOUBT, "auroc_sd": 0.9, "rejected_by_label": {"A": 0.5}}
+        "letters": {
+            "source": "fonts",
+            **UNCERTAINTY,
+            "auroc_sd": 0.9,
+            "rejected_by_label": {"A": 0.5},
+        }
     },
     "unavailable": {"fashion": "no network"},
 }
 
 
 def test_what_thresholds_accept_is_in_the_row():
-    row = metrics_row(changed(record(accuracy=0.8), images=PICTURES))
+    row = metrics_row(changed(record(accuracy=0.8), images=IMAGES))
     rejection = {key: value for key, value in row.items() if key.startswith("rejection")}
     assert rejection == {
         "rejection.held_out": "validation",
@@ -142,8 +147,8 @@ def test_what_thresholds_accept_is_in_the_row():
     assert list(row)[-2:] == ["seconds", "reason"]
 
 
-def test_a_row_for_every_set_of_pictures():
-    made = changed(record(accuracy=0.8), images=PICTURES)
+def test_a_row_for_every_set_of_images():
+    made = changed(record(accuracy=0.8), images=IMAGES)
     head = {"sweep": "toy", "name": "toy-normal-0"} | settings_row(made.settings)
     found = [
         {name: value for name, value in row.items() if not pd.isna(value)}
@@ -151,8 +156,8 @@ def test_a_row_for_every_set_of_pictures():
     ]
     del head["inference.epochs"]
     assert found == [
-        head | {"set": "test"} | DOUBT,
-        head | {"set": "letters", "source": "fonts"} | DOUBT | {"auroc_sd": 0.9},
+        head | {"set": "test"} | UNCERTAINTY,
+        head | {"set": "letters", "source": "fonts"} | UNCERTAINTY | {"auroc_sd": 0.9},
         head | {"set": "fashion", "reason": "no network"},
     ]
 
@@ -240,7 +245,7 @@ def test_groups_ignore_seeds_only():
         record(seed=2),
     ]
     groups = group_by_settings(records)
-    numbers = [[records.index(member) for member in group] for group in groups]
+    numbers = [[records.index(one) for one in group] for group in groups]
     assert numbers == [[0, 2, 6], [1], [3], [4], [5]]
 
 

@@ -25,8 +25,8 @@ def record(name="a", images=None):
 def images(entropy=0.5):
     return {
         "rejection": {"accepted": 0.9},
-        "test": {"pictures": 9, "entropy": 0.1},
-        "ood": {"letters": {"pictures": 5, "entropy": entropy, "auroc_sd": 0.75}},
+        "test": {"size": 9, "entropy": 0.1},
+        "ood": {"letters": {"size": 5, "entropy": entropy, "auroc_sd": 0.75}},
         "unavailable": {"fashion": "no network"},
     }
 

@@ -1,4 +1,4 @@
-"""Pictures that a digit classifier has never seen, by the name an experiment file calls them."""
+"""Images that a digit classifier has never seen, by the name an experiment file calls them."""
 
 import json
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ def _of_its_kind(value: Any, info: ValidationInfo) -> Any:
 
 
 AnyOod = Annotated[SerializeAsAny[OodSpec], BeforeValidator(_of_its_kind)]
-"""Out-of-distribution pictures of any registered kind, also one that is registered later."""
+"""Out-of-distribution images of any registered kind, also one that is registered later."""
 
 __all__ = [
     "OOD",

@@ -1,4 +1,4 @@
-"""Pictures that a digit classifier was never shown, and the digits some are made of."""
+"""Images that a digit classifier was never shown, and the digits some are made of."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Digits:
 
 
 def digits_of(dataset: Dataset) -> Digits:
-    """Raw test digits of a data set of pictures, standardisation undone."""
+    """Raw test digits of a data set of images, standardisation undone."""
     pixels = dataset.standardisation.undo(dataset.x_test).clip(0, 1)
     labels = tuple(dataset.classes[label] for label in dataset.y_test)
     return Digits(pixels.astype(np.float32), labels)
@@ -30,7 +30,7 @@ def digits_of(dataset: Dataset) -> Digits:
 
 @dataclass(frozen=True)
 class OodImages:
-    """Pictures that a digit classifier was never shown.
+    """Images that a digit classifier was never shown.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class OodImages:
         Raw pixels, float32, ``(observation, 784)``; 0 is black paper, 1 is white foreground, and
         only noise goes beyond.
     labels
-        What each picture shows; empty for noise.
+        What each image shows; empty for noise.
     source
-        Where the pictures came from, in words.
+        Where the images came from, in words.
     """
 
     name: str
@@ -51,5 +51,5 @@ class OodImages:
     source: str
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
+        """Return the number of images."""
         return len(self.x)

@@ -1,4 +1,4 @@
-"""What every kind of out-of-distribution pictures has in common."""
+"""What every kind of out-of-distribution images has in common."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class OodSpec(Specification):
-    """A kind of out-of-distribution pictures, as an experiment file names it."""
+    """A kind of out-of-distribution images, as an experiment file names it."""
 
     kind: str
 
@@ -23,5 +23,5 @@ class OodSpec(Specification):
         return self.kind
 
     def load(self, digits: "Digits") -> "OodImages":
-        """Make or load the pictures; what they may need of the test digits is given."""
+        """Make or load the images; what they may need of the test digits is given."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Pictures of clothes: the test half of Fashion-MNIST."""
+"""Images of clothes: the test half of Fashion-MNIST."""
 
 import os
 from pathlib import Path
@@ -58,7 +58,7 @@ class Fashion(OodSpec):
     seed: Seed = 0
 
     def load(self, digits: "Digits") -> "OodImages":
-        """Pictures of clothes; the digits are not needed.
+        """Images of clothes; the digits are not needed.
 
         Raises
         ------

@@ -65,13 +65,13 @@ class Letters(OodSpec):
         from pmbnn.data.ood.arrays import OodImages
 
         fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
-        pictures = []
+        images = []
         for face in FACES:
             font = ImageFont.truetype(str(fonts / f"{face}.ttf"), FONT_SIZE)
-            pictures += [as_digit(_drawn(letter, font)).ravel() for letter in self.letters]
+            images += [as_digit(_drawn(letter, font)).ravel() for letter in self.letters]
         return OodImages(
             name=self.name,
-            x=np.stack(pictures),
+            x=np.stack(images),
             labels=tuple(self.letters) * len(FACES),
             source=f"matplotlib's fonts, {len(FACES)} faces",
         )

@@ -1,4 +1,4 @@
-"""Pictures of nothing: every pixel drawn on its own."""
+"""Images of nothing: every pixel drawn on its own."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Noise(OodSpec):
-    """``size`` pictures whose pixels are drawn independently."""
+    """``size`` images whose pixels are drawn independently."""
 
     size: Size = 1000
     seed: Seed = 0
 
     def load(self, digits: "Digits") -> "OodImages":
-        """Freshly drawn pictures; the digits are not needed."""
+        """Freshly drawn images; the digits are not needed."""
         import numpy as np
 
         from pmbnn.data.ood.arrays import PIXELS, OodImages

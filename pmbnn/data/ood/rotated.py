@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Rotated(OodSpec):
-    """Test digits, turned anticlockwise by ``angle`` degrees about the middle of the picture.
+    """Test digits, turned anticlockwise by ``angle`` degrees about the middle of the image.
 
     ``size`` asks for the first so many of them; by default all are used. What leaves the
-    picture is lost, and black comes in.
+    image is lost, and black comes in.
     """
 
     kind: Literal["rotated"] = "rotated"

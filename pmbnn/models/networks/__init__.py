@@ -1,9 +1,9 @@
 """Networks: which parameters they have, and the forward pass in PyTensor."""
 
 from pmbnn.models.networks.base import Network, Parameter, ShapeError
+from pmbnn.models.networks.composed import Layered
 from pmbnn.models.networks.dense import Dense
 from pmbnn.models.networks.known import Lenet5, ReportConv
-from pmbnn.models.networks.layered import Layered
 from pmbnn.models.networks.layers import Convolution, DenseLayer, Flatten, Layer, MaxPool
 from pmbnn.spec import registry
 

@@ -70,8 +70,8 @@ class Parameter(NamedTuple):
 class Network(Specification):
     """A network as an experiment file names it.
 
-    An *input shape* is ``(feature,)`` for points and ``(channel, row, column)`` for pictures.
-    Rows of data are flat either way: the features of a picture are its pixels, the columns
+    An *input shape* is ``(feature,)`` for points and ``(channel, row, column)`` for images.
+    Rows of data are flat either way: the features of an image are its pixels, the columns
     fastest and the channels slowest.
     """
 

@@ -1,7 +1,12 @@
-"""Networks that are a sequence of layers."""
+"""Networks that are a sequence of layers, and those whose layers an experiment file lists."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from pmbnn.models.networks.base import Network, ShapeError
 from pmbnn.models.networks.layers import (
+    AnyLayer,
     Layer,
     Signal,
     dense_forward,
@@ -46,11 +51,25 @@ class Composed(Network):
                 raise self._error(index, f"({layer.title}) {problem}")
             signals.append(layer.output(signals[-1]))
         if not signals[-1].is_flat:
-            pictures = shape_text(signals[-1].shape)
-            problem = f"must end with features, not with {pictures}: put `flatten` last"
+            shape = shape_text(signals[-1].shape)
+            problem = f"must end with features, not with {shape}: put `flatten` last"
             raise self._error(None, problem)
         return signals
 
     def _error(self, index: int | None, problem: str) -> ShapeError:
         """Error of one layer, or of them all."""
         raise NotImplementedError
+
+
+class Layered(Composed):
+    """The given layers one after the other, and a linear layer of outputs at their end."""
+
+    kind: Literal["layers"] = "layers"
+    layers: Annotated[tuple[AnyLayer, ...], Field(max_length=100)]
+
+    @property
+    def composition(self):  # noqa: D102
+        return self.layers
+
+    def _error(self, index, problem):
+        return ShapeError(problem, "layers", index)

@@ -1,4 +1,4 @@
-"""Fully connected networks: the features of a picture are taken as they come."""
+"""Fully connected networks: the features of an image are taken as they come."""
 
 import math
 from typing import Annotated, Literal

@@ -1,6 +1,6 @@
 """Layers that networks are put together from.
 
-Between layers, pictures have the axes ``(channel, row, column, observation)`` and features
+Between layers, images have the axes ``(channel, row, column, observation)`` and features
 ``(feature, observation)``: observations last, because XLA vectorises over the last axis.
 """
 
@@ -43,7 +43,7 @@ class Signal(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Whether it has features rather than pictures."""
+        """Whether it has features rather than images."""
         return len(self.shape) == 1
 
 
@@ -85,7 +85,7 @@ class Layer(Specification):
 class Convolution(Layer):
     """Cross-correlation with ``filters`` square kernels, a bias each, and an activation.
 
-    ``padding`` is ``valid``, kernels within the picture only; or ``same``, zeros around it.
+    ``padding`` is ``valid``, kernels within the image only; or ``same``, zeros around it.
     """
 
     kind: Literal["convolution"] = "convolution"
@@ -105,7 +105,7 @@ class Convolution(Layer):
         return f"convolution, {self.size} × {self.size}"
 
     def misfit(self, signal):  # noqa: D102
-        return _picture_misfit(signal, 1 if self.padding == "same" else self.size)
+        return _image_misfit(signal, 1 if self.padding == "same" else self.size)
 
     def output(self, signal):  # noqa: D102
         lost = 0 if self.padding == "same" else self.size - 1
@@ -142,7 +142,7 @@ class MaxPool(Layer):
         return f"max_pool, {self.size} × {self.size}"
 
     def misfit(self, signal):  # noqa: D102
-        return _picture_misfit(signal, self.size)
+        return _image_misfit(signal, self.size)
 
     def output(self, signal):  # noqa: D102
         channels, rows, columns = signal.shape
@@ -154,10 +154,10 @@ class MaxPool(Layer):
 
 
 class Flatten(Layer):
-    """Pictures as features: the columns fastest, the channels slowest.
+    """Images as features: the columns fastest, the channels slowest.
 
-    That is the order in which a picture's own pixels are its features. Features are left as
-    they are, so that one network takes points and pictures.
+    That is the order in which an image's own pixels are its features. Features are left as
+    they are, so that one network takes points and images.
     """
 
     kind: Literal["flatten"] = "flatten"
@@ -230,10 +230,10 @@ def _weight_and_bias(number, dims, shape, positions=1) -> tuple[Parameter, ...]:
     )
 
 
-def _picture_misfit(signal: Signal, least: int) -> str | None:
-    """Why a layer that looks at squares of a picture cannot take a signal."""
+def _image_misfit(signal: Signal, least: int) -> str | None:
+    """Why a layer that looks at squares of an image cannot take a signal."""
     if signal.is_flat:
-        return f"takes pictures, not its input of {shape_text(signal.shape)}"
+        return f"takes images, not its input of {shape_text(signal.shape)}"
     if min(signal.shape[1:]) < least:
         return f"does not fit its input of {shape_text(signal.shape)}"
     return None

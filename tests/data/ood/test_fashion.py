@@ -1,4 +1,4 @@
-"""Pictures of clothes from each of their sources, with none of them reached over a network."""
+"""Images of clothes from each of their sources, with none of them reached over a network."""
 
 import gzip
 import hashlib
@@ -37,7 +37,7 @@ def alone(monkeypatch, tmp_path):
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """Folder of data with thirty small pictures of clothes, whose checksums are the expected."""
+    """Folder of data with thirty small images of clothes, whose checksums are the expected."""
     rng = np.random.default_rng(0)
     arrays = {
         "t10k-images-idx3-ubyte": (2051, rng.integers(256, size=(30, 28, 28))),

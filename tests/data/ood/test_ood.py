@@ -1,4 +1,4 @@
-"""Pictures that a digit classifier has never seen: what they show and how they are laid out."""
+"""Images that a digit classifier has never seen: what they show and how they are laid out."""
 
 import os
 
@@ -41,16 +41,16 @@ def test_the_registry():
 @pytest.mark.parametrize("kind", sorted(set(OOD) - {"fashion"}))
 def test_what_every_kind_gives(kind, digits):
     """Raw pixels and a label each, the same every time."""
-    pictures, again = (OOD[kind]().load(digits) for _ in range(2))
-    assert pictures.x.shape == (len(pictures), SIDE * SIDE)
-    assert pictures.x.dtype == np.float32
-    assert len(pictures.labels) == len(pictures)
-    assert pictures.name.startswith(kind)
-    assert pictures.source
-    np.testing.assert_array_equal(pictures.x, again.x)
+    images, again = (OOD[kind]().load(digits) for _ in range(2))
+    assert images.x.shape == (len(images), SIDE * SIDE)
+    assert images.x.dtype == np.float32
+    assert len(images.labels) == len(images)
+    assert images.name.startswith(kind)
+    assert images.source
+    np.testing.assert_array_equal(images.x, again.x)
     if kind != "normal_noise":
-        assert pictures.x.min() >= 0
-        assert pictures.x.max() <= 1
+        assert images.x.min() >= 0
+        assert images.x.max() <= 1
 
 
 def test_a_setting_out_of_range():
@@ -134,12 +134,12 @@ def test_more_digits_than_there_are(digits):
 
 
 def layout(x):
-    """Longer side of the foreground, centre of mass, share of white, of each picture."""
+    """Longer side of the foreground, centre of mass, share of white, of each image."""
     images = x.reshape(-1, SIDE, SIDE)
     rows, columns = (images.any(axis=axis) for axis in (2, 1))
     sides = [
-        np.array([np.ptp(np.flatnonzero(foreground)) + 1 for foreground in inks])
-        for inks in (rows, columns)
+        np.array([np.ptp(np.flatnonzero(foreground)) + 1 for foreground in lines])
+        for lines in (rows, columns)
     ]
     mass = images.sum(axis=(1, 2))
     pixels = np.arange(SIDE)

@@ -144,13 +144,13 @@ def test_fits_are_the_same(way, width, monkeypatch):
     of_model = {k: settings.pop(k) for k in ("prior", "hyperprior") if k in settings}
     model = dense_classifier(X, Y, hidden=(4, 3), **of_model)
     data = {v.name: v.get_value() for v in model.data_vars}
-    members = [Replica(data, derive_keys(f"{i}")) for i in range(width)]
+    replicas = [Replica(data, derive_keys(f"{i}")) for i in range(width)]
     found = []
     for large in (2**14, 8):
         monkeypatch.setattr(partition, "LARGE", large)
         program = build_program(model, Inference(steps=30, **settings), ROWS, width, "float64")
         assert (len(program.objective.leaves) > 1) == (large == 8)
-        found.append(fit_replicas(program, members, snapshots=[10]))
+        found.append(fit_replicas(program, replicas, snapshots=[10]))
     for whole, cut in zip(*found, strict=True):
         for name in whole.constrained:
             np.testing.assert_allclose(

@@ -66,7 +66,7 @@ def test_size(hidden, input_shape, n_outputs, size):
     assert network.multiply_adds(input_shape, n_outputs) == size
 
 
-def test_pictures_are_taken_as_features():
+def test_images_are_taken_as_features():
     network = Dense(hidden=(4,))
     assert network.parameters((2, 3, 5), 2) == network.parameters((30,), 2)
 

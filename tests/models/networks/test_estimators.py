@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 
 
 def rows_of(channels):
-    """Pictures of 8 × 8 pixels; an axis of length 1 is where graphs forget what they know."""
+    """Images of 8 × 8 pixels; an axis of length 1 is where graphs forget what they know."""
     x = RNG.normal(size=(N, 64 * channels))
     features = tuple(f"pixel_{i}" for i in range(64 * channels))
     return Rows(x, np.arange(N) % 3, features, ("a", "b", "c"), (channels, 8, 8))
@@ -90,7 +90,7 @@ def test_local_reparameterisation_is_rejected(hyperprior):
     slow_but([("same", "flipout")], [("valid", "flipout"), ("same", "flipout")]),
 )
 def test_fit_and_predict(padding, estimator):
-    """From pictures to class probabilities, for any number of rows."""
+    """From images to class probabilities, for any number of rows."""
     hyperprior, settings = HalfNormal(), Inference(steps=20, batch=6, estimator=estimator)
     model = model_of(hyperprior, padding)
     data = model_data(hyperprior, ROWS)

@@ -205,7 +205,7 @@ MISTAKES = [
     ),
     (
         layers("flatten", "max_pool"),
-        "`sweeps[0].network.layers[0][1]` (max_pool, 2 × 2) takes pictures, not its input of "
+        "`sweeps[0].network.layers[0][1]` (max_pool, 2 × 2) takes images, not its input of "
         "784 features, on data set `sweeps[0].dataset`.",
     ),
     (
@@ -234,6 +234,6 @@ def test_names_on_points(load, kind):
     with pytest.raises(ConfigError) as caught:
         load(f"[dense, {kind}]", f"[{MNIST}, {MOONS}]")
     assert str(caught.value) == (
-        f"`sweeps[0].network[1]` ({kind}): its layer 1 (convolution, 5 × 5) takes pictures, not "
+        f"`sweeps[0].network[1]` ({kind}): its layer 1 (convolution, 5 × 5) takes images, not "
         "its input of 2 features, on data set `sweeps[0].dataset[1]`."
     )

@@ -99,7 +99,7 @@ def test_model(kind):
         (
             ReportConv(),
             (2,),
-            "`network` (report_conv): its layer 1 (convolution, 5 × 5) takes pictures, not its "
+            "`network` (report_conv): its layer 1 (convolution, 5 × 5) takes images, not its "
             "input of 2 features.",
         ),
         (

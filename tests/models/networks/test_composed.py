@@ -1,4 +1,4 @@
-"""Networks of listed layers: parameters, and the forward pass against SciPy picture by picture."""
+"""Networks of listed layers: parameters, and the forward pass against SciPy image by image."""
 
 import pickle
 
@@ -26,7 +26,7 @@ ACTIVATIONS = {
     "sigmoid": expit,
     "linear": lambda a: a,
 }
-PICTURE = (2, 7, 6)
+IMAGE = (2, 7, 6)
 
 
 def random_values(parameters, rng):
@@ -42,7 +42,7 @@ def outputs_of(network, x, values, input_shape, evaluate):
 
 
 def by_scipy(layers, one, values):
-    """Outputs of one picture or point, layer after layer in plain loops."""
+    """Outputs of one image or point, layer after layer in plain loops."""
     number = 1
     for layer in (*layers, DenseLayer(units=1, activation="linear")):
         if layer.kind == "flatten":
@@ -56,13 +56,13 @@ def by_scipy(layers, one, values):
     return one
 
 
-def convolved(picture, weight, bias, layer):
+def convolved(image, weight, bias, layer):
     """Every output channel: the sum of correlations of its input channels, and its bias."""
     return np.array(
         [
             sum(
                 correlate2d(channel, kernel, mode=layer.padding)
-                for channel, kernel in zip(picture, weight[..., unit], strict=True)
+                for channel, kernel in zip(image, weight[..., unit], strict=True)
             )
             + bias[unit]
             for unit in range(weight.shape[-1])
@@ -70,8 +70,8 @@ def convolved(picture, weight, bias, layer):
     )
 
 
-def pooled(picture, size):
-    channels, rows, columns = picture.shape
+def pooled(image, size):
+    channels, rows, columns = image.shape
     return np.array(
         [
             [
@@ -81,7 +81,7 @@ def pooled(picture, size):
                 ]
                 for i in range(rows // size)
             ]
-            for channel in picture
+            for channel in image
         ]
     )
 
@@ -113,10 +113,10 @@ NETWORKS_OF_LAYERS = {
 def test_forward_pass(layers, evaluate):
     rng = np.random.default_rng(1)
     network = Layered(layers=layers)
-    pictures = rng.normal(size=(5, *PICTURE))
-    values = random_values(network.parameters(PICTURE, 3), rng)
-    found = outputs_of(network, pictures.reshape(5, -1), values, PICTURE, evaluate)
-    expected = [by_scipy(layers, picture, values) for picture in pictures]
+    images = rng.normal(size=(5, *IMAGE))
+    values = random_values(network.parameters(IMAGE, 3), rng)
+    found = outputs_of(network, images.reshape(5, -1), values, IMAGE, evaluate)
+    expected = [by_scipy(layers, image, values) for image in images]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -151,7 +151,7 @@ def test_parameters():
         Flatten(),
         DenseLayer(units=5),
     )
-    found = Layered(layers=layers).parameters(PICTURE, 2)
+    found = Layered(layers=layers).parameters(IMAGE, 2)
     kernel_1, kernel_2 = ((f"kernel_row_{i}", f"kernel_column_{i}") for i in (1, 2))
     assert [(p.name, p.layer, p.dims, p.shape, p.fan_in, p.positions) for p in found] == [
         ("weight_1", 1, ("channel", *kernel_1, "channel_1"), (2, 2, 2, 3), 8, 30),
@@ -166,15 +166,15 @@ def test_parameters():
 
 
 def test_pooled_pixels_are_no_features():
-    weight, _ = Layered(layers=(MaxPool(), Flatten())).parameters(PICTURE, 3)
+    weight, _ = Layered(layers=(MaxPool(), Flatten())).parameters(IMAGE, 3)
     assert (weight.dims, weight.shape) == (("flat_0", "output"), (18, 3))
 
 
 def test_size_and_work():
     """A kernel is stored once and used at every position."""
     network = Layered(layers=(Convolution(filters=3, size=3), Flatten()))
-    assert network.size(PICTURE, 10) == (18 * 3 + 3) + (60 * 10 + 10)
-    assert network.multiply_adds(PICTURE, 10) == (18 * 3 + 3) * 20 + (60 * 10 + 10)
+    assert network.size(IMAGE, 10) == (18 * 3 + 3) + (60 * 10 + 10)
+    assert network.multiply_adds(IMAGE, 10) == (18 * 3 + 3) * 20 + (60 * 10 + 10)
 
 
 @pytest.mark.parametrize(
@@ -187,28 +187,28 @@ def test_size_and_work():
         ),
         (
             (MaxPool(), MaxPool(size=4)),
-            PICTURE,
+            IMAGE,
             "`network.layers[1]` (max_pool, 4 × 4) does not fit its input of 2 × 3 × 3.",
         ),
         (
             (Convolution(filters=1, size=1),),
             (2,),
-            "`network.layers[0]` (convolution, 1 × 1) takes pictures, not its input of 2 features.",
+            "`network.layers[0]` (convolution, 1 × 1) takes images, not its input of 2 features.",
         ),
         (
             (Flatten(), MaxPool()),
-            PICTURE,
-            "`network.layers[1]` (max_pool, 2 × 2) takes pictures, not its input of 84 features.",
+            IMAGE,
+            "`network.layers[1]` (max_pool, 2 × 2) takes images, not its input of 84 features.",
         ),
         (
             (MaxPool(), DenseLayer(units=7)),
-            PICTURE,
+            IMAGE,
             "`network.layers[1]` (dense, 7 units) takes features, not its input of 2 × 3 × 3: "
             "put `flatten` before it.",
         ),
         (
             (MaxPool(),),
-            PICTURE,
+            IMAGE,
             "`network.layers` must end with features, not with 2 × 3 × 3: put `flatten` last.",
         ),
     ],
@@ -221,16 +221,16 @@ def test_layers_that_do_not_fit(layers, input_shape, message):
     assert str(pickle.loads(pickle.dumps(caught.value))) == message
 
 
-def test_a_padded_kernel_may_be_larger_than_the_picture(evaluate):
+def test_a_padded_kernel_may_be_larger_than_the_image(evaluate):
     rng = np.random.default_rng(4)
     layers = (Convolution(filters=2, size=5, padding="same"), Flatten())
-    network, pictures = Layered(layers=layers), rng.normal(size=(3, 1, 2, 3))
+    network, images = Layered(layers=layers), rng.normal(size=(3, 1, 2, 3))
     values = random_values(network.parameters((1, 2, 3), 2), rng)
-    found = outputs_of(network, pictures.reshape(3, 6), values, (1, 2, 3), evaluate)
-    # SciPy gives the size of the larger one of the two: widen the picture by zeros instead.
-    wide = np.pad(pictures, [(0, 0), (0, 0), (2, 2), (2, 2)])
+    found = outputs_of(network, images.reshape(3, 6), values, (1, 2, 3), evaluate)
+    # SciPy gives the size of the larger one of the two: widen the image by zeros instead.
+    wide = np.pad(images, [(0, 0), (0, 0), (2, 2), (2, 2)])
     valid = (Convolution(filters=2, size=5), Flatten())
-    expected = [by_scipy(valid, picture, values) for picture in wide]
+    expected = [by_scipy(valid, image, values) for image in wide]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""The drawn pictures of the out-of-domain figure: digits are digits, the others are none."""
+"""The drawn images of the out-of-domain figure: digits are digits, the others are none."""
 
 import importlib.util
 import subprocess
@@ -13,12 +13,12 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pmbnn.data.own_images import read_image
 
-SCRIPT = Path(__file__).parents[1] / "experiments" / "draw_pictures.py"
+SCRIPT = Path(__file__).parents[1] / "experiments" / "draw_images.py"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("draw_pictures", SCRIPT)
+    spec = importlib.util.spec_from_file_location("draw_images", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -27,7 +27,7 @@ def script():
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """What the command writes, as it names it."""
-    folder = tmp_path_factory.mktemp("drawn") / "pictures"
+    folder = tmp_path_factory.mktemp("drawn") / "images"
     command = [sys.executable, SCRIPT, folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return [Path(line) for line in done.stdout.splitlines()]
@@ -45,9 +45,9 @@ def test_names(files):
     ]
 
 
-def test_equal_seeds_give_equal_pictures(files, script, tmp_path):
-    again = script.draw_pictures(tmp_path / "again")
-    other = script.draw_pictures(tmp_path / "other", random_seed=1)
+def test_equal_seeds_give_equal_images(files, script, tmp_path):
+    again = script.draw_images(tmp_path / "again")
+    other = script.draw_images(tmp_path / "other", random_seed=1)
     for path, same, different in zip(files, again, other, strict=True):
         assert path.read_bytes() == same.read_bytes()
         assert path.read_bytes() != different.read_bytes()
@@ -65,7 +65,7 @@ def test_ink_of_several_colours_on_light_paper(files):
 
 
 def test_digits_look_like_digits_and_the_rest_does_not(files):
-    """To a classifier by nearest neighbours, from the picture as a network would get it."""
+    """To a classifier by nearest neighbours, from the image as a network would get it."""
     x, y = mnist_data()
     neighbours = KNeighborsClassifier(5).fit(x / 255, y)
     seen = np.stack([read_image(path).digit.ravel() for path in files])

@@ -1,8 +1,8 @@
-"""Draw seven pictures for the out-of-domain figure: four digits and three that are none.
+"""Draw seven images for the out-of-domain figure: four digits and three that are none.
 
-``python experiments/draw_pictures.py FOLDER`` writes 2, 3, 7 and 9, a house, a face and a
+``python experiments/draw_images.py FOLDER`` writes 2, 3, 7 and 9, a house, a face and a
 scribble as PNG files: foreground of several colours on light, unevenly lit paper, with the tremor
-of a hand and the noise of a camera. Equal seeds give equal pictures.
+of a hand and the noise of a camera. Equal seeds give equal images.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 SIDE = 360
-"""Height and width of a picture in pixels."""
+"""Height and width of an image in pixels."""
 
 # Every stroke is a chain of cubic Bézier curves in a square of side 1 whose rows run downwards:
 # a starting point, then two control points and an end point for each curve.
@@ -121,36 +121,36 @@ def draw_foreground(name: str, rng: np.random.Generator) -> np.ndarray:
 def photograph(foreground: np.ndarray, colour: tuple[int, int, int], rng: np.random.Generator):
     """A photograph of the drawing, uint8, ``(row, column, 3)``."""
     paper = np.array([238, 232, 216]) + rng.normal(scale=4, size=3)
-    picture = paper + foreground[..., None] * (np.array(colour) - paper)
+    image = paper + foreground[..., None] * (np.array(colour) - paper)
     row, column = np.indices(foreground.shape) / SIDE - 0.5
     tilt = rng.uniform(-0.12, 0.12, size=2)
     light = 0.94 + tilt[0] * row + tilt[1] * column - 0.10 * (row**2 + column**2)
     fibres = gaussian_filter(rng.normal(size=foreground.shape), 1.5) * 6
-    picture = picture * light[..., None] + fibres[..., None]
-    picture = turned(picture, angle=rng.uniform(-4, 4))
-    picture = gaussian_filter(picture, (0.8, 0.8, 0)) + rng.normal(scale=4, size=picture.shape)
-    return picture.clip(0, 255).round().astype(np.uint8)
+    image = image * light[..., None] + fibres[..., None]
+    image = turned(image, angle=rng.uniform(-4, 4))
+    image = gaussian_filter(image, (0.8, 0.8, 0)) + rng.normal(scale=4, size=image.shape)
+    return image.clip(0, 255).round().astype(np.uint8)
 
 
-def turned(picture: np.ndarray, angle: float) -> np.ndarray:
-    """The picture as a camera sees it that is not held quite straight."""
-    row, column = np.indices(picture.shape[:2]) - SIDE / 2
+def turned(image: np.ndarray, angle: float) -> np.ndarray:
+    """The image as a camera sees it that is not held quite straight."""
+    row, column = np.indices(image.shape[:2]) - SIDE / 2
     a = np.deg2rad(angle)
     at = [np.cos(a) * row - np.sin(a) * column, np.sin(a) * row + np.cos(a) * column]
     at = np.stack(at) + SIDE / 2
-    channels = [map_coordinates(c, at, order=1, mode="nearest") for c in np.moveaxis(picture, 2, 0)]
+    channels = [map_coordinates(c, at, order=1, mode="nearest") for c in np.moveaxis(image, 2, 0)]
     return np.stack(channels, axis=2)
 
 
-def draw_pictures(folder: Path, random_seed: int = 0) -> list[Path]:
-    """Paths of the seven pictures, written into a folder that is made if need be."""
+def draw_images(folder: Path, random_seed: int = 0) -> list[Path]:
+    """Paths of the seven images, written into a folder that is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number, name in enumerate(DRAWINGS):
         rng = np.random.default_rng([random_seed, number])
-        picture = photograph(draw_foreground(name, rng), INKS[number % len(INKS)], rng)
+        image = photograph(draw_foreground(name, rng), INKS[number % len(INKS)], rng)
         path = folder / f"{number + 1}_{name}.png"
-        Image.fromarray(picture).save(path)
+        Image.fromarray(image).save(path)
         written.append(path)
     return written
 
@@ -160,5 +160,5 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path, help="folder for the PNG files")
     parser.add_argument("--seed", type=int, default=0, help="of the hand, the light and the noise")
     arguments = parser.parse_args()
-    for path in draw_pictures(arguments.folder, arguments.seed):
+    for path in draw_images(arguments.folder, arguments.seed):
         print(path)

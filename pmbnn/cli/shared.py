@@ -1,0 +1,60 @@
+"""What the commands share: exit statuses, arguments, errors that end one, where they print."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FAILED = 1
+"""Exit status: some of what was asked for failed."""
+
+BAD_INPUT = 2
+"""Exit status: nothing could be done with what was given."""
+
+LOG_WIDTH = 160
+"""Columns of what is printed elsewhere than on a terminal: no table is folded there."""
+
+ResultsFolders = Annotated[
+    list[Path],
+    typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
+]
+
+
+@contextmanager
+def reported(*errors: type[Exception]) -> Iterator[None]:
+    """End the command with one line and status 2 where one of these errors is raised."""
+    try:
+        yield
+    except errors as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(BAD_INPUT) from error
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Turn an error of the system over a file that is written into one that names it.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be written.
+    """
+    from pmbnn.results.store import ResultsError
+
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
+
+
+def new_console() -> "Console":
+    """A console as wide as the terminal, or as a log."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
