@@ -1,10 +1,20 @@
 """Which combination is best, by how much, and how certain that is."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.ranking import BEHIND, LOWEST, TIED, UNKNOWN, UNSCORED, rank_combinations
+from pmbnn.compare.ranking import (
+    BEHIND,
+    LEVEL,
+    LOWEST,
+    TIED,
+    UNKNOWN,
+    UNSCORED,
+    paired_difference,
+    rank_combinations,
+)
 from pmbnn.compare.scores import HELD_OUT, SCORES, ranking_score
 from pmbnn.prediction.predictor import PREDICTIVES
 from pmbnn.results.combinations import combine
@@ -45,6 +55,26 @@ def test_an_interval_that_holds_zero_tells_nothing_apart(made):
     rows = found(cells(made, "normal", base) + cells(made, "laplace", noisy))
     assert rows["Laplace"]["verdict"] == TIED
     assert rows["Laplace"]["low"] < 0 < rows["Laplace"]["high"]
+
+
+def test_the_interval_covers_as_often_as_it_says():
+    """Of two combinations named beforehand; seeds differ far more than combinations do."""
+    rng, n = np.random.default_rng(0), 800
+    base = rng.normal(0.5, 1.0, size=(n, 5))
+    others = base + 0.02 + 0.05 * rng.normal(size=(n, 5))
+    found = pd.DataFrame(
+        [paired_difference(pd.Series(b), pd.Series(a)) for a, b in zip(base, others, strict=True)]
+    )
+    covered = ((found["low"] < 0.02) & (found["high"] > 0.02)).sum()
+    low, high = stats.binom.interval(0.999, n, LEVEL)
+    assert low <= covered <= high
+    # And the verdict has the level of the test where there is no difference.
+    null = [
+        paired_difference(pd.Series(b - 0.02), pd.Series(a))["verdict"]
+        for a, b in zip(base, others, strict=True)
+    ]
+    low, high = stats.binom.interval(0.999, n, (1 - LEVEL) / 2)
+    assert low <= null.count(BEHIND) <= high
 
 
 def test_of_one_data_seed_no_error_is_known(made):
