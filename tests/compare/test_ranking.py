@@ -59,7 +59,7 @@ def test_an_interval_that_holds_zero_tells_nothing_apart(made):
 
 def test_the_interval_covers_as_often_as_it_says():
     """Of two combinations named beforehand; seeds differ far more than combinations do."""
-    rng, n = np.random.default_rng(0), 800
+    rng, n = np.random.default_rng(0), 400
     base = rng.normal(0.5, 1.0, size=(n, 5))
     others = base + 0.02 + 0.05 * rng.normal(size=(n, 5))
     found = pd.DataFrame(
