@@ -10,7 +10,7 @@ from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_files, overviews_of
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.sweep.run import prepare, write_header, write_tables
+from pmbnn.sweep.cells import prepare, write_header, write_tables
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
 

@@ -118,7 +118,7 @@ def test_metrics_load_numpy_alone():
         "results.store",
         "figures.stage",
         "results.tables",
-        "sweep.run",
+        "sweep.cells",
         "sweep.progress",
         "report.page",
         "report.rebuild",

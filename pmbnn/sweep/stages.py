@@ -17,8 +17,7 @@ from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
 from pmbnn.results.record import CellRecord
-from pmbnn.sweep.progress import Display
-from pmbnn.sweep.run import (
+from pmbnn.sweep.cells import (
     Run,
     forget,
     prepare,
@@ -26,6 +25,7 @@ from pmbnn.sweep.run import (
     write_header,
     write_tables,
 )
+from pmbnn.sweep.progress import Display
 from pmbnn.sweep.workers import Progressed, Stored
 
 

@@ -18,7 +18,7 @@ from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.store import Results
-from pmbnn.sweep.run import prepare
+from pmbnn.sweep.cells import prepare
 
 TINY = """
 name: tiny

@@ -37,7 +37,7 @@ from pmbnn.results.lock import LOCK
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.sweep import stages
-from pmbnn.sweep.run import _task, prepare
+from pmbnn.sweep.cells import _task, prepare
 
 COMMON = {
     "network": {"kind": "dense", "hidden": [[3]]},

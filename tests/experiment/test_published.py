@@ -9,7 +9,7 @@ import pytest
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.published import FILE, Number, Published, read_published
-from pmbnn.sweep.run import prepare, write_header
+from pmbnn.sweep.cells import prepare, write_header
 
 TABLE = """
 studies: {smith: "Smith and others (2024)"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-import pmbnn.sweep.run as runner
+import pmbnn.sweep.cells as runner
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment

@@ -19,8 +19,8 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.prediction.density import Density
 from pmbnn.report.index_page import index_page
 from pmbnn.results.restore import restore_cell, sample_posterior
+from pmbnn.sweep.cells import prepare, write_header, write_tables
 from pmbnn.sweep.progress import Display, accuracy_tables
-from pmbnn.sweep.run import prepare, write_header, write_tables
 
 NETWORK = {"kind": "dense", "hidden": [[4]], "activation": "relu"}
 PREDICT = {"draws": 20, "trace_draws": 8}

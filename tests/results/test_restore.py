@@ -20,7 +20,7 @@ from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.run import prepare
+from pmbnn.sweep.cells import prepare
 
 TOY = """
 name: toy

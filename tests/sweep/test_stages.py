@@ -17,7 +17,7 @@ from pmbnn.results.loading import load_results
 from pmbnn.results.lock import FolderBusyError, writing
 from pmbnn.results.store import ResultsError, trace_writer
 from pmbnn.sweep import stages
-from pmbnn.sweep.run import prepare
+from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.workers import Stored
 
 TEXT = """

@@ -1,4 +1,4 @@
-"""Run an experiment: load its data, fit what is missing, write tables and figures."""
+"""The cells of an experiment: their data and names, fits of what is missing, their tables."""
 
 import os
 import platform

@@ -8,7 +8,7 @@ import pytest
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.sweep.run import prepare, run_cells, write_tables
+from pmbnn.sweep.cells import prepare, run_cells, write_tables
 
 
 def record(name="a", images=None):
@@ -92,7 +92,7 @@ sweeps:
 
 def test_search_cells_are_found_once_for_all_jobs(tmp_path, monkeypatch):
     """Each job of a group knows the group's first cell, even where that is not wanted."""
-    import pmbnn.sweep.run as runner
+    import pmbnn.sweep.cells as runner
 
     (tmp_path / "searched.yaml").write_text(SEARCHED)
     run = prepare(load_experiment(tmp_path / "searched.yaml"), tmp_path)
@@ -109,7 +109,7 @@ def test_search_cells_are_found_once_for_all_jobs(tmp_path, monkeypatch):
 
 def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
     """On processes of one thread each; those that fill the machine come last, one by one."""
-    import pmbnn.sweep.run as runner
+    import pmbnn.sweep.cells as runner
 
     started = []
 
