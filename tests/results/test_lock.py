@@ -11,12 +11,12 @@ from pmbnn.results.lock import LOCK, WRITER, FolderBusyError, writing
 from pmbnn.results.store import ResultsError
 
 HOLD = """
-import sys, time
+import select, sys
 from pathlib import Path
 from pmbnn.results.lock import writing
 with writing(Path(sys.argv[1])):
     print("held", flush=True)
-    sys.stdin.readline()
+    select.select([sys.stdin], [], [], 60)  # who waits in vain is found out, not left waiting
 """
 
 
