@@ -38,6 +38,8 @@ from .models.priors import StudentT as StudentT
 from .models.priors import Tune as Tune
 from .prediction.approximation import Approximation as Approximation
 from .prediction.approximation import fit as fit
+from .prediction.check import Agreement as Agreement
+from .prediction.check import check as check
 from .prediction.class_probabilities import ClassProbabilities as ClassProbabilities
 from .prediction.density import Density as Density
 from .prediction.reference import Reference as Reference

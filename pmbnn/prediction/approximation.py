@@ -114,7 +114,7 @@ class Approximation:
             If the model is not one of this package's, whose inputs are known, or `x` does not
             fit it.
         """
-        predictor, data = self._predictor, model_values(self.model)
+        predictor, data = self.predictor, model_values(self.model)
         return predictor.predict([self.best], [1.0], data, checked_inputs(x, data), draws)
 
     def predict_proba(self, x: np.ndarray, draws: int = 1000) -> np.ndarray:
@@ -131,7 +131,8 @@ class Approximation:
         return np.asarray(found.mean, np.float64)
 
     @cached_property
-    def _predictor(self) -> Predictor:
+    def predictor(self) -> Predictor:
+        """What predicts from draws of the guide; a ValueError for a model of someone else."""
         likelihood = likelihood_of(self.model)
         if likelihood is None:
             raise ValueError(

@@ -108,7 +108,7 @@ class Reference:
         """
         if self.chains.broken.any():
             raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
-        predictor, data = self._predictor, model_values(self.model)
+        predictor, data = self.predictor, model_values(self.model)
         x = checked_inputs(x, data)
         return predictor.predict_from(data, merged(self.chains.values), x)
 
@@ -126,7 +126,8 @@ class Reference:
         return np.asarray(found.mean, np.float64)
 
     @cached_property
-    def _predictor(self) -> StoredDraws:
+    def predictor(self) -> StoredDraws:
+        """What predicts from draws; a ValueError for a model of someone else."""
         likelihood = likelihood_of(self.model)
         if likelihood is None:
             raise ValueError(
