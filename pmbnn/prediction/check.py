@@ -69,8 +69,12 @@ class Agreement:
     reference: str
 
     def __repr__(self) -> str:
-        number = f"{self.of} {self.distance:.2g} ± {self.error:.1g}"
-        start = f"{number} from the posterior (floor {self.floor:.2g})"
+        # As many digits as the error has one of.
+        digits = max(0, -int(np.floor(np.log10(self.error)))) if self.error > 0 else 3
+        distance, error, floor = (
+            f"{v:.{digits}f}" for v in (self.distance, self.error, self.floor)
+        )
+        start = f"{self.of} {distance} ± {error} from the posterior (floor {floor})"
         if self.verdict == "agrees":
             return f"{start}: no further than repeats of the reference are from each other."
         if self.verdict == "differs":
@@ -168,35 +172,38 @@ def _of_reference(reference: Reference) -> _Drawn:
 
 def _of_datatree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
     """Draws of another sampler, held to the same R-hat."""
-    posterior = tree["posterior"].dataset if "posterior" in tree.children else xr.Dataset()
-    wanted = {v.name: v for v in model.free_RVs}
-    missing = [name for name in wanted if name not in posterior]
-    if missing:
-        raise ValueError(
-            "`reference` must have every free variable of the model in its group `posterior`, "
-            f"without `{missing[0]}` it is of another."
-        )
-    arrays = {n: posterior[n].transpose("chain", "draw", ...).values for n in wanted}
-    for name, array in arrays.items():
-        shape = tuple(int(n) for n in wanted[name].shape.eval())
-        if array.shape[2:] != shape:
-            raise ValueError(
-                f"`reference` must have `{name}` in the shape {shape}, got {array.shape[2:]}."
-            )
-    chains, draws = next(iter(arrays.values())).shape[:2]
-    if chains * draws < FEWEST_DRAWS:
-        raise ValueError(
-            f"`reference` must have at least {FEWEST_DRAWS} draws, got {chains * draws}."
-        )
+    arrays = _free_draws(model, tree)
     if likelihood_of(model) is None:
         values, compared = None, np.concatenate([_flat(a) for a in arrays.values()], axis=-1)
     else:
         values = unconstrained_draws(model, arrays)
         compared = compared_functions(model)(values)
         values = _repeats(values)
-    found = Convergence.of(_cut(compared, 2) if chains < 2 else compared)
+    found = Convergence.of(_cut(compared, 2) if len(compared) < 2 else compared)
     status = "converged" if found.passed else "undecided"
     return _Drawn({n: _repeats(a) for n, a in arrays.items()}, values, status, str(found))
+
+
+def _free_draws(model: pm.Model, tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Draws of the free variables by name, ``(chain, draw, *shape)``."""
+    posterior = tree["posterior"].dataset if "posterior" in tree.children else xr.Dataset()
+    found = {}
+    for variable in model.free_RVs:
+        name, shape = variable.name, tuple(int(n) for n in variable.shape.eval())
+        if name not in posterior:
+            raise ValueError(
+                "`reference` must have every free variable of the model in its group `posterior`: "
+                f"without `{name}` it is of another."
+            )
+        found[name] = posterior[name].transpose("chain", "draw", ...).values
+        if found[name].shape[2:] != shape:
+            raise ValueError(
+                f"`reference` must have `{name}` in the shape {shape}, got {found[name].shape[2:]}."
+            )
+    draws = posterior.sizes["chain"] * posterior.sizes["draw"]
+    if draws < FEWEST_DRAWS:
+        raise ValueError(f"`reference` must have at least {FEWEST_DRAWS} draws, got {draws}.")
+    return found
 
 
 def _repeats(draws: np.ndarray) -> np.ndarray:

@@ -30,13 +30,11 @@ QUICK = ("classifier", "eight_schools", "ordinal", "two_observed_and_a_potential
 
 def by_pymc(model, layout, vector, evaluate):
     """Log-density and gradient of PyMC at a vector, in the order of the layout."""
-    point = {
-        v: slot.of(vector) for slot in layout.slots for v in model.value_vars if v.name == slot.name
-    }
+    parts = {slot.name: slot.of(vector) for slot in layout.slots}
+    point = {v: parts[v.name] for v in model.value_vars}
     with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-        logp, gradient = model.logp(), model.dlogp(vars=model.free_RVs)
-        value, flat = evaluate([logp, gradient], point)
-    gradients = np.split(flat, np.cumsum([part.size for part in point.values()])[:-1])
+        value, joined = evaluate([model.logp(), model.dlogp(vars=model.free_RVs)], point)
+    gradients = np.split(joined, np.cumsum([part.size for part in point.values()])[:-1])
     return value, layout.ravel({v.name: g for v, g in zip(point, gradients, strict=True)})
 
 

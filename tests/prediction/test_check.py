@@ -12,7 +12,14 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.approximation import fit
-from pmbnn.prediction.check import check, floor_of, moments, standard_error, total_variation
+from pmbnn.prediction.check import (
+    Agreement,
+    check,
+    floor_of,
+    moments,
+    standard_error,
+    total_variation,
+)
 from pmbnn.prediction.reference import sample
 
 rng = np.random.default_rng(0)
@@ -177,6 +184,14 @@ def test_references_of_another_model(full_rank):
         check(full_rank, longer)
     with pytest.raises(ValueError, match="at least 100 draws, got 40"):
         check(full_rank, exact_draws(draws=10))
+
+
+def test_numbers_have_the_digits_of_their_error():
+    found = Agreement("total variation", 0.02412, 0.0017, 0.0039, "differs", "converged")
+    assert repr(found) == (
+        "total variation 0.024 ± 0.002 from the posterior (floor 0.004): "
+        "6.2 times as far as repeats are."
+    )
 
 
 def test_what_is_no_approximation_or_reference(full_rank):

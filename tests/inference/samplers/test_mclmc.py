@@ -1,5 +1,6 @@
 """Draws by microcanonical Langevin Monte Carlo against distributions that are known."""
 
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -9,8 +10,8 @@ from arviz_stats.base import array_stats
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.samplers.mclmc import Mclmc, build_sampler
-from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.samplers.mclmc import Mclmc, State, build_sampler
+from pmbnn.inference.samplers.run import sample_posterior, with_common_steps
 
 X = np.column_stack([np.ones(30), np.linspace(-1, 2, 30)])
 Y = X @ [0.5, -1.0] + 0.4 * np.random.default_rng(0).normal(size=30)
@@ -91,6 +92,24 @@ def test_a_density_that_is_not_a_number_somewhere(threshold, status):
     if status == "diverged":
         assert "of 4 chains met a log-density or a gradient that is not finite" in found.reason
         assert found.convergence is None
+
+
+def test_starts_are_where_the_density_is_a_number():
+    """Half of the starts are not; the posterior is far from there."""
+    with pm.Model() as model:
+        x = pm.Normal("x", np.array([-20.0, 0.0]), 1.0)
+        pm.Potential("wall", pt.switch(x[0] > 0, np.nan, 0.0))
+    found = drawn(model, chains=4, draws=100)
+    assert found.status == "converged", found.reason
+    assert found.chains.values[..., 0].mean() == pytest.approx(-20, abs=0.3)
+
+
+def test_chains_move_as_the_median_one_was_tuned_to():
+    tuned = np.array([0.1, np.nan, 0.3, 0.5, 0.2])
+    state = State(None, jnp.asarray(10 * tuned), jnp.asarray(tuned), None)
+    found = with_common_steps(state)
+    np.testing.assert_allclose(found.step_size, 0.25, rtol=1e-6)
+    np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)
 
 
 def test_a_gradient_that_is_not_a_number():
