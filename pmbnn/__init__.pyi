@@ -38,8 +38,12 @@ from .models.priors import StudentT as StudentT
 from .models.priors import Tune as Tune
 from .prediction.approximation import Approximation as Approximation
 from .prediction.approximation import fit as fit
+from .prediction.check import Agreement as Agreement
+from .prediction.check import check as check
 from .prediction.class_probabilities import ClassProbabilities as ClassProbabilities
 from .prediction.density import Density as Density
+from .prediction.reference import Reference as Reference
+from .prediction.reference import sample as sample
 from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results

@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "flat": ["FlatModel", "flat_vector", "flatten_model"],
         "guides": ["Guide", "build_guide"],
         "layout": ["Layout", "Slot"],
+        "log_density": ["LogDensity", "build_log_density"],
         "result": [
             "Fit",
             "History",

@@ -9,8 +9,9 @@ import pymc as pm
 import pytensor
 from pytensor.compile.mode import Mode
 
-from pmbnn.inference.flat import FlatModel
+from pmbnn.inference.flat import FlatModel, model_graphs
 from pmbnn.inference.products import depends_on
+from pmbnn.inference.xla.padding import padding_of
 
 FEW, MORE = 3, 5
 """Rows that a model is tried with, and rows that hold the same ones and others."""
@@ -22,6 +23,36 @@ KINDS = {"i": "int32", "u": "int32", "b": "bool"}
 def model_values(model: pm.Model) -> dict[str, np.ndarray]:
     """The model's own values of its data variables, by name."""
     return {v.name: v.get_value() for v in model.data_vars}
+
+
+def flatten_for_steps(
+    model: pm.Model, rows: int, batch: int | None = None, jacobian: bool = True
+) -> tuple[FlatModel, int, int]:
+    """The model for the rows that a step sees, how many they are, and those that do not count.
+
+    Parameters
+    ----------
+    rows
+        Of the data set.
+    batch
+        Rows a step; all unless given.
+    jacobian
+        As `flatten_model` has it.
+
+    Raises
+    ------
+    ValueError
+        If a batch is asked for whose rows do not stand for all.
+    """
+    size = min(batch or rows, rows)
+    padding = padding_of(rows, size)
+    graphs = model_graphs(model, jacobian)
+    if padding or batch is not None:
+        reason = why_not_in_rows(graphs.flatten(None), model_values(model))
+        if reason is not None and batch is not None:
+            raise ValueError(f"`batch` must be left out for this model, got {batch}: {reason}.")
+        padding = 0 if reason is not None else padding
+    return graphs.flatten(size + padding), size, padding
 
 
 def cast(

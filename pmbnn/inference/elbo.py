@@ -4,7 +4,7 @@ One graph serves every backend, and the same noise gives the same number everywh
 is better; what an optimiser minimises is its negative.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +108,7 @@ def build_objective(
         draw,
         rows,
     )
-    total = _log_likelihood(flat, likelihood, rows, batch, padding)
+    total = total_log_likelihood(likelihood, flat.rows, rows / batch, batch, padding)
     log_likelihood, kl = flat.at(draw, [total, divergence.value])
     drawn = noise | likelihood.noise
     return Objective(
@@ -125,20 +125,34 @@ def build_objective(
     )
 
 
-def _log_likelihood(
-    flat: FlatModel, rewritten: Rewritten, rows: int, batch: int, padding: int
+def total_log_likelihood(
+    rewritten: Rewritten,
+    row_data: Sequence[TensorVariable],
+    weight: float,
+    batch: int,
+    padding: int,
 ) -> TensorVariable:
-    """Log-probability of everything observed, and potentials; a step's rows stand for all."""
+    """Log-probability of everything observed, and potentials; a scalar, in nats.
+
+    Parameters
+    ----------
+    row_data
+        Inputs with one row an observation.
+    weight
+        Of what depends on them: how many rows each of a step's rows stands for.
+    batch, padding
+        Rows of a step, and rows after them that do not count.
+    """
     terms = []
     for log_likelihood in rewritten.log_likelihoods.values():
-        if not depends_on([log_likelihood], flat.rows):
+        if not depends_on([log_likelihood], row_data):
             terms.append(log_likelihood.sum())
             continue
         if padding:
             counts = np.repeat([1.0, 0.0], [batch, padding])
             others = (1,) * (log_likelihood.type.ndim - 1)
             log_likelihood = log_likelihood * counts.reshape((-1, *others))
-        terms.append(log_likelihood.sum() * (rows / batch))
+        terms.append(log_likelihood.sum() * weight)
     terms += rewritten.potentials.values()
     return sum(terms[1:], terms[0]) if terms else pt.constant(np.float64(0.0))
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 
-from pmbnn.inference.batches import batch_indices, cast, model_values, stack, why_not_in_rows
+from pmbnn.inference.batches import batch_indices, cast, flatten_for_steps, stack
 from pmbnn.inference.checkpoint import (
     Checkpoint,
     Checkpoints,
@@ -28,7 +28,7 @@ from pmbnn.inference.checkpoint import (
 )
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.elbo import Objective, build_objective
-from pmbnn.inference.flat import FlatModel, model_graphs
+from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.initial import initial_means
 from pmbnn.inference.loop import Loop, Parameters, build_loop
@@ -37,7 +37,6 @@ from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
-from pmbnn.inference.xla.padding import padding_of
 from pmbnn.inference.xla.partition import joined
 
 WINDOWS = 200
@@ -114,7 +113,9 @@ def build_program(
         If the guide, the estimator or minibatches do not fit the model, or if it cannot be
         fitted by gradients through JAX; the message names the variable.
     """
-    flat, batch, padding = _flatten(model, settings, rows)
+    flat, batch, padding = flatten_for_steps(
+        model, rows, settings.batch, jacobian=not settings.is_point
+    )
     steps = settings.total_steps(rows)
     improper = flat.improper and not settings.is_point
     guide = build_guide(settings, flat.size, improper)
@@ -147,21 +148,6 @@ def build_program(
         constrained=jax.jit(constrained),
         starter=_build_starter(model, settings, rows, width, dtype),
     )
-
-
-def _flatten(model: pm.Model, settings: Inference, rows: int) -> tuple[FlatModel, int, int]:
-    """The model for the rows that a step sees, how many they are, and those that do not count."""
-    batch = min(settings.batch or rows, rows)
-    padding = padding_of(rows, batch)
-    graphs = model_graphs(model, jacobian=not settings.is_point)
-    if padding or settings.batch is not None:
-        reason = why_not_in_rows(graphs.flatten(None), model_values(model))
-        if reason is not None and settings.batch is not None:
-            raise ValueError(
-                f"`batch` must be left out for this model, got {settings.batch}: {reason}."
-            )
-        padding = 0 if reason is not None else padding
-    return graphs.flatten(batch + padding), batch, padding
 
 
 def _constrained(guide: Guide, objective: Objective) -> Callable:

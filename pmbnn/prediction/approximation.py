@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-import arviz_base
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,9 +21,10 @@ from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.draws import draw_from, draw_key
 from pmbnn.prediction.predictive import Predictive
-from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.predictor import Predictor, checked_inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,20 +95,8 @@ class Approximation:
             "log_likelihood": {name: array[None] for name, array in log_likelihood.items()},
             "sample_stats": {"log_p": log_p[None], "log_q": log_q[None]},
         }
-        model, names = self.model, self.model.named_vars_to_dims
-        dims = {name: [d for d in found if d is not None] for name, found in names.items()}
-        dims = {name: found for name, found in dims.items() if len(found) == model[name].ndim}
-        tree = arviz_base.from_dict(
-            {name: group for name, group in groups.items() if group},
-            coords={name: list(labels) for name, labels in model.coords.items() if labels},
-            dims=dims,
-            attrs={"posterior": {"draws_of": self._draws_of()}},
-        )
-        observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}
-        for name, group in (("observed_data", observed), ("constant_data", model_values(model))):
-            if group:
-                arrays = {n: (_dims(n, a.ndim, dims), a) for n, a in group.items()}
-                tree[name] = xr.DataTree(xr.Dataset(arrays))
+        attrs = {"posterior": {"draws_of": self._draws_of()}}
+        tree = build_datatree(self.model, groups, attrs)
         tree["fit"] = xr.DataTree(self._history())
         return tree
 
@@ -126,11 +114,8 @@ class Approximation:
             If the model is not one of this package's, whose inputs are known, or `x` does not
             fit it.
         """
-        predictor, data = self._predictor, model_values(self.model)
-        x, features = np.asarray(x, np.float64), data["x"].shape[1]
-        if x.ndim != 2 or x.shape[1] != features:
-            raise ValueError(f"`x` must have shape (observation, {features}), got {x.shape}.")
-        return predictor.predict([self.best], [1.0], data, x, draws)
+        predictor, data = self.predictor, model_values(self.model)
+        return predictor.predict([self.best], [1.0], data, checked_inputs(x, data), draws)
 
     def predict_proba(self, x: np.ndarray, draws: int = 1000) -> np.ndarray:
         """Class probabilities at new inputs, ``(observation, class)``: means over draws.
@@ -146,7 +131,8 @@ class Approximation:
         return np.asarray(found.mean, np.float64)
 
     @cached_property
-    def _predictor(self) -> Predictor:
+    def predictor(self) -> Predictor:
+        """What predicts from draws of the guide; a ValueError for a model of someone else."""
         likelihood = likelihood_of(self.model)
         if likelihood is None:
             raise ValueError(
@@ -302,9 +288,3 @@ def _shown(wanted: bool) -> Iterator[Progress | None]:
             bar.update(task, completed=done, total=steps, elbo=f"{elbo:.1f}")
 
         yield report
-
-
-def _dims(name: str, ndim: int, dims: dict[str, list[str]]) -> list[str]:
-    """Dims of an array of the model's data; numbered ones where the model names none."""
-    found = dims.get(name, ())
-    return list(found) if len(found) == ndim else [f"{name}_dim_{axis}" for axis in range(ndim)]

@@ -196,3 +196,11 @@ class Predictor(GuideDraws):
 def _with_rows(draws: np.ndarray) -> np.ndarray:
     """Draws with an axis of observations, of length 1 where there is none."""
     return draws if draws.ndim > 1 else draws[:, None]
+
+
+def checked_inputs(x: np.ndarray, data: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Inputs ``(observation, feature)`` as numbers; raise ValueError unless shaped as a model's."""
+    x, features = np.asarray(x, np.float64), data["x"].shape[1]
+    if x.ndim != 2 or x.shape[1] != features:
+        raise ValueError(f"`x` must have shape (observation, {features}), got {x.shape}.")
+    return x

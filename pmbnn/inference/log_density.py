@@ -1,0 +1,116 @@
+"""The log-density of a model's unconstrained free variables, as one compiled function.
+
+It is what samplers take. Likelihood, padding and rewrites are those of the ELBO's graph, so that
+its gradient costs what a gradient step of a fit does.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+
+from pmbnn.inference.batches import cast, flatten_for_steps
+from pmbnn.inference.elbo import total_log_likelihood
+from pmbnn.inference.estimators import Rewritten
+from pmbnn.inference.flat import FlatModel, flat_vector
+from pmbnn.inference.unsupported import explained
+from pmbnn.inference.xla.compile import precision, split_jax_function
+from pmbnn.inference.xla.rewrites import materialised
+
+
+@dataclass(frozen=True, eq=False)
+class LogDensity:
+    """Log-density of a flat vector given data; `build_log_density` makes one.
+
+    The target is the posterior without its normalising constant, with the Jacobians of all
+    transformations: ``model.logp()`` of PyMC, in nats. Call its methods within
+    ``precision(dtype)``.
+
+    Attributes
+    ----------
+    flat
+        The model's graphs, whose ``layout`` says where in the vector a variable lies.
+    dtype
+        ``float32`` or ``float64``.
+    padding
+        Rows after those of the data that do not count.
+    of_data, of_rest
+        It as two JAX functions: what depends on the data alone; and the rest, of the vector and
+        of what the first one gives.
+    """
+
+    flat: FlatModel
+    dtype: str
+    padding: int
+    of_data: Callable[..., tuple]
+    of_rest: Callable[..., tuple]
+
+    @property
+    def size(self) -> int:
+        """Number of unconstrained scalars."""
+        return self.flat.size
+
+    def prepare(self, data: Mapping[str, np.ndarray]) -> tuple[jax.Array, ...]:
+        """What it needs of the model's data variables, by name: everything that is constant."""
+        arrays = cast(data, self.dtype, self.flat.row_data, self.padding)
+        with explained(self.flat, self.dtype):
+            return jax.jit(self.of_data)(*(arrays[name] for name in self.flat.data))
+
+    def value(self, vector: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
+        """Log-density of a vector, ``(size,)``, in nats; a JAX function."""
+        return self.of_rest(vector, *prepared)[0]
+
+    def value_and_gradient(
+        self, vector: jax.Array, prepared: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, jax.Array]:
+        """Log-density and its gradient, ``(size,)``; a JAX function."""
+        return jax.value_and_grad(self.value)(vector, prepared)
+
+
+def build_log_density(model: pm.Model, rows: int, dtype: str = "float32") -> LogDensity:
+    """Log-density of a model's unconstrained free variables.
+
+    Parameters
+    ----------
+    model
+        Of any data: only its graph is used.
+    rows
+        Number of rows of the data: the length of the dim ``observation``.
+    dtype
+        ``float32`` or ``float64``.
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete or an operation has no form in JAX or no gradient; the
+        message names the variable.
+    """
+    flat, batch, padding = flatten_for_steps(model, rows)
+    vector = flat_vector(flat)
+    # XLA would fuse what leads to each row's into the sum over rows, which it does not vectorise.
+    by_row = {name: materialised(graph) for name, graph in flat.log_likelihoods.items()}
+    plain = Rewritten(by_row, flat.potentials, {})
+    likelihood = total_log_likelihood(plain, flat.rows, 1.0, batch, padding)
+    graphs = flat.at(vector, [likelihood + flat.log_prior])
+    with precision(dtype), explained(flat, dtype):
+        of_data, of_rest = split_jax_function(list(flat.data.values()), [vector], graphs)
+        density = LogDensity(flat, dtype, padding, of_data, of_rest)
+        _check_gradient(density)
+    return density
+
+
+def _check_gradient(density: LogDensity) -> None:
+    """Trace it once: what cannot be differentiated fails here, where it is explained."""
+    flat = density.flat
+    data = {name: np.zeros(v.type.shape, v.dtype) for name, v in flat.data.items()}
+    vector = jax.ShapeDtypeStruct((flat.size,), jnp.dtype(density.dtype))
+
+    def traced(vector):
+        arrays = cast(data, density.dtype)
+        prepared = density.of_data(*(arrays[name] for name in flat.data))
+        return density.value_and_gradient(vector, prepared)
+
+    jax.eval_shape(traced, vector)

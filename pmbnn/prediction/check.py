@@ -1,0 +1,358 @@
+"""How far an approximation is from the posterior itself, told by a reference."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.result import StoredGuide, derive_keys
+from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.models.build import likelihood_of
+from pmbnn.prediction.approximation import Approximation
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.predictor import Predictor, checked_inputs
+from pmbnn.prediction.reference import Reference, compared_functions, sample
+from pmbnn.prediction.stored_draws import StoredDraws
+from pmbnn.prediction.unconstrained import unconstrained_draws
+
+type Verdict = Literal["agrees", "differs", "undecided"]
+
+BLOCKS, DRAWS_A_BLOCK = 8, 500
+"""Independent blocks of draws of an approximation, which its Monte-Carlo error is told from."""
+
+FEWEST_REPEATS = 8
+"""Blocks of a reference's draws for its error; chains are cut where there are fewer."""
+
+FEWEST_DRAWS = 100
+"""Draws that a reference must have."""
+
+SPLITS = 20
+"""Random halves of the repeats that the floor is a mean over."""
+
+MARGIN = 1.5
+"""Times the floor: what is further away is told apart from the posterior. Halves have half of the
+draws each, so that an exact approximation is at about half the floor."""
+
+
+@dataclass(frozen=True, repr=False)
+class Agreement:
+    """How far an approximation is from a reference; its text is one sentence.
+
+    Attributes
+    ----------
+    of
+        What was compared: ``total variation``, half the sum of the absolute differences of class
+        probabilities, a mean over inputs. Or, of all means and standard deviations the one that is
+        furthest off: ``mean of NAME``, whose distance is in standard deviations of the reference,
+        or ``log sd of NAME``, the logarithm of the ratio of standard deviations.
+    distance, error
+        Between approximation and reference, and its Monte-Carlo standard error.
+    floor
+        The same distance between independent repeats: random halves of the reference.
+    verdict
+        ``agrees``, where the distance is at most one and a half times the floor; ``differs``, where
+        it is more than that by two standard errors; else, and where the reference has not
+        converged, ``undecided``.
+    reference
+        Status of the reference, and a few words on it.
+    """
+
+    of: str
+    distance: float
+    error: float
+    floor: float
+    verdict: Verdict
+    reference: str
+
+    def __repr__(self) -> str:
+        # As many digits as the error has one of.
+        digits = max(0, -int(np.floor(np.log10(self.error)))) if self.error > 0 else 3
+        distance, error, floor = (
+            f"{v:.{digits}f}" for v in (self.distance, self.error, self.floor)
+        )
+        start = f"{self.of} {distance} ± {error} from the posterior (floor {floor})"
+        if self.verdict == "agrees":
+            return f"{start}: no further than repeats of the reference are from each other."
+        if self.verdict == "differs":
+            return f"{start}: {self.distance / self.floor:.1f} times as far as repeats are."
+        return f"{start}: undecided, with a reference that is {self.reference}."
+
+
+def check(
+    approx: Approximation,
+    reference: Reference | xr.DataTree | None = None,
+    x: np.ndarray | None = None,
+    progress: bool = True,
+) -> Agreement:
+    """How far an approximation is from the posterior, with its error, in one sentence.
+
+    Models of classes of this package are compared by the total variation between class
+    probabilities at inputs, its models of numbers by means and standard deviations of what the
+    likelihood says there, and any other model by those of its free variables.
+
+    Parameters
+    ----------
+    approx
+        From `fit`.
+    reference
+        From `sample`, or draws of the same model by another sampler, as ``pm.sample`` gives them;
+        sampled here unless given.
+    x
+        Inputs ``(observation, feature)``; the training inputs unless given.
+    progress
+        Whether to show the progress of a reference that is sampled here.
+
+    Raises
+    ------
+    TypeError
+        If the approximation or the reference is something else.
+    ValueError
+        If a reference has other variables than the model, too few draws or broken chains; if
+        inputs are given that the model does not take.
+
+    References
+    ----------
+    Izmailov et al. (2021), What Are Bayesian Neural Network Posteriors Really Like?, section 4
+    (total variation between predictive distributions).
+
+    Examples
+    --------
+    >>> pb.check(approx)  # doctest: +SKIP
+    total variation 0.024 ± 0.002 from the posterior (floor 0.004): 6.0 times as far as repeats are.
+    """
+    if not isinstance(approx, Approximation):
+        raise TypeError(f"`approx` must be an Approximation, got {type(approx).__name__}.")
+    if reference is None:
+        reference = sample(approx.model, progress=progress)
+    if isinstance(reference, Reference):
+        drawn = _of_reference(reference)
+    elif isinstance(reference, xr.DataTree):
+        drawn = _of_datatree(approx.model, reference)
+    else:
+        found = type(reference).__name__
+        raise TypeError(f"`reference` must be a Reference or a DataTree, got {found}.")
+    ours, theirs, distance = _blocks(approx, drawn, x)
+    return _agreement(ours, theirs, distance, drawn)
+
+
+# The reference
+
+
+class _Drawn(NamedTuple):
+    """Draws of a reference, in repeats of equal length.
+
+    Attributes
+    ----------
+    named
+        Free variables by name, ``(repeat, draw, *shape)``.
+    values
+        Flat vectors, ``(repeat, draw, size)``; None of a model that is not of this package.
+    status, reason
+        Of the reference.
+    """
+
+    named: dict[str, np.ndarray]
+    values: np.ndarray | None
+    status: str
+    reason: str
+
+
+def _of_reference(reference: Reference) -> _Drawn:
+    if reference.chains.broken.any():
+        raise ValueError(f"`reference` must have draws of the posterior, but {reference.reason}.")
+    drawn = reference.sample()
+    named = {v.name: _repeats(drawn[v.name]) for v in reference.model.free_RVs}
+    values = _repeats(reference.chains.values)
+    return _Drawn(named, values, reference.status, reference.reason)
+
+
+def _of_datatree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
+    """Draws of another sampler, held to the same R-hat."""
+    arrays = _free_draws(model, tree)
+    if likelihood_of(model) is None:
+        values, compared = None, np.concatenate([_flat(a) for a in arrays.values()], axis=-1)
+    else:
+        values = unconstrained_draws(model, arrays)
+        compared = compared_functions(model)(values)
+        values = _repeats(values)
+    found = Convergence.of(_cut(compared, 2) if len(compared) < 2 else compared)
+    status = "converged" if found.passed else "undecided"
+    return _Drawn({n: _repeats(a) for n, a in arrays.items()}, values, status, str(found))
+
+
+def _free_draws(model: pm.Model, tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Draws of the free variables by name, ``(chain, draw, *shape)``."""
+    posterior = tree["posterior"].dataset if "posterior" in tree.children else xr.Dataset()
+    found = {}
+    for variable in model.free_RVs:
+        name, shape = variable.name, tuple(int(n) for n in variable.shape.eval())
+        if name not in posterior:
+            raise ValueError(
+                "`reference` must have every free variable of the model in its group `posterior`: "
+                f"without `{name}` it is of another."
+            )
+        found[name] = posterior[name].transpose("chain", "draw", ...).values
+        if found[name].shape[2:] != shape:
+            raise ValueError(
+                f"`reference` must have `{name}` in the shape {shape}, got {found[name].shape[2:]}."
+            )
+    draws = posterior.sizes["chain"] * posterior.sizes["draw"]
+    if draws < FEWEST_DRAWS:
+        raise ValueError(f"`reference` must have at least {FEWEST_DRAWS} draws, got {draws}.")
+    return found
+
+
+def _repeats(draws: np.ndarray) -> np.ndarray:
+    """Chains, each cut where there are too few."""
+    return _cut(draws, -(-FEWEST_REPEATS // len(draws)))
+
+
+def _cut(draws: np.ndarray, parts: int) -> np.ndarray:
+    """Each chain as consecutive ones, without the first draws that do not fill them."""
+    length = draws.shape[1] // parts
+    return draws[:, draws.shape[1] - parts * length :].reshape(-1, length, *draws.shape[2:])
+
+
+def _flat(draws: np.ndarray) -> np.ndarray:
+    """Scalars on one axis, ``(chain, draw, scalar)``."""
+    return draws.reshape(*draws.shape[:2], -1)
+
+
+# What is compared: means over blocks of draws, and a distance between two such means
+
+
+class Found(NamedTuple):
+    """A distance and what it is of."""
+
+    value: float
+    of: str
+
+
+Distance = Callable[[np.ndarray, np.ndarray], Found]
+"""Between the means of approximation and reference."""
+
+
+def _blocks(approx: Approximation, drawn: _Drawn, x) -> tuple[np.ndarray, np.ndarray, Distance]:
+    """Means over blocks of draws of approximation and reference, and their distance."""
+    likelihood = likelihood_of(approx.model)
+    if likelihood is None:
+        if x is not None:
+            raise ValueError("`x` must be left out for a model that is not of this package.")
+        names, theirs = _scalars(drawn.named)
+        ours = _scalars(_named_blocks(approx, list(drawn.named)))[1]
+        return moments(names, ours, theirs)
+    data = model_values(approx.model)
+    x = checked_inputs(data["x"] if x is None else x, data)
+    stored = StoredDraws(approx.model, likelihood)
+    guide = [StoredGuide(approx.best.constrained, key) for key in _block_keys(approx)]
+    kept = [StoredGuide({"values": values}, np.zeros(4, np.uint32)) for values in drawn.values]
+    n_kept = drawn.values.shape[1]
+    if likelihood.predictive == ClassProbabilities.key:
+        ours, theirs = (
+            np.stack([np.asarray(of.predict([g], [1.0], data, x, n).mean, float) for g in guides])
+            for of, guides, n in (
+                (approx.predictor, guide, DRAWS_A_BLOCK),
+                (stored, kept, n_kept),
+            )
+        )
+        return ours, theirs, total_variation
+    names, ours = _scalars(_stacked(approx.predictor, guide, data, x, DRAWS_A_BLOCK))
+    return moments(names, ours, _scalars(_stacked(stored, kept, data, x, n_kept))[1])
+
+
+def _block_keys(approx: Approximation) -> list[np.ndarray]:
+    """PRNG keys of blocks of draws of a guide: apart from those that others ask for."""
+    seed, replica = approx.settings.seed, approx.best.replica
+    return [derive_keys(f"check/{seed}/{replica}/{block}").draws for block in range(BLOCKS)]
+
+
+def _named_blocks(approx: Approximation, names: Sequence[str]) -> dict[str, np.ndarray]:
+    drawn = approx.sample(BLOCKS * DRAWS_A_BLOCK)
+    return {n: drawn[n].reshape(BLOCKS, DRAWS_A_BLOCK, *drawn[n].shape[1:]) for n in names}
+
+
+def _stacked(predictor: Predictor, guides, data, x, draws: int) -> dict[str, np.ndarray]:
+    """What a likelihood of numbers names, ``(block, draw, observation)``."""
+    found = [predictor.single_draws(guide, data, x, draws) for guide in guides]
+    return {name: np.stack([block[name] for block in found]) for name in found[0]}
+
+
+def _scalars(named: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
+    """Names of all scalars, and their draws, ``(block, draw, scalar)``, double precision."""
+    names = [
+        f"{name}[{', '.join(map(str, index))}]" if index else name
+        for name, array in named.items()
+        for index in np.ndindex(array.shape[2:])
+    ]
+    arrays = [_flat(array).astype(np.float64) for array in named.values()]
+    return names, np.concatenate(arrays, axis=-1)
+
+
+def total_variation(ours: np.ndarray, theirs: np.ndarray) -> Found:
+    """Mean over inputs, of class probabilities ``(observation, class)``."""
+    return Found(0.5 * float(np.abs(ours - theirs).sum(axis=-1).mean()), "total variation")
+
+
+def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
+    """Blocks of first and second moments, ``(block, 2, scalar)``, and the distance between two."""
+    centre = theirs.mean(axis=(0, 1))
+    blocks = [
+        np.stack([(v - centre).mean(axis=1), ((v - centre) ** 2).mean(axis=1)], axis=1)
+        for v in (ours, theirs)
+    ]
+
+    def furthest(ours, theirs) -> Found:
+        sds = [np.sqrt(np.maximum(m[1] - m[0] ** 2, np.finfo(float).tiny)) for m in (ours, theirs)]
+        off = np.concatenate([(ours[0] - theirs[0]) / sds[1], np.log(sds[0] / sds[1])])
+        i = int(np.abs(off).argmax())
+        kind = "mean" if i < len(names) else "log sd"
+        return Found(float(abs(off[i])), f"{kind} of {names[i % len(names)]}")
+
+    return *blocks, furthest
+
+
+# Distance, error, floor
+
+
+def _agreement(
+    ours: np.ndarray, theirs: np.ndarray, distance: Distance, drawn: _Drawn
+) -> Agreement:
+    """What distance, error and floor of block means come to."""
+    found = distance(ours.mean(axis=0), theirs.mean(axis=0))
+    error = standard_error(ours, theirs, distance)
+    floor = floor_of(theirs, distance)
+    if drawn.status != "converged":
+        verdict = "undecided"
+    elif found.value <= MARGIN * floor:
+        verdict = "agrees"
+    else:
+        verdict = "differs" if found.value - 2 * error > MARGIN * floor else "undecided"
+    reference = f"{drawn.status} ({drawn.reason})"
+    return Agreement(found.of, found.value, error, floor, verdict, reference)
+
+
+def standard_error(ours: np.ndarray, theirs: np.ndarray, distance: Distance) -> float:
+    """Jackknife over the blocks of both (Efron and Stein 1981)."""
+    ours_left, theirs_left = _leave_one_out(ours), _leave_one_out(theirs)
+    of_ours = [distance(left, theirs.mean(axis=0)).value for left in ours_left]
+    of_theirs = [distance(ours.mean(axis=0), left).value for left in theirs_left]
+    return float(np.sqrt(sum((len(v) - 1) * np.var(v) for v in (of_ours, of_theirs))))
+
+
+def _leave_one_out(blocks: np.ndarray) -> np.ndarray:
+    return (blocks.sum(axis=0) - blocks) / (len(blocks) - 1)
+
+
+def floor_of(blocks: np.ndarray, distance: Distance) -> float:
+    """Mean distance between random halves."""
+    rng = np.random.default_rng(0)
+    half, found = len(blocks) // 2, []
+    for _ in range(SPLITS):
+        order = rng.permutation(len(blocks))
+        first, second = blocks[order[:half]], blocks[order[half:]]
+        found.append(distance(first.mean(axis=0), second.mean(axis=0)).value)
+    return float(np.mean(found))

@@ -1,0 +1,307 @@
+"""Any PyMC model sampled from Python: a reference to hold approximations against."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.engines import n_observations
+from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.mclmc import Mclmc, build_sampler
+from pmbnn.inference.samplers.run import Chains, Functions, Report, Samples, sample_posterior
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import likelihood_of
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.datatree import build_datatree
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import checked_inputs
+from pmbnn.prediction.stored_draws import StoredDraws
+
+INPUTS = 400
+"""Training inputs at most at which predictions of the chains are compared."""
+
+DRAWS_AT_ONCE = 256
+"""Draws in memory at once while variables are read off them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Draws from the posterior of a PyMC model; `sample` makes one.
+
+    Attributes
+    ----------
+    model
+        The model, as it was handed over.
+    settings
+        How its chains moved.
+    samples
+        The draws of the unconstrained vector, and what is to be thought of them.
+    dtype
+        Precision that they were drawn in.
+    """
+
+    model: pm.Model
+    settings: Mclmc
+    samples: Samples
+    dtype: str
+
+    @property
+    def status(self) -> str:
+        """Verdict on the draws: ``converged``, ``undecided``, ``diverged`` or ``improper``."""
+        return self.samples.status
+
+    @property
+    def reason(self) -> str:
+        """A few words on the verdict."""
+        return self.samples.reason
+
+    @property
+    def convergence(self) -> Convergence | None:
+        """R-hat of what was compared between chains; None if some chain diverged."""
+        return self.samples.convergence
+
+    @property
+    def chains(self) -> Chains:
+        """Draws of the unconstrained vector and their statistics."""
+        return self.samples.chains
+
+    def sample(self) -> dict[str, np.ndarray]:
+        """Draws of every free variable and deterministic, ``(chain, draw, *shape)`` each.
+
+        Variables are on their own scale, bounded ones within their bounds.
+        """
+        return self._read["posterior"]
+
+    def to_datatree(self) -> xr.DataTree:
+        """Draws as ArviZ takes them.
+
+        Returns
+        -------
+        xr.DataTree
+            ``posterior``; ``log_likelihood`` of each observed variable; ``sample_stats`` with
+            ``lp``, the log-density of the unconstrained variables; ``energy_error``, the root mean
+            square of a step's on the way to a draw, nats; ``diverging``, whether such a step met
+            something that is not finite; ``n_steps`` and their ``step_size``; ``observed_data``;
+            ``constant_data``. Status and reason are attributes of ``posterior``.
+        """
+        groups = self._read | {"sample_stats": self._statistics()}
+        attrs = {"status": self.status, "reason": self.reason, "draws_of": "the posterior by MCLMC"}
+        return build_datatree(self.model, groups, {"posterior": attrs})
+
+    def predict(self, x: np.ndarray) -> Predictive:
+        """Prediction at new inputs, ``(observation, feature)``: class probabilities or a density.
+
+        Raises
+        ------
+        ValueError
+            If the model is not one of this package's, whose inputs are known, if `x` does not fit
+            it, or if some chain diverged.
+        """
+        if self.chains.broken.any():
+            raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
+        predictor, data = self.predictor, model_values(self.model)
+        x = checked_inputs(x, data)
+        return predictor.predict_from(data, merged(self.chains.values), x)
+
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
+        """Class probabilities at new inputs, ``(observation, class)``: means over draws.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, or if the model is not of classes.
+        """
+        found = self.predict(x)
+        if not isinstance(found, ClassProbabilities):
+            raise ValueError("`predict_proba` must have a model of classes: see `predict`.")
+        return np.asarray(found.mean, np.float64)
+
+    @cached_property
+    def predictor(self) -> StoredDraws:
+        """What predicts from draws; a ValueError for a model of someone else."""
+        likelihood = likelihood_of(self.model)
+        if likelihood is None:
+            raise ValueError(
+                "`predict` must have a model of this package, whose inputs it knows. For another, "
+                "set its data and call pm.sample_posterior_predictive(reference.to_datatree())."
+            )
+        return StoredDraws(self.model, likelihood)
+
+    @cached_property
+    def _read(self) -> dict[str, dict[str, np.ndarray]]:
+        """Variables and log-likelihoods at all draws, by group and by name."""
+        flat = flatten_model(self.model, n_observations(self.model))
+        vector = flat_vector(flat)
+        groups = {"posterior": flat.posterior, "log_likelihood": flat.log_likelihoods}
+        graphs = flat.at(vector, [g for group in groups.values() for g in group.values()])
+        with precision(self.dtype):
+            read = jax_function([vector, *flat.data.values()], graphs)
+            data = [jnp.asarray(v) for v in model_values(self.model).values()]
+            values = jnp.asarray(merged(self.chains.values), self.dtype)
+
+            def of_all(values, data):
+                return jax.lax.map(lambda v: read(v, *data), values, batch_size=DRAWS_AT_ONCE)
+
+            arrays = iter(jax.device_get(jax.jit(of_all)(values, data)))
+        shape = self.chains.log_density.shape
+        return {
+            kind: {name: (a := next(arrays)).reshape(*shape, *a.shape[1:]) for name in group}
+            for kind, group in groups.items()
+        }
+
+    def _statistics(self) -> dict[str, np.ndarray]:
+        chains, size = self.chains, self.chains.values.shape[-1]
+        shape = chains.log_density.shape
+        return {
+            "lp": chains.log_density,
+            "energy_error": np.sqrt(size * chains.energy_error),
+            "diverging": chains.n_not_finite > 0,
+            "n_steps": np.full(shape, self.settings.thin),
+            "step_size": np.full(shape, self.samples.step_size),
+        }
+
+
+def sample(
+    model: pm.Model,
+    *,
+    chains: int = 16,
+    draws: int = 400,
+    random_seed: int = 0,
+    progress: bool = True,
+    dtype: str | None = None,
+    **settings: object,
+) -> Reference:
+    """Draws from the posterior of any PyMC model with continuous variables.
+
+    Chains of microcanonical Langevin Monte Carlo (MCLMC) through the log-density that fits use,
+    all in one program. They go on until they agree on what is predicted: on the model's
+    predictions at up to 400 training inputs if it is one of this package, on the free variables
+    otherwise. Where they do not, the status is ``undecided``.
+
+    Parameters
+    ----------
+    model
+        As `fit` takes it, with two unconstrained scalars at least.
+    chains
+        At least two, each from a start of its own.
+    draws
+        Of each chain that are kept, at first; they double, up to eight times as many, until the
+        chains agree.
+    random_seed
+        Decides starts and moves: the same seed gives the same bits.
+    progress
+        Whether to show draws and agreement.
+    dtype
+        ``float32`` or ``float64``; by default the first for models of this package and the
+        second for others.
+    **settings
+        Further fields of `pmbnn.inference.samplers.Mclmc`: ``tuning``, ``thin``, …
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete, an operation has no form in JAX, naming the variable, or
+        the numbers of chains or draws are too small.
+    TypeError
+        If `model` is no model, or a setting is unknown.
+
+    References
+    ----------
+    Robnik and Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo;
+    Vehtari et al. (2021), Rank-normalization, folding, and localization (of R-hat).
+
+    Examples
+    --------
+    >>> reference = pb.sample(model)  # doctest: +SKIP
+    >>> reference.status, reference.reason  # doctest: +SKIP
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
+    for name, value, least in (("chains", chains, 2), ("draws", draws, 4)):
+        if value < least:
+            raise ValueError(f"`{name}` must be >= {least}, got {value}.")
+    moves = Mclmc(**settings)
+    if dtype is None:
+        dtype = "float64" if likelihood_of(model) is None else "float32"
+    density = build_log_density(model, n_observations(model), dtype)
+    sampler = build_sampler(density, moves, draws)
+    with _shown(progress) as report:
+        samples = sample_posterior(
+            sampler,
+            model_values(model),
+            compared_functions(model),
+            chains=chains,
+            random_seed=random_seed,
+            report=report,
+        )
+    return Reference(model, moves, samples, dtype)
+
+
+def compared_functions(model: pm.Model) -> Functions:
+    """What chains of a model must agree on, as a function of draws of its flat vector.
+
+    What its likelihood says at up to `INPUTS` training inputs; the unconstrained variables of a
+    model that is not one of this package.
+    """
+    likelihood = likelihood_of(model)
+    if likelihood is None:
+        return lambda values: values
+    predictor, data = StoredDraws(model, likelihood), model_values(model)
+    x = spread_rows(data["x"])
+
+    def of(values: np.ndarray) -> np.ndarray:
+        # A chain at a time: a large network's layers at all draws would fill the memory.
+        return np.stack([_predicted(predictor, data, chain, x) for chain in values])
+
+    return of
+
+
+def _predicted(predictor: StoredDraws, data, values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What the likelihood names at draws, ``(draw, function)``; without the last of the classes."""
+    found = predictor.parameters(data, values, x).values()
+    # The last class has what the others leave.
+    arrays = [a[..., :-1] if a.ndim > 2 else a for a in found]
+    return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
+
+
+def spread_rows(x: np.ndarray, most: int = INPUTS) -> np.ndarray:
+    """At most so many rows, evenly spread over all."""
+    return x[np.unique(np.linspace(0, len(x) - 1, min(most, len(x))).round().astype(int))]
+
+
+def merged(values: np.ndarray) -> np.ndarray:
+    """Draws of all chains one after the other, ``(chain · draw, ...)``."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+@contextmanager
+def _shown(wanted: bool) -> Iterator[Report | None]:
+    """A line over the draws of a run, in a terminal or a notebook."""
+    if not wanted:
+        yield None
+        return
+    from rich.progress import (
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (SpinnerColumn(), TextColumn("sampling"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.fields[words]}"), transient=True) as bar:
+        task = bar.add_task("", total=None, words="")
+
+        def report(done, wanted, words):
+            bar.update(task, completed=done, total=wanted, words=words)
+
+        yield report

@@ -1,0 +1,97 @@
+"""R-hat of functions of the draws, and how long chains go on."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+
+from pmbnn.inference.samplers.convergence import Convergence, function_rhat
+from pmbnn.inference.samplers.run import Chains, drawn_until_agreed, verdict
+
+rng = np.random.default_rng(0)
+TUNED = np.ones(4, bool)
+
+
+def chains_of(values, n_not_finite=0):
+    shape = values.shape[:2]
+    zeros = np.zeros(shape)
+    return Chains(values, zeros, zeros, np.full(shape, n_not_finite))
+
+
+def test_rhat_is_arviz_s():
+    values = rng.normal(size=(4, 50, 3)) + np.array([0.0, 0.2, 1.0]) * np.arange(4)[:, None, None]
+    found = function_rhat(values)
+    expected = [array_stats.rhat(values[..., i], chain_axis=0, draw_axis=1) for i in range(3)]
+    np.testing.assert_allclose(found, expected)
+    assert found[0] < 1.1 < 1.3 < found[2]
+
+
+def test_constants_and_what_is_not_finite():
+    """A probability that is 1 in every draw agrees; one that differs by chain does not."""
+    values = np.ones((4, 20, 4))
+    values[..., 1] = np.arange(4)[:, None]
+    values[2, 3, 2] = np.nan
+    values[..., 3] = rng.normal(size=(4, 20))
+    found = function_rhat(values)
+    assert found[0] == 1.0
+    assert np.isinf(found[1])
+    assert np.isinf(found[2])
+    assert 0.9 < found[3] < 1.3
+
+
+@pytest.mark.parametrize(
+    ("percentile", "largest", "passed"),
+    [(1.02, 1.05, True), (1.021, 1.03, False), (1.0, 1.051, False)],
+)
+def test_both_bounds_hold(percentile, largest, passed):
+    assert Convergence(percentile, largest, draws=10).passed is passed
+
+
+class Script:
+    """Chains that disagree for some blocks and then are drawn from one distribution."""
+
+    def __init__(self, disagreeing, broken_at=None):
+        self.disagreeing, self.broken_at, self.calls = disagreeing, broken_at, 0
+
+    def __call__(self):
+        values = np.random.default_rng(self.calls).normal(size=(4, 400, 2))
+        if self.calls < self.disagreeing:
+            values += np.array([0.0, 0.0, 0.0, 1.5])[:, None, None]
+        self.calls += 1
+        return chains_of(values, n_not_finite=int(self.calls == self.broken_at))
+
+
+@pytest.mark.parametrize(
+    ("disagreeing", "blocks", "status"),
+    [(0, 1, "converged"), (1, 8, "converged"), (8, 8, "undecided")],
+)
+def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
+    """One block of eight that disagrees counts for an eighth of the mean only."""
+    script, reports = Script(disagreeing), []
+    found, convergence = drawn_until_agreed(
+        script, lambda v: v, 400, lambda done, wanted, words: reports.append((done, wanted))
+    )
+    assert script.calls == blocks
+    assert found.values.shape == (4, 400 * blocks, 2)
+    doubled = {400 * 2**i for i in range(4) if 2**i <= blocks}
+    assert reports == [(n, n) for n in sorted(doubled)]
+    assert verdict(found, convergence, TUNED, improper=False)[0] == status
+
+
+def test_a_broken_chain_ends_it():
+    script = Script(disagreeing=8, broken_at=3)
+    found, convergence = drawn_until_agreed(script, lambda v: v, 400)
+    assert script.calls == 3
+    status, reason = verdict(found, convergence, TUNED, improper=False)
+    assert status == "diverged"
+    assert reason.startswith("4 of 4 chains met a log-density or a gradient that is not finite")
+
+
+def test_a_chain_that_could_not_be_tuned_is_broken():
+    found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
+    is_tuned = np.array([True, True, False, True])
+    assert verdict(found, convergence, is_tuned, improper=False)[1].startswith("1 of 4 chains")
+
+
+def test_nothing_is_said_of_improper_posteriors_but_that():
+    found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
+    assert verdict(found, convergence, TUNED, improper=True)[0] == "improper"

@@ -1,0 +1,130 @@
+"""Draws by microcanonical Langevin Monte Carlo against distributions that are known."""
+
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from arviz_stats.base import array_stats
+
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.engines import n_observations
+from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.samplers.mclmc import Mclmc, State, build_sampler
+from pmbnn.inference.samplers.run import sample_posterior, with_common_steps
+
+X = np.column_stack([np.ones(30), np.linspace(-1, 2, 30)])
+Y = X @ [0.5, -1.0] + 0.4 * np.random.default_rng(0).normal(size=30)
+PRIOR_SD, NOISE = 2.0, 0.4
+
+
+def regression():
+    with pm.Model() as model:
+        weight = pm.Normal("weight", 0.0, PRIOR_SD, shape=2)
+        pm.Normal("y", X @ weight, NOISE, observed=Y)
+    return model
+
+
+def sampler_of(model, draws=200, **settings):
+    density = build_log_density(model, n_observations(model), "float64")
+    return build_sampler(density, Mclmc(**settings), draws)
+
+
+def drawn(model, chains=8, **settings):
+    sampler = sampler_of(model, **settings)
+    return sample_posterior(sampler, model_values(model), lambda v: v, chains=chains, random_seed=0)
+
+
+def errors_of(values, expected_mean, expected_sd):
+    """How many Monte-Carlo standard errors means and standard deviations are off by."""
+    of = {"chain_axis": 0, "draw_axis": 1}
+    mean = (values.mean(axis=(0, 1)) - expected_mean) / array_stats.mcse(values, **of)
+    sd = (values.std(axis=(0, 1)) - expected_sd) / array_stats.mcse(values, method="sd", **of)
+    return np.abs([mean, sd])
+
+
+def test_conjugate_regression():
+    """Mean and covariance are known in closed form."""
+    found = drawn(regression())
+    precision = X.T @ X / NOISE**2 + np.eye(2) / PRIOR_SD**2
+    mean = np.linalg.solve(precision, X.T @ Y / NOISE**2)
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    assert found.status == "converged", found.reason
+    assert errors_of(found.chains.values, mean, sd).max() < 4
+
+
+def test_a_density_that_is_not_gaussian():
+    """A funnel with a mild neck: log-scale normal, and given it a normal of that scale."""
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 0.7)
+        pm.Normal("x", 0.0, pt.exp(level))
+    found = drawn(model, draws=800)
+    level, x = (found.chains.values[..., i] for i in range(2))
+    assert found.status == "converged", found.reason
+    # E x² = exp(2 · 0.49); x² has tails too heavy for its error, |x| does not.
+    wanted = np.sqrt(2 / np.pi) * np.exp(0.49 / 2)
+    error = array_stats.mcse(np.abs(x), chain_axis=0, draw_axis=1)
+    assert abs(np.abs(x).mean() - wanted) < 4 * error
+    assert errors_of(level[..., None], 0.0, 0.7).max() < 4
+
+
+def test_the_same_seed_gives_the_same_bits():
+    sampler = sampler_of(regression(), draws=20, descent=20, tuning=200, thin=2)
+    first, again, other = (
+        sample_posterior(sampler, {}, lambda v: v, chains=2, random_seed=seed) for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(first.chains.values, again.chains.values)
+    assert not np.isin(first.chains.values, other.chains.values).any()
+    assert not np.isin(first.chains.values[0], first.chains.values[1]).any()
+    assert first.step_size == again.step_size != other.step_size
+
+
+@pytest.mark.parametrize(
+    ("threshold", "status"), [(0.0, "diverged"), (-np.inf, "converged"), (np.inf, "diverged")]
+)
+def test_a_density_that_is_not_a_number_somewhere(threshold, status):
+    """Beyond a wall through the mode, nowhere, and everywhere."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Potential("wall", pt.switch(x[0] < threshold, np.nan, 0.0))
+    found = drawn(model, chains=4, draws=100)
+    assert found.status == status, found.reason
+    if status == "diverged":
+        assert "of 4 chains met a log-density or a gradient that is not finite" in found.reason
+        assert found.convergence is None
+
+
+def test_starts_are_where_the_density_is_a_number():
+    """Half of the starts are not; the posterior is far from there."""
+    with pm.Model() as model:
+        x = pm.Normal("x", np.array([-20.0, 0.0]), 1.0)
+        pm.Potential("wall", pt.switch(x[0] > 0, np.nan, 0.0))
+    found = drawn(model, chains=4, draws=100)
+    assert found.status == "converged", found.reason
+    assert found.chains.values[..., 0].mean() == pytest.approx(-20, abs=0.3)
+
+
+def test_chains_move_as_the_median_one_was_tuned_to():
+    tuned = np.array([0.1, np.nan, 0.3, 0.5, 0.2])
+    state = State(None, jnp.asarray(10 * tuned), jnp.asarray(tuned), None)
+    found = with_common_steps(state)
+    np.testing.assert_allclose(found.step_size, 0.25, rtol=1e-6)
+    np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)
+
+
+def test_a_gradient_that_is_not_a_number():
+    """The density is finite, so that nothing but a chain which stays where it is would show."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=2)
+        # Derivative of the branch not taken: infinity times zero.
+        pm.Potential("root", pt.switch(x[0] > 100, pt.sqrt(x[0] - 100), 0.0).sum())
+    found = drawn(model, chains=4, draws=20, descent=10, tuning=100)
+    assert found.status == "diverged"
+    assert found.reason.startswith("4 of 4 chains")
+
+
+def test_one_variable_is_too_few():
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0)
+    with pytest.raises(ValueError, match="two unconstrained scalars.*pm.sample"):
+        drawn(model)
