@@ -94,17 +94,8 @@ def test_file_is_named_after_its_experiment(file):
     assert jobs(experiment.cells)
 
 
-QUICK = "regression_quartic"
-"""The file whose parts are compiled in seconds; the others run in the slow tier."""
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(file, id=file.stem, marks=() if file.stem == QUICK else pytest.mark.slow)
-        for file in FILES
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_file_runs_to_its_figures(file, tmp_path):
     tiny = tmp_path / file.name
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))

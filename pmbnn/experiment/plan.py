@@ -193,7 +193,11 @@ def _settings_text(
 
 @functools.cache  # cells share their specifications
 def _spec_text(spec: Specification, leave_out: str | None) -> str:
-    return _canonical(spec.model_dump(mode="json", exclude=leave_out and {leave_out}))
+    # By alias, the name that a field had first: PRNG keys derive from digests of this text, and a
+    # rename must not move every number.
+    return _canonical(
+        spec.model_dump(mode="json", by_alias=True, exclude=leave_out and {leave_out})
+    )
 
 
 def _canonical(value: object) -> str:

@@ -166,7 +166,7 @@ def _constrained(guide: Guide, objective: Objective) -> Callable:
 def _build_starter(model, settings: Inference, rows, width, dtype) -> Program | None:
     if settings.initial_mean != "map":
         return None
-    plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "average": 0.0}
+    plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "iterate_averaging": 0.0}
     length = {"steps": max(1, round(MAP_SHARE * settings.total_steps(rows))), "epochs": None}
     point = {"guide": "map", "kl_scaling": "sum", "early_stop": False}
     settings = settings.model_copy(update=point | plain | length)
@@ -364,7 +364,7 @@ def _rate_sums(chunk: _Chunk, ends: Sequence[int]) -> np.ndarray:
 
 def _parameters(program: Program, run: ChunkState) -> Parameters:
     """Parameters that count as those of the fits where they are."""
-    return run.state.average if program.settings.average else run.state.parameters
+    return run.state.average if program.settings.iterate_averaging else run.state.parameters
 
 
 def _constrained_of(

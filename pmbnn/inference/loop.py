@@ -62,7 +62,7 @@ class Loop:
         """The state before the first step."""
         parameters = {name: jnp.asarray(p, self.dtype) for name, p in parameters.items()}
         parameters = divided(parameters, self.objective.leaves)
-        average = parameters if self.settings.average else {}
+        average = parameters if self.settings.iterate_averaging else {}
         return State(parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
 
     def prepare(self, data) -> tuple[jax.Array, ...]:
@@ -131,9 +131,9 @@ class Loop:
         return draw_noise(key, step, asked, self.objective.leaves, self.dtype)
 
     def kl_weight(self, step, steps):
-        """The KL weight of the settings, rising to it from zero over the warm-up."""
-        weight, warm_up = self.settings.kl_weight, self.settings.kl_warm_up
-        return weight * jnp.minimum(1.0, step / (warm_up * steps)) if warm_up else weight
+        """The KL weight of the settings, rising to it from zero while it is annealed."""
+        weight, share = self.settings.kl_weight, self.settings.kl_annealing
+        return weight * jnp.minimum(1.0, step / (share * steps)) if share else weight
 
     def _rows(self, data, batches, i) -> tuple[jax.Array, ...]:
         """What the objective needs of the rows of the `i`-th step."""
@@ -155,8 +155,8 @@ class Loop:
             lambda p, d: p - (rate * d).astype(p.dtype), state.parameters, direction
         )
         step, average = state.step + 1, state.average
-        if settings.average:
-            average = averaged(average, parameters, step, settings.average)
+        if share := settings.iterate_averaging:
+            average = averaged(average, parameters, step, share)
         return State(parameters, average, optimiser, step), parts
 
 

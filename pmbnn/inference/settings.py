@@ -51,7 +51,7 @@ class Inference(Specification):
         allow it; ``monte_carlo`` takes it at the draw.
     kl_weight
         Factor of the divergence from the prior; 1 is the ELBO, below is tempering.
-    kl_warm_up
+    kl_annealing
         Share of the steps in which that factor rises from 0.
     kl_scaling
         ``sum`` over all weights; or ``first_dimension``, which divides the divergence of each
@@ -74,7 +74,7 @@ class Inference(Specification):
         What an ``exponential`` schedule leaves of the learning rate at the end.
     clip
         Largest norm of a gradient; longer ones are shortened to it.
-    average
+    iterate_averaging
         Share of the steps, the last ones, whose parameters are averaged; 0 takes the last.
     early_stop
         Stop a fit when it has converged; its learning rate must be constant.
@@ -109,7 +109,7 @@ class Inference(Specification):
     estimator: Estimator = "reparameterisation"
     kl: Literal["auto", "monte_carlo"] = "auto"
     kl_weight: Annotated[float, Field(ge=0)] = 1.0
-    kl_warm_up: Annotated[float, Field(ge=0, le=1)] = 0.0
+    kl_annealing: Annotated[float, Field(ge=0, le=1, serialization_alias="kl_warm_up")] = 0.0
     kl_scaling: Literal["sum", "first_dimension"] = "sum"
     steps: Count | None = None
     epochs: Positive | None = None
@@ -119,7 +119,7 @@ class Inference(Specification):
     schedule: Literal["constant", "one_cycle", "cosine", "exponential"] = "one_cycle"
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     clip: Positive | None = None
-    average: Share = 0.0
+    iterate_averaging: Share = Field(0.0, serialization_alias="average")
     early_stop: bool = False
     restarts: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
@@ -193,7 +193,7 @@ class Inference(Specification):
 
 
 PYMC_LACKS = (
-    *("guide", "estimator", "kl", "kl_weight", "kl_warm_up", "kl_scaling", "optimiser"),
-    *("clip", "average", "early_stop"),
+    *("guide", "estimator", "kl", "kl_weight", "kl_annealing", "kl_scaling", "optimiser"),
+    *("clip", "iterate_averaging", "early_stop"),
 )
 """Settings that the engine ``pymc`` takes at their defaults only."""

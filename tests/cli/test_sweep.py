@@ -377,6 +377,7 @@ def interrupted(start, tmp_path_factory):
     return SimpleNamespace(out=out, kill=kill, stop=stop, end=end)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_reported_and_the_sweep_goes_on(interrupted):
     lines = interrupted.kill.stdout.splitlines()
     dead = [line for line in lines if "the worker process was ended by SIGKILL" in line]
@@ -387,6 +388,7 @@ def test_a_killed_worker_is_reported_and_the_sweep_goes_on(interrupted):
     assert good(interrupted.kill.cells)
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_leaves_whole_cells_and_no_processes(interrupted, whole):
     assert interrupted.kill.code == -signal.SIGKILL
     assert len(interrupted.kill.orphans) in (1, 2), "the worker, and one that draws"
@@ -396,6 +398,7 @@ def test_a_killed_sweep_leaves_whole_cells_and_no_processes(interrupted, whole):
         assert timeless(record) == timeless(whole.cells[name])
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_one_line_and_keeps_what_is_finished(interrupted):
     stop = interrupted.stop
     assert stop.code == 130
@@ -409,6 +412,7 @@ def test_ctrl_c_says_one_line_and_keeps_what_is_finished(interrupted):
             assert interrupted.end.files[path] == stop.files[path], "and not fitted again"
 
 
+@pytest.mark.slow
 def test_fresh_fits_the_chosen_cells_again_and_no_others(interrupted, whole):
     before, after = interrupted.kill, interrupted.stop
     for name, record in good(after.cells).items():
@@ -422,10 +426,12 @@ def test_fresh_fits_the_chosen_cells_again_and_no_others(interrupted, whole):
     assert others.items() <= after.files.items()
 
 
+@pytest.mark.slow
 def test_cells_lost_with_a_worker_are_fitted_by_the_next_run(interrupted):
     assert not [r for r in interrupted.end.cells.values() if r.status == "error"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_ends_with_the_numbers_of_an_uninterrupted_one(interrupted, whole):
     """Whatever the number of workers and the order of sweeps, data sets, priors."""
     names = list(whole.cells)
@@ -437,6 +443,7 @@ def test_an_interrupted_sweep_ends_with_the_numbers_of_an_uninterrupted_one(inte
         assert filled == {key: value for key, value in again[name].items() if value != ""}
 
 
+@pytest.mark.slow
 def test_nothing_half_written_is_left(interrupted):
     assert [path.name for path in interrupted.out.rglob(".*")] == [LOCK]
 
@@ -444,6 +451,7 @@ def test_nothing_half_written_is_left(interrupted):
 # Failures
 
 
+@pytest.mark.slow
 def test_a_fit_that_diverges_is_recorded_and_named(interrupted):
     end = interrupted.end
     assert end.code == 1
@@ -458,6 +466,7 @@ def test_a_fit_that_diverges_is_recorded_and_named(interrupted):
     assert len(good(end.cells)) == 7, "the others are finished"
 
 
+@pytest.mark.slow
 def test_a_fit_that_diverged_is_in_the_tables(interrupted):
     (row,) = [r for r in table(interrupted.out / "metrics.csv") if r["status"] == "diverged"]
     assert (row["accuracy"], row["inference.learning_rate"]) == ("", "1e+30")

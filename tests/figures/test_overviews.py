@@ -47,6 +47,7 @@ def test_nothing_temporary_is_left(made, tmp_path):
     assert not list(tmp_path.rglob(".part-*"))
 
 
+@pytest.mark.slow
 def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
     cells = [digits(made, sweep="digits")]
     assert names(made.store(tmp_path, cells), cells) == [

@@ -503,7 +503,7 @@ def test_a_huge_learning_rate_diverges():
 LONG = replace(
     CELL,
     hyperprior=Fixed(scale=Tune(log=(0.1, 10, 2))),
-    inference=Inference(steps=30, restarts=2, batch=20, average=0.5),
+    inference=Inference(steps=30, restarts=2, batch=20, iterate_averaging=0.5),
 )
 """Four fits to choose by and two at last: with a width of two, three chunks of 30 windows."""
 

@@ -151,6 +151,7 @@ def outputs(trace, x):
     return hidden @ w["weight_2"] + w["bias_2"][:, None]
 
 
+@pytest.mark.slow
 def test_numbers_with_laplace_noise():
     done = gone_through(Laplace(), Sine(train=12))
     test, results, trace = done.evaluation.test, done.evaluation.results, done.trace
@@ -168,6 +169,7 @@ def test_numbers_with_laplace_noise():
     np.testing.assert_allclose(trace["log_likelihood"]["y"][0], expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_two_classes_by_one_logit():
     done = gone_through(Bernoulli(), Moons(noise=0.3, train=40, test=20))
     test, results, trace = done.evaluation.test, done.evaluation.results, done.trace

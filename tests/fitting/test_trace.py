@@ -161,6 +161,7 @@ def test_arviz_summarises_it(az, idata):
 few_draws = pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
 
 
+@pytest.mark.slow
 @few_draws
 def test_arviz_compares_it(az, idata):
     """Leave-one-out is near the fit's own log-likelihood, and not above it."""

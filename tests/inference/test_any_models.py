@@ -29,7 +29,7 @@ def without_traces():
         yield
 
 
-QUICK = ("eight_schools", "counts", "gaussian_process", "two_observed_and_a_potential")
+QUICK = ("eight_schools", "two_observed_and_a_potential")
 
 
 @pytest.fixture(scope="module", params=slow_but(QUICK, list(MODELS)))
@@ -325,7 +325,7 @@ SAMPLED = ("varying_intercepts", "logistic", "counts")
 def test_means_are_those_of_samples(name):
     """Where a mean-field guide can match them: within a quarter of a standard deviation."""
     model = MODELS[name]()
-    settings = Inference(steps=8000, learning_rate=0.02, average=0.2)
+    settings = Inference(steps=8000, learning_rate=0.02, iterate_averaging=0.2)
     program, (fit,) = fit_model(model, settings)
     with model:
         samples = pm.sample(

@@ -118,7 +118,7 @@ def by_pytensor(program, data, evaluate):
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    slow_but([CASES[0], CASES[-1], ("images", {"estimator": "flipout"})], CASES),
+    slow_but([CASES[0], CASES[-1]], CASES),
     ids=[" ".join([n, *map(str, s.values())]) for n, s in CASES],
 )
 def test_equals_pytensor(name, settings, evaluate):

@@ -128,7 +128,7 @@ def test_noise_and_rows_of_every_step(batch):
     Each step has noise of its own, from the replica's PRNG key; a minibatch fit sees the rows of
     that step, across passes, segments and the shorter last segment.
     """
-    weights = {"kl_weight": 0.3, "kl_warm_up": 0.9, "kl": "monte_carlo"}
+    weights = {"kl_weight": 0.3, "kl_annealing": 0.9, "kl": "monte_carlo"}
     still = {"steps": 401, "learning_rate": 1e-12, "initial_scale": 0.5}
     settings = Inference(batch=batch, **still, **weights)
     program = build_program(classifier(), settings, ROWS, width=3, dtype="float64")
@@ -313,7 +313,7 @@ KINDS = {
     "low_rank": {"guide": "low_rank", "rank": 2},
     "full_rank": {"guide": "full_rank"},
     "flipout": {"estimator": "flipout"},
-    "minibatches": {"batch": 25, "optimiser": "adamax", "average": 0.3},
+    "minibatches": {"batch": 25, "optimiser": "adamax", "iterate_averaging": 0.3},
     "map_start": {"initial_mean": "map", "estimator": "path_derivative"},
 }
 RATES = [None, 0.003, 0.1, 0.02]
@@ -480,7 +480,7 @@ def check_resumes(program, group, folder, window, left):
 )
 def test_resumed(width, batch, tmp_path):
     """Two chunks of 50 windows, the second interrupted in its 21st: 30 are left."""
-    how = {"optimiser": "adamax", "average": 0.3, "clip": 5.0}
+    how = {"optimiser": "adamax", "iterate_averaging": 0.3, "clip": 5.0}
     settings = Inference(steps=50, batch=batch, **how)
     program = build_program(classifier(), settings, ROWS, width)
     group = [replica(i) for i in range(width + 1)]
@@ -491,7 +491,7 @@ def test_resumed(width, batch, tmp_path):
 def test_resumed_in_pieces(width, tmp_path, monkeypatch):
     """The same of vectors that the loop keeps in pieces."""
     monkeypatch.setattr(partition, "LARGE", 6)
-    program = build_program(classifier(), Inference(steps=50, average=0.3), ROWS, width)
+    program = build_program(classifier(), Inference(steps=50, iterate_averaging=0.3), ROWS, width)
     assert len(program.objective.leaves) > 1
     group = [replica(i) for i in range(width + 1)]
     check_resumes(program, group, tmp_path, 71, 30)
@@ -548,7 +548,8 @@ def test_averages_are_reported():
     group = [Replica({}, derive_keys(str(i))) for i in range(8)]
     last, averaged = (
         fit_replicas(
-            build_program(model, Inference(average=share, **how), ROWS, 8, "float64"), group
+            build_program(model, Inference(iterate_averaging=share, **how), ROWS, 8, "float64"),
+            group,
         )
         for share in (0.0, 0.5)
     )

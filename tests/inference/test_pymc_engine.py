@@ -62,6 +62,7 @@ def elbo_error(fit):
     return last.std(ddof=1) / np.sqrt(len(last))
 
 
+@pytest.mark.slow
 def test_same_optimum(interpreted):
     """Logistic regression: one fit through PyMC among sixteen of the compiled engine."""
     model, settings = dense_classifier(X, Y, hidden=()), {"steps": 1500, "schedule": "cosine"}
@@ -151,6 +152,7 @@ def test_history_and_progress(interpreted):
 
 
 # PyTensor installed by pip finds no BLAS, and says so once; nothing here needs one.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 def test_compiled_by_pymc():
     """A normal mean, closed form, through PyMC's default compiler."""

@@ -85,11 +85,11 @@ NOT_BY_PYMC = {
     "estimator": "flipout",
     "kl": "monte_carlo",
     "kl_weight": 0.5,
-    "kl_warm_up": 0.1,
+    "kl_annealing": 0.1,
     "kl_scaling": "first_dimension",
     "optimiser": "sgd",
     "clip": 1.0,
-    "average": 0.1,
+    "iterate_averaging": 0.1,
     "early_stop": True,
 }
 

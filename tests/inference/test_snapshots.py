@@ -89,7 +89,7 @@ def test_one_by_one(looked_at):
 
 def test_averages_are_kept():
     """What is reported at the end is what a snapshot at the end finds."""
-    (fit,) = fit_replicas(engine_of(average=0.5), replicas(1), snapshots=[STEPS])
+    (fit,) = fit_replicas(engine_of(iterate_averaging=0.5), replicas(1), snapshots=[STEPS])
     np.testing.assert_array_equal(fit.snapshots[0].constrained["loc"], fit.loc)
 
 

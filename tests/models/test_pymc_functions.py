@@ -14,6 +14,9 @@ X, Y = make_moons(60, noise=0.3, random_state=0)
 WEIGHTS = ("weight_1", "bias_1", "weight_2", "bias_2")
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
     """Interpret what PyMC compiles: its default backend takes minutes for this file."""

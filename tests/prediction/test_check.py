@@ -91,6 +91,7 @@ def test_a_reference_that_disagrees_with_itself_decides_nothing(full_rank):
     assert "with a reference that is undecided (R-hat" in repr(found)
 
 
+@pytest.mark.slow
 def test_our_own_reference_is_drawn_unless_given(full_rank, monkeypatch):
     def shorter(model, progress):
         return sample(model, chains=8, draws=200, progress=progress)
@@ -114,6 +115,7 @@ def network():
     return approx, sample(model, chains=8, draws=200, progress=False)
 
 
+@pytest.mark.slow
 def test_total_variation_of_class_probabilities(network):
     """Against both predictions, by hand; the approximation's draws are others than `predict`'s."""
     approx, reference = network
@@ -130,6 +132,7 @@ def test_total_variation_of_class_probabilities(network):
     assert again.floor == pytest.approx(found.floor, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_networks_of_numbers_are_compared_by_what_they_predict():
     rows = Rows(X[:, 1:], Y, ("x1",), ())
     model = build_model(

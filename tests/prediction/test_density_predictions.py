@@ -77,7 +77,7 @@ def of_line():
 @pytest.mark.parametrize("estimator", ["reparameterisation", "local_reparameterisation", "flipout"])
 def test_a_fit_finds_the_exact_posterior(estimator):
     model, data = line()
-    settings = Inference(steps=3000, learning_rate=0.05, average=0.2, estimator=estimator)
+    settings = Inference(steps=3000, learning_rate=0.05, iterate_averaging=0.2, estimator=estimator)
     (fit,) = fit_replicas(
         build_program(model, settings, len(X), 1), [Replica(data, derive_keys("line"))]
     )

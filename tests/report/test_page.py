@@ -257,6 +257,7 @@ def test_a_table_of_ones_own_stands_last(make, tmp_path):
     assert "own/figures/synthetic-moons-noise-0.4-maps.png" in parsed.text
 
 
+@pytest.mark.slow
 def test_tables_of_several_folders(make, tmp_path):
     """Equal tables stand together; a number without an experiment is of those that name it."""
     other = OWN.replace("smith", "jones")

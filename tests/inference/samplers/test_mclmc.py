@@ -53,6 +53,7 @@ def test_conjugate_regression():
     assert errors_of(found.chains.values, mean, sd).max() < 4
 
 
+@pytest.mark.slow
 def test_a_density_that_is_not_gaussian():
     """A funnel with a mild neck: log-scale normal, and given it a normal of that scale."""
     with pm.Model() as model:
@@ -79,6 +80,7 @@ def test_the_same_seed_gives_the_same_bits():
     assert first.step_size == again.step_size != other.step_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "status"), [(0.0, "diverged"), (-np.inf, "converged"), (np.inf, "diverged")]
 )
@@ -94,6 +96,7 @@ def test_a_density_that_is_not_a_number_somewhere(threshold, status):
         assert found.convergence is None
 
 
+@pytest.mark.slow
 def test_starts_are_where_the_density_is_a_number():
     """Half of the starts are not; the posterior is far from there."""
     with pm.Model() as model:
@@ -112,6 +115,7 @@ def test_chains_move_as_the_median_one_was_tuned_to():
     np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_not_a_number():
     """The density is finite, so that nothing but a chain which stays where it is would show."""
     with pm.Model() as model:

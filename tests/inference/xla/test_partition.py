@@ -116,7 +116,7 @@ VARIANTS = {
     "low_rank": {"guide": "low_rank", "rank": 2},
     "full_rank": {"guide": "full_rank"},
     "point": {"guide": "map", "clip": 1.0},
-    "adamax": {"optimiser": "adamax", "average": 0.5},
+    "adamax": {"optimiser": "adamax", "iterate_averaging": 0.5},
 }
 
 
