@@ -20,6 +20,8 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 
+pytestmark = pytest.mark.slow
+
 TINY = """
 name: tiny
 sweeps:

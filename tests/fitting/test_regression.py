@@ -22,6 +22,8 @@ from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.sweep.cells import prepare, write_header, write_tables
 from pmbnn.sweep.progress import Display, accuracy_tables
 
+pytestmark = pytest.mark.slow
+
 NETWORK = {"kind": "dense", "hidden": [[4]], "activation": "relu"}
 PREDICT = {"draws": 20, "trace_draws": 8}
 EXPERIMENT = {

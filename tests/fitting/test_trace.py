@@ -172,6 +172,7 @@ def test_arviz_compares_it(az, idata):
     assert in_sample - 10 < loo.elpd < in_sample
 
 
+@pytest.mark.slow
 @few_draws
 def test_arviz_corrects_for_the_guide(az, idata):
     """The draws come from the guide, so loo wants the densities of both."""
@@ -571,6 +572,7 @@ def natural_of(group, kind):
     return {name: group[name].values for name in ("loc", *NATURAL[kind])}
 
 
+@pytest.mark.slow
 def test_another_guide_is_kept(other):
     """Its constrained parameters, and every element's standard deviation."""
     kind, guide = other.fitted.cell.inference.guide, other.trace["guide"]

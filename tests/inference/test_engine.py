@@ -332,6 +332,7 @@ def test_company_does_not_matter_to_any_kind(kind):
     assert program.advance._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_learning_rates_of_replicas_are_used():
     """A group of three rates is three groups with one rate each."""
     group = [replica(0, rate) for rate in (0.003, 0.1)]
@@ -421,6 +422,7 @@ def test_stops_beside_a_divergence(stopping):
     check_equal(found[1:], [fits[1], fits[0]])
 
 
+@pytest.mark.slow
 def test_shorter_fits():
     """A number of steps is that of settings which say so."""
     program, short = (

@@ -226,11 +226,14 @@ def test_every_network_is_among_the_smallest_or_has_a_known_composition():
 
 @pytest.mark.parametrize(
     ("prior", "hyperprior"),
-    [
-        *((prior, "fixed") for prior in (*PRIORS, LEARNED_MIXTURE)),
-        *((kind, "half_cauchy") for kind, prior in PRIORS.items() if prior.has_scale),
-        *(("normal", kind) for kind in HYPERPRIORS if kind not in ("fixed", "half_cauchy")),
-    ],
+    slow_but(
+        [("normal", "inverse_gamma"), ("horseshoe", "half_cauchy")],
+        [
+            *((prior, "fixed") for prior in (*PRIORS, LEARNED_MIXTURE)),
+            *((kind, "half_cauchy") for kind, prior in PRIORS.items() if prior.has_scale),
+            *(("normal", kind) for kind in HYPERPRIORS if kind not in ("fixed", "half_cauchy")),
+        ],
+    ),
     ids=lambda value: value if isinstance(value, str) else "learned",
 )
 # PyTensor says so of every check in a graph, since a traced JAX function cannot raise.
@@ -361,7 +364,7 @@ def test_log_probability_in_numpy_and_scipy(log_probability):
 
 
 @pytest.mark.parametrize("fan_in", slow_but([True], [False, True]))
-@pytest.mark.parametrize("per", ["layer", "network", "unit"])
+@pytest.mark.parametrize("per", slow_but(["unit"], ["layer", "network", "unit"]))
 @pytest.mark.parametrize("prior", [k for k, p in PRIORS.items() if p.has_scale and p.centrable])
 def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log_probability, at):
     prior = PRIORS[prior](fan_in=fan_in)

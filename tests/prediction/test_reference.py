@@ -16,6 +16,8 @@ from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.reference import compared_functions, sample, spread_rows
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
 Y = (X[:, 0] + 0.3 * rng.normal(size=40) > 0).astype(np.int64)
@@ -43,7 +45,6 @@ def strange():
     return sample(model, **SHORT)
 
 
-@pytest.mark.slow
 def test_groups_have_chains_draws_and_the_model_s_dims(network, strange):
     chains, draws = network.chains.log_density.shape
     assert chains == 4
@@ -87,7 +88,6 @@ def test_arviz_takes_it(strange):
     assert (tree["sample_stats"]["energy_error"] > 0).all()
 
 
-@pytest.mark.slow
 def test_class_probabilities_at_new_inputs(network):
     """The mean over all draws of all chains, by hand."""
     new = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0]])
@@ -99,7 +99,6 @@ def test_class_probabilities_at_new_inputs(network):
     assert found[0, 1] > 0.9 > 0.1 > found[1, 1]
 
 
-@pytest.mark.slow
 def test_chains_are_compared_by_their_predictions(network):
     """One of the two probabilities at each training input."""
     values = network.chains.values[:2, :3]
@@ -110,7 +109,6 @@ def test_chains_are_compared_by_their_predictions(network):
     np.testing.assert_allclose(of_all.mean(axis=(0, 1)), drawn[:, 0], rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_regressions_are_compared_by_mean_and_noise():
     rows = Rows(X[:, :1], X[:, 1], ("x1",), ())
     network, noisy = Dense(hidden=(2,)), Normal(sd=HalfNormal())
@@ -128,7 +126,6 @@ def test_rows_are_spread_over_all():
     np.testing.assert_array_equal(spread_rows(rows[:5], 11), rows[:5])
 
 
-@pytest.mark.slow
 def test_what_diverged_predicts_nothing(network):
     chains = replace(network.chains, n_not_finite=np.ones(network.chains.log_density.shape))
     broken = replace(network, samples=replace(network.samples, chains=chains, reason="no draws"))
@@ -137,7 +134,6 @@ def test_what_diverged_predicts_nothing(network):
     assert broken.to_datatree()["sample_stats"]["diverging"].all()
 
 
-@pytest.mark.slow
 def test_inputs_that_do_not_fit(network, strange):
     with pytest.raises(ValueError, match=r"`x` must have shape \(observation, 2\), got \(4, 3\)"):
         network.predict_proba(np.zeros((4, 3)))

@@ -126,6 +126,7 @@ def test_the_stored_history_adds_up(toy_cells):
         assert (fit["log_likelihood"] < 0).all()
 
 
+@pytest.mark.slow
 def test_large_network_has_every_layer_again(tmp_path):
     cell = stored(tmp_path, "[[50, 50]]", "flat")[0]
     kept = trace_of(cell)

@@ -69,6 +69,7 @@ def test_a_density_that_is_not_gaussian():
     assert errors_of(level[..., None], 0.0, 0.7).max() < 4
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits():
     sampler = sampler_of(regression(), draws=20, descent=20, tuning=200, thin=2)
     first, again, other = (
