@@ -1,6 +1,6 @@
 """`pb.fit` against ``pm.fit`` on models that nobody wrote for this project.
 
-Run: ``uv run python benchmarks/any_models.py`` (about ten minutes). One core, double precision for
+Run: ``uv run python benchmarks/any_models.py`` (about four minutes). One core, double precision for
 both, mean-field, Adam at 0.02. Whole calls are what a user waits for, compilation included; steps
 alone are the difference of a long and a short run, compiled before. The models are those that
 ``tests/inference/test_any_models.py`` holds against ``pm.fit`` at the same noise.
