@@ -144,6 +144,19 @@ def potential_alone():
     return model
 
 
+def strange():
+    """Two observed variables, a potential, bounds, named groups, a deterministic, no data."""
+    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
+        mu = pm.Normal("mu", 1.0, 2.0, dims="group")
+        sigma = pm.HalfNormal("sigma", 1.0)
+        share = pm.Beta("share", 2.0, 2.0)
+        pm.Deterministic("twice", 2 * mu, dims="group")
+        pm.Potential("pull", -0.5 * (mu.sum() - 3.0) ** 2)
+        pm.Normal("value", mu, sigma, observed=[0.5, 1.0, 1.5], dims="group")
+        pm.Bernoulli("hit", share, observed=[1, 0, 1, 1])
+    return model
+
+
 EIGHT = {
     "eight_schools": lambda: eight_schools(centred=False),
     "eight_schools_centred": lambda: eight_schools(centred=True),

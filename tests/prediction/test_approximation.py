@@ -1,5 +1,6 @@
 """Any model fitted from Python: draws, densities, ArviZ, and predictions of our own models."""
 
+import any_models
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -24,15 +25,7 @@ def network():
 @pytest.fixture(scope="module")
 def strange():
     """A model nobody made for this: two observed variables, a potential, bounds, no data."""
-    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
-        mu = pm.Normal("mu", 1.0, 2.0, dims="group")
-        sigma = pm.HalfNormal("sigma", 1.0)
-        share = pm.Beta("share", 2.0, 2.0)
-        pm.Deterministic("twice", 2 * mu, dims="group")
-        pm.Potential("pull", -0.5 * (mu.sum() - 3.0) ** 2)
-        pm.Normal("value", mu, sigma, observed=[0.5, 1.0, 1.5], dims="group")
-        pm.Bernoulli("hit", share, observed=[1, 0, 1, 1])
-    return fit(model, steps=500, restarts=1, guide="full_rank", progress=False)
+    return fit(any_models.strange(), steps=500, restarts=1, guide="full_rank", progress=False)
 
 
 def test_draws_have_the_model_s_dims_and_say_what_they_are_of(network):

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+import any_models
 import arviz as az
 import numpy as np
-import pymc as pm
 import pytest
 
 from pmbnn.data.arrays import Rows
@@ -34,15 +34,7 @@ def network():
 @pytest.fixture(scope="module")
 def strange():
     """A model nobody made for this: two observed variables, a potential, bounds, no data."""
-    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
-        mu = pm.Normal("mu", 1.0, 2.0, dims="group")
-        sigma = pm.HalfNormal("sigma", 1.0)
-        share = pm.Beta("share", 2.0, 2.0)
-        pm.Deterministic("twice", 2 * mu, dims="group")
-        pm.Potential("pull", -0.5 * (mu.sum() - 3.0) ** 2)
-        pm.Normal("value", mu, sigma, observed=[0.5, 1.0, 1.5], dims="group")
-        pm.Bernoulli("hit", share, observed=[1, 0, 1, 1])
-    return sample(model, **SHORT)
+    return sample(any_models.strange(), **SHORT)
 
 
 def test_groups_have_chains_draws_and_the_model_s_dims(network, strange):
