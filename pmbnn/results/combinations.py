@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import has_no_scale, mean_and_error, repetitions, settings_row
 from pmbnn.results.titles import distinct_titles
@@ -70,23 +73,22 @@ class Combinations:
 
 def combine(records: Sequence[CellRecord]) -> Combinations:
     """Table of the records of one data set that differ in prior, hyperprior and seed only."""
-    priors = {_key(r, "prior"): r.settings["prior"] for r in records}
-    hyperpriors = _columns(records)
-    rows, columns = list(priors), list(hyperpriors)
-    first_fixed = next((i for i, h in enumerate(hyperpriors.values()) if h["kind"] == "fixed"), 0)
-    placed: dict[Place, tuple[CellRecord, ...]] = {}
-    without_scale = set()
-    for record in records:
-        row, key = rows.index(_key(record, "prior")), _key(record, "hyperprior")
-        if has_no_scale(record.settings["hyperprior"]):
-            without_scale.add(row)
-        place = (row, columns.index(key) if key in hyperpriors else first_fixed)
-        placed[place] = (*placed.get(place, ()), record)
+    priors = [r.settings["prior"] for r in records]
+    hyperpriors = [r.settings["hyperprior"] for r in records]
+    stand_in = np.array([has_no_scale(h) for h in hyperpriors], dtype=bool)
+    fixed = np.array([h["kind"] == "fixed" for h in hyperpriors], dtype=bool) & ~stand_in
+    row, column = _numbered(priors), _numbered(hyperpriors)
+    shown = ~stand_in if fixed.any() else np.ones_like(stand_in)
+    if fixed.any():
+        column[shown] = pd.factorize(column[shown])[0]
+        column[stand_in] = column[fixed].min()
+    cells = pd.DataFrame({"record": records, "row": row, "column": column})
+    places = cells.groupby(["row", "column"], sort=False)["record"]
     return Combinations(
-        rows=tuple(distinct_titles(list(priors.values()))),
-        columns=tuple(distinct_titles(list(hyperpriors.values()))),
-        records=placed,
-        without_scale=frozenset(without_scale),
+        rows=_titles(priors, cells["row"]),
+        columns=_titles(hyperpriors, cells.loc[shown, "column"]),
+        records={place: tuple(found) for place, found in places},
+        without_scale=frozenset(cells.loc[stand_in, "row"]),
     )
 
 
@@ -95,12 +97,13 @@ def data_seed(record: CellRecord) -> int:
     return record.settings["dataset"].get("seed", 0)
 
 
-def _columns(records: Sequence[CellRecord]) -> dict[tuple, Mapping[str, Any]]:
-    """Distinct hyperpriors; what stands in for one is left out if there is a fixed scale."""
-    every = {_key(r, "hyperprior"): r.settings["hyperprior"] for r in records}
-    real = {key: section for key, section in every.items() if not has_no_scale(section)}
-    return real if any(s["kind"] == "fixed" for s in real.values()) else every
+def _numbered(sections: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Number of each section in order of appearance; equal ones have the same."""
+    keys = [tuple(settings_row(section).items()) for section in sections]
+    return pd.factorize(pd.Series(keys, dtype=object))[0]
 
 
-def _key(record: CellRecord, section: str) -> tuple:
-    return tuple(settings_row(record.settings[section]).items())
+def _titles(sections: Sequence[Mapping[str, Any]], numbers: pd.Series) -> tuple[str, ...]:
+    """Of the first section of each number."""
+    first = numbers.drop_duplicates().sort_values().index
+    return tuple(distinct_titles([sections[i] for i in first]))
