@@ -1,6 +1,6 @@
 """Any PyMC model sampled from Python: a reference to hold approximations against."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +15,10 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.samplers.chains import Chains, Samples
 from pmbnn.inference.samplers.convergence import Convergence
-from pmbnn.inference.samplers.mclmc import Mclmc, build_sampler
-from pmbnn.inference.samplers.run import Chains, Functions, Report, Samples, sample_posterior
+from pmbnn.inference.samplers.run import Functions, Report, build_sampler, sample_posterior
+from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -50,7 +51,7 @@ class Reference:
     """
 
     model: pm.Model
-    settings: Mclmc
+    settings: Sampling
     samples: Samples
     dtype: str
 
@@ -88,13 +89,13 @@ class Reference:
         -------
         xr.DataTree
             ``posterior``; ``log_likelihood`` of each observed variable; ``sample_stats`` with
-            ``lp``, the log-density of the unconstrained variables; ``energy_error``, the root mean
-            square of a step's on the way to a draw, nats; ``diverging``, whether such a step met
-            something that is not finite; ``n_steps`` and their ``step_size``; ``observed_data``;
-            ``constant_data``. Status and reason are attributes of ``posterior``.
+            ``lp``, the log-density of the unconstrained variables, ``diverging``, and what else the
+            engine knows (MCLMC: ``energy_error``, the root mean square of a step's on the way to a
+            draw, nats; ``n_steps`` and their ``step_size``); ``observed_data``; ``constant_data``. Status and reason are attributes of ``posterior``.
         """
-        groups = self._read | {"sample_stats": self._statistics()}
-        attrs = {"status": self.status, "reason": self.reason, "draws_of": "the posterior by MCLMC"}
+        groups = self._read | {"sample_stats": self.chains.statistics}
+        attrs = {"status": self.status, "reason": self.reason}
+        attrs["draws_of"] = f"the posterior by {self.settings.engine.upper()}"
         return build_datatree(self.model, groups, {"posterior": attrs})
 
     def predict(self, x: np.ndarray) -> Predictive:
@@ -152,29 +153,17 @@ class Reference:
                 return jax.lax.map(lambda v: read(v, *data), values, batch_size=DRAWS_AT_ONCE)
 
             arrays = iter(jax.device_get(jax.jit(of_all)(values, data)))
-        shape = self.chains.log_density.shape
+        shape = self.chains.values.shape[:2]
         return {
             kind: {name: (a := next(arrays)).reshape(*shape, *a.shape[1:]) for name in group}
             for kind, group in groups.items()
-        }
-
-    def _statistics(self) -> dict[str, np.ndarray]:
-        chains, size = self.chains, self.chains.values.shape[-1]
-        shape = chains.log_density.shape
-        return {
-            "lp": chains.log_density,
-            "energy_error": np.sqrt(size * chains.energy_error),
-            "diverging": chains.n_not_finite > 0,
-            "n_steps": np.full(shape, self.settings.thin),
-            "step_size": np.full(shape, self.samples.step_size),
         }
 
 
 def sample(
     model: pm.Model,
     *,
-    chains: int = 16,
-    draws: int = 400,
+    engine: str = "mclmc",
     random_seed: int = 0,
     progress: bool = True,
     dtype: str | None = None,
@@ -182,20 +171,17 @@ def sample(
 ) -> Reference:
     """Draws from the posterior of any PyMC model with continuous variables.
 
-    Chains of microcanonical Langevin Monte Carlo (MCLMC) through the log-density that fits use,
-    all in one program. They go on until they agree on what is predicted: on the model's
-    predictions at up to 400 training inputs if it is one of this package, on the free variables
-    otherwise. Where they do not, the status is ``undecided``.
+    Chains of a sampler, by default of microcanonical Langevin Monte Carlo (MCLMC), through the
+    log-density that fits use, all in one program. They go on until they agree on what is
+    predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
+    on the free variables otherwise. Where they do not, the status is ``undecided``.
 
     Parameters
     ----------
     model
         As `fit` takes it, with two unconstrained scalars at least.
-    chains
-        At least two, each from a start of its own.
-    draws
-        Of each chain that are kept, at first; they double, up to eight times as many, until the
-        chains agree.
+    engine
+        Name of a sampler: ``mclmc``.
     random_seed
         Decides starts and moves: the same seed gives the same bits.
     progress
@@ -204,15 +190,16 @@ def sample(
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others.
     **settings
-        Further fields of `pmbnn.inference.samplers.Mclmc`: ``tuning``, ``thin``, …
+        Further fields of the engine's settings, such as `pmbnn.inference.samplers.Mclmc`: ``chains``,
+        ``draws``, ``tuning``, ``thin``, …
 
     Raises
     ------
     ValueError
         If a free variable is discrete, an operation has no form in JAX, naming the variable, or
-        the numbers of chains or draws are too small.
+        the engine or a setting is unknown or out of its range.
     TypeError
-        If `model` is no model, or a setting is unknown.
+        If `model` is no model.
 
     References
     ----------
@@ -226,24 +213,22 @@ def sample(
     """
     if not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
-    for name, value, least in (("chains", chains, 2), ("draws", draws, 4)):
-        if value < least:
-            raise ValueError(f"`{name}` must be >= {least}, got {value}.")
-    moves = Mclmc(**settings)
+    if engine not in SAMPLING:
+        raise ValueError(f"`engine` must be one of {', '.join(sorted(SAMPLING))}, got {engine!r}.")
+    chosen = SAMPLING[engine](seed=random_seed, **settings)
     if dtype is None:
         dtype = "float64" if likelihood_of(model) is None else "float32"
     density = build_log_density(model, n_observations(model), dtype)
-    sampler = build_sampler(density, moves, draws)
+    sampler = build_sampler(density, chosen)
     with _shown(progress) as report:
         samples = sample_posterior(
             sampler,
             model_values(model),
             compared_functions(model),
-            chains=chains,
-            random_seed=random_seed,
+            identity=f"{engine}/{random_seed}",
             report=report,
         )
-    return Reference(model, moves, samples, dtype)
+    return Reference(model, chosen, samples, dtype)
 
 
 def compared_functions(model: pm.Model) -> Functions:
@@ -255,7 +240,11 @@ def compared_functions(model: pm.Model) -> Functions:
     likelihood = likelihood_of(model)
     if likelihood is None:
         return lambda values: values
-    predictor, data = StoredDraws(model, likelihood), model_values(model)
+    return functions_of(StoredDraws(model, likelihood), model_values(model))
+
+
+def functions_of(predictor: StoredDraws, data: Mapping[str, np.ndarray]) -> Functions:
+    """What a model's likelihood says at up to `INPUTS` of its inputs, of draws of the vector."""
     x = spread_rows(data["x"])
 
     def of(values: np.ndarray) -> np.ndarray:

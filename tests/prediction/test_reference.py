@@ -38,7 +38,7 @@ def strange():
 
 
 def test_groups_have_chains_draws_and_the_model_s_dims(network, strange):
-    chains, draws = network.chains.log_density.shape
+    chains, draws = network.chains.values.shape[:2]
     assert chains == 4
     posterior = network.to_datatree()["posterior"].dataset
     assert posterior["weight_1"].dims == ("chain", "draw", "feature", "output")
@@ -119,11 +119,10 @@ def test_rows_are_spread_over_all():
 
 
 def test_what_diverged_predicts_nothing(network):
-    chains = replace(network.chains, n_not_finite=np.ones(network.chains.log_density.shape))
+    chains = replace(network.chains, broken=np.ones(4, bool))
     broken = replace(network, samples=replace(network.samples, chains=chains, reason="no draws"))
     with pytest.raises(ValueError, match="must have draws of the posterior, but no draws"):
         broken.predict_proba(X)
-    assert broken.to_datatree()["sample_stats"]["diverging"].all()
 
 
 def test_inputs_that_do_not_fit(network, strange):
@@ -134,15 +133,16 @@ def test_inputs_that_do_not_fit(network, strange):
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "message"),
+    ("given", "message"),
     [
-        ({"chains": 1}, ValueError, "`chains` must be >= 2, got 1"),
-        ({"draws": 3}, ValueError, "`draws` must be >= 4, got 3"),
-        ({"nonsense": 1}, TypeError, "nonsense"),
+        ({"chains": 1}, r"chains\n.*greater than or equal to 2"),
+        ({"draws": 3}, r"draws\n.*greater than or equal to 4"),
+        ({"nonsense": 1}, "nonsense\n.*not permitted"),
+        ({"engine": "gibbs"}, "`engine` must be one of mclmc.*, got 'gibbs'"),
     ],
 )
-def test_settings_that_do_not_fit(strange, given, kind, message):
-    with pytest.raises(kind, match=message):
+def test_settings_that_do_not_fit(strange, given, message):
+    with pytest.raises(ValueError, match=message):
         sample(strange.model, progress=False, **given)
 
 

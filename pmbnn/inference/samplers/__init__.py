@@ -1,7 +1,8 @@
 """Samplers of the posterior itself, as a reference for what guides approximate it by.
 
-``mclmc`` has one chain: its state, its kernel, and both over all chains as compiled programs;
-``convergence`` judges chains by functions of their draws; ``run`` draws until that is content.
+``settings`` is what an experiment file says of each; ``mclmc`` is one engine: a chain's state and
+kernel, and all chains as compiled programs; ``chains`` holds what any engine gives; ``convergence``
+judges chains by functions of their draws; ``run`` draws until that is content.
 """
 
 import lazy_loader as lazy
@@ -9,8 +10,9 @@ import lazy_loader as lazy
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     submod_attrs={
+        "chains": ["Chains", "Sampler", "Samples"],
         "convergence": ["Convergence", "function_rhat"],
-        "mclmc": ["Mclmc", "build_sampler"],
-        "run": ["Chains", "Samples", "sample_posterior"],
+        "run": ["build_sampler", "sample_posterior"],
+        "settings": ["SAMPLING", "Mclmc", "Sampling"],
     },
 )

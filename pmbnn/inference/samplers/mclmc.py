@@ -15,7 +15,7 @@ Robnik, De Luca, Silverstein and Seljak (2023), Microcanonical Hamiltonian Monte
 Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,42 +27,13 @@ import optax
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.xla.compile import compiler_options
+from pmbnn.inference.result import derive_keys
+from pmbnn.inference.samplers.chains import Chains, Started
+from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.xla.compile import compiler_options, precision
 
 CANDIDATES = 100
 """Starts that are tried until one has a finite density and gradient, as Stan does."""
-
-
-@dataclass(frozen=True)
-class Mclmc:
-    """How a chain starts, is tuned and moves.
-
-    Attributes
-    ----------
-    spread
-        Starts are drawn from normals of this standard deviation on the unconstrained variables,
-        wider than most posteriors.
-    descent, learning_rate
-        Steps of Adam uphill from there, which bring a chain near where the posterior is.
-    tuning
-        Steps that step size and decoherence length are tuned in.
-    shares
-        Of those: for the step size alone, for step size and variances, and for autocorrelations.
-    energy_variance
-        Variance of the energy error of a step for each dimension that the step size is tuned to.
-        Draws of a network's function are within Monte-Carlo error of unbiased at 5e-4; at 0.1 their
-        standard deviations are 4 % too large.
-    thin
-        Steps for each draw that is kept.
-    """
-
-    spread: float = 2.0
-    descent: int = 500
-    learning_rate: float = 0.02
-    tuning: int = 5_000
-    shares: tuple[float, float, float] = (0.6, 0.3, 0.1)
-    energy_variance: float = 5e-4
-    thin: int = 20
 
 
 class State(NamedTuple):
@@ -169,15 +140,13 @@ def build_kernel(settings: Mclmc) -> Callable[..., tuple[State, Draw]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampler:
+class MclmcSampler:
     """All chains as two compiled programs; `build_sampler` makes one.
 
     Attributes
     ----------
     density, settings
         As given to `build_sampler`.
-    draws
-        Of each chain in a block.
     init
         Chains from their keys, ``(chain, 2)`` unsigned 32-bit words for starts and for all else,
         and the prepared data.
@@ -188,18 +157,60 @@ class Sampler:
 
     density: LogDensity
     settings: Mclmc
-    draws: int
     init: Callable[..., State]
     advance: Callable[..., tuple[State, Draw]]
 
+    def start(self, prepared: tuple, identity: str) -> Started:
+        """Chains that are tuned, and all move as the median one was tuned to."""
+        starts, moves, later = _keys(identity, self.settings.chains)
+        state = self.init(starts, moves, prepared)
+        is_tuned = np.isfinite(state.step_size) & np.isfinite(state.length)
+        state = with_common_steps(state)
+        tuned = {name: float(getattr(state, name)[0]) for name in ("step_size", "length")}
 
-def build_sampler(density: LogDensity, settings: Mclmc, draws: int) -> Sampler:
-    """Programs of all chains of a model; call them within ``precision(density.dtype)``.
+        def extend() -> Chains:
+            nonlocal state
+            with precision(self.density.dtype):
+                state, drawn = self.advance(later, state, prepared)
+            return self._chains(jax.device_get(drawn), tuned["step_size"])
 
-    Parameters
-    ----------
-    draws
-        Of each chain in a block, after which the host looks at them.
+        return Started(extend, ~np.asarray(is_tuned), tuned)
+
+    def _chains(self, drawn: Draw, step_size: float) -> Chains:
+        finite = np.isfinite(drawn.position).all(axis=2) & np.isfinite(drawn.log_density)
+        diverging, shape = (drawn.n_not_finite > 0) | ~finite, finite.shape
+        statistics = {
+            "lp": drawn.log_density,
+            "energy_error": np.sqrt(self.density.size * drawn.energy_error),
+            "diverging": diverging,
+            "n_steps": np.full(shape, self.settings.thin),
+            "step_size": np.full(shape, step_size),
+        }
+        return Chains(drawn.position, statistics, diverging.any(axis=1))
+
+
+def _keys(identity: str, chains: int) -> Iterator[jax.Array]:
+    """PRNG keys of starts, of tuning, and of draws: ``(chain, 2)`` each, every chain its own."""
+    keys = [derive_keys(f"{identity}/{chain}") for chain in range(chains)]
+    for name in ("initial", "noise", "draws"):
+        yield jnp.asarray(np.stack([getattr(key, name)[:2] for key in keys]), jnp.uint32)
+
+
+def with_common_steps(state: State) -> State:
+    """Chains that all move as the median chain was tuned to.
+
+    What a chain is tuned to depends on where it was last; the energy error grows with the sixth
+    power of the step, so that the chain with the longest would have many times that of the others.
+    """
+    step_size, length = (
+        jnp.full_like(tuned, jnp.nanmedian(jnp.where(jnp.isfinite(tuned), tuned, jnp.nan)))
+        for tuned in (state.step_size, state.length)
+    )
+    return state._replace(step_size=step_size, length=length)
+
+
+def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
+    """Programs of all chains of a model.
 
     Raises
     ------
@@ -224,13 +235,12 @@ def build_sampler(density: LogDensity, settings: Mclmc, draws: int) -> Sampler:
         def body(state, _):
             return kernel(_key(key), state, log_density)
 
-        return jax.lax.scan(body, state, length=draws)
+        return jax.lax.scan(body, state, length=settings.draws)
 
     options = compiler_options()
-    return Sampler(
+    return MclmcSampler(
         density=density,
         settings=settings,
-        draws=draws,
         init=jax.jit(jax.vmap(init_one, (0, 0, None)), compiler_options=options),
         advance=jax.jit(jax.vmap(advance_one, (0, 0, None)), compiler_options=options),
     )
@@ -265,7 +275,7 @@ def _start(key, log_density: Callable, size: int, settings: Mclmc, dtype) -> jax
 
 def _uphill(position, log_density: Callable, settings: Mclmc) -> jax.Array:
     """Where Adam gets to from a point; a step that leads out of the finite is not taken."""
-    optimiser = optax.adam(settings.learning_rate)
+    optimiser = optax.adam(settings.descent_rate)
     of = jax.value_and_grad(lambda x: -log_density(x))
 
     def body(_, carry):

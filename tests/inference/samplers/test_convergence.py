@@ -5,16 +5,16 @@ import pytest
 from arviz_stats.base import array_stats
 
 from pmbnn.inference.samplers.convergence import Convergence, function_rhat
-from pmbnn.inference.samplers.run import Chains, drawn_until_agreed, verdict
+from pmbnn.inference.samplers.chains import Chains
+from pmbnn.inference.samplers.run import drawn_until_agreed, verdict
 
 rng = np.random.default_rng(0)
-TUNED = np.ones(4, bool)
+UNTUNED = np.zeros(4, bool)
 
 
 def chains_of(values, n_not_finite=0):
-    shape = values.shape[:2]
-    zeros = np.zeros(shape)
-    return Chains(values, zeros, zeros, np.full(shape, n_not_finite))
+    diverging = np.full(values.shape[:2], n_not_finite > 0)
+    return Chains(values, {"diverging": diverging}, diverging.any(axis=1))
 
 
 def test_rhat_is_arviz_s():
@@ -74,24 +74,24 @@ def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
     assert found.values.shape == (4, 400 * blocks, 2)
     doubled = {400 * 2**i for i in range(4) if 2**i <= blocks}
     assert reports == [(n, n) for n in sorted(doubled)]
-    assert verdict(found, convergence, TUNED, improper=False)[0] == status
+    assert verdict(found, convergence, UNTUNED, improper=False)[0] == status
 
 
 def test_a_broken_chain_ends_it():
     script = Script(disagreeing=8, broken_at=3)
     found, convergence = drawn_until_agreed(script, lambda v: v, 400)
     assert script.calls == 3
-    status, reason = verdict(found, convergence, TUNED, improper=False)
+    status, reason = verdict(found, convergence, UNTUNED, improper=False)
     assert status == "diverged"
     assert reason.startswith("4 of 4 chains met a log-density or a gradient that is not finite")
 
 
 def test_a_chain_that_could_not_be_tuned_is_broken():
     found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
-    is_tuned = np.array([True, True, False, True])
-    assert verdict(found, convergence, is_tuned, improper=False)[1].startswith("1 of 4 chains")
+    untuned = np.array([False, False, True, False])
+    assert verdict(found, convergence, untuned, improper=False)[1].startswith("1 of 4 chains")
 
 
 def test_nothing_is_said_of_improper_posteriors_but_that():
     found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
-    assert verdict(found, convergence, TUNED, improper=True)[0] == "improper"
+    assert verdict(found, convergence, UNTUNED, improper=True)[0] == "improper"

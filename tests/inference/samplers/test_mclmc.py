@@ -10,8 +10,9 @@ from arviz_stats.base import array_stats
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.samplers.mclmc import Mclmc, State, build_sampler
-from pmbnn.inference.samplers.run import sample_posterior, with_common_steps
+from pmbnn.inference.samplers.mclmc import State, with_common_steps
+from pmbnn.inference.samplers.run import build_sampler, sample_posterior
+from pmbnn.inference.samplers.settings import Mclmc
 
 X = np.column_stack([np.ones(30), np.linspace(-1, 2, 30)])
 Y = X @ [0.5, -1.0] + 0.4 * np.random.default_rng(0).normal(size=30)
@@ -25,14 +26,14 @@ def regression():
     return model
 
 
-def sampler_of(model, draws=200, **settings):
+def sampler_of(model, chains=8, draws=200, **settings):
     density = build_log_density(model, n_observations(model), "float64")
-    return build_sampler(density, Mclmc(**settings), draws)
+    return build_sampler(density, Mclmc(chains=chains, draws=draws, **settings))
 
 
-def drawn(model, chains=8, **settings):
+def drawn(model, **settings):
     sampler = sampler_of(model, **settings)
-    return sample_posterior(sampler, model_values(model), lambda v: v, chains=chains, random_seed=0)
+    return sample_posterior(sampler, model_values(model), lambda v: v, identity="0")
 
 
 def errors_of(values, expected_mean, expected_sd):
@@ -71,14 +72,14 @@ def test_a_density_that_is_not_gaussian():
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits():
-    sampler = sampler_of(regression(), draws=20, descent=20, tuning=200, thin=2)
+    sampler = sampler_of(regression(), chains=2, draws=20, descent=20, tuning=200, thin=2)
     first, again, other = (
-        sample_posterior(sampler, {}, lambda v: v, chains=2, random_seed=seed) for seed in (3, 3, 4)
+        sample_posterior(sampler, {}, lambda v: v, identity=seed) for seed in "334"
     )
     np.testing.assert_array_equal(first.chains.values, again.chains.values)
     assert not np.isin(first.chains.values, other.chains.values).any()
     assert not np.isin(first.chains.values[0], first.chains.values[1]).any()
-    assert first.step_size == again.step_size != other.step_size
+    assert first.tuned == again.tuned != other.tuned
 
 
 @pytest.mark.slow

@@ -1,0 +1,113 @@
+"""Draws of chains, whichever sampler makes them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pmbnn.inference.log_density import LogDensity
+from pmbnn.inference.samplers.convergence import Convergence, Status
+from pmbnn.inference.samplers.settings import Sampling
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """Draws of all chains.
+
+    Attributes
+    ----------
+    values
+        Unconstrained vectors, ``(chain, draw, size)``.
+    statistics
+        Of each draw, ``(chain, draw)``, by the name that ArviZ has for it: ``lp``, the log-density
+        in nats, ``diverging``, and what else a sampler knows.
+    broken
+        Chains that draws are not to be taken from: they met a log-density or a gradient that is not
+        finite, ``(chain,)``.
+    """
+
+    values: np.ndarray
+    statistics: Mapping[str, np.ndarray]
+    broken: np.ndarray
+
+    @property
+    def draws(self) -> int:
+        """Draws of each chain."""
+        return self.values.shape[1]
+
+    def followed_by(self, later: "Chains") -> "Chains":
+        """The same chains with later draws."""
+        return Chains(
+            np.concatenate([self.values, later.values], axis=1),
+            {
+                name: np.concatenate([array, later.statistics[name]], axis=1)
+                for name, array in self.statistics.items()
+            },
+            self.broken | later.broken,
+        )
+
+
+class Started(NamedTuple):
+    """Chains that are ready to go.
+
+    Attributes
+    ----------
+    extend
+        Gives their next block of draws, each time it is called.
+    broken
+        Chains that could not be tuned, ``(chain,)``.
+    tuned
+        What they were tuned to, by name.
+    """
+
+    extend: Callable[[], Chains]
+    broken: np.ndarray
+    tuned: Mapping[str, float]
+
+
+class Sampler(Protocol):
+    """All chains of a model as compiled programs, for any data of the same shapes.
+
+    Attributes
+    ----------
+    density, settings
+        Whose draws, and how.
+    """
+
+    density: LogDensity
+    settings: Sampling
+
+    def start(self, prepared: tuple, identity: str) -> Started:
+        """Chains on prepared data; call it within ``precision(density.dtype)``.
+
+        Parameters
+        ----------
+        identity
+            Decides every random number.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Draws from a posterior, and what is to be thought of them.
+
+    Attributes
+    ----------
+    chains
+        The draws.
+    status, reason
+        ``converged``; ``undecided``, where chains still disagree; ``diverged``, where some chain
+        met a density that is not finite; ``improper``, where a prior has no density that
+        integrates to one. And a few words on it.
+    convergence
+        Agreement of the chains; None where it was not looked at.
+    tuned
+        What the chains were tuned to, by name.
+    """
+
+    chains: Chains
+    status: Status
+    reason: str
+    convergence: Convergence | None
+    tuned: Mapping[str, float]
