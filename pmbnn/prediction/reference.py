@@ -91,7 +91,8 @@ class Reference:
             ``posterior``; ``log_likelihood`` of each observed variable; ``sample_stats`` with
             ``lp``, the log-density of the unconstrained variables, ``diverging``, and what else the
             engine knows (MCLMC: ``energy_error``, the root mean square of a step's on the way to a
-            draw, nats; ``n_steps`` and their ``step_size``); ``observed_data``; ``constant_data``. Status and reason are attributes of ``posterior``.
+            draw, nats; ``n_steps`` and their ``step_size``); ``observed_data``; ``constant_data``.
+            Status and reason are attributes of ``posterior``.
         """
         groups = self._read | {"sample_stats": self.chains.statistics}
         attrs = {"status": self.status, "reason": self.reason}
@@ -190,8 +191,8 @@ def sample(
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others.
     **settings
-        Further fields of the engine's settings, such as `pmbnn.inference.samplers.Mclmc`: ``chains``,
-        ``draws``, ``tuning``, ``thin``, …
+        Further fields of the engine's settings, as of `pmbnn.inference.samplers.Mclmc`:
+        ``chains``, ``draws``, ``tuning``, ``thin``, …
 
     Raises
     ------
