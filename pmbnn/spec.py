@@ -1,6 +1,6 @@
 """What every named part of an experiment file has in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -49,9 +49,28 @@ class Tune(Specification):
         return tuple(low * (high / low) ** (i / (count - 1)) for i in range(count))
 
 
-def registry[S: Specification](*classes: type[S]) -> dict[str, type[S]]:
-    """Specification classes by the name an experiment file calls them (their ``kind``)."""
-    return {cls.model_fields["kind"].default: cls for cls in classes}
+class Registry[S: Specification](dict[str, type[S]]):
+    """Specification classes by the name that an experiment file calls them.
+
+    Attributes
+    ----------
+    tag
+        The field that has the name.
+    default
+        The name where a file gives none; None where it must.
+    """
+
+    tag: str = "kind"
+    default: str | None = None
+
+    def class_of(self, settings: Mapping[str, Any]) -> type[S]:
+        """The class that stored settings are of; a KeyError names what is unknown."""
+        return self[settings[self.tag]]
+
+
+def registry[S: Specification](*classes: type[S]) -> Registry[S]:
+    """Specification classes by their ``kind``."""
+    return Registry({cls.model_fields["kind"].default: cls for cls in classes})
 
 
 METRICS: dict[str, dict[str, Callable[[Any, Any], float]]] = {}

@@ -59,9 +59,11 @@ def read_measures(results: Results, record: CellRecord) -> CellMeasures:
 def measures_of(trace: DataTree, record: CellRecord) -> CellMeasures:
     """Measures of a trace; groups that it does not have are passed over."""
     sparsity, scales = {}, {}
-    if "posterior" in trace.children and "fit" in trace.children:
+    if "posterior" in trace.children:
         scales = learned_scales(trace)
-        if any(str(name).startswith("weight_") for name in trace["posterior"].data_vars):
+        # Chains visit weights of either sign: about zero says nothing of one that they all do.
+        names = map(str, trace["posterior"].data_vars)
+        if "fit" in trace.children and any(name.startswith("weight_") for name in names):
             sparsity = sparsity_measures(last_layer(trace))
     return CellMeasures(sparsity, _boundary(trace, record), scales)
 

@@ -20,7 +20,7 @@ from pmbnn.experiment.errors import (
     show,
     validated,
 )
-from pmbnn.spec import Specification, registry
+from pmbnn.spec import Registry, Specification, registry
 
 MOST_CELLS = 100_000
 """Largest grid that is expanded: beyond it a typo is likelier than a plan."""
@@ -55,7 +55,7 @@ class Choice:
 def expand_section(
     value: object,
     place: str,
-    source: Mapping[str, type[Specification]] | type[Specification],
+    source: Registry | type[Specification],
 ) -> list[Choice]:
     """Every specification of a section, each of them once.
 
@@ -66,7 +66,7 @@ def expand_section(
     place
         Where the file has the section, such as ``sweeps[0].prior``.
     source
-        A registry, from which ``kind`` picks a class; or the class itself.
+        A registry, from which a name picks a class; or the class itself.
 
     Raises
     ------
@@ -108,17 +108,20 @@ def check_size(lengths: Sequence[int], place: str) -> None:
 def _expand_item(item: object, place: str, source) -> list[Choice]:
     if isinstance(source, type):
         return _expand_mapping(item, place, source)
+    tag = source.tag
     if isinstance(item, str):
-        return _expand_mapping({}, place, _class_of(item, place, source))
+        return _expand_mapping({}, place, _class_of(item, place, source), {tag: (place, item)})
     if not isinstance(item, dict):
         raise must(place, "must be a name, a mapping or a list of those", item)
-    if "kind" not in item:
-        raise ConfigError(f"`{place}.kind` is missing. Choices: {', '.join(sorted(source))}.")
-    rest = {key: value for key, value in item.items() if key != "kind"}
+    if tag not in item and source.default is None:
+        raise ConfigError(f"`{place}.{tag}` is missing. Choices: {', '.join(sorted(source))}.")
+    rest = {key: value for key, value in item.items() if key != tag}
     return [
         choice
-        for kind_place, kind in axis(item["kind"], f"{place}.kind")
-        for choice in _expand_mapping(rest, place, _class_of(kind, kind_place, source))
+        for named in axis(item.get(tag, source.default), f"{place}.{tag}")
+        for choice in _expand_mapping(
+            rest, place, _class_of(named[1], named[0], source), {tag: named}
+        )
     ]
 
 
@@ -128,12 +131,21 @@ def _class_of(kind: object, place: str, source) -> type[Specification]:
     return source[kind]
 
 
-def _expand_mapping(item: object, place: str, cls: type[Specification]) -> list[Choice]:
-    """The product of a mapping's axes, as specifications of one class."""
+def _expand_mapping(
+    item: object,
+    place: str,
+    cls: type[Specification],
+    named: Mapping[str, Placed] | None = None,
+) -> list[Choice]:
+    """The product of a mapping's axes, as specifications of one class.
+
+    `named` is the field that picked the class.
+    """
     if not isinstance(item, dict):
         raise must(place, "must be a mapping", item)
     check_keys(item, cls.model_fields, place)
-    axes = {
+    axes = {name: [placed] for name, placed in (named or {}).items()}
+    axes |= {
         name: _field_axis(cls.model_fields[name].annotation, value, f"{place}.{name}")
         for name, value in item.items()
     }
@@ -171,9 +183,7 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     ]
 
 
-def _axis_of_kinds(
-    value: object, place: str, source: Mapping[str, type[Specification]]
-) -> list[Placed]:
+def _axis_of_kinds(value: object, place: str, source: Registry) -> list[Placed]:
     """Values along an axis of names and mappings of several kinds; others stay as they are."""
     found: list[Placed] = []
     for where, entry in axis(value, place):
@@ -199,7 +209,7 @@ def _specifications(annotation: object) -> list[type[Specification]]:
     return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
 
 
-def _by_kind(classes: Sequence[type[Specification]]) -> dict[str, type[Specification]]:
+def _by_kind(classes: Sequence[type[Specification]]) -> Registry:
     """Classes by kind; a base stands for all that are registered under it."""
     if len(classes) == 1 and classes[0] in REGISTRIES:
         return REGISTRIES[classes[0]]
@@ -219,9 +229,7 @@ def _axis_of_lists(
     return found
 
 
-def _sequences(
-    items: list, place: str, source: Mapping[str, type[Specification]]
-) -> Iterator[tuple[Specification, ...]]:
+def _sequences(items: list, place: str, source: Registry) -> Iterator[tuple[Specification, ...]]:
     """Every sequence of specifications that a list of names and mappings stands for."""
     choices = []
     for index, item in enumerate(items):

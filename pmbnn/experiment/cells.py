@@ -6,25 +6,31 @@ from dataclasses import dataclass
 from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, OodSpec
+from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Specification
+from pmbnn.spec import Registry, Specification
 
-SOURCES = {
+ENGINES: Registry[Inference | Sampling] = Registry(
+    {"compiled": Inference, "pymc": Inference, **SAMPLING}
+)
+ENGINES.tag, ENGINES.default = "engine", "compiled"
+
+SOURCES: dict[str, Registry | type[Specification]] = {
     "dataset": DATASETS,
     "network": NETWORKS,
     "prior": PRIORS,
     "hyperprior": HYPERPRIORS,
     "likelihood": LIKELIHOODS,
-    "inference": Inference,
+    "inference": ENGINES,
     "predict": Predict,
 }
 """Where the classes of each section come from: a registry by ``kind``, or one class."""
 
-REGISTRIES: dict[type[Specification], dict[str, type]] = {
+REGISTRIES: dict[type[Specification], Registry] = {
     DatasetSpec: DATASETS,
     Hyperprior: HYPERPRIORS,
     Likelihood: LIKELIHOODS,
@@ -45,8 +51,13 @@ class Cell:
     prior: Prior
     hyperprior: Hyperprior
     likelihood: Likelihood
-    inference: Inference
+    inference: Inference | Sampling
     predict: Predict
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether draws come from the posterior itself, not from a guide."""
+        return isinstance(self.inference, Sampling)
 
     @property
     def settings(self) -> dict[str, Specification]:
@@ -76,7 +87,7 @@ class Sections:
     prior: tuple[Prior, ...]
     hyperprior: tuple[Hyperprior, ...]
     likelihood: tuple[Likelihood, ...]
-    inference: tuple[Inference, ...]
+    inference: tuple[Inference | Sampling, ...]
     predict: tuple[Predict, ...]
 
     @property

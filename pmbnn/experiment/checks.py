@@ -17,29 +17,37 @@ from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
 
 
 def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
-    """Raise ConfigError where something is to be chosen with no rows held out for it."""
-    for inference, (prior, hyperprior) in product(inferences, pairs):
-        improper = not prior.spec.has_scale and not inference.spec.is_point
-        if improper and isinstance(inference.spec.learning_rate, Tune):
+    """Raise ConfigError where a scale is to be tuned with no rows held out for it."""
+    for inference, (_, hyperprior) in product(inferences, pairs):
+        validation, spec = inference.spec.validation, hyperprior.spec
+        if validation == 0 and isinstance(spec, Fixed) and isinstance(spec.scale, Tune):
+            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
+            raise must(inference.place_of("validation"), rule, validation)
+
+
+def check_improper(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
+    """Raise ConfigError where an ELBO that has no maximum is to choose something.
+
+    Parameters
+    ----------
+    inferences
+        Those that fit guides.
+    """
+    for inference, (prior, _) in product(inferences, pairs):
+        if prior.spec.has_scale or inference.spec.is_point:
+            continue
+        if isinstance(inference.spec.learning_rate, Tune):
             rule = (
                 f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
                 "has no maximum to choose it by"
             )
             raise must(inference.place_of("learning_rate"), rule, "tune")
-        validation = inference.spec.validation
-        if validation > 0:
-            continue
-        place = inference.place_of("validation")
-        if isinstance(hyperprior.spec, Fixed) and isinstance(hyperprior.spec.scale, Tune):
-            rule = f"must be > 0 to tune `{hyperprior.place_of('scale')}`"
-            raise must(place, rule, validation)
-        if improper and inference.spec.restarts > 1:
-            # Under an improper prior the ELBO has no maximum and cannot rank restarts.
+        if inference.spec.validation == 0 and inference.spec.restarts > 1:
             rule = (
                 f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
                 "are chosen by validation NLL"
             )
-            raise must(place, rule, validation)
+            raise must(inference.place_of("validation"), rule, inference.spec.validation)
 
 
 def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
@@ -66,17 +74,22 @@ def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
 
 
-def check_guides(choices: Mapping[str, list[Choice]], pairs: list[tuple[Choice, Choice]]) -> None:
+def check_guides(
+    choices: Mapping[str, list[Choice]],
+    inferences: list[Choice],
+    pairs: list[tuple[Choice, Choice]],
+) -> None:
     """Raise ConfigError where a guide or its estimator cannot take a network.
 
     Parameters
     ----------
     choices
         Of every section, by its name.
+    inferences
+        Those that fit guides.
     pairs
         Priors and the hyperpriors that they meet.
     """
-    inferences = choices["inference"]
     for dataset, network in product(choices["dataset"], choices["network"]):
         parameters = network.spec.parameters(dataset.spec.input_shape, dataset.spec.n_outputs)
         for inference in inferences:
@@ -167,9 +180,10 @@ def check_diagnostics(
         if not steps:
             continue
         place = f"{predict.place_of('diagnostics')}.steps"
-        if inference.spec.engine == "pymc":
+        name = inference.spec.engine
+        if name != "compiled":
             engine = inference.place_of("engine")
-            rule = f"must be empty with engine pymc (`{engine}`), which keeps nothing on its way"
+            rule = f"must be empty with engine {name} (`{engine}`), which keeps nothing on its way"
             raise must(place, rule, list(steps))
         if dataset.spec.targets != "classes":
             rule = (

@@ -24,6 +24,10 @@ SMALL_FIT_STEP = 8e-6
 
 SMALL_FIT_ROWS = 700
 
+SAMPLER_GRADIENT = 2.4e-5
+"""Seconds a gradient of the log-density of a small network on those rows, on one core, with what a
+sampler does about it."""
+
 FLOPS_PER_MULTIPLY_ADD = 6
 """Two for the forward pass of a matrix product and four for its gradients."""
 
@@ -106,6 +110,8 @@ def cell_work(cell: Cell) -> Work:
     """Work of one cell: fits to choose by, if rows are held out, and fits on all rows."""
     rows, settings = assumed_rows(cell.dataset), cell.inference
     options = len(cell.hyperprior.candidates)
+    if cell.is_sampled:
+        return _sampling_work(cell, options if options > 1 else 0)
     choosing = options * settings.restarts if settings.validation > 0 else 0
     parts = [
         _fits(cell, choosing, choosing_rows(rows, settings.validation)),
@@ -113,6 +119,18 @@ def cell_work(cell: Cell) -> Work:
     ]
     steps, operations, seconds = (math.fsum(part) for part in zip(*parts, strict=True))
     return Work(choosing, settings.restarts, int(steps), operations, seconds)
+
+
+def _sampling_work(cell: Cell, choosing: int) -> Work:
+    """Work of sampling; gradients of its chains count as steps."""
+    rows, settings = assumed_rows(cell.dataset), cell.inference
+    share = choosing_rows(rows, settings.validation) / rows
+    gradients = settings.chains * settings.gradients * (1 + choosing * share)
+    operations = gradients * rows * multiply_adds(cell)
+    seconds = gradients * SAMPLER_GRADIENT * rows / SMALL_FIT_ROWS
+    if is_large(cell):
+        seconds = operations * FLOPS_PER_MULTIPLY_ADD / FLOPS_PER_SECOND
+    return Work(choosing, 1, int(gradients), operations, seconds)
 
 
 def total_work(cells: Iterable[Cell]) -> Work:

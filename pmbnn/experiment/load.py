@@ -25,6 +25,7 @@ from pmbnn.experiment.checks import (
     check_choosing,
     check_diagnostics,
     check_guides,
+    check_improper,
     check_likelihoods,
     check_ood,
     check_shapes,
@@ -33,6 +34,7 @@ from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.experiment.plugins import load_plugins
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
+from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Fixed
 from pmbnn.spec import Specification
 
@@ -123,10 +125,12 @@ def _sweep(item: object, place: str) -> Sweep:
         choices[section] = expand_section(value, f"{place}.{section}", source)
     check_size([len(options) for options in choices.values()], place)
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
+    guided = [c for c in choices["inference"] if isinstance(c.spec, Inference)]
     check_choosing(pairs, choices["inference"])
-    check_batches(choices["dataset"], choices["inference"])
+    check_improper(pairs, guided)
+    check_batches(choices["dataset"], guided)
     check_shapes(choices["dataset"], choices["network"])
-    check_guides(choices, pairs)
+    check_guides(choices, guided, pairs)
     check_ood(choices["dataset"], choices["predict"])
     check_likelihoods(choices["dataset"], choices["likelihood"])
     check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell
+from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import DEFAULT_STEPS
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import MaxPool, Network
@@ -19,6 +20,7 @@ ALWAYS_SHOWN = {
     (DatasetSpec, "seed"),
     (MaxPool, "size"),
     (Network, "hidden"),
+    (Sampling, "engine"),
     (StudentT, "nu"),
 }
 """Fields that a label shows even where they have their default."""

@@ -25,6 +25,7 @@ from pmbnn.experiment.cost import (
 )
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
+from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import Hyperprior
@@ -99,8 +100,8 @@ def identity(
 
 
 def width(cell: Cell) -> int:
-    """Fits that the program of a cell runs at once: large networks run one by one."""
-    return 1 if is_large(cell) else GROUP_WIDTH
+    """Fits that the program of a cell runs at once: one of large networks, and all its chains."""
+    return 1 if is_large(cell) or cell.is_sampled else GROUP_WIDTH
 
 
 def group_key(cell: Cell) -> str:
@@ -116,6 +117,8 @@ def _program_text(spec: Specification) -> str:
             return repr((spec.rows, spec.input_shape, spec.n_outputs))
         case Hyperprior() | Likelihood():
             return repr(dict(spec.structure))
+        case Sampling():
+            return spec.model_dump_json(exclude={"seed"})
         case Inference():
             values = {"seed", "restarts"}
             if not isinstance(spec.learning_rate, Tune):
@@ -124,13 +127,18 @@ def _program_text(spec: Specification) -> str:
     return spec.model_dump_json()
 
 
+def searches_learning_rate(cell: Cell) -> bool:
+    """Whether a cell's learning rate is to be searched for."""
+    return not cell.is_sampled and isinstance(cell.inference.learning_rate, Tune)
+
+
 def search_cells(cells: Sequence[Cell]) -> dict[Cell, Cell]:
     """The cell on which the learning rate of each cell is searched, where it is searched.
 
     It is the first of its group in the full plan, whatever part of the plan is run.
     """
     first: dict[str, Cell] = {}
-    searched = [cell for cell in cells if isinstance(cell.inference.learning_rate, Tune)]
+    searched = [cell for cell in cells if searches_learning_rate(cell)]
     return {cell: first.setdefault(group_key(cell), cell) for cell in searched}
 
 
@@ -148,7 +156,8 @@ def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[
     # Cells of one job have equally many restarts, so that each job has room for its fits.
     parts: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        parts.setdefault((group_key(cell), cell.inference.restarts), []).append(cell)
+        restarts = 1 if cell.is_sampled else cell.inference.restarts
+        parts.setdefault((group_key(cell), restarts), []).append(cell)
     cut = [
         Job(group, width(part[0]), tuple(c if c in kept else None for c in piece))
         for (group, restarts), part in parts.items()
@@ -284,6 +293,7 @@ __all__ = [
     "job_label",
     "jobs",
     "search_cells",
+    "searches_learning_rate",
     "plan_lines",
     "print_plan",
     "settings_digest",

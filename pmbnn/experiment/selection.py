@@ -97,7 +97,7 @@ def _keys(cells: Sequence[Cell]) -> set[str]:
     # Few distinct specifications stand behind many cells.
     specs = {(name, spec) for cell in cells for name, spec in cell.settings.items()}
     fields = {f"{section}.{path}" for section, spec in specs for path in _paths(spec)}
-    with_kind = {section for section, source in SOURCES.items() if not isinstance(source, type)}
+    with_kind = {s for s, source in SOURCES.items() if getattr(source, "tag", None) == "kind"}
     return {"sweep"} | with_kind | fields
 
 

@@ -1,6 +1,6 @@
 """What a worker does to a job: its cells fitted together, each evaluated, traced and stored.
 
-`run_job` does all of it; `fit_job`, `evaluate` and `build_trace` are its steps.
+`run_job` does all of it; `fit_job` or `sample_job`, `evaluate` and `build_trace` are its steps.
 """
 
 import lazy_loader
@@ -9,8 +9,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "evaluation": ["Evaluation", "evaluate"],
-        "fit": ["FittedCell", "GroupPrograms", "fit_job"],
+        "fit": ["FittedCell", "fit_job"],
         "job": ["run_job"],
+        "programs": ["GroupPrograms"],
+        "sampling": ["SampledCell", "sample_job"],
         "selection": ["Search", "Selection"],
         "tasks": ["CellTask", "JobTask"],
         "trace": ["build_trace"],

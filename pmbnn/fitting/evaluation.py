@@ -9,8 +9,9 @@ import numpy as np
 
 from pmbnn.data import Regression, Synthetic
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.fit import FittedCell, predict_mixture
+from pmbnn.fitting.chain_errors import jackknife_error, nll_without_each, probabilities_without_each
 from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
+from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.fitting.snapshots import Diagnosis, diagnose
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -23,17 +24,24 @@ from pmbnn.spec import METRICS
 FRESH_SEED = 2**31
 """Fresh points have seeds of their own, far from those of the data sets in a file."""
 
+FRESH_SCORES = {"excess_error": metrics.excess_error, "excess_nll": metrics.excess_nll}
+"""What predictions at fresh points are judged by, against the true class probabilities there."""
+
 CURVE_POINTS = 501
 """Points of a curve: odd, so that the middle of a range is one of them."""
 
 
 @dataclass(frozen=True)
 class MapPrediction:
-    """Predictions over the plane: raw coordinates ``x1``, ``x2``, and rows with ``x1`` slowest."""
+    """Predictions over the plane: raw coordinates ``x1``, ``x2``, and rows with ``x1`` slowest.
+
+    ``of_chains`` are those by each chain alone, where there are chains.
+    """
 
     x1: np.ndarray
     x2: np.ndarray
     prediction: ClassProbabilities
+    of_chains: tuple[ClassProbabilities, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class Evaluation:
         Metrics and the like.
     test
         Prediction of the test rows, of the kind that the likelihood makes.
+    of_chains
+        The same by each chain alone, where there are chains.
     map
         Of points in a plane with a known distribution.
     images
@@ -67,13 +77,14 @@ class Evaluation:
 
     results: Mapping[str, float]
     test: Predictive
+    of_chains: tuple[Predictive, ...] = ()
     map: MapPrediction | None = None
     images: ImageEvaluation | None = None
     diagnosis: Diagnosis | None = None
     curves: tuple[Curve, ...] = ()
 
 
-def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
+def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
     """What a cell predicts, with its metrics.
 
     Raises
@@ -84,13 +95,19 @@ def evaluate(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> Eval
     if fitted.best is None:
         raise ValueError("every restart diverged")
     draws, target = fitted.cell.predict.draws, dataset.y_test
-    test, pooled = _as_predicted_and_pooled(fitted, predictor, dataset.x_test, draws, target)
+    found, chains = _predictions(fitted, predictor, dataset.x_test, draws, target)
+    test = found[""]
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
-    results = all_metrics(test, target)
-    results |= {f"pooled_{name}": value for name, value in all_metrics(pooled, target).items()}
+    results = {
+        f"{prefix}{name}": value
+        for prefix, predictive in found.items()
+        for name, value in all_metrics(predictive, target).items()
+    }
+    if chains:
+        results["nll_mcse"] = jackknife_error(nll_without_each(chains, target))
     further = evaluate_further(test, fitted, dataset, predictor)
-    return Evaluation(results | further.pop("results"), test, **further)
+    return Evaluation(results | further.pop("results"), test, chains, **further)
 
 
 def all_metrics(predictive: Predictive, target: np.ndarray) -> dict[str, float]:
@@ -111,7 +128,7 @@ def all_metrics(predictive: Predictive, target: np.ndarray) -> dict[str, float]:
 
 @singledispatch
 def evaluate_further(
-    test: Predictive, fitted: FittedCell, dataset: Dataset, predictor: Predictor
+    test: Predictive, fitted: InferredCell, dataset: Dataset, predictor: Predictor
 ) -> dict[str, Any]:
     """What is predicted beyond the test rows: attributes of `Evaluation`, and further results.
 
@@ -166,13 +183,17 @@ def bands(curves: Sequence[Curve]) -> dict[str, float]:
     return found
 
 
-def _as_predicted_and_pooled(
-    fitted: FittedCell, predictor: Predictor, x: np.ndarray, draws: int, target=None
-) -> list[Predictive]:
-    """With the weights of the settings, and with the draws of all restarts pooled."""
+def _predictions(
+    fitted: InferredCell, predictor: Predictor, x: np.ndarray, draws: int, target=None
+) -> tuple[dict[str, Predictive], tuple[Predictive, ...]]:
+    """By each mixture that is judged, by the prefix of its results; and by each chain alone."""
     fits = [fitted.fits[i] for i in fitted.alive]
-    weights = [fitted.weights[i] for i in fitted.alive]
-    return predictor.predict_mixtures(fits, [weights, None], fitted.data, x, draws, target)
+    alone = list(np.eye(len(fits))) if fitted.cell.is_sampled else []
+    mixtures = fitted.mixtures
+    found = predictor.predict_mixtures(
+        fits, [*mixtures.values(), *alone], fitted.data, x, draws, target
+    )
+    return dict(zip(mixtures, found, strict=False)), tuple(found[len(mixtures) :])
 
 
 @lru_cache(maxsize=8)
@@ -182,24 +203,27 @@ def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
     return x, spec.class_probabilities(x)
 
 
-def _fresh_metrics(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> dict[str, float]:
+def _fresh_metrics(
+    fitted: InferredCell, dataset: Dataset, predictor: Predictor
+) -> dict[str, float]:
     """Excess error and excess NLL over the bounds, as predicted and with all restarts pooled."""
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
-    test, pooled = _as_predicted_and_pooled(fitted, predictor, x, fresh.draws)
-    bounds = spec.bounds()
-    return {
-        "excess_error": metrics.excess_error(test.mean, truth),
-        "excess_nll": metrics.excess_nll(test.mean, truth),
-        "pooled_excess_error": metrics.excess_error(pooled.mean, truth),
-        "pooled_excess_nll": metrics.excess_nll(pooled.mean, truth),
-        "best_accuracy": bounds.best_accuracy,
-        "lowest_nll": bounds.lowest_nll,
+    found, chains = _predictions(fitted, predictor, x, fresh.draws)
+    results = {
+        f"{prefix}{name}": score(predictive.mean, truth)
+        for prefix, predictive in found.items()
+        for name, score in FRESH_SCORES.items()
     }
+    for name, score in FRESH_SCORES.items() if chains else ():
+        of_others = [score(mean, truth) for mean in probabilities_without_each(chains)]
+        results[f"{name}_mcse"] = jackknife_error(of_others)
+    bounds = spec.bounds()
+    return results | {"best_accuracy": bounds.best_accuracy, "lowest_nll": bounds.lowest_nll}
 
 
-def _predict_map(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
+def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
     settings = fitted.cell.predict.map
     raw = dataset.standardisation.undo(dataset.x_train)
     low, high = raw.min(axis=0), raw.max(axis=0)
@@ -207,11 +231,11 @@ def _predict_map(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> 
     axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     x = dataset.standardisation(points)
-    found = predict_mixture(fitted, predictor, x, fitted.cell.predict.draws)
-    return MapPrediction(axes[0], axes[1], found)
+    found, chains = _predictions(fitted, predictor, x, fitted.cell.predict.draws)
+    return MapPrediction(axes[0], axes[1], found[""], chains)
 
 
-def _curves(fitted: FittedCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
+def _curves(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
     spec, found = fitted.cell.dataset, []
     if not isinstance(spec, Regression):
         return ()

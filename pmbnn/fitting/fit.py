@@ -5,16 +5,16 @@ prior) and the score that ranks cells come from fits on part of the training row
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pymc as pm
 
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import settings_digest
+from pmbnn.fitting.programs import GroupPrograms, Report
 from pmbnn.fitting.selection import (
     Search,
     Selection,
@@ -27,15 +27,9 @@ from pmbnn.fitting.validation import HeldOut, ValidationCallback
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import Fit, Replica, derive_keys
-from pmbnn.models.build import build_model, model_data
+from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
-from pmbnn.prediction.predictive import Predictive
-from pmbnn.prediction.predictor import Predictor
 from pmbnn.spec import Tune
-
-Report = Callable[[str, int, int, float, float | None], None]
-"""Called with the stage, steps done, steps in all, the latest mean ELBO and, where there are rows
-to judge by and a fit takes its time, the accuracy on held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -59,54 +53,31 @@ class FittedCell:
     seconds: float
 
     @property
+    def mixtures(self) -> dict[str, list[float] | None]:
+        """Mixtures of the restarts alive that are judged, by the prefix of their results.
+
+        As the cell predicts, and with the draws of all pooled.
+        """
+        return {"": [self.weights[i] for i in self.alive], "pooled_": None}
+
+    @property
     def alive(self) -> list[int]:
         """Numbers of the restarts that did not diverge."""
         return [i for i, fit in enumerate(self.fits) if not fit.failed]
 
-
-@dataclass(frozen=True)
-class GroupPrograms:
-    """What is compiled and searched for once for a group of cells, when it is first needed.
-
-    All cells of a group have one graph: whichever needs a program builds it for all.
-
-    Attributes
-    ----------
-    group
-        Which group it is of.
-    width
-        Replicas that a program fits at once.
-    """
-
-    group: str
-    width: int
-    _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
-
-    def program(self, cell: Cell, rows: Rows):
-        """What fits the group's cells on that many rows."""
-
-        def build():
-            build_program = ENGINES[cell.inference.engine].build_program
-            return build_program(graph_model(cell, rows), cell.inference, len(rows), self.width)
-
-        return self._once(("program", len(rows)), build)
-
-    def predictor(self, cell: Cell, rows: Rows) -> Predictor:
-        """Predictions of the group's model."""
-
-        def build():
-            return Predictor(graph_model(cell, rows), cell.likelihood, cell.inference)
-
-        return self._once("predictor", build)
-
-    def search(self, find: Callable[[], Search]) -> Search:
-        """The group's search for a learning rate, which the first job makes."""
-        return self._once("search", find)
-
-    def _once(self, key: object, build: Callable[[], object]):
-        if key not in self._built:
-            self._built[key] = build()
-        return self._built[key]
+    @property
+    def draws_of(self) -> str:
+        """What the draws are of that the cell predicts with."""
+        used = {i: weight for i, weight in enumerate(self.weights) if weight > 0}
+        if len(used) > 1:
+            parts = ", ".join(f"{i} ({weight:.3g})" for i, weight in used.items())
+            return f"the mixture of the guides of restarts (with weights) {parts}"
+        best, count = self.best, len(self.fits)
+        if count == 1:
+            return f"the guide of restart {best}, the only one"
+        by_nll = self.fits[best].status == "improper" and self.selection is not None
+        rule = "lowest validation NLL" if by_nll else "highest ELBO"
+        return f"the guide of restart {best}, {rule} of {count}"
 
 
 def fit_job(
@@ -280,19 +251,3 @@ def _fit(
     program, fit = context.programs.program(cell, rows), ENGINES[cell.inference.engine].fit
     fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
     return [[next(fits) for _ in of_cell] for of_cell in tasks]
-
-
-def predict_mixture(
-    fitted: FittedCell, predictor: Predictor, x: np.ndarray, draws: int
-) -> Predictive:
-    """Prediction of a cell at standardised inputs ``(observation, feature)``.
-
-    That of its restarts, weighted as its settings say.
-    """
-    return predictor.predict(fitted.fits, fitted.weights, fitted.data, x, draws)
-
-
-def graph_model(cell: Cell, rows: Rows) -> pm.Model:
-    """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
-    hyperprior = cell.hyperprior.candidates[0]
-    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))

@@ -11,7 +11,7 @@ from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.ood import AnyOod
 from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
-from pmbnn.fitting.fit import FittedCell, predict_mixture
+from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.prediction import metrics, rejection
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictor import Predictor
@@ -50,7 +50,7 @@ class ImageEvaluation:
 
 
 def evaluate_images(
-    fitted: FittedCell, dataset: Dataset, predictor: Predictor, test: ClassProbabilities
+    fitted: InferredCell, dataset: Dataset, predictor: Predictor, test: ClassProbabilities
 ) -> ImageEvaluation:
     """Predictions at validation rows and out-of-distribution images, with their numbers.
 

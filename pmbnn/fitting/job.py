@@ -12,14 +12,20 @@ from xarray import DataTree
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell, GroupPrograms, Report, fit_job, graph_model
+from pmbnn.fitting.fit import FittedCell, fit_job
+from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.programs import GroupPrograms, Report, graph_model
+from pmbnn.fitting.sampling import SampledCell, sample_job
 from pmbnn.fitting.selection import Search, Selection
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
-from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, ScaleSelection
+from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
+
+Outcome = InferredCell | Exception
+"""What became of a cell: fits, draws, or why there are none."""
 
 
 def run_job(
@@ -54,19 +60,23 @@ def run_job(
 
 def _fit(
     job: JobTask, results: Results, programs: GroupPrograms, report: Report
-) -> list[tuple[CellTask, FittedCell | Exception]]:
+) -> list[tuple[CellTask, Outcome]]:
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
         searched = () if job.search_cell is None else (job.search_cell,)
         datasets = {task.cell.dataset: _load(task) for task in (*job.cells, *searched)}
-        fitted = fit_job(
-            [task.cell for task in job.cells],
-            datasets,
-            programs,
-            report,
-            search_cell=None if job.search_cell is None else job.search_cell.cell,
-            checkpoints=results.checkpoints(job.identity),
-        )
+        cells = [task.cell for task in job.cells]
+        if cells[0].is_sampled:
+            fitted = sample_job(cells, datasets, programs, report)
+        else:
+            fitted = fit_job(
+                cells,
+                datasets,
+                programs,
+                report,
+                search_cell=None if job.search_cell is None else job.search_cell.cell,
+                checkpoints=results.checkpoints(job.identity),
+            )
         return list(zip(job.cells, fitted, strict=True))
     except Exception as error:
         if len(job.cells) == 1:
@@ -92,7 +102,7 @@ def _load(task: CellTask) -> Dataset:
 
 
 def _finish(
-    task: CellTask, outcome: FittedCell | Exception, programs: GroupPrograms, results: Results
+    task: CellTask, outcome: Outcome, programs: GroupPrograms, results: Results
 ) -> CellRecord:
     """Evaluate and store one cell; its record."""
     spent = 0.0 if isinstance(outcome, Exception) else outcome.seconds
@@ -101,7 +111,8 @@ def _finish(
     try:
         if isinstance(outcome, Exception):
             raise outcome
-        known |= _fit_entries(outcome)
+        sampled = isinstance(outcome, SampledCell)
+        known |= _sampling_entries(outcome) if sampled else _fit_entries(outcome)
         files: dict[str, Writer] = {}
         if outcome.best is not None:
             entries, trace = _evaluate(task, outcome, programs)
@@ -116,7 +127,9 @@ def _finish(
         return results.save_cell(task.record(**known, seconds=time.monotonic() - start), {})
 
 
-AFTER_AN_ERROR = ("best", "restarts", "kl_forms", "learning_rate_search", "selection")
+AFTER_AN_ERROR = (
+    *("best", "restarts", "kl_forms", "learning_rate_search", "selection", "sampling"),
+)
 """Entries of a record that stay where a fitted cell could not be evaluated."""
 
 
@@ -135,6 +148,23 @@ def _fit_entries(fitted: FittedCell) -> dict[str, Any]:
         "kl_forms": dict(fitted.fits[0].kl_forms),
         "learning_rate_search": _search_entry(fitted.search),
         "selection": _selection_entry(fitted.selection),
+    }
+
+
+def _sampling_entries(sampled: SampledCell) -> dict[str, Any]:
+    """What a record says of the chains of a cell."""
+    samples, agreement = sampled.samples, sampled.samples.convergence
+    return {
+        "status": samples.status,
+        "reason": samples.reason,
+        "selection": _selection_entry(sampled.selection),
+        "sampling": Sampling(
+            chains=len(samples.chains.values),
+            draws=samples.chains.draws,
+            rhat_percentile=None if agreement is None else agreement.percentile,
+            rhat_largest=None if agreement is None else agreement.largest,
+            tuned=dict(samples.tuned),
+        ),
     }
 
 
@@ -157,20 +187,16 @@ def _selection_entry(selection: Selection | None) -> ScaleSelection | None:
 
 
 def _evaluate(
-    task: CellTask, fitted: FittedCell, programs: GroupPrograms
+    task: CellTask, fitted: InferredCell, programs: GroupPrograms
 ) -> tuple[dict[str, Any], DataTree]:
     """What a record says of a cell's predictions, and its trace."""
     dataset, cell = _load(task), task.cell
     predictor = programs.predictor(cell, dataset.training)
     evaluation = evaluate(fitted, dataset, predictor)
     hyperprior, selection = fitted.hyperprior, fitted.selection
-    best = fitted.fits[fitted.best]
     results = {
         **evaluation.results,
-        "elbo": best.elbo,
-        "log_likelihood": final_mean(best.history.log_likelihood),
-        "kl": final_mean(best.history.kl),
-        "learning_rate": best.learning_rate,
+        **_way(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if selection is None else float(selection.scores.min()),
     }
@@ -181,6 +207,20 @@ def _evaluate(
         entries["diagnostics"] = evaluation.diagnosis.numbers()
     model = graph_model(cell, dataset.training)
     return entries, build_trace(fitted, evaluation, dataset, predictor, model)
+
+
+def _way(fitted: InferredCell) -> dict[str, float]:
+    """Results that say how the fit of the best restart ended, or how well chains agree."""
+    if isinstance(fitted, SampledCell):
+        agreement = fitted.samples.convergence
+        return {} if agreement is None else {"rhat": agreement.largest}
+    best = fitted.fits[fitted.best]
+    return {
+        "elbo": best.elbo,
+        "log_likelihood": final_mean(best.history.log_likelihood),
+        "kl": final_mean(best.history.kl),
+        "learning_rate": best.learning_rate,
+    }
 
 
 def _reason(error: Exception) -> str:

@@ -2,11 +2,13 @@
 
 ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
 are ``curve_1``, ... over the ranges that curves are drawn on beside it. Of classes, it and, where
-rows were set aside, ``validation_predictions`` hold moments and labels of all their rows; of
+rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
+``chain_probability`` what each chain of a sampler says alone; of
 images, each keeps the pixels of a few: ``image`` ``(image, row, column)`` as bytes, and
 ``image_index`` ``(image,)``, the row that each is.
 """
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 import numpy as np
@@ -14,8 +16,8 @@ import xarray as xr
 
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import Evaluation
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.image_evaluation import OodPrediction
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density
@@ -36,7 +38,7 @@ BOUNDS = ["low", "high"]
 @singledispatch
 def prediction_groups(
     test: Predictive,
-    fitted: FittedCell,
+    fitted: InferredCell,
     evaluation: Evaluation,
     dataset: Dataset,
     predictor: Predictor,
@@ -108,12 +110,23 @@ def probability_arrays(
     } | {name: (axes, array.reshape(shape).astype("f4")) for name, array in by_row.items()}
 
 
+def _of_chains(
+    chains: Sequence[ClassProbabilities], axes: tuple[str, ...], shape: tuple[int, ...]
+) -> dict:
+    """Class probabilities by each chain alone, where there are chains."""
+    if not chains:
+        return {}
+    found = np.stack([chain.mean.reshape(*shape, -1) for chain in chains])
+    return {"chain_probability": (("chain", *axes, "output"), found.astype("f4"))}
+
+
 def predictions_of_test(
-    fitted: FittedCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
+    fitted: InferredCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
 ) -> xr.Dataset:
     """Predictions of the test rows, with the points or some of the images."""
     axes, spec = ("test_observation",), fitted.cell.dataset
     arrays = probability_arrays(evaluation.test, axes, (len(dataset.y_test),))
+    arrays |= _of_chains(evaluation.of_chains, axes, (len(dataset.y_test),))
     arrays["label"] = (axes, dataset.y_test)
     if spec.is_planar:
         raw = dataset.standardisation.undo(dataset.x_test)
@@ -161,7 +174,7 @@ def kept_pixels(
 
 
 def image_groups(
-    fitted: FittedCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
+    fitted: InferredCell, evaluation: Evaluation, dataset: Dataset, predictor: Predictor
 ) -> dict[str, xr.Dataset]:
     """Predictions of validation rows and of each out-of-distribution set, by group."""
     coords, groups = {"output": list(dataset.classes)}, {}
@@ -205,7 +218,9 @@ def _examples(fitted, dataset: Dataset, predictor: Predictor, numbers, raw) -> d
 
 def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     plane = evaluation.map
-    arrays = probability_arrays(plane.prediction, ("x1", "x2"), (len(plane.x1), len(plane.x2)))
+    axes, shape = ("x1", "x2"), (len(plane.x1), len(plane.x2))
+    arrays = probability_arrays(plane.prediction, axes, shape)
+    arrays |= _of_chains(plane.of_chains, axes, shape)
     coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
     return xr.Dataset(arrays, coords=coords)
 
@@ -233,7 +248,7 @@ def diagnosis_arrays(diagnosis: Diagnosis) -> dict:
     return arrays
 
 
-def snapshot_group(diagnosis: Diagnosis, dataset: Dataset, fitted: FittedCell) -> xr.Dataset:
+def snapshot_group(diagnosis: Diagnosis, dataset: Dataset, fitted: InferredCell) -> xr.Dataset:
     """Single images at every snapshot."""
     examples = diagnosis.examples
     axes = ("snapshot", "draw", "example", "output")

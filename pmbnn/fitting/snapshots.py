@@ -103,9 +103,9 @@ def diagnose(
     images: ImageEvaluation | None,
 ) -> Diagnosis | None:
     """The best restart at the steps that its settings name; None where they name none."""
-    best = fitted.fits[fitted.best]
-    if not best.snapshots:
+    if not fitted.cell.predict.diagnostics.steps:
         return None
+    best = fitted.fits[fitted.best]
     parts = _parts(dataset, fitted.cell.predict.diagnostics.rows)
     rows, classes = len(dataset.y_train), len(dataset.classes)
     draws = fitted.cell.predict.diagnostics.draws

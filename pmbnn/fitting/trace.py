@@ -10,10 +10,11 @@ mixture of its restarts, each restart as often as its weight says. ``posterior_p
 Small networks are kept in full. Of large ones, the posterior of the last layer and of all
 scales is kept; the guide and its PRNG keys are, so that everything else can be drawn
 again (`pmbnn.results.restore`), and the training rows are named by fingerprint only.
+
+What a sampler's cell keeps is told in `pmbnn.fitting.sampled_trace`.
 """
 
 import json
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,15 +25,12 @@ from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups
+from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
+from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.prediction.predictor import Predictor
-
-LARGE_TRACE_DRAWS = 100
-"""Draws of a large network's last layer that are kept at least."""
-
-OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
-"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class KeptDraws:
 
 
 def build_trace(
-    fitted: FittedCell,
+    fitted: InferredCell,
     evaluation: Evaluation,
     dataset: Dataset,
     predictor: Predictor,
@@ -72,38 +70,35 @@ def build_trace(
     large = is_large(fitted.cell)
     # A figure of curves shows the rows, which are few.
     keeps_rows = not large or bool(evaluation.curves)
+    if isinstance(fitted, SampledCell):
+        groups = sampled_groups(fitted, predictor, model, large)
+    else:
+        groups = _guide_groups(fitted, evaluation, predictor, model, large)
+    groups["constant_data"] = _constant_data(dataset, keeps_rows)
+    if keeps_rows:
+        groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
+    predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
+    for group in predictions.values():
+        group.attrs.setdefault("draws_of", fitted.draws_of)
+    groups |= predictions
+    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+def _guide_groups(
+    fitted: FittedCell, evaluation: Evaluation, predictor: Predictor, model: pm.Model, large: bool
+) -> dict[str, xr.Dataset]:
+    """What is kept of draws of guides, and the guides."""
     kept = _kept_draws(fitted, predictor, large)
     groups = _variable_groups(fitted, predictor, kept, model, large)
     groups |= {
         "fit": _fit_group(fitted, evaluation.diagnosis),
         "guide": _guide_group(fitted, predictor),
-        "constant_data": _constant_data(dataset, keeps_rows),
     }
     if not large or fitted.cell.predict.log_likelihood:
         groups |= _density_groups(fitted, predictor, kept)
     if not large:
         groups["posterior_predictive"] = _posterior_predictive(fitted, predictor, kept)
-    if keeps_rows:
-        groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
-    predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
-    for group in predictions.values():
-        group.attrs.setdefault("draws_of", draws_of(fitted))
-    groups |= predictions
-    return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
-
-
-def draws_of(fitted: FittedCell) -> str:
-    """What the draws are of that a cell predicts with."""
-    used = {i: weight for i, weight in enumerate(fitted.weights) if weight > 0}
-    if len(used) > 1:
-        parts = ", ".join(f"{i} ({weight:.3g})" for i, weight in used.items())
-        return f"the mixture of the guides of restarts (with weights) {parts}"
-    best, count = fitted.best, len(fitted.fits)
-    if count == 1:
-        return f"the guide of restart {best}, the only one"
-    by_nll = fitted.fits[best].status == "improper" and fitted.selection is not None
-    rule = "lowest validation NLL" if by_nll else "highest ELBO"
-    return f"the guide of restart {best}, {rule} of {count}"
+    return groups
 
 
 def _kept_draws(fitted: FittedCell, predictor: Predictor, large: bool) -> KeptDraws:
@@ -126,7 +121,7 @@ def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Data
     named = {i: predictor.posterior(fitted.data, drawn) for i, drawn in kept.of_restart.items()}
     first = next(iter(named.values()))
     dims = {name: model.named_vars_to_dims.get(name, ()) for name in first}
-    names = [name for name in first if not large or _kept_of_large(name, first)]
+    names = [name for name in first if not large or is_kept_of_large(name, first)]
     of_name = {name: {i: found[name] for i, found in named.items()} for name in names}
     used = {dim for name in names for dim in dims[name]}
     labels = {name: list(label) for name, label in model.coords.items() if name in used}
@@ -134,7 +129,7 @@ def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Data
         name: (("chain", "draw", *dims[name]), kept.pick(of_name[name])[None].astype("f4"))
         for name in names
     }
-    attrs = {"draws_of": draws_of(fitted)}
+    attrs = {"draws_of": fitted.draws_of}
     groups = {"posterior": xr.Dataset(picked, _chain_coords(kept) | labels, attrs)}
     if len(fitted.fits) > 1:
         every = {
@@ -147,16 +142,10 @@ def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Data
     return groups
 
 
-def _kept_of_large(name: str, available: dict) -> bool:
-    """What belongs to the last layer's weights and biases, and what belongs to none."""
-    layers = {found: int(m[1]) for found in available if (m := OF_A_LAYER.match(found))}
-    return layers.get(name) in (None, max(layers.values()))
-
-
 def _density_groups(fitted, predictor, kept: KeptDraws) -> dict[str, xr.Dataset]:
     log_likelihood, log_p = predictor.log_joint(fitted.data, kept.posterior)
     log_q = predictor.log_guide(fitted.fits, fitted.weights, kept.posterior)
-    coords, attrs = _chain_coords(kept), {"draws_of": draws_of(fitted)}
+    coords, attrs = _chain_coords(kept), {"draws_of": fitted.draws_of}
     axes = ("chain", "draw")
     of_rows = {"y": ((*axes, "observation"), log_likelihood[None].astype("f4"))}
     of_draws = {"log_p": (axes, log_p[None]), "log_q": (axes, log_q[None])}
@@ -170,7 +159,7 @@ def _posterior_predictive(fitted, predictor, kept: KeptDraws) -> xr.Dataset:
     """Targets drawn at the training rows, one for each posterior draw."""
     rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 1])
     targets = predictor.observations(fitted.data, kept.posterior, rng)
-    attrs = {"draws_of": draws_of(fitted)}
+    attrs = {"draws_of": fitted.draws_of}
     axes = ("chain", "draw", "observation")
     return xr.Dataset({"y": (axes, targets[None])}, _chain_coords(kept), attrs)
 

@@ -94,6 +94,10 @@ class ClassProbabilities(Predictive):
         """
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
+    def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
+        with np.errstate(divide="ignore"):
+            return np.log(_of_class(np.asarray(self.mean, np.float64), target))
+
     def n_correct(self, target: np.ndarray) -> int:  # noqa: D102
         return int(np.sum(self.predicted == target))
 
@@ -106,7 +110,7 @@ class ClassProbabilities(Predictive):
     def of_fit(cls, predictor, fit, data, x: np.ndarray, draws: int) -> "ClassProbabilities":
         """Prediction of one fit, a block of rows at a time."""
         size = BLOCK if x.shape[1] <= MOST_FEATURES else IMAGE_BLOCK
-        draws = predictor.n_distinct(draws)
+        draws = predictor.n_distinct(fit, draws)
         return cls(draws, *predictor.reduced(cls._reduce, fit, data, x, draws, size))
 
     @classmethod

@@ -176,6 +176,9 @@ class Density(Predictive):
     cdf: np.ndarray
     crps: np.ndarray
 
+    def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
+        return self.log_density
+
     @classmethod
     def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102
         parts = [[] for _ in mixtures]

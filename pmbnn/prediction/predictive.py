@@ -57,6 +57,13 @@ class Predictive(ABC):
     ) -> float:
         """Mean negative log-density of the targets of some rows under one fit, in nats."""
 
+    @abstractmethod
+    def log_score(self, target: np.ndarray) -> np.ndarray:
+        """Log-probability or log-density of the targets, ``(observation,)``, in nats.
+
+        Of a prediction that was scored when it was made, `target` is what it was scored by.
+        """
+
     def n_correct(self, target: np.ndarray) -> int | None:
         """How many targets are predicted exactly; None where no target can be."""
         return None

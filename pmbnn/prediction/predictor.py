@@ -11,7 +11,7 @@ import pymc as pm
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import at_flat_inputs
 from pmbnn.inference.observed import observations_last
-from pmbnn.inference.result import Fit
+from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.models.build import OBSERVED
@@ -128,7 +128,7 @@ class Predictor(GuideDraws):
 
         One draw of the weights is in memory at a time, those of a point once.
         """
-        draws = self.n_distinct(draws)
+        draws = self.n_distinct(fit, draws)
         with precision(self.dtype):
             constants, constrained = self._constants(data), self.constrained(fit)
             parts = [
@@ -170,8 +170,8 @@ class Predictor(GuideDraws):
             ]
         return [np.concatenate(part)[: len(x)] for part in zip(*parts, strict=True)]
 
-    def n_distinct(self, draws: int) -> int:
-        """How many of so many draws differ: all draws of a point are the same."""
+    def n_distinct(self, fit: Fit | StoredGuide, draws: int) -> int:
+        """How many of so many draws of a fit differ: all draws of a point are the same."""
         return 1 if self.guide.is_point else draws
 
     def _constants(self, data: Mapping[str, np.ndarray]) -> list[jax.Array]:

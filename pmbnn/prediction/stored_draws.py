@@ -12,6 +12,8 @@ from pmbnn.models.likelihoods import Likelihood
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor
 
+GOLDEN = (np.sqrt(5) - 1) / 2
+
 
 class StoredDraws(Predictor):
     """Predictions of a model from given draws of its flat vector."""
@@ -27,9 +29,22 @@ class StoredDraws(Predictor):
         """The `i`-th of the draws."""
         return constrained["values"][i]
 
+    def n_distinct(self, fit: StoredGuide, draws: int) -> int:
+        """How many of so many draws there are."""
+        return min(draws, len(fit.constrained["values"]))
+
     def predict_from(
         self, data: Mapping[str, np.ndarray], values: np.ndarray, x: np.ndarray
     ) -> Predictive:
         """Prediction of the draws ``(draw, size)`` at inputs ``(observation, feature)``."""
-        kept = StoredGuide({"values": values}, np.zeros(4, np.uint32))
-        return self.predict([kept], [1.0], data, x, len(values))
+        return self.predict([kept_draws(values)], [1.0], data, x, len(values))
+
+
+def kept_draws(values: np.ndarray) -> StoredGuide:
+    """Draws ``(draw, size)`` in the place of a guide's parameters.
+
+    Their order is such that the first few, if only these are taken, are spread over all.
+    """
+    # Numbers of an irrational rotation of the circle: every run of them is spread evenly over it.
+    order = np.argsort(np.argsort(np.arange(len(values)) * GOLDEN % 1))
+    return StoredGuide({"values": values[order]}, np.zeros(4, np.uint32))

@@ -13,7 +13,7 @@ FIRST = ("data", "prior", "hyperprior")
 LAST = ("network", "sweep")
 """Names of what was set, before and after the results."""
 
-STATUSES = ("converged", "not_converged", "improper")
+STATUSES = ("converged", "not_converged", "undecided", "improper")
 """Statuses of a fit that is there; any other is a failure."""
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 FORMAT = 2
 """Version of the results folder; folders of another one are rejected."""
 
-Status = Literal["converged", "not_converged", "diverged", "improper", "error"]
+Status = Literal["converged", "not_converged", "undecided", "diverged", "improper", "error"]
 
 DIGEST = "sha256"
 """Key of the digest of a record's own content."""
@@ -70,6 +70,27 @@ class ScaleSelection(_Part):
     candidate: int
 
 
+class Sampling(_Part):
+    """How chains went: their number, draws of each, R-hat in function space, what was tuned.
+
+    Attributes
+    ----------
+    chains, draws
+        Number of chains, and draws of each until they agreed.
+    rhat_percentile, rhat_largest
+        R-hat that 95 % of the compared functions are below, and that of the worst; null where
+        some chain was broken.
+    tuned
+        What the chains were tuned to, by name.
+    """
+
+    chains: int
+    draws: int
+    rhat_percentile: Number
+    rhat_largest: Number
+    tuned: dict[str, Number]
+
+
 class StoredFile(_Part):
     """Size in bytes and SHA-256 in hexadecimal of one of a cell's data files."""
 
@@ -99,6 +120,8 @@ class CellRecord(_Part):
         The restart of highest ELBO (of best held-out score under an improper prior).
     restarts, selection, learning_rate_search, kl_forms
         How the fits went, and what was chosen on the way.
+    sampling
+        How the chains went, where a cell was sampled.
     images, diagnostics
         Numbers on held-out and out-of-distribution images, and of the fit's snapshots.
     source
@@ -124,6 +147,7 @@ class CellRecord(_Part):
     best: int | None = None
     restarts: tuple[Restart, ...] = ()
     selection: ScaleSelection | None = None
+    sampling: Sampling | None = None
     learning_rate_search: LearningRateSearch | None = None
     kl_forms: dict[str, str] = Field(default_factory=dict)
     images: dict[str, Any] | None = None

@@ -22,7 +22,7 @@ from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.spec import Specification
+from pmbnn.spec import Registry, Specification
 
 SHOWN_CELLS = 5
 """Cells that a message names of those there are."""
@@ -203,9 +203,9 @@ def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Spe
     source = SOURCES[section]
     try:
         own = settings[section]
-        if isinstance(source, dict) and own["kind"] not in source:
+        if isinstance(source, Registry) and own[source.tag] not in source:
             load_stored_plugins(cell.parent.parent)
-        cls = source[own["kind"]] if isinstance(source, dict) else source
+        cls = source.class_of(own) if isinstance(source, Registry) else source
         return cls.model_validate_json(json.dumps(own))
     except ConfigError as error:
         raise ResultsError(

@@ -60,8 +60,10 @@ def cell_title(record: CellRecord) -> str:
 
 
 def _fit_title(record: CellRecord) -> str:
-    """What a fit is besides the usual: a point, or of a tempered posterior."""
+    """What a fit is besides the usual: a sampler's, a point, or of a tempered posterior."""
     inference = record.settings.get("inference", {})
+    if record.sampling is not None:
+        return f", by {inference['engine'].upper()}"
     if inference.get("guide") in ("map", "maximum_likelihood"):
         return f", {inference['guide'].replace('_', ' ')}"
     weight = inference.get("kl_weight", 1.0)

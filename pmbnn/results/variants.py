@@ -7,6 +7,8 @@ from typing import Any
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import FIT_SEED, SEED, data_label, settings_row
 
+ENGINE = "inference.engine"
+
 KL_WEIGHT, KL_SCALING = "inference.kl_weight", "inference.kl_scaling"
 
 STATED = {KL_WEIGHT: 1, KL_SCALING: "sum"}
@@ -56,10 +58,16 @@ def _words(record: CellRecord, others: Sequence[CellRecord]) -> tuple[str, ...]:
     """
     rows = [settings_without(other, "prior", "hyperprior") for other in others]
     own = settings_without(record, "prior", "hyperprior")
+    # Engines have settings of their own, which say nothing that the engine's name does not.
+    comparable = [row for row in rows if row.get(ENGINE) == own.get(ENGINE)]
     return tuple(
         _setting_words(key, value)
         for key, value in own.items()
-        if any(row.get(key) != value for row in rows) or value != STATED.get(key, value)
+        if any(
+            row.get(key) != value
+            for row in (comparable if key.startswith("inference.") and key != ENGINE else rows)
+        )
+        or value != STATED.get(key, value)
     )
 
 

@@ -35,7 +35,8 @@ def best_restart(trace: "xr.DataTree") -> int:
 def best_draws(trace: "xr.DataTree") -> "xr.Dataset":
     """Draws of the best restart alone, whatever mixture the cell predicts with.
 
-    Weights of different restarts are of different modes: taken together they say little.
+    Weights of different restarts are of different modes: taken together they say little. Of a
+    sampler they are those of all chains, whose modes are the posterior's.
 
     Raises
     ------
@@ -44,7 +45,14 @@ def best_draws(trace: "xr.DataTree") -> "xr.Dataset":
     """
     if "restarts" in trace.children:
         return group_of(trace, "restarts").sel(restart=best_restart(trace))
-    return group_of(trace, "posterior").isel(chain=0)
+    posterior = group_of(trace, "posterior")
+    if posterior.sizes["chain"] == 1:
+        return posterior.isel(chain=0)
+    return (
+        posterior.stack(every=("chain", "draw"))
+        .drop_vars(["every", "chain", "draw"])
+        .rename(every="draw")
+    )
 
 
 def last_layer(trace: "xr.DataTree") -> np.ndarray:

@@ -103,20 +103,29 @@ class Display:
         return self.console.is_terminal and not self.quiet
 
     def running_job(
-        self, job: str, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+        self,
+        job: str,
+        stage: str,
+        done: int,
+        total: int,
+        elbo: float | None,
+        accuracy: float | None,
     ) -> None:
-        """Show how far a job is; `job` says what is fitted, `accuracy` is on held-out rows."""
+        """Show how far a job is; `job` says what is fitted, `accuracy` is on held-out rows.
+
+        Where there is no ELBO, draws are counted, not steps.
+        """
         now = time.monotonic()
         before = self.running.get(job)
         told = before.told if before else now
         if before is None or not before.is_of(stage, done):
             before = _Running(stage, done, now, done, told)
         before.done = done
-        judged = "" if accuracy is None else f", validation accuracy {accuracy:.4f}"
-        before.line = (
-            f"{stage} step {done:,}/{total:,}{before.left(total, now)}, "
-            f"ELBO {elbo:,.1f}{judged}: {job}"
-        )
+        counted = "draw" if elbo is None else "step"
+        judged = "" if elbo is None else f", ELBO {elbo:,.1f}"
+        judged += "" if accuracy is None else f", validation accuracy {accuracy:.4f}"
+        far = f"{done:,}/{total:,}{before.left(total, now)}"
+        before.line = f"{stage} {counted} {far}{judged}: {job}"
         self.running[job] = before
         if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
             before.told = now
@@ -163,7 +172,7 @@ class Display:
         return Group(self.bar, *lines)
 
 
-USUAL = {"guide": "mean_field", "estimator": "reparameterisation"}
+USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}
 """What a line on a cell does not mention."""
 
 

@@ -35,13 +35,13 @@ NEWS_EVERY = 0.2
 
 @dataclass(frozen=True)
 class Progressed:
-    """A job's stage, steps done, steps in all, latest mean ELBO, and accuracy on held-out rows."""
+    """A job's stage, steps or draws done and in all, latest ELBO, accuracy on held-out rows."""
 
     job: int
     stage: str
     done: int
     total: int
-    elbo: float
+    elbo: float | None
     accuracy: float | None
 
 
@@ -217,7 +217,7 @@ class _Sender:
             raise SystemExit(0) from None
 
     def progress(
-        self, stage: str, done: int, total: int, elbo: float, accuracy: float | None
+        self, stage: str, done: int, total: int, elbo: float | None, accuracy: float | None
     ) -> None:
         """Report how far a fit is."""
         now = time.monotonic()

@@ -303,7 +303,10 @@ MISTAKES = [
         experiment(prior="[normal, {kind: normal, fan_in: false}]"),
         "`sweeps[0].prior[1]` repeats a choice that `sweeps[0].prior[0]` has made.",
     ),
-    (experiment(inference="fast"), "`sweeps[0].inference` must be a mapping, got 'fast'."),
+    (
+        experiment(inference="fast"),
+        "`sweeps[0].inference` must be one of compiled, mclmc, pymc, got 'fast'.",
+    ),
     (
         experiment(dataset="[{kind: moons, nosie: 1}]"),
         "`sweeps[0].dataset[0]` has no key `nosie`; did you mean `noise`? "

@@ -15,7 +15,8 @@ from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs, search_cells
-from pmbnn.fitting.fit import GroupPrograms, fit_job
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import Search, search_learning_rate
 from pmbnn.inference.engine import build_program, fit
 from pmbnn.inference.result import Fit, History, Replica, derive_keys

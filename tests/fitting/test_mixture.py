@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from scripted import ScriptedPredictor
 
-from pmbnn.fitting.fit import predict_mixture
+from pmbnn.fitting.inferred import predict_mixture
 from pmbnn.prediction.class_probabilities import ClassProbabilities, mix
 
 X = np.random.default_rng(0).normal(size=(7, 2))

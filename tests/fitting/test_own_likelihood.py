@@ -17,8 +17,9 @@ from scipy import stats
 from pmbnn.data import Moons, Sine
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.prediction_groups import prediction_groups
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import (
@@ -86,6 +87,9 @@ class Rates(Predictive):
         drawn = [predictor.single_draws(fit, data, x, draws)["rate"].mean(axis=0) for fit in fits]
         shares = [np.full(len(fits), 1 / len(fits)) if w is None else w for w in mixtures]
         return [cls(np.asarray(weights) @ drawn) for weights in shares]
+
+    def log_score(self, target):
+        return stats.poisson(self.mean).logpmf(target)
 
     @classmethod
     def nll(cls, predictor, fit, data, rows, draws):

@@ -15,10 +15,11 @@ from pmbnn.data import Mnist, Moons
 from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell, GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.fit import FittedCell, fit_job
 from pmbnn.fitting.prediction_groups import kept_images
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.selection import restart_weights
-from pmbnn.fitting.trace import build_trace, draws_of
+from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import model_data
@@ -304,14 +305,14 @@ def test_groups_say_what_their_draws_are_of(toy):
 def test_what_draws_are_of_in_words(toy):
     improper = [replace(made, status="improper") for made in toy.fitted.fits]
     one = replace(toy.fitted, fits=tuple(improper), best=1, weights=(0.0, 1.0))
-    assert draws_of(one) == "the guide of restart 1, lowest validation NLL of 2"
+    assert one.draws_of == "the guide of restart 1, lowest validation NLL of 2"
     unselected = replace(one, selection=None)
-    assert draws_of(unselected) == "the guide of restart 1, highest ELBO of 2"
+    assert unselected.draws_of == "the guide of restart 1, highest ELBO of 2"
     alone = replace(one, fits=one.fits[:1], best=0, weights=(1.0,))
-    assert draws_of(alone) == "the guide of restart 0, the only one"
+    assert alone.draws_of == "the guide of restart 0, the only one"
     mixed = replace(one, weights=(0.25, 0.75))
     expected = "the mixture of the guides of restarts (with weights) 0 (0.25), 1 (0.75)"
-    assert draws_of(mixed) == expected
+    assert mixed.draws_of == expected
 
 
 def test_the_only_restart_is_kept_once(toy, tmp_path):

@@ -65,8 +65,8 @@ class Mclmc(Sampling):
 
     @property
     def gradients(self) -> int:
-        """Gradients of a chain, its draws not doubled."""
-        return self.descent + self.tuning + self.draws * self.thin
+        """Gradients of a chain, two a step, its draws not doubled."""
+        return self.descent + 2 * (self.tuning + self.draws * self.thin)
 
 
 SAMPLING: dict[str, type[Sampling]] = {"mclmc": Mclmc}

@@ -1,0 +1,41 @@
+"""Monte-Carlo errors of what independent chains predict together, told by leaving each out."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.predictive import Predictive
+
+
+def jackknife_error(of_others: Sequence[float]) -> float:
+    """Standard error of a statistic of all chains.
+
+    Parameters
+    ----------
+    of_others
+        The statistic without each of the chains in turn, ``(chain,)``.
+
+    References
+    ----------
+    Efron and Stein (1981), The Jackknife Estimate of Variance.
+    """
+    return float(np.sqrt((len(of_others) - 1) * np.var(of_others)))
+
+
+def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:
+    """Class probabilities without each of the chains in turn, ``(observation, class)``."""
+    return _without_each([np.asarray(chain.mean, np.float64) for chain in chains])
+
+
+def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[float]:
+    """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``."""
+    densities = [np.exp(chain.log_score(target)) for chain in chains]
+    with np.errstate(divide="ignore"):
+        return [-float(np.log(mean).mean()) for mean in _without_each(densities)]
+
+
+def _without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    total, others = sum(values), len(values) - 1
+    # Rounding may leave a probability of the others a trace below zero.
+    return (np.maximum(total - value, 0) / others for value in values)

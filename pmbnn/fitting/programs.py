@@ -1,0 +1,76 @@
+"""What is compiled for a group of cells, and how its use is reported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pymc as pm
+
+from pmbnn.data.arrays import Rows
+from pmbnn.experiment.load import Cell
+from pmbnn.fitting.selection import Search
+from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.samplers.run import build_sampler
+from pmbnn.models.build import build_model
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.stored_draws import StoredDraws
+
+Report = Callable[[str, int, int, float | None, float | None], None]
+"""Called with the stage, steps or draws done, those in all, the latest mean ELBO of a fit and,
+where there are rows to judge by and a fit takes its time, the accuracy on held-out rows."""
+
+
+@dataclass(frozen=True)
+class GroupPrograms:
+    """What is compiled and searched for once for a group of cells, when it is first needed.
+
+    All cells of a group have one graph: whichever needs a program builds it for all.
+
+    Attributes
+    ----------
+    group
+        Which group it is of.
+    width
+        Replicas that a program fits at once.
+    """
+
+    group: str
+    width: int
+    _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
+
+    def program(self, cell: Cell, rows: Rows):
+        """What fits or samples the group's cells on that many rows."""
+
+        def build():
+            if cell.is_sampled:
+                density = build_log_density(graph_model(cell, rows), len(rows))
+                return build_sampler(density, cell.inference)
+            build_program = ENGINES[cell.inference.engine].build_program
+            return build_program(graph_model(cell, rows), cell.inference, len(rows), self.width)
+
+        return self._once(("program", len(rows)), build)
+
+    def predictor(self, cell: Cell, rows: Rows) -> Predictor:
+        """Predictions of the group's model."""
+
+        def build():
+            if cell.is_sampled:
+                return StoredDraws(graph_model(cell, rows), cell.likelihood)
+            return Predictor(graph_model(cell, rows), cell.likelihood, cell.inference)
+
+        return self._once("predictor", build)
+
+    def search(self, find: Callable[[], Search]) -> Search:
+        """The group's search for a learning rate, which the first job makes."""
+        return self._once("search", find)
+
+    def _once(self, key: object, build: Callable[[], object]):
+        if key not in self._built:
+            self._built[key] = build()
+        return self._built[key]
+
+
+def graph_model(cell: Cell, rows: Rows) -> pm.Model:
+    """A cell's model on one row, for its graph: the data of a fit are handed in separately."""
+    hyperprior = cell.hyperprior.candidates[0]
+    return build_model(cell.network, cell.prior, hyperprior, cell.likelihood, rows.take([0]))

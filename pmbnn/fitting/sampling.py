@@ -1,0 +1,168 @@
+"""Sampling the cells of a job: the posterior itself, where fits approximate it.
+
+No test row is seen here. A scale that is to be tuned is tuned by this sampler, on held-out rows.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pmbnn.data.arrays import Dataset, Rows
+from pmbnn.experiment.load import Cell
+from pmbnn.experiment.plan import settings_digest
+from pmbnn.fitting.programs import GroupPrograms, Report
+from pmbnn.fitting.selection import Selection
+from pmbnn.inference.result import StoredGuide
+from pmbnn.inference.samplers.chains import Samples
+from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.models.build import model_data
+from pmbnn.models.priors import Fixed, Hyperprior
+from pmbnn.prediction.reference import functions_of, merged
+from pmbnn.prediction.stored_draws import kept_draws
+
+
+@dataclass(frozen=True)
+class SampledCell:
+    """A cell with draws from its posterior given all training rows.
+
+    Attributes
+    ----------
+    hyperprior
+        That of the model: the chosen one where a scale was tuned.
+    data
+        Values of the model's data variables.
+    samples
+        The draws, and what is to be thought of them.
+    selection
+        How the scale was tuned, where it was.
+    seconds
+        Time spent.
+    """
+
+    cell: Cell
+    hyperprior: Hyperprior
+    data: Mapping[str, np.ndarray]
+    samples: Samples
+    selection: Selection | None
+    seconds: float
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Unconstrained vectors that are kept, ``(chain, draw, size)``.
+
+        As many of each chain as were asked for, spread over all; where draws had to be doubled,
+        neighbours say nearly the same.
+        """
+        return self.samples.chains.values[:, self.kept]
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """Numbers of the draws that are kept, ``(draw,)``."""
+        return spread(self.samples.chains.draws, self.cell.inference.draws)
+
+    @cached_property
+    def fits(self) -> tuple[StoredGuide, ...]:
+        """The draws of each chain, as a predictor takes them."""
+        return tuple(map(kept_draws, self.values))
+
+    @property
+    def alive(self) -> list[int]:
+        """Numbers of the chains to predict with: all, or none if any met what is not finite."""
+        broken = self.samples.chains.broken.any()
+        return [] if broken else list(range(len(self.values)))
+
+    @property
+    def best(self) -> int | None:
+        """The chain that stands for all where one must; None if some chain is broken."""
+        return self.alive[0] if self.alive else None
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of the chains in the cell's predictions, all alike."""
+        return (1 / len(self.values),) * len(self.values)
+
+    @property
+    def mixtures(self) -> dict[str, list[float]]:
+        """Mixtures of the chains that are judged, by the prefix of their results."""
+        return {"": list(self.weights)}
+
+    @property
+    def draws_of(self) -> str:
+        """What the draws are of that the cell predicts with."""
+        chains, engine = len(self.values), self.cell.inference.engine.upper()
+        return f"the posterior, by {chains} chains of {engine}"
+
+
+def spread(number: int, most: int) -> np.ndarray:
+    """At most so many of the numbers below `number`, evenly spread, the last among them."""
+    step = -(-number // most)
+    return np.arange(number - 1, -1, -step)[::-1]
+
+
+def sample_job(
+    cells: Sequence[Cell],
+    datasets: Mapping[object, Dataset],
+    programs: GroupPrograms,
+    report: Report,
+) -> list[SampledCell]:
+    """Every cell, sampled.
+
+    Parameters
+    ----------
+    datasets
+        The loaded data by specification.
+    """
+    return [_sampled(cell, datasets[cell.dataset].training, programs, report) for cell in cells]
+
+
+def _sampled(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> SampledCell:
+    start = time.monotonic()
+    selection = _select(cell, rows, programs, report)
+    hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
+    samples = _sample(cell, rows, hyperprior, "sample", programs, report)
+    data = model_data(hyperprior, rows, cell.likelihood)
+    seconds = time.monotonic() - start
+    return SampledCell(cell, hyperprior, data, samples, selection, seconds)
+
+
+def _select(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> Selection | None:
+    """Scores of every candidate scale on held-out training rows; None where there is one."""
+    candidates, settings = cell.hyperprior.candidates, cell.inference
+    if len(candidates) == 1:
+        return None
+    kept, held_out = rows.split(settings.validation, random_seed=settings.seed)
+    predictor, nll = programs.predictor(cell, kept), []
+    for number, hyperprior in enumerate(candidates):
+        samples = _sample(cell, kept, hyperprior, f"choose/{number}", programs, report)
+        if samples.chains.broken.any():
+            nll.append(np.nan)
+            continue
+        of_all = kept_draws(merged(samples.chains.values))
+        draws = settings.chains * min(settings.draws, cell.predict.draws)
+        data = model_data(hyperprior, kept, cell.likelihood)
+        nll.append(predictor.nll(of_all, data, held_out, draws))
+    scales = [h.scale if isinstance(h, Fixed) else None for h in candidates]
+    chosen = np.zeros(len(candidates), dtype=int)
+    return Selection(np.array(scales, dtype=float), np.array(nll)[:, None], chosen)
+
+
+def _sample(
+    cell: Cell,
+    rows: Rows,
+    hyperprior: Hyperprior,
+    name: str,
+    programs: GroupPrograms,
+    report: Report,
+) -> Samples:
+    data, stage = model_data(hyperprior, rows, cell.likelihood), name.split("/")[0]
+    report(stage, 0, cell.inference.draws, None, None)
+    return sample_posterior(
+        programs.program(cell, rows),
+        data,
+        functions_of(programs.predictor(cell, rows), data),
+        identity=f"{settings_digest(cell)}/{name}",
+        report=lambda done, wanted, _: report(stage, done, wanted, None, None),
+    )
