@@ -85,7 +85,7 @@ def _shown_fields(spec: Specification) -> list[str]:
     """Fields that a label shows, in its order."""
     fields = [name for name in type(spec).model_fields if _is_shown(spec, name)]
     # The seed comes last, where names that differ in nothing else are told apart.
-    return sorted(fields, key=lambda name: name == "seed")
+    return sorted(fields, key=lambda name: (name == "seed") - (name == "engine"))
 
 
 def _is_shown(spec: Specification, name: str) -> bool:

@@ -17,7 +17,7 @@ from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.metrics import metrics_of
-from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.spec import METRICS
 
@@ -95,7 +95,7 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     if fitted.best is None:
         raise ValueError("every restart diverged")
     draws, target = fitted.cell.predict.draws, dataset.y_test
-    found, chains = _predictions(fitted, predictor, dataset.x_test, draws, target)
+    found, chains = _predictions(fitted, predictor, fitted.mixtures, dataset.x_test, draws, target)
     test = found[""]
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
@@ -184,14 +184,18 @@ def bands(curves: Sequence[Curve]) -> dict[str, float]:
 
 
 def _predictions(
-    fitted: InferredCell, predictor: Predictor, x: np.ndarray, draws: int, target=None
+    inferred: InferredCell,
+    predictor: Predictor,
+    mixtures: Mapping[str, Weights],
+    x: np.ndarray,
+    draws: int,
+    target: np.ndarray | None = None,
 ) -> tuple[dict[str, Predictive], tuple[Predictive, ...]]:
-    """By each mixture that is judged, by the prefix of its results; and by each chain alone."""
-    fits = [fitted.fits[i] for i in fitted.alive]
-    alone = list(np.eye(len(fits))) if fitted.cell.is_sampled else []
-    mixtures = fitted.mixtures
+    """By each mixture of what is alive, under its name; and by each chain alone."""
+    fits = [inferred.fits[i] for i in inferred.alive]
+    alone = list(np.eye(len(fits))) if inferred.cell.is_sampled else []
     found = predictor.predict_mixtures(
-        fits, [*mixtures.values(), *alone], fitted.data, x, draws, target
+        fits, [*mixtures.values(), *alone], inferred.data, x, draws, target
     )
     return dict(zip(mixtures, found, strict=False)), tuple(found[len(mixtures) :])
 
@@ -210,7 +214,7 @@ def _fresh_metrics(
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
-    found, chains = _predictions(fitted, predictor, x, fresh.draws)
+    found, chains = _predictions(fitted, predictor, fitted.mixtures, x, fresh.draws)
     results = {
         f"{prefix}{name}": score(predictive.mean, truth)
         for prefix, predictive in found.items()
@@ -231,7 +235,8 @@ def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -
     axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     x = dataset.standardisation(points)
-    found, chains = _predictions(fitted, predictor, x, fitted.cell.predict.draws)
+    as_predicted = {"": fitted.mixtures[""]}
+    found, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
     return MapPrediction(axes[0], axes[1], found[""], chains)
 
 

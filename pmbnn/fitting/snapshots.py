@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.image_evaluation import ImageEvaluation
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.inference.result import Fit, Snapshot
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictor import Predictor
@@ -97,15 +97,15 @@ class Examples:
 
 
 def diagnose(
-    fitted: FittedCell,
+    fitted: InferredCell,
     dataset: Dataset,
     predictor: Predictor,
     images: ImageEvaluation | None,
 ) -> Diagnosis | None:
     """The best restart at the steps that its settings name; None where they name none."""
-    if not fitted.cell.predict.diagnostics.steps:
+    best = None if fitted.cell.is_sampled else fitted.fits[fitted.best]
+    if best is None or not best.snapshots:
         return None
-    best = fitted.fits[fitted.best]
     parts = _parts(dataset, fitted.cell.predict.diagnostics.rows)
     rows, classes = len(dataset.y_train), len(dataset.classes)
     draws = fitted.cell.predict.diagnostics.draws
@@ -193,7 +193,7 @@ def _histograms(snapshots: list[dict[str, np.ndarray]]) -> tuple[np.ndarray, np.
 
 
 def _examples(
-    fitted: FittedCell, dataset: Dataset, predictor: Predictor, images: ImageEvaluation
+    fitted: InferredCell, dataset: Dataset, predictor: Predictor, images: ImageEvaluation
 ) -> Examples:
     raw = dataset.standardisation.undo(dataset.x_test[: fitted.cell.predict.diagnostics.rows])
     sets = {"test": (raw, [dataset.classes[i] for i in dataset.y_test[: len(raw)]])}

@@ -20,6 +20,7 @@ from pmbnn.inference.result import StoredGuide
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.spec import Registry, Specification
@@ -47,9 +48,9 @@ class Restored:
     predictor, data
         What predicts, and the values of the model's data variables to predict with.
     fits
-        Guides that did not diverge, by the number of their restart.
+        Guides that did not diverge, by the number of their restart; or the draws of each chain.
     weights
-        Weights of the restarts that the cell predicts with, by number; their sum is 1.
+        Weights of those that the cell predicts with, by number; their sum is 1.
     """
 
     record: CellRecord
@@ -90,36 +91,52 @@ def restore_cell(cell: Path | str) -> Restored:
     if isinstance(hyperprior, Fixed):
         hyperprior = Fixed(scale=record.results["scale"])
     model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
-    weights = {int(i): float(w) for i, w in enumerate(trace["fit"]["weight"].values) if w > 0}
+    predictor, fits, weights = _predicting(trace, model, specs)
     return Restored(
         record=record,
         trace=trace,
         dataset=specs["dataset"],
         standardisation=standardisation,
         model=model,
-        predictor=Predictor(model, specs["likelihood"], specs["inference"]),
+        predictor=predictor,
         data=model_data(hyperprior, rows, specs["likelihood"]),
-        fits={int(i): _guide(trace["guide"], i) for i in _alive(trace)},
+        fits=fits,
         weights=weights,
     )
+
+
+def _predicting(
+    trace: xr.DataTree, model: pm.Model, specs: Mapping[str, Specification]
+) -> tuple[Predictor, dict[int, StoredGuide], dict[int, float]]:
+    """What predicts, what it takes of each restart or chain, and their weights, by number."""
+    if "draws" in trace.children:
+        values = trace["draws"]["values"].values
+        share = 1 / len(values)
+        chains = dict(enumerate(map(kept_draws, values)))
+        return StoredDraws(model, specs["likelihood"]), chains, dict.fromkeys(chains, share)
+    weights = {int(i): float(w) for i, w in enumerate(trace["fit"]["weight"].values) if w > 0}
+    guides = {int(i): _guide(trace["guide"], i) for i in _alive(trace)}
+    return Predictor(model, specs["likelihood"], specs["inference"]), guides, weights
 
 
 def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
     """Posterior draws of every weight and scale of a stored cell.
 
-    The first draws are those that the cell's predictions and its trace were made with.
+    The first draws are those that the cell's predictions and its trace were made with. Of a sampled
+    cell they are spread over those that were kept.
 
     Parameters
     ----------
     cell
         A cell's folder, ``results/<experiment>/cells/<name>``.
     draws
-        Draws of each restart.
+        Draws of each restart, or of each chain at most.
 
     Returns
     -------
     xr.Dataset
-        Variables with dims ``(restart, draw, ...)``, of restarts that did not diverge.
+        Variables with dims ``(restart, draw, ...)``, of restarts that did not diverge, or
+        ``(chain, draw, ...)``.
 
     Raises
     ------
@@ -127,10 +144,11 @@ def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
         As `restore_cell` does.
     """
     it = restore_cell(cell)
-    restarts = [
-        it.predictor.posterior(it.data, it.predictor.values(fit, draws)) for fit in it.fits.values()
-    ]
-    return _dataset(restarts, list(it.fits), draws, it.model)
+    fits, of_one = it.fits.values(), "chain" if it.record.sampling else "restart"
+    if it.record.sampling:
+        draws = min(it.predictor.n_distinct(fit, draws) for fit in fits)
+    found = [it.predictor.posterior(it.data, it.predictor.values(fit, draws)) for fit in fits]
+    return _dataset(found, of_one, list(it.fits), draws, it.model)
 
 
 def _stored(cell: Path) -> tuple[CellRecord, xr.DataTree]:
@@ -231,12 +249,13 @@ def _guide(group: xr.DataTree, restart: int) -> StoredGuide:
     return StoredGuide(constrained, kept["draw_key"].values)
 
 
-def _dataset(restarts: list[dict], numbers: list[int], draws: int, model) -> xr.Dataset:
+def _dataset(parts: list[dict], of_one: str, numbers: list[int], draws: int, model) -> xr.Dataset:
+    """Variables of each restart or chain, which `of_one` says."""
     arrays = {
-        name: (("restart", "draw", *model.named_vars_to_dims.get(name, ())), stacked)
-        for name in restarts[0]
-        for stacked in [np.stack([found[name] for found in restarts])]
+        name: ((of_one, "draw", *model.named_vars_to_dims.get(name, ())), stacked)
+        for name in parts[0]
+        for stacked in [np.stack([found[name] for found in parts])]
     }
     used = {dim for dims, _ in arrays.values() for dim in dims}
     labels = {name: list(value) for name, value in model.coords.items() if name in used}
-    return xr.Dataset(arrays, coords={"restart": numbers, "draw": range(draws)} | labels)
+    return xr.Dataset(arrays, coords={of_one: numbers, "draw": range(draws)} | labels)

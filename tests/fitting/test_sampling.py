@@ -1,0 +1,248 @@
+"""Cells whose posterior is sampled: what becomes of their chains, from the file to the trace."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import logsumexp
+
+from pmbnn.data import Moons
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.plan import jobs
+from pmbnn.fitting import job as job_module
+from pmbnn.fitting.chain_errors import jackknife_error, nll_without_each
+from pmbnn.fitting.job import run_job
+from pmbnn.fitting.sampling import spread
+from pmbnn.fitting.tasks import JobTask
+from pmbnn.inference.flat import flatten_model
+from pmbnn.models.build import dense_classifier
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.stored_draws import kept_draws
+from pmbnn.results.restore import restore_cell, sample_posterior
+from pmbnn.results.store import Results
+from pmbnn.sweep.cells import prepare
+
+SHORT = "engine: mclmc, chains: 4, draws: 16, descent: 50, tuning: 200, thin: 2"
+
+FILE = """
+name: sampled
+sweeps:
+  - name: sampled
+    dataset: {kind: %s}
+    network: {kind: dense, hidden: [[2]]}
+    prior: %s
+    hyperprior: %s
+    inference: {%s}
+    predict: {draws: 10, trace_draws: 6, map: {resolution: 4}, fresh: {size: 2000, draws: 6}}
+"""
+
+MOONS = "moons, noise: 0.3, train: 60, test: 40"
+
+
+def prepared(folder, data=MOONS, prior="normal", hyperprior="half_normal", inference=SHORT):
+    file = folder / "sampled.yaml"
+    file.write_text(FILE % (data, prior, hyperprior, inference))
+    run = prepare(load_experiment(file), folder / "out")
+    run.results.prepare()
+    return run
+
+
+def sampled(folder, **settings):
+    """Results of a tiny experiment, sampled in this process."""
+    run, programs = prepared(folder, **settings), None
+    for one in jobs(list(run.tasks)):
+        task = JobTask(one.group, one.width, tuple(run.tasks[cell] for cell in one.wanted))
+        programs = run_job(task, run.results.folder, lambda *_: None, lambda _: None, programs)
+    return Results(run.results.folder)
+
+
+def only(results):
+    (name,) = (path.name for path in results.cells.iterdir())
+    return results.load_record(name), results.load_trace(name), results.cells / name
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    return only(sampled(tmp_path_factory.mktemp("sampled")))
+
+
+def test_the_record_says_how_the_chains_went(cell):
+    record, _, folder = cell
+    assert "half_normal_mclmc-" in folder.name
+    assert record.status in ("converged", "undecided")
+    assert (record.best, record.restarts, record.kl_forms) == (None, (), {})
+    assert record.sampling.chains == 4
+    assert record.sampling.draws in (16, 32, 64, 128)
+    assert set(record.sampling.tuned) == {"step_size", "length"}
+    assert record.results["rhat"] == record.sampling.rhat_largest
+    assert not any(name.startswith("pooled_") or name == "elbo" for name in record.results)
+    for name in ("nll", "excess_nll", "excess_error"):
+        assert 0 < record.results[f"{name}_mcse"] < 1
+
+
+def test_statistics_belong_to_the_draws_of_the_trace(cell):
+    """The log-density that the sampler saw is PyMC's at the very weights that are kept."""
+    _, trace, _ = cell
+    rows = Moons(noise=0.3, train=60, test=40).load().training
+    model = dense_classifier(rows.x, rows.y, hidden=(2,), hyperprior="half_normal")
+    logp = model.compile_logp(mode="FAST_COMPILE")
+    slots = flatten_model(model, rows=None).layout.slots
+    kept = trace["draws"]["values"].values
+    for chain, place in ((0, 3), (3, 15)):
+        vector = kept[chain, place].astype(np.float64)
+        point = {slot.name: slot.of(vector) for slot in slots}
+        lp = trace["sample_stats"]["lp"].isel(chain=chain, draw=place)
+        assert float(lp) == pytest.approx(float(logp(point)), rel=1e-4)
+    by_row = trace["log_likelihood"]["y"].sum("observation")
+    assert by_row.dims == ("chain", "draw") == trace["posterior"]["weight_1"].dims[:2]
+    assert trace["posterior"].sizes["draw"] == trace["sample_stats"].sizes["draw"] == 16
+
+
+def test_predictions_are_means_over_the_chains(cell):
+    _, trace, _ = cell
+    for group in ("test_predictions", "predictions"):
+        of_chains = trace[group]["chain_probability"]
+        assert of_chains.sizes["chain"] == 4
+        np.testing.assert_allclose(of_chains.mean("chain"), trace[group]["probability"], atol=1e-6)
+        assert float(of_chains.std("chain").max()) > 1e-4
+
+
+def test_a_restored_cell_predicts_the_same(cell):
+    _, trace, folder = cell
+    restored = restore_cell(folder)
+    test = trace["test_predictions"]
+    x = restored.standardisation(test["x"].values)
+    weights = list(restored.weights.values())
+    again = restored.predictor.predict(list(restored.fits.values()), weights, restored.data, x, 10)
+    np.testing.assert_allclose(again.mean, test["probability"].values, atol=2e-6)
+
+
+def test_draws_made_again_are_those_that_were_kept(cell):
+    _, trace, folder = cell
+    drawn = sample_posterior(folder, 1000)
+    assert dict(drawn.sizes)["chain"] == 4
+    assert drawn.sizes["draw"] == trace["draws"].sizes["draw"] == 16
+    expected = np.sort(trace["posterior"]["weight_1"].values.ravel())
+    np.testing.assert_allclose(np.sort(drawn["weight_1"].values.ravel()), expected, rtol=1e-6)
+
+
+def test_arviz_takes_it(cell):
+    import arviz as az
+
+    _, trace, _ = cell
+    assert isinstance(trace["posterior"].dataset, xr.Dataset)
+    summary = az.summary(trace, var_names=["layer_1_scale"])
+    assert summary["r_hat"].notna().all()
+
+
+@pytest.mark.slow
+def test_a_scale_is_tuned_on_rows_that_no_chain_sees(tmp_path):
+    """One candidate can say nothing: at scale 0.01 all classes are alike."""
+    tuned = "{kind: fixed, scale: {tune: {log: [0.01, 1, 2]}}}"
+    record, _, _ = only(sampled(tmp_path, hyperprior=tuned))
+    assert record.results["scale"] == 1.0
+    assert record.selection.candidate == 1
+    assert record.selection.nll[0][0] == pytest.approx(np.log(2), abs=0.02)
+    assert record.results["validation_nll"] == record.selection.nll[1][0] < np.log(2)
+
+
+@pytest.mark.slow
+def test_cells_of_a_group_share_programs_and_have_their_own_chains(tmp_path, monkeypatch):
+    built = []
+    kept = job_module.GroupPrograms.program
+
+    def counted(self, cell, rows):
+        built.append(id(kept(self, cell, rows)))
+        return kept(self, cell, rows)
+
+    monkeypatch.setattr(job_module.GroupPrograms, "program", counted)
+    scales = "{kind: fixed, scale: [0.5, 1]}"
+    results = sampled(tmp_path, data=f"{MOONS}, seed: [0, 1]", hyperprior=scales)
+    assert len(built) == 4
+    assert len(set(built)) == 1
+    drawn = [results.load_trace(p.name)["draws"]["values"] for p in results.cells.iterdir()]
+    assert len({float(values[0, 0, 0]) for values in drawn}) == 4
+
+
+@pytest.mark.slow
+def test_numbers_do_not_depend_on_what_was_done_before(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    first, again = (only(sampled(tmp_path / name)) for name in "ab")
+    assert first[0].results == again[0].results
+    xr.testing.assert_identical(first[1]["draws"].dataset, again[1]["draws"].dataset)
+
+
+@pytest.mark.slow
+def test_regressions_are_sampled_too(tmp_path):
+    data = "sine, train: 20"
+    record, trace, _ = only(sampled(tmp_path, data=data, hyperprior="half_normal"))
+    assert record.predictive == "density"
+    assert record.results["nll_mcse"] > 0
+    assert "curve_1" in trace.children
+
+
+@pytest.mark.slow
+def test_a_prior_that_is_improper_is_said_to_be(tmp_path):
+    record, _, _ = only(sampled(tmp_path, prior="flat", hyperprior="fixed"))
+    assert record.status == "improper"
+
+
+def test_chains_that_broke_are_a_recorded_failure(tmp_path, monkeypatch):
+    run = prepared(tmp_path)
+    (task,) = run.tasks.values()
+
+    def broken(cells, *_):
+        from pmbnn.fitting.sampling import SampledCell
+        from pmbnn.inference.samplers.chains import Chains, Samples
+
+        chains = Chains(np.zeros((4, 2, 3)), {"lp": np.zeros((4, 2))}, np.ones(4, bool))
+        samples = Samples(chains, "diverged", "4 of 4 chains", None, {})
+        return [SampledCell(cells[0], cells[0].hyperprior, {}, samples, None, 1.0)]
+
+    monkeypatch.setattr(job_module, "sample_job", broken)
+    stored = []
+    run_job(JobTask("g", 1, (task,)), run.results.folder, lambda *_: None, stored.append)
+    (record,) = stored
+    assert (record.status, record.reason, record.results) == ("diverged", "4 of 4 chains", {})
+    assert record.failed
+    assert record.sampling.rhat_largest is None
+    assert not record.files
+
+
+def test_kept_draws_are_all_of_them_and_the_first_few_spread():
+    values = np.arange(400.0)[:, None]
+    kept = kept_draws(values).constrained["values"][:, 0]
+    np.testing.assert_array_equal(np.sort(kept), values[:, 0])
+    assert np.diff(np.sort(kept[:20])).max() < 2.7 * 400 / 20
+    assert abs(kept[:20].mean() - 199.5) < 15
+
+
+@pytest.mark.parametrize(
+    ("number", "most", "count"), [(400, 400, 400), (3200, 400, 400), (5, 2, 2)]
+)
+def test_what_is_kept_is_spread_and_has_the_last(number, most, count):
+    kept = spread(number, most)
+    assert len(kept) == count
+    assert kept[-1] == number - 1
+    assert len(set(np.diff(kept))) == 1
+
+
+def test_the_error_of_a_mean_is_that_of_independent_chains():
+    """Of a mean the jackknife is the usual standard error."""
+    values = np.random.default_rng(0).normal(size=16)
+    of_others = (values.sum() - values) / 15
+    expected = values.std(ddof=1) / 4
+    assert jackknife_error(of_others) == pytest.approx(expected)
+
+
+def test_nll_without_each_chain():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([1, 1], size=(3, 5))
+    chains = [ClassProbabilities(1, part, part, part[:, 0], part, part) for part in p]
+    y = np.array([0, 1, 1, 0, 1])
+    found = nll_without_each(chains, y)
+    log_p = np.log(p[:, np.arange(5), y])
+    for left in range(3):
+        others = np.delete(log_p, left, axis=0)
+        expected = -(logsumexp(others, axis=0) - np.log(2)).mean()
+        assert found[left] == pytest.approx(expected)
