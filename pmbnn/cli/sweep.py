@@ -55,7 +55,7 @@ def sweep(
     try:
         code = _sweep(file, out, only or [], dry_run, fresh, workers, wait, quiet)
     except ValueError as error:
-        code = _exit_status(error)
+        code = exit_status(error)
         if code is None:
             raise
         typer.echo(f"error: {error}", err=True)
@@ -115,7 +115,7 @@ def _conclude(console: "Console", outcome: "Outcome") -> int:
     return FAILED if outcome.failed else 0
 
 
-def _exit_status(error: ValueError) -> int | None:
+def exit_status(error: ValueError) -> int | None:
     """Status for an error that the user can mend; None of a fault, which is worth a traceback."""
     from pmbnn.data import DataError
     from pmbnn.experiment.load import ConfigError

@@ -54,7 +54,7 @@ def load_experiment(path: str | Path) -> Experiment:
     ConfigError
         The file cannot be read, or something in it is not valid; the message is one line.
     """
-    return _experiment(read_yaml(path), Path(path).parent)
+    return experiment_of(read_yaml(path), Path(path).parent)
 
 
 def resolved(experiment: Experiment) -> dict[str, Any]:
@@ -84,7 +84,19 @@ def resolved_text(experiment: Experiment) -> str:
     return yaml_text(resolved(experiment))
 
 
-def _experiment(content: dict, folder: Path) -> Experiment:
+def experiment_of(content: dict, folder: Path) -> Experiment:
+    """Experiment that the content of a file describes, checked and expanded.
+
+    Parameters
+    ----------
+    folder
+        Where the files lie that it names.
+
+    Raises
+    ------
+    ConfigError
+        Something in it is not valid.
+    """
     check_keys(content, ["name", "plugins", "published", "sweeps"], "")
     name = _name(content, "name")
     plugins = load_plugins(content.get("plugins", []), folder)

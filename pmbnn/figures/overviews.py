@@ -24,11 +24,13 @@ from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import PlaneMap, plane_map
+from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
 from pmbnn.figures.scales import comparable_rows, plot_scales
 from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine, data_seed
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
+from pmbnn.results.references import pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import best_group, data_label, group_by_settings
 from pmbnn.results.titles import cell_title, combination_title, data_title
@@ -124,6 +126,7 @@ def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     stored = stored_variables(results, sheet.shown.name)
     if "x" not in stored.get("test_predictions", ()):
         yield "grid", partial(plot_grid, combinations, sheet.title)
+    yield from _beside_posterior(results, sheet, records)
     yield from _of_priors(results, sheet.title, combinations)
     yield from _of_shown_cell(results, sheet, OF_CLASS_PROBABILITIES)
     other = _deterministic(results, sheet.shown, records)
@@ -168,6 +171,30 @@ def _which(sheet: Sheet) -> str:
 def _load_map(results: Results, name: str) -> PlaneMap | None:
     trace = load_arrays(results, name, {"predictions": "probability|sd"})
     return plane_map(trace) if "predictions" in trace.children else None
+
+
+def _beside_posterior(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+    """Maps of the sheet's fits beside those of sampled cells, the first data seed of each."""
+    of_sheet = {record.name for record in sheet.finished}
+    found = {
+        combination_title(fitted): (fitted, sampled)
+        for fitted, sampled in reversed(list(pairs(records)))
+        if fitted.name in of_sheet
+    }
+    chosen = list(reversed(found.items()))
+    if chosen and MAP.groups(stored_variables(results, chosen[0][1][0].name)):
+        engine = chosen[0][1][1].settings["inference"]["engine"].upper()
+        title = f"{sheet.title}: fitted, beside the posterior sampled by {engine}"
+        yield "posterior", partial(_draw_beside, results, chosen, title)
+
+
+def _draw_beside(
+    results: Results, chosen: Sequence[tuple[str, tuple[CellRecord, CellRecord]]], title: str
+) -> Figure:
+    maps = [MapPair(name, *(_load_map(results, r.name) for r in both)) for name, both in chosen]
+    seeds = {data_seed(fitted) for _, (fitted, _) in chosen}
+    which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
+    return plot_posterior_maps(maps, f"{title}{which}; black line: one half")
 
 
 def _of_priors(results: Results, title: str, combinations: Combinations) -> Drawings:

@@ -109,6 +109,15 @@ def draw_uncertainty(axes: Axes, plane: PlaneMap, highest: float) -> AxesImage:
     return _draw(axes, plane, plane.sd, style.UNCERTAINTY, highest)
 
 
+def draw_difference(
+    axes: Axes, plane: PlaneMap, difference: np.ndarray, largest: float
+) -> AxesImage:
+    """Differences of probabilities, ``(x1, x2)``, white at zero, colours up to ``largest``."""
+    extent = (*_edges(plane.x1), *_edges(plane.x2))
+    kwargs = {"origin": "lower", "extent": extent, "aspect": "equal"}
+    return style.draw_image(axes, difference.T, style.DIFFERENCE, (-largest, largest), **kwargs)
+
+
 def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
     """Line on which the first class has probability one half, white below black."""
     # Matplotlib warns of a contour that lies nowhere.

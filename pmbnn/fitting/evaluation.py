@@ -9,11 +9,15 @@ import numpy as np
 
 from pmbnn.data import Regression, Synthetic
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.chain_errors import jackknife_error, nll_without_each, probabilities_without_each
 from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
 from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.fitting.snapshots import Diagnosis, diagnose
 from pmbnn.prediction import metrics
+from pmbnn.prediction.chain_errors import (
+    jackknife_error,
+    nll_without_each,
+    probabilities_without_each,
+)
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.metrics import metrics_of

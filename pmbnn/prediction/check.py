@@ -325,14 +325,18 @@ def _agreement(
     found = distance(ours.mean(axis=0), theirs.mean(axis=0))
     error = standard_error(ours, theirs, distance)
     floor = floor_of(theirs, distance)
-    if drawn.status != "converged":
-        verdict = "undecided"
-    elif found.value <= MARGIN * floor:
-        verdict = "agrees"
-    else:
-        verdict = "differs" if found.value - 2 * error > MARGIN * floor else "undecided"
+    verdict = distance_verdict(found.value, error, floor, drawn.status)
     reference = f"{drawn.status} ({drawn.reason})"
     return Agreement(found.of, found.value, error, floor, verdict, reference)
+
+
+def distance_verdict(distance: float, error: float, floor: float, status: str) -> Verdict:
+    """What a distance says, by its standard error, its floor and the status of the reference."""
+    if status != "converged":
+        return "undecided"
+    if distance <= MARGIN * floor:
+        return "agrees"
+    return "differs" if distance - 2 * error > MARGIN * floor else "undecided"
 
 
 def standard_error(ours: np.ndarray, theirs: np.ndarray, distance: Distance) -> float:

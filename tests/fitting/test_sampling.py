@@ -9,12 +9,12 @@ from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import job as job_module
-from pmbnn.fitting.chain_errors import jackknife_error, nll_without_each
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.sampling import spread
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
+from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.stored_draws import kept_draws
 from pmbnn.results.restore import restore_cell, sample_posterior

@@ -25,17 +25,18 @@ def jackknife_error(of_others: Sequence[float]) -> float:
 
 def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:
     """Class probabilities without each of the chains in turn, ``(observation, class)``."""
-    return _without_each([np.asarray(chain.mean, np.float64) for chain in chains])
+    return without_each([np.asarray(chain.mean, np.float64) for chain in chains])
 
 
 def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[float]:
     """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``."""
     densities = [np.exp(chain.log_score(target)) for chain in chains]
     with np.errstate(divide="ignore"):
-        return [-float(np.log(mean).mean()) for mean in _without_each(densities)]
+        return [-float(np.log(mean).mean()) for mean in without_each(densities)]
 
 
-def _without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Means of non-negative values without each of them in turn."""
     total, others = sum(values), len(values) - 1
     # Rounding may leave a probability of the others a trace below zero.
     return (np.maximum(total - value, 0) / others for value in values)

@@ -1,0 +1,108 @@
+"""Hold finished fits against the posterior: ``pmbnn check RESULTS``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="RESULTS", help="Results folder: results/<experiment>."),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Check these cells only, e.g. prior=laplace or dataset.seed=0; may be repeated.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Sampler that is the reference.")] = "mclmc",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes for all but the largest networks [default: one per core]."
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for another sweep that writes the same folder.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+) -> None:
+    """Sample the posterior of every finished cell and say how far its fit is from it.
+
+    Nothing is fitted again. References are cells of the same folder; what is sampled once stays.
+
+    Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep is at work
+    in the folder.
+    """
+    from pmbnn.cli.sweep import exit_status
+
+    try:
+        code = _check(folder, only or [], engine, dry_run, workers, wait, quiet)
+    except ValueError as error:
+        code = exit_status(error)
+        if code is None:
+            raise
+        typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(code)
+
+
+def _check(folder, only, engine, dry_run, workers, wait, quiet) -> int:
+    from pmbnn.compare.agreement import agreement_table
+    from pmbnn.experiment.plan import print_plan
+    from pmbnn.inference.samplers.settings import SAMPLING
+    from pmbnn.results.store import Results
+    from pmbnn.sweep.check import check_folder, references
+
+    if engine not in SAMPLING:
+        choices = ", ".join(sorted(SAMPLING))
+        typer.echo(f"error: `--engine` must be one of {choices}, got {engine!r}.", err=True)
+        return BAD_INPUT
+    wanted, console = references(folder, SAMPLING[engine](), only), new_console()
+    for line in wanted.left_out:
+        console.print(f"left out: {line}", soft_wrap=True, highlight=False, markup=False)
+    if dry_run:
+        print_plan(wanted.experiment, wanted.cells)
+        return 0
+    outcome = check_folder(folder, wanted, console, workers, wait, quiet)
+    console.print(_table(agreement_table(Results(folder), outcome.records)))
+    return FAILED if outcome.failed else 0
+
+
+def _table(found: "pd.DataFrame") -> "Table":
+    """Total variation, mean and largest over data seeds, of each combination and guide."""
+    from rich.table import Table
+
+    table = Table(title="Total variation from the posterior, test rows", title_justify="left")
+    for name in ("data", "prior", "hyperprior", "guide"):
+        table.add_column(name)
+    for name in ("mean", "largest", "floor", "sd ratio", "agrees", "differs", "undecided"):
+        table.add_column(name, justify="right")
+    if found.empty:
+        return table
+    keys = ["dataset.kind", "prior.kind", "hyperprior.kind", "guide"]
+    for key, group in found.groupby(keys, sort=False):
+        distance = group["total_variation"]
+        counts = [str((group["verdict"] == v).sum()) for v in ("agrees", "differs", "undecided")]
+        numbers = (distance.mean(), distance.max(), group["total_variation_floor"].mean())
+        table.add_row(
+            *map(str, key), *(f"{n:.4f}" for n in numbers), f"{group['sd_ratio'].median():.2f}",
+            *counts,
+        )  # fmt: skip
+    return table
+
+
+if __name__ == "__main__":
+    app()

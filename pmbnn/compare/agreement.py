@@ -1,0 +1,112 @@
+"""How far what a guide predicts is from the posterior itself, cell by cell: ``agreement.csv``.
+
+A fitted cell is held against a sampled one that differs in nothing but how it came by its draws.
+What they say is compared at the test rows and over the map by the total variation of class
+probabilities, whose *floor* is the distance between random halves of the sampler's own chains.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pmbnn.prediction.chain_errors import jackknife_error, without_each
+from pmbnn.prediction.check import distance_verdict, floor_of, total_variation
+from pmbnn.results.reading import load_arrays
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import pairs
+from pmbnn.results.store import Results
+from pmbnn.results.tables import settings_row
+
+FILE = "agreement.csv"
+"""File of a results folder that holds its table."""
+
+ARRAYS = "probability|sd|chain_probability"
+GROUPS = {"test": "test_predictions", "map": "predictions"}
+"""Group of a trace by the place where predictions are compared."""
+
+DIFFERENCES = ("excess_error", "excess_nll", "nll", "accuracy")
+"""Results whose difference, fitted less sampled, a row has."""
+
+
+def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
+    """A row for each fitted cell and sampled cell of the same posterior.
+
+    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide``, ``engine``,
+    ``reference`` (the sampled cell) with its ``status``; ``total_variation`` at the test rows with
+    its Monte-Carlo standard error and its floor, and over the map; ``same_class``, the share of
+    test rows where both predict one class; ``sd_ratio``, the median over test rows of the
+    fitted cell's standard deviation of the probability to the sampled one's; differences of
+    results, fitted less sampled; ``verdict``: ``agrees``, ``differs`` or ``undecided``.
+
+    References
+    ----------
+    Izmailov et al. (2021), What Are Bayesian Neural Network Posteriors Really Like?, for agreement
+    and total variation.
+    """
+    return pd.DataFrame([_row(results, *pair) for pair in pairs(records)])
+
+
+def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
+    """Write the table; one without rows leaves no file."""
+    table = agreement_table(results, records)
+    if table.empty:
+        results.remove_table(FILE)
+    else:
+        results.write_table(FILE, table)
+
+
+def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
+    ours, theirs = (
+        load_arrays(results, r.name, dict.fromkeys(GROUPS.values(), ARRAYS))
+        for r in (fitted, sampled)
+    )
+    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
+    inference = fitted.settings["inference"]
+    found = {"sweep": fitted.sweep, "name": fitted.name, **settings}
+    found |= {"guide": inference["guide"], "engine": sampled.settings["inference"]["engine"]}
+    found |= {"reference": sampled.name, "status": sampled.status}
+    for place, group in GROUPS.items():
+        if group in ours.children and group in theirs.children:
+            found |= _distances(ours[group].dataset, theirs[group].dataset, place)
+    for name in DIFFERENCES:
+        if name in fitted.results and name in sampled.results:
+            found[f"{name}_difference"] = fitted.results[name] - sampled.results[name]
+    found["verdict"] = distance_verdict(
+        found["total_variation"],
+        found["total_variation_mcse"],
+        found["total_variation_floor"],
+        sampled.status,
+    )
+    return found
+
+
+def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str) -> dict[str, float]:
+    """Total variation with error and floor at the test rows or over the map, and more of rows."""
+    mean = _rows(ours["probability"])
+    chains = np.stack([_rows(one) for one in theirs["chain_probability"]])
+    of_others = [total_variation(mean, other).value for other in without_each(chains)]
+    suffix = "" if place == "test" else f"_{place}"
+    found = {
+        f"total_variation{suffix}": total_variation(mean, chains.mean(axis=0)).value,
+        f"total_variation{suffix}_mcse": jackknife_error(of_others),
+        f"total_variation{suffix}_floor": floor_of(chains, total_variation),
+    }
+    if place == "test":
+        same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
+        sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
+        found |= {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
+    return found
+
+
+def _rows(array: xr.DataArray) -> np.ndarray:
+    """Probabilities as ``(row, class)``, double precision."""
+    return array.values.reshape(-1, array.sizes["output"]).astype(np.float64)
+
+
+def _names(key: str) -> bool:
+    """Whether a setting is one of those that name the posterior in a table."""
+    section, *_ = key.split(".")
+    return section in ("dataset", "prior", "hyperprior")

@@ -1,0 +1,37 @@
+"""Fitted cells and the sampled cells of the same posterior."""
+
+from collections.abc import Iterator, Sequence
+
+from pmbnn.inference.samplers.settings import SAMPLING
+from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import settings_row
+
+
+def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
+    """Every fitted cell of class probabilities with each sampled one of the same posterior."""
+    finished = [r for r in records if r.results and r.predictive == "class_probabilities"]
+    sampled: dict[tuple, list[CellRecord]] = {}
+    for record in finished:
+        if is_sampled(record):
+            sampled.setdefault(_posterior(record), []).append(record)
+    for record in finished:
+        if not is_sampled(record) and is_of_posterior(record):
+            yield from ((record, other) for other in sampled.get(_posterior(record), ()))
+
+
+def is_sampled(record: CellRecord) -> bool:
+    """Whether a cell's draws are of the posterior itself."""
+    return record.settings["inference"]["engine"] in SAMPLING
+
+
+def is_of_posterior(record: CellRecord) -> bool:
+    """Whether a fit is of the posterior that the model has, not of a tempered one."""
+    inference = record.settings["inference"]
+    return inference["kl_weight"] == 1 and inference["kl_scaling"] == "sum"
+
+
+def _posterior(record: CellRecord) -> tuple:
+    """Everything that decides the posterior and where it is looked at, as a key."""
+    settings = settings_row(record.settings)
+    kept = {k: v for k, v in settings.items() if not k.startswith("inference.")}
+    return record.sweep, record.fingerprint, *kept.items()

@@ -1,0 +1,123 @@
+"""References for what is finished: its posteriors sampled, in the same results folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from pmbnn.experiment.load import (
+    Cell,
+    Experiment,
+    as_written,
+    experiment_of,
+    load_experiment,
+    resolved,
+)
+from pmbnn.experiment.selection import select_cells
+from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.settings import Inference
+from pmbnn.results.store import ResultsError
+from pmbnn.sweep.cells import prepare
+from pmbnn.sweep.stages import Outcome, run_experiment
+
+
+@dataclass(frozen=True)
+class References:
+    """What is to be sampled for a results folder.
+
+    Attributes
+    ----------
+    experiment
+        That of the folder, with the sampler beside its ways to fit.
+    cells
+        Its sampled cells whose fitted counterpart is finished.
+    left_out
+        Finished cells that no reference can be had for, and why, one line each.
+    """
+
+    experiment: Experiment
+    cells: tuple[Cell, ...]
+    left_out: tuple[str, ...]
+
+
+def references(folder: Path, settings: Sampling, only: Sequence[str] = ()) -> References:
+    """What is to be sampled, so that every finished cell of a folder has a reference.
+
+    Parameters
+    ----------
+    folder
+        Results folder of a sweep.
+    settings
+        Of the sampler.
+    only
+        Fitted cells to look at, as ``["prior=laplace"]``; all unless given.
+
+    Raises
+    ------
+    ResultsError
+        If the folder is none, or nothing in it is finished.
+    ConfigError
+        If the sampler does not fit the experiment, or `only` no cell.
+    """
+    file = folder / "experiment.yaml"
+    if not file.is_file():
+        raise ResultsError(f"`{folder}` must be a results folder of a sweep, with experiment.yaml.")
+    before = load_experiment(file)
+    one = prepare(before, folder)
+    chosen = [c for c in select_cells(list(before.cells), list(only)) if not c.is_sampled]
+    names = {cell: one.tasks[cell].name for cell in chosen}
+    stored = [c for c in chosen if one.results.is_finished(names[c])]
+    finished = [c for c in stored if one.results.load_record(names[c]).results]
+    if not finished:
+        raise ResultsError(f"`{folder}` has no finished fit to hold against the posterior.")
+    after = with_sampler(before, settings, folder)
+    proper = [cell for cell in finished if cell.prior.has_scale]
+    wanted = {_posterior(cell) for cell in proper if is_of_posterior(cell.inference)}
+    cells = [c for c in after.cells if c.inference == settings and _posterior(c) in wanted]
+    return References(after, tuple(cells), tuple(_left_out(finished)))
+
+
+def with_sampler(experiment: Experiment, settings: Sampling, folder: Path) -> Experiment:
+    """The experiment with a sampler beside its ways to fit, in every sweep."""
+    content = resolved(experiment)
+    for sweep in content["sweeps"]:
+        if as_written(settings) not in sweep["inference"]:
+            sweep["inference"] = [*sweep["inference"], as_written(settings)]
+    return experiment_of(content, folder)
+
+
+def check_folder(
+    folder: Path,
+    wanted: References,
+    console: Console,
+    workers: int | None = None,
+    wait: bool = False,
+    quiet: bool = False,
+) -> Outcome:
+    """Sample what is wanted and missing, and write every table and figure of the folder."""
+    return run_experiment(
+        wanted.experiment, wanted.cells, folder, console, workers, wait=wait, quiet=quiet
+    )
+
+
+def is_of_posterior(inference: Inference) -> bool:
+    """Whether a fit is of the posterior itself, not of a tempered one."""
+    return inference.kl_weight == 1 and inference.kl_scaling == "sum"
+
+
+def _left_out(cells: Sequence[Cell]) -> list[str]:
+    """Why some cells have no reference, each reason once."""
+    lines = []
+    improper = {cell.prior.kind for cell in cells if not cell.prior.has_scale}
+    lines += [f"prior {kind}: improper, there may be no posterior to sample" for kind in improper]
+    if not all(is_of_posterior(cell.inference) for cell in cells):
+        lines.append("fits with another KL than the ELBO's: they are of no posterior of the model")
+    return lines
+
+
+def _posterior(cell: Cell) -> tuple:
+    """Everything that decides a posterior and where it is looked at."""
+    settings = cell.settings
+    del settings["inference"]
+    return cell.sweep, *settings.values()
