@@ -29,6 +29,7 @@ from pmbnn.experiment.checks import (
     check_ood,
     check_shapes,
 )
+from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.experiment.plugins import load_plugins
 from pmbnn.experiment.published import FILE, published_text
@@ -66,6 +67,7 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
         "name": experiment.name,
         **plugins,
         **published,
+        **experiment.contrasts.as_written,
         "sweeps": [
             {"name": sweep.name}
             | {
@@ -83,7 +85,8 @@ def resolved_text(experiment: Experiment) -> str:
 
 
 def _experiment(content: dict, folder: Path) -> Experiment:
-    check_keys(content, ["name", "plugins", "published", "sweeps"], "")
+    known = ["name", "plugins", "published", "contrasts", "margin", "sweeps"]
+    check_keys(content, known, "")
     name = _name(content, "name")
     plugins = load_plugins(content.get("plugins", []), folder)
     listed = content.get("sweeps")
@@ -98,8 +101,10 @@ def _experiment(content: dict, folder: Path) -> Experiment:
                 raise must(f"sweeps[{index}].name", rule, sweep.name)
         sweeps.append(sweep)
     published = published_text(content.get("published"), folder)
-    experiment = Experiment(name, tuple(sweeps), plugins, published)
+    contrasts = read_contrasts(content)
+    experiment = Experiment(name, tuple(sweeps), plugins, published, contrasts)
     _check_unique(experiment)
+    check_contrasts(contrasts, experiment.cells)
     return experiment
 
 
