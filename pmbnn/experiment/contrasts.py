@@ -7,10 +7,12 @@ everything else, data seed and inference included.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.errors import ConfigError, check_keys, must, must_be_one_of, show
+from pmbnn.experiment.yaml_file import read_yaml
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
 """Sections that a selection may name."""
@@ -45,6 +47,18 @@ def read_contrasts(content: Mapping[str, Any]) -> Contrasts:
                 raise must(f"contrasts[{index}].name", rule, contrast.name)
         found.append(contrast)
     return Contrasts(tuple(found), float(margin))
+
+
+def stored_contrasts(folder: Path) -> Contrasts:
+    """The contrasts of the experiment of a results folder; none where it is not recorded.
+
+    Raises
+    ------
+    ConfigError
+        If its copy of the experiment file cannot be read.
+    """
+    path = folder / "experiment.yaml"
+    return read_contrasts(read_yaml(path)) if path.is_file() else Contrasts()
 
 
 def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
