@@ -65,7 +65,7 @@ def printed_table(name: str, table: "pd.DataFrame") -> "Table":
     title = f"{name}: contrasts ({said}), first less second, thousandths of a nat"
     shown = Table(title=Text(title), title_justify="left")
     titles = ("reference", "ADVI", "ADVI less reference")
-    for heading in ("data", "contrast", "seeds", *titles, "posterior", "ADVI"):
+    for heading in ("data", "contrast", "seeds", *titles, "posterior says", "ADVI says"):
         shown.add_column(heading, justify="right" if heading in titles else "left")
     for row in table.to_dict("records"):
         words = [row["data"], row["contrast"], str(row["seeds"])]
