@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli import check, compare, predict, report, sweep, verify
+from pmbnn.cli import check, claims, compare, predict, report, sweep, verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
@@ -15,7 +15,8 @@ for _name, _command, _words in (
     ("check", check.check, "Hold fits against the posterior itself."),
     ("predict", predict.predict, "Ask a fitted cell about images of your own."),
     ("report", report.report, "Write one page of results folders."),
-    ("claims", compare.claims, "Hold claims against results folders."),
+    ("claims", claims.claims, "Hold claims against results folders."),
+    ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),
     ("verify", verify.verify, "Check the files of a results folder."),
 ):
     app.command(_name, short_help=_words)(_command)

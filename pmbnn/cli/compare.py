@@ -1,8 +1,7 @@
-"""Compare priors and hyperpriors on stored results: ``python -m pmbnn.claims RESULTS...``."""
+"""Hold contrasts under ADVI against the posterior: ``pmbnn compare RESULTS...``."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,84 +15,74 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
-def claims(
-    folders: ResultsFolders,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="One table for all folders [default: claims.csv in each folder]."),
-    ] = None,
-) -> None:
-    """Compare priors and hyperpriors on stored results: tables, and claims.csv.
+def compare(folders: ResultsFolders) -> None:
+    """Say whether a prior matters, and whether ADVI says the same: verdicts, and compare.csv.
 
-    Sparsity of the last layer, uncertainty at the true boundary, learned scales less fixed ones,
-    and the scales themselves, as means ± standard errors over data seeds.
+    Contrasts are those that the experiment file names; where it names none, every learned scale
+    less every fixed one of the same prior. Intervals of a folder hold all at once, with
+    probability 95 %.
 
     Exit status: 0 done, 2 bad input.
     """
+    from pmbnn.experiment.contrasts import AmbiguousError
+    from pmbnn.experiment.errors import ConfigError
     from pmbnn.results.store import ResultsError
 
-    with reported(ResultsError):
-        _claims(folders, out)
+    with reported(AmbiguousError, ConfigError, ResultsError):
+        for folder in dict.fromkeys(folders):
+            _compare(folder)
 
 
-def _claims(folders: list[Path], out: Path | None) -> None:
-    import pandas as pd
-
-    from pmbnn.compare.claims import FILE, claims_table, write_claims
+def _compare(folder: Path) -> None:
+    from pmbnn.compare.claims import write_claims
+    from pmbnn.compare.contrasts import FILE, delta_table, sentence, verdict_table
+    from pmbnn.experiment.contrasts import stored_contrasts
     from pmbnn.results.loading import load_results
+    from pmbnn.results.store import ResultsError
 
-    read = [load_results(folder) for folder in folders]
-    found = {
-        one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read
-    }
-    every = pd.concat(found.values(), ignore_index=True)
+    read = load_results(folder)
+    contrasts = stored_contrasts(folder)
+    table = verdict_table(delta_table(read.records, contrasts), contrasts.margin)
+    if table.empty:
+        raise ResultsError(f"The folder `{folder}` has no two cells to compare on the same data.")
     console = new_console()
-    for table in printed_tables(every):
-        console.print(table)
-    for path, table in ({out: every} if out else found).items():
-        with written(path):
-            write_claims(path, table)
-        typer.echo(f"table {path}")
+    console.print(printed_table(read.name, table))
+    for row in table.to_dict("records"):
+        typer.echo(sentence(row))
+    with written(folder / FILE):
+        write_claims(folder / FILE, table)
+    typer.echo(f"table {folder / FILE}")
 
 
-def printed_tables(table: "pd.DataFrame") -> Iterator["Table"]:
-    """A table for every comparison and data set: a line a combination, a column a measure."""
-    from pmbnn.compare.claims import CLAIMS
-
-    for claim in CLAIMS:
-        own = table[table["claim"] == claim]
-        places = ["experiment", "sweep", "data", "variant"]
-        for (experiment, *words), rows in own.groupby(places, sort=False):
-            sweep, data, variant = words
-            title = f"{claim}: {experiment}, {sweep}, {'; '.join(filter(None, [data, variant]))}"
-            yield _printed(title, rows)
-
-
-def _printed(title: str, rows: "pd.DataFrame") -> "Table":
+def printed_table(name: str, table: "pd.DataFrame") -> "Table":
+    """A line a contrast and data set: differences in thousandths of a nat, and verdicts."""
     from rich.table import Table
     from rich.text import Text
 
-    names = [name for name in ("prior", "hyperprior", "against") if rows[name].any()]
-    measures = rows["measure"].drop_duplicates().tolist()
-    words = rows.assign(words=rows.apply(_number, axis=1))
-    lines = words.pivot_table(
-        index=names, columns="measure", values="words", aggfunc="last", sort=False, fill_value=""
-    )
-    table = Table(*names, title=Text(title), title_justify="left")
-    for measure in measures:
-        table.add_column(Text(measure), justify="right")
-    for place, numbers in lines[measures].iterrows():
-        place = place if isinstance(place, tuple) else (place,)
-        table.add_row(*map(Text, place), *map(Text, numbers))
-    return table
+    from pmbnn.compare.contrasts import COLUMN
+
+    said = "exploratory: the experiment file names none" if table["exploratory"].any() else "named"
+    title = f"{name}: contrasts ({said}), first less second, thousandths of a nat"
+    shown = Table(title=Text(title), title_justify="left")
+    titles = ("reference", "ADVI", "ADVI less reference")
+    for heading in ("data", "contrast", "seeds", *titles, "posterior says", "ADVI says"):
+        shown.add_column(heading, justify="right" if heading in titles else "left")
+    for row in table.to_dict("records"):
+        words = [row["data"], row["contrast"], str(row["seeds"])]
+        words += [_interval(row, quantity) for quantity in COLUMN]
+        words += [row["posterior_verdict"], row["advi_verdict"]]
+        shown.add_row(*map(Text, words))
+    return shown
 
 
-def _number(row: "pd.Series") -> str:
-    """Mean ± standard error, in three digits."""
+def _interval(row: dict, name: str) -> str:
+    """Mean and both ends of its interval, where they are known."""
     import math
 
-    error = f" ± {row['se']:.2g}" if math.isfinite(row["se"]) else ""
-    return f"{row['mean']:.3g}{error}"
+    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
+    if not math.isfinite(mean):
+        return ""
+    return f"{mean:.2f}" + (f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else "")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@
 - `scales`: the best fixed scale, and where learned ones go;
 - `boundary`: whether uncertainty is highest where the classes truly meet;
 - `measures`: that of one cell, and how few weights of its last layer are away from zero;
-- `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints.
+- `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints;
+- `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``, which
+  ``pmbnn compare`` prints;
+- `hierarchical`: means of such differences, with intervals that hold all at once.
 
 `scores` says what a cell is judged by, and what is shown of it, by the type of its predictions.
 """
@@ -16,6 +19,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "claims": ["claims_table", "read_claims", "write_claims"],
+        "contrasts": ["delta_table", "verdict_table"],
+        "hierarchical": ["joint_intervals", "mean_draws", "simultaneous_intervals"],
         "paired": ["paired_rows"],
         "ranking": ["rank_combinations"],
         "scores": ["SCORES", "Scores"],

@@ -1,7 +1,9 @@
 """An experiment as checked and expanded: frozen, and independent of how its file is written."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
@@ -39,6 +41,10 @@ REGISTRIES: dict[type[Specification], Registry] = {
     Prior: PRIORS,
 }
 """Registry of every base that one's own classes may have."""
+
+
+MARGIN = 0.001
+"""Difference of NLL, nats an observation, below which two cells count as equivalent."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +112,54 @@ class Sweep:
     left_out: tuple[LeftOut, ...]
 
 
+Selection = Mapping[str, Mapping[str, Any]]
+"""Fields by section that cells must have."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Cells ``first`` less cells ``second``: below zero, the first are better."""
+
+    name: str
+    first: Selection
+    second: Selection
+
+    @property
+    def as_written(self) -> dict[str, Any]:
+        """The contrast as an experiment file writes it."""
+        return {"name": self.name, "first": dict(self.first), "second": dict(self.second)}
+
+
+@dataclass(frozen=True)
+class Contrasts:
+    """Every contrast of a file, and its margin of practical equivalence, nats an observation."""
+
+    listed: tuple[Contrast, ...] = ()
+    margin: float = MARGIN
+
+    @property
+    def as_written(self) -> dict[str, Any]:
+        """Their keys of an experiment file; what says nothing is left out."""
+        found: dict[str, Any] = {}
+        if self.listed:
+            found["contrasts"] = [contrast.as_written for contrast in self.listed]
+        return found if self.margin == MARGIN else found | {"margin": self.margin}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """All sweeps of an experiment file.
 
     ``plugins`` are the files that it takes parts of one's own from, as absolute paths;
-    ``published`` is the text of the table of published numbers that it names.
+    ``published`` is the text of the table of published numbers that it names; ``contrasts`` say
+    which cells are to be compared.
     """
 
     name: str
     sweeps: tuple[Sweep, ...]
     plugins: tuple[str, ...] = ()
     published: str | None = None
+    contrasts: Contrasts = Contrasts()
 
     @property
     def cells(self) -> tuple[Cell, ...]:

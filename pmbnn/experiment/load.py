@@ -30,6 +30,7 @@ from pmbnn.experiment.checks import (
     check_ood,
     check_shapes,
 )
+from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.experiment.plugins import load_plugins
 from pmbnn.experiment.published import FILE, published_text
@@ -68,6 +69,7 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
         "name": experiment.name,
         **plugins,
         **published,
+        **experiment.contrasts.as_written,
         "sweeps": [
             {"name": sweep.name}
             | {
@@ -97,7 +99,8 @@ def experiment_of(content: dict, folder: Path) -> Experiment:
     ConfigError
         Something in it is not valid.
     """
-    check_keys(content, ["name", "plugins", "published", "sweeps"], "")
+    known = ["name", "plugins", "published", "contrasts", "margin", "sweeps"]
+    check_keys(content, known, "")
     name = _name(content, "name")
     plugins = load_plugins(content.get("plugins", []), folder)
     listed = content.get("sweeps")
@@ -112,8 +115,10 @@ def experiment_of(content: dict, folder: Path) -> Experiment:
                 raise must(f"sweeps[{index}].name", rule, sweep.name)
         sweeps.append(sweep)
     published = published_text(content.get("published"), folder)
-    experiment = Experiment(name, tuple(sweeps), plugins, published)
+    contrasts = read_contrasts(content)
+    experiment = Experiment(name, tuple(sweeps), plugins, published, contrasts)
     _check_unique(experiment)
+    check_contrasts(contrasts, experiment.cells)
     return experiment
 
 

@@ -21,7 +21,7 @@ def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecor
 
 def is_sampled(record: CellRecord) -> bool:
     """Whether a cell's draws are of the posterior itself."""
-    return record.settings["inference"]["engine"] in SAMPLING
+    return record.settings["inference"].get("engine") in SAMPLING
 
 
 def is_of_posterior(record: CellRecord) -> bool:

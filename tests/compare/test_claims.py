@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pmbnn.cli.compare import app
+from pmbnn.cli.claims import app
 from pmbnn.compare.claims import (
     BOUNDARY,
     CLAIMS,

@@ -1,0 +1,100 @@
+"""Compare priors and hyperpriors on stored results: ``python -m pmbnn.claims RESULTS...``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def claims(
+    folders: ResultsFolders,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="One table for all folders [default: claims.csv in each folder]."),
+    ] = None,
+) -> None:
+    """Compare priors and hyperpriors on stored results: tables, and claims.csv.
+
+    Sparsity of the last layer, uncertainty at the true boundary, learned scales less fixed ones,
+    and the scales themselves, as means ± standard errors over data seeds.
+
+    Exit status: 0 done, 2 bad input.
+    """
+    from pmbnn.results.store import ResultsError
+
+    with reported(ResultsError):
+        _claims(folders, out)
+
+
+def _claims(folders: list[Path], out: Path | None) -> None:
+    import pandas as pd
+
+    from pmbnn.compare.claims import FILE, claims_table, write_claims
+    from pmbnn.results.loading import load_results
+
+    read = [load_results(folder) for folder in folders]
+    found = {
+        one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read
+    }
+    every = pd.concat(found.values(), ignore_index=True)
+    console = new_console()
+    for table in printed_tables(every):
+        console.print(table)
+    for path, table in ({out: every} if out else found).items():
+        with written(path):
+            write_claims(path, table)
+        typer.echo(f"table {path}")
+
+
+def printed_tables(table: "pd.DataFrame") -> Iterator["Table"]:
+    """A table for every comparison and data set: a line a combination, a column a measure."""
+    from pmbnn.compare.claims import CLAIMS
+
+    for claim in CLAIMS:
+        own = table[table["claim"] == claim]
+        places = ["experiment", "sweep", "data", "variant"]
+        for (experiment, *words), rows in own.groupby(places, sort=False):
+            sweep, data, variant = words
+            title = f"{claim}: {experiment}, {sweep}, {'; '.join(filter(None, [data, variant]))}"
+            yield _printed(title, rows)
+
+
+def _printed(title: str, rows: "pd.DataFrame") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    names = [name for name in ("prior", "hyperprior", "against") if rows[name].any()]
+    measures = rows["measure"].drop_duplicates().tolist()
+    words = rows.assign(words=rows.apply(_number, axis=1))
+    lines = words.pivot_table(
+        index=names, columns="measure", values="words", aggfunc="last", sort=False, fill_value=""
+    )
+    table = Table(*names, title=Text(title), title_justify="left")
+    for measure in measures:
+        table.add_column(Text(measure), justify="right")
+    for place, numbers in lines[measures].iterrows():
+        place = place if isinstance(place, tuple) else (place,)
+        table.add_row(*map(Text, place), *map(Text, numbers))
+    return table
+
+
+def _number(row: "pd.Series") -> str:
+    """Mean ± standard error, in three digits."""
+    import math
+
+    error = f" ± {row['se']:.2g}" if math.isfinite(row["se"]) else ""
+    return f"{row['mean']:.3g}{error}"
+
+
+if __name__ == "__main__":
+    app()

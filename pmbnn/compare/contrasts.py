@@ -1,0 +1,354 @@
+"""Does a prior matter, and does ADVI say the same as the posterior? Records in, tables out.
+
+A contrast is a difference of two cells on the same data: below zero, the first is better. It is
+taken twice, of cells that were sampled from the posterior (the reference) and of their ADVI fits.
+Of each, the mean over data seeds has an interval, and all intervals of a table hold together. A
+verdict says in which of three regions a whole interval lies, and nothing where it lies in none:
+one that is decided beside one that is not is no difference between the two.
+
+References
+----------
+Lakens (2017), Equivalence tests; Kruschke (2018), Rejecting or accepting parameter values in
+Bayesian estimation (of regions of practical equivalence).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pmbnn.experiment.cells import Contrast, Contrasts
+from pmbnn.experiment.contrasts import AmbiguousError, pairs
+from pmbnn.results.combinations import data_seed
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import is_sampled
+from pmbnn.results.tables import distinct_labels, has_no_scale
+from pmbnn.results.titles import data_title, distinct_titles
+from pmbnn.results.variants import STATED
+
+FILE = "compare.csv"
+"""File of a results folder that holds its table of verdicts."""
+
+POINT_GUIDES = ("map", "maximum_likelihood")
+
+METRICS = ("excess_nll", "nll")
+"""Result that deltas are of, nats an observation: at fresh points where every cell of a data set
+has it, of the test rows otherwise. The first differs from the NLL by the same number in all."""
+
+COLUMN = {"reference": "delta_reference", "advi": "delta_advi", "delta": "delta"}
+"""What is estimated of each contrast, and its column: the difference under the posterior, that
+under ADVI, and the second less the first."""
+
+TOLERATED = 0.1
+"""Monte-Carlo error of a delta that goes unmentioned, in margins."""
+
+DELTA_COLUMNS = (
+    "contrast", "exploratory", "data", "seed", "metric", "delta_reference", "delta_reference_mcse",
+    "delta_advi", "delta_advi_mcse", "delta", "delta_mcse", "doubtful",
+)  # fmt: skip
+"""Of every contrast, data set and data seed. Errors are Monte-Carlo standard errors, missing where
+unknown; ``doubtful`` is the number of cells of the reference whose chains did not converge."""
+
+VERDICT_COLUMNS = (
+    "contrast", "exploratory", "data", "metric", "seeds", "margin",
+    *(f"{name}{end}" for name in COLUMN for end in ("", "_low", "_high")),
+    "posterior_verdict", "advi_verdict", "note",
+)  # fmt: skip
+"""Of every contrast and data set: means over data seeds with both ends of their intervals."""
+
+
+def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFrame:
+    """Every contrast on every data set and data seed; see `DELTA_COLUMNS`.
+
+    A delta is the mean over the contrast's pairs of cells: over fits, and over settings that it
+    does not name. A data seed on which some of these have no results is left out.
+
+    Parameters
+    ----------
+    records
+        Cells of a results folder; those without results, and fits of something else than the
+        posterior, are passed over.
+    contrasts
+        Where none is listed, every learned scale less every fixed one of the same prior is taken,
+        and called exploratory.
+
+    Raises
+    ------
+    AmbiguousError
+        If a contrast has several cells for one, or a data set several settings of ADVI or of the
+        reference.
+    """
+    usable = [record for record in records if record.results and _method(record)]
+    listed = contrasts.listed or tuple(learned_less_fixed(usable))
+    rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
+    if rows.empty:
+        return pd.DataFrame(columns=DELTA_COLUMNS)
+    rows["data"] = _data_names(rows.pop("place"))
+    _check_one_setting(rows)
+    wide = _by_method(_in_one_metric(rows))
+    for name in ("reference", "advi"):
+        for column in (f"delta_{name}", f"delta_{name}_mcse"):
+            wide[column] = wide.get(column, math.nan)
+    wide["delta"] = wide["delta_advi"] - wide["delta_reference"]
+    wide["delta_mcse"] = np.hypot(wide["delta_advi_mcse"], wide["delta_reference_mcse"])
+    wide["exploratory"] = not contrasts.listed
+    return wide.reindex(columns=DELTA_COLUMNS)
+
+
+def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
+    """Contrasts of every learned scale with every fixed one of the same prior."""
+    found: dict[str, tuple[Mapping, list[Mapping]]] = {}
+    for record in records:
+        prior, hyperprior = record.settings["prior"], record.settings["hyperprior"]
+        _, hyperpriors = found.setdefault(repr(prior), (prior, []))
+        if hyperprior not in hyperpriors and not has_no_scale(hyperprior):
+            hyperpriors.append(hyperprior)
+    priors = distinct_titles([prior for prior, _ in found.values()])
+    for title, (prior, hyperpriors) in zip(priors, found.values(), strict=True):
+        named = list(zip(distinct_titles(hyperpriors), hyperpriors, strict=True))
+        for learned, first in named:
+            for fixed, second in named:
+                if first["kind"] != "fixed" and second["kind"] == "fixed":
+                    yield Contrast(
+                        f"{title}: {learned} less {fixed}",
+                        {"prior": prior, "hyperprior": first},
+                        {"prior": prior, "hyperprior": second},
+                    )
+
+
+def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> pd.DataFrame:
+    """Means of deltas with simultaneous intervals, and verdicts; see `VERDICT_COLUMNS`.
+
+    Parameters
+    ----------
+    deltas
+        As `delta_table` makes it.
+    margin
+        Of practical equivalence, nats an observation.
+    random_seed
+        Of the draws that the intervals come from.
+
+    Raises
+    ------
+    RuntimeError
+        If those cannot be drawn.
+    """
+    if deltas.empty:
+        return pd.DataFrame(columns=VERDICT_COLUMNS)
+    intervals = _intervals(deltas, random_seed)
+    entries = deltas.groupby(["contrast", "data"], sort=False)
+    rows = [_verdict_row(entry, group, intervals, margin) for entry, group in entries]
+    return pd.DataFrame(rows, columns=VERDICT_COLUMNS)
+
+
+def posterior_verdict(low: float, high: float, margin: float) -> str:
+    """Where an interval of `first` less `second` lies: *better*, *worse*, *equivalent*, or in none.
+
+    Ends are in the unit of the margin; where they are not known, it is *undecided*.
+    """
+    if high < -margin:
+        return "better"
+    if low > margin:
+        return "worse"
+    return "equivalent" if -margin < low and high < margin else "undecided"
+
+
+def advi_verdict(
+    reference: tuple[float, float],
+    advi: tuple[float, float],
+    delta: tuple[float, float],
+    margin: float,
+) -> str:
+    """What ADVI makes of a contrast: *faithful*, *reverses*, *distorts* or *undecided*.
+
+    Parameters
+    ----------
+    reference, advi, delta
+        Both ends of the intervals of the contrast under the posterior, under ADVI, and of the
+        second less the first.
+    margin
+        In their unit.
+    """
+    both = {posterior_verdict(*reference, margin), posterior_verdict(*advi, margin)}
+    if both == {"better", "worse"}:
+        return "reverses"
+    found = posterior_verdict(*delta, margin)
+    names = {"equivalent": "faithful", "undecided": "undecided"}
+    return names.get(found, "distorts")
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """A verdict in plain words; a row of `verdict_table`."""
+    posterior = {
+        "better": "the first is better under the posterior",
+        "worse": "the first is worse under the posterior",
+        "equivalent": "the two are equivalent under the posterior",
+        "undecided": "the posterior leaves it undecided",
+    }[row["posterior_verdict"]]
+    advi = {
+        "faithful": "ADVI says the same",
+        "reverses": "ADVI says the reverse",
+        "distorts": "ADVI distorts it",
+        "undecided": "whether ADVI says the same is undecided",
+    }[row["advi_verdict"]]
+    found = f"{row['data']}, {row['contrast']}: {posterior}{_interval(row, 'reference')}; "
+    found += f"{advi}{_interval(row, 'delta')}."
+    return f"{found} {row['note']}" if row["note"] else found
+
+
+def _interval(row: Mapping[str, Any], name: str) -> str:
+    if not math.isfinite(row[f"{name}_low"]):
+        return ""
+    mean, low, high = (f"{row[name + end]:+.4f}" for end in ("", "_low", "_high"))
+    return f" ({mean} nats, {low} to {high})"
+
+
+def _method(record: CellRecord) -> str | None:
+    """Whether a cell is of the reference or of ADVI; None if of neither."""
+    inference = record.settings["inference"]
+    if is_sampled(record):
+        return "reference"
+    tempered = any(
+        inference.get(name.removeprefix("inference."), value) != value
+        for name, value in STATED.items()
+    )
+    return None if tempered or inference.get("guide") in POINT_GUIDES else "advi"
+
+
+def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
+    """Each pair of cells of a contrast, with the difference of either metric."""
+    try:
+        found = pairs(contrast, [record.settings for record in records])
+    except AmbiguousError as error:
+        raise AmbiguousError(f"The contrast `{contrast.name}` {error}.") from None
+    for first, second in ((records[i], records[j]) for i, j in found):
+        yield {
+            "contrast": contrast.name,
+            "place": _place(first, second),
+            "seed": data_seed(first),
+            "method": _method(first),
+            "setting": {k: v for k, v in first.settings["inference"].items() if k != "seed"},
+            "doubtful": sum(record.status != "converged" for record in (first, second)),
+            **{name: _difference(first, second, name) for name in METRICS},
+            **{f"{name}_mcse": _error(first, second, name) for name in METRICS},
+        }
+
+
+def _place(first: CellRecord, second: CellRecord) -> dict[str, Any]:
+    """Data set without its seed, and the network where both have the same."""
+    dataset = {k: v for k, v in first.settings["dataset"].items() if k != "seed"}
+    place = {"title": data_title(first), "dataset": dataset}
+    for name in ("network", "likelihood"):
+        if first.settings.get(name) == second.settings.get(name):
+            place[name] = first.settings.get(name)
+    return place
+
+
+def _difference(first: CellRecord, second: CellRecord, name: str) -> float:
+    values = [record.results.get(name) for record in (first, second)]
+    return math.nan if None in values else values[0] - values[1]
+
+
+def _error(first: CellRecord, second: CellRecord, name: str) -> float:
+    """Monte-Carlo standard error of a difference; NaN where that of either is unknown."""
+    errors = [record.results.get(f"{name}_mcse") for record in (first, second)]
+    return math.nan if None in errors else math.hypot(*errors)
+
+
+def _data_names(places: pd.Series) -> list[str]:
+    """Name of each place; where two would be called the same, with what sets them apart."""
+    unique = {repr(place): place for place in places}
+    names = distinct_labels(list(unique.values()), lambda place: place["title"])
+    by_place = dict(zip(unique, names, strict=True))
+    return [by_place[repr(place)] for place in places]
+
+
+def _check_one_setting(rows: pd.DataFrame) -> None:
+    """Raise AmbiguousError if ADVI, or the reference, is several things on a data set."""
+    for (data, method), settings in rows.groupby(["data", "method"], sort=False)["setting"]:
+        first = settings.iloc[0]
+        for other in settings:
+            names = [k for k in {**first, **other} if first.get(k) != other.get(k)]
+            if names:
+                raise AmbiguousError(
+                    f"`{data}` must have one `inference` of {method}, got several: they differ in "
+                    f"{', '.join(names)}. Sweep each into a folder of its own."
+                )
+
+
+def _in_one_metric(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with ``value`` and ``mcse`` in the one metric of their data set, where they have it."""
+    fresh, test = METRICS
+    is_fresh = rows[fresh].notna().groupby(rows["data"]).transform("all")
+    rows = rows.assign(
+        metric=np.where(is_fresh, fresh, test),
+        value=rows[fresh].where(is_fresh, rows[test]),
+        mcse=rows[f"{fresh}_mcse"].where(is_fresh, rows[f"{test}_mcse"]),
+    )
+    return rows.dropna(subset="value")
+
+
+def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over pairs, a row a contrast, data set and data seed, methods side by side."""
+    keys = ["contrast", "data", "metric", "seed"]
+    means = rows.groupby([*keys, "method"], sort=False).agg(
+        value=("value", "mean"),
+        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+        doubtful=("doubtful", "sum"),
+        pairs=("value", "size"),
+    )
+    most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
+    wide = means[means["pairs"] == most].unstack("method")
+    found = pd.DataFrame(index=wide.index)
+    for method in wide["value"].columns:
+        found[f"delta_{method}"] = wide["value", method]
+        found[f"delta_{method}_mcse"] = wide["mcse", method]
+    doubtful = wide["doubtful"].get("reference", pd.Series(0, index=wide.index))
+    found["doubtful"] = doubtful.fillna(0).astype(int)
+    return found.reset_index()
+
+
+def _intervals(deltas: pd.DataFrame, random_seed: int) -> dict[tuple, dict[str, float]]:
+    """Intervals that hold together, by quantity, contrast and data set."""
+    # Not at the top: tables of deltas need neither PyMC nor JAX.
+    from pmbnn.compare.hierarchical import joint_intervals
+
+    numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
+    known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
+    return joint_intervals(known, random_seed).T.to_dict()
+
+
+def _verdict_row(
+    entry: tuple[str, str], group: pd.DataFrame, intervals: Mapping, margin: float
+) -> dict[str, Any]:
+    row = {"contrast": entry[0], "data": entry[1], "margin": margin}
+    row |= {name: group[name].iloc[0] for name in ("exploratory", "metric")}
+    row["seeds"] = int(group[["delta_reference", "delta_advi"]].count().max())
+    ends = {}
+    for name, column in COLUMN.items():
+        found = intervals.get((name, *entry), {})
+        row[name] = found.get("mean", group[column].mean())
+        ends[name] = found.get("low", math.nan), found.get("high", math.nan)
+        row[f"{name}_low"], row[f"{name}_high"] = ends[name]
+    row["posterior_verdict"] = posterior_verdict(*ends["reference"], margin)
+    row["advi_verdict"] = advi_verdict(*ends.values(), margin)
+    return row | {"note": _note(group, margin)}
+
+
+def _note(group: pd.DataFrame, margin: float) -> str:
+    """What stands in the way of a verdict, or of its being believed."""
+    words = []
+    for method, name in (("reference", "the reference"), ("advi", "ADVI")):
+        if group[f"delta_{method}"].isna().all():
+            words.append(f"No cells of {name}.")
+    for column, name in (("delta_reference", "the reference"), ("delta_advi", "ADVI")):
+        largest = group[f"{column}_mcse"].max()
+        if largest > TOLERATED * margin:
+            words.append(
+                f"Monte-Carlo error of {name} (up to {largest:.2g}) exceeds a tenth of the margin."
+            )
+    if doubtful := group["doubtful"].sum():
+        words.append(f"{doubtful} sampled cells did not converge.")
+    return " ".join(words)

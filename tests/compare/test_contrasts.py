@@ -1,0 +1,295 @@
+"""Contrasts of stored cells: pairs, their deltas in one metric, and verdicts in words."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pmbnn.cli.compare import app
+from pmbnn.compare import hierarchical
+from pmbnn.compare.contrasts import (
+    VERDICT_COLUMNS,
+    advi_verdict,
+    delta_table,
+    learned_less_fixed,
+    posterior_verdict,
+    sentence,
+    verdict_table,
+)
+from pmbnn.experiment.cells import Contrast, Contrasts
+from pmbnn.experiment.contrasts import AmbiguousError
+
+ADVI = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+MCLMC = {"engine": "mclmc"}
+LEARNED = Contrast(
+    "learned",
+    {"prior": {"kind": "normal"}, "hyperprior": {"kind": "half_normal"}},
+    {"prior": {"kind": "normal"}, "hyperprior": {"kind": "fixed", "scale": 1.0}},
+)
+WANTED = Contrasts((LEARNED,))
+
+
+def cell(made, hyperprior, value, seed=0, inference=MCLMC, **changes):
+    """A cell whose excess NLL is given."""
+    data = made.MOONS | {"seed": seed} | changes.pop("data", {})
+    settings = {"seed": 0} | inference
+    prior = changes.pop("prior", "normal")
+    results = {"excess_nll": value, "nll": 0.3 + value} | changes
+    return made.record(prior, hyperprior, data, inference=settings, **results)
+
+
+def study(made, reference, advi, seeds=5, noise=0.0, **changes):
+    """Cells of one contrast whose difference is given, under the posterior and under ADVI."""
+    rng = np.random.default_rng(0)
+    records = []
+    for seed in range(seeds):
+        for inference, difference in ((MCLMC, reference), (ADVI, advi)):
+            easy, extra = rng.normal(0, 0.01), rng.normal(0, noise) + difference
+            settings = {"seed": seed, "inference": inference} | changes
+            records.append(cell(made, made.HALF_NORMAL, 0.02 + easy + extra, **settings))
+            records.append(cell(made, made.FIXED, 0.02 + easy, **settings))
+    return records
+
+
+def test_deltas_are_of_the_same_data_and_inference(made):
+    table = delta_table(study(made, 0.002, -0.005), WANTED)
+    assert list(table["seed"]) == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(table["delta_reference"].astype(float), 0.002)
+    np.testing.assert_allclose(table["delta_advi"].astype(float), -0.005)
+    np.testing.assert_allclose(table["delta"].astype(float), -0.007)
+    assert set(table["metric"]) == {"excess_nll"} and not table["exploratory"].any()
+    assert set(table["data"]) == {"moons, noise 0.4"}
+
+
+def test_test_rows_stand_in_where_one_cell_has_no_fresh_points(made):
+    records = study(made, 0.002, 0.0)
+    results = {k: v for k, v in records[0].results.items() if k != "excess_nll"}
+    records[0] = made.changed(records[0], results=results)
+    table = delta_table(records, WANTED)
+    assert set(table["metric"]) == {"nll"}
+    np.testing.assert_allclose(table["delta_reference"].astype(float), 0.002)
+
+
+def test_monte_carlo_errors_add_in_squares_where_both_are_known(made):
+    records = study(made, 0.0, 0.0)
+    records = [
+        made.changed(r, results=r.results | {"excess_nll_mcse": 3e-4 if i % 4 else 4e-4})
+        if r.settings["inference"]["engine"] == "mclmc"
+        else r
+        for i, r in enumerate(records)
+    ]
+    table = delta_table(records, WANTED)
+    np.testing.assert_allclose(table["delta_reference_mcse"].astype(float), 5e-4)
+    assert table["delta_advi_mcse"].isna().all() and table["delta_mcse"].isna().all()
+
+
+def test_fits_of_one_data_seed_count_as_one(made):
+    records = study(made, 0.001, 0.0)
+    records += study(made, 0.003, 0.0, inference=MCLMC | {"seed": 1})[::4]
+    records += study(made, 0.003, 0.0, inference=MCLMC | {"seed": 1})[1::4]
+    table = delta_table(records, WANTED)
+    np.testing.assert_allclose(table["delta_reference"].astype(float), 0.002)
+
+
+def test_a_seed_without_all_pairs_is_left_out(made):
+    contrast = Contrast("priors", {"prior": {"kind": "laplace"}}, {"prior": {"kind": "normal"}})
+    records = [
+        cell(made, hyperprior, value, seed, prior=prior)
+        for seed in (0, 1)
+        for prior, offset in (("laplace", 0.01), ("normal", 0.0))
+        for hyperprior, value in ((made.FIXED, offset), (made.HALF_NORMAL, 3 * offset))
+    ]
+    table = delta_table(records, Contrasts((contrast,)))
+    np.testing.assert_allclose(table["delta_reference"].astype(float), [0.02, 0.02])
+    assert list(delta_table(records[:-1], Contrasts((contrast,)))["seed"]) == [0]
+
+
+def test_without_contrasts_every_learned_scale_meets_every_fixed_one(made):
+    records = [
+        cell(made, hyperprior, 0.0, prior=prior)
+        for prior in ("normal", "laplace")
+        for hyperprior in (made.HALF_NORMAL, made.FIXED, made.TUNED, made.NO_SCALE)
+    ]
+    names = [contrast.name for contrast in learned_less_fixed(records)]
+    assert names == [
+        "normal: half-normal less fixed 1",
+        "normal: half-normal less fixed (tuned)",
+        "Laplace: half-normal less fixed 1",
+        "Laplace: half-normal less fixed (tuned)",
+    ]
+    table = delta_table(records, Contrasts())
+    assert list(table["contrast"]) == names and table["exploratory"].all()
+
+
+def test_failed_tempered_and_point_fits_are_no_part_of_it(made):
+    records = study(made, 0.0, 0.0)
+    others = [ADVI | {"kl_weight": 0.1}, ADVI | {"guide": "map"}]
+    records += [r for other in others for r in study(made, 9.0, 9.0, inference=other)]
+    records += study(made, 9.0, 9.0, inference=ADVI | {"steps": 7}, failed=True)
+    assert len(delta_table(records, WANTED)) == 5
+
+
+def test_two_settings_of_advi_are_not_averaged(made):
+    records = study(made, 0.0, 0.0)
+    other = study(made, 0.0, 0.0, inference=ADVI | {"guide": "full_rank"})
+    records += other[::4] + other[1::4]
+    with pytest.raises(AmbiguousError, match="one `inference` of advi, .* they differ in guide"):
+        delta_table(records, WANTED)
+
+
+def test_data_sets_of_one_name_are_told_apart(made):
+    records = study(made, 0.0, 0.0) + study(made, 0.0, 0.0, data={"train": 70})
+    names = list(dict.fromkeys(delta_table(records, WANTED)["data"]))
+    assert names == ["moons, noise 0.4, dataset.train 700", "moons, noise 0.4, dataset.train 70"]
+
+
+def test_no_pairs_are_an_empty_table(made):
+    deltas = delta_table([cell(made, made.FIXED, 0.0)], WANTED)
+    assert deltas.empty and list(verdict_table(deltas, 0.001).columns) == list(VERDICT_COLUMNS)
+
+
+# Verdicts
+
+BELOW, WITHIN, ABOVE, OPEN = (-5, -2), (-0.5, 0.9), (2, 4), (-2, 0.5)
+UNKNOWN = (math.nan, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        (BELOW, "better"),
+        (WITHIN, "equivalent"),
+        (ABOVE, "worse"),
+        (OPEN, "undecided"),
+        ((-3, 3), "undecided"),
+        ((-2, -0.9), "undecided"),  # away from zero, but not from the margin
+        (UNKNOWN, "undecided"),
+    ],
+)
+def test_the_posterior_verdict_is_the_region_that_holds_the_whole_interval(interval, verdict):
+    assert posterior_verdict(*interval, margin=1) == verdict
+
+
+@pytest.mark.parametrize(
+    ("reference", "advi", "delta", "verdict"),
+    [
+        (BELOW, BELOW, WITHIN, "faithful"),
+        (OPEN, OPEN, WITHIN, "faithful"),
+        (BELOW, ABOVE, (4, 9), "reverses"),
+        (ABOVE, BELOW, (-9, -4), "reverses"),
+        (BELOW, ABOVE, (0.5, 12), "reverses"),
+        (BELOW, OPEN, (2, 4), "distorts"),
+        (OPEN, ABOVE, (2, 4), "distorts"),
+        (BELOW, BELOW, BELOW, "distorts"),
+        # One decided beside one that is not says nothing of their difference.
+        (BELOW, OPEN, OPEN, "undecided"),
+        (BELOW, WITHIN, OPEN, "undecided"),
+        (BELOW, ABOVE, UNKNOWN, "reverses"),
+        (UNKNOWN, BELOW, UNKNOWN, "undecided"),
+    ],
+)
+def test_the_verdict_on_advi_rests_on_the_delta(reference, advi, delta, verdict):
+    assert advi_verdict(reference, advi, delta, margin=1) == verdict
+
+
+@pytest.fixture
+def normal_draws(monkeypatch):
+    """Draws of means as if their error were known: no program is compiled."""
+
+    def draws(differences, random_seed=0):
+        rng = np.random.default_rng(len(differences))
+        groups = differences.groupby(level=["contrast", "data"], sort=False)
+        errors = rng.normal(size=(4000, groups.ngroups)) * groups.sem().to_numpy()
+        return pd.DataFrame(groups.mean().to_numpy() + errors, columns=groups.mean().index)
+
+    monkeypatch.setattr(hierarchical, "mean_draws", draws)
+
+
+def test_verdicts_of_a_study(made, normal_draws):
+    table = verdict_table(delta_table(study(made, -0.01, 0.02, noise=1e-3), WANTED), 0.001)
+    (row,) = table.to_dict("records")
+    assert (row["posterior_verdict"], row["advi_verdict"]) == ("better", "reverses")
+    assert row["seeds"] == 5 and row["note"] == ""
+    assert row["reference_low"] < row["reference"] < row["reference_high"]
+    assert sentence(row).startswith(
+        "moons, noise 0.4, learned: the first is better under the posterior (-0.01"
+    )
+    assert "; ADVI says the reverse (+0.0" in sentence(row)
+
+
+def test_what_stands_in_the_way_is_said(made, normal_draws):
+    records = study(made, 0.0, 0.0, noise=1e-3)
+    records = [r for r in records if r.settings["inference"]["engine"] == "mclmc"]
+    records = [
+        made.changed(r, status="not_converged", results=r.results | {"excess_nll_mcse": 1e-4})
+        for r in records
+    ]
+    (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert row["note"] == (
+        "No cells of ADVI. Monte-Carlo error of the reference (up to 0.00014) exceeds a tenth of "
+        "the margin. 10 sampled cells did not converge."
+    )
+    assert row["advi_verdict"] == "undecided" and math.isnan(row["delta"])
+    (row,) = verdict_table(delta_table(records, WANTED), 0.002).to_dict("records")
+    assert "Monte-Carlo" not in row["note"]
+
+
+# The command
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    records = study(made, -0.01, 0.02, noise=1e-3)
+    return made.store(tmp_path / "toy", [(record, None) for record in records]).folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_the_command_prints_and_writes_verdicts(folder, normal_draws):
+    done = run(folder)
+    assert done.exit_code == 0, done.output
+    assert "exploratory" in done.output and "reverses" in done.output
+    assert "normal: half-normal less fixed 1: the first is better under" in done.output
+    written = pd.read_csv(folder / "compare.csv")
+    assert list(written.columns) == list(VERDICT_COLUMNS)
+    assert list(written["advi_verdict"]) == ["reverses"]
+
+
+def test_the_command_takes_the_contrasts_of_the_experiment(folder, normal_draws):
+    side = "{prior: normal, hyperprior: %s}"
+    text = f"margin: 0.5\ncontrasts: [{{name: mine, first: {side % 'half_normal'}, "
+    (folder / "experiment.yaml").write_text(f"{text}second: {side % 'fixed'}}}]")
+    done = run(folder)
+    assert done.exit_code == 0, done.output
+    assert "exploratory" not in done.output
+    written = pd.read_csv(folder / "compare.csv")
+    shown = written[["contrast", "margin", "posterior_verdict", "advi_verdict"]]
+    assert shown.iloc[0].to_list() == ["mine", 0.5, "equivalent", "faithful"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "error: The results folder `missing` does not exist."),
+        ("margin: no", "error: `margin` must be a number > 0, got 'no'."),
+    ],
+)
+def test_bad_folders_are_one_line(folder, content, message, monkeypatch):
+    monkeypatch.chdir(folder)
+    if content:
+        (folder / "experiment.yaml").write_text(content)
+    done = run("." if content else "missing")
+    assert done.exit_code == 2
+    assert done.stderr == f"{message}\n"
+
+
+def test_a_folder_without_pairs_is_said_so(made, tmp_path):
+    made.store(tmp_path, [(cell(made, made.FIXED, 0.0), None)])
+    done = run(tmp_path)
+    assert done.exit_code == 2
+    message = f"error: The folder `{tmp_path}` has no two cells to compare on the same data.\n"
+    assert done.stderr == message
