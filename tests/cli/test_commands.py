@@ -21,11 +21,11 @@ def test_help_has_a_whole_line_for_each_command():
     text = call("--help").output
     lines = [line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()]
     found = dict(line for line in lines if len(line) == 2)
-    assert list(found) == ["sweep", "predict", "report", "claims", "compare", "verify"]
+    assert list(found) == ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
     assert all(words.endswith(".") and "..." not in words for words in found.values())
 
 
-@pytest.mark.parametrize("command", ["sweep", "predict", "report", "claims", "compare", "verify"])
+@pytest.mark.parametrize("command", ["sweep", "check", "predict", "report", "claims", "compare", "verify"])
 def test_every_command_has_a_help(command):
     done = call(command, "--help")
     assert done.exit_code == 0
