@@ -44,7 +44,13 @@ class Detail(NamedTuple):
 def cell_detail(cell: CellView) -> Detail:
     """Everything shown of a cell."""
     record = cell.record
-    tables = (_restarts(record), _candidates(record), _sets(record), _diagnostics(record))
+    tables = (
+        _restarts(record),
+        _chains(record),
+        _candidates(record),
+        _sets(record),
+        _diagnostics(record),
+    )
     return Detail(
         key=cell.key,
         title=cell.title,
@@ -105,6 +111,17 @@ def _restarts(record: CellRecord) -> PlainTable | None:
         for at, r in enumerate(record.restarts)
     ]
     return PlainTable("Restarts", ("restart", "status", "ELBO", "weight", "reason"), rows)
+
+
+def _chains(record: CellRecord) -> PlainTable | None:
+    """How many chains and draws there were, and what the chains were tuned to."""
+    found = record.sampling
+    if found is None:
+        return None
+    entries = {"chains": found.chains, "draws of each": found.draws}
+    entries |= {"largest R-hat": found.rhat_largest} | dict(found.tuned)
+    heads = tuple(name.replace("_", " ") for name in entries)
+    return PlainTable("Chains", heads, [[plain(value) for value in entries.values()]])
 
 
 def _candidates(record: CellRecord) -> PlainTable | None:

@@ -25,7 +25,9 @@ def test_help_has_a_whole_line_for_each_command():
     assert all(words.endswith(".") and "..." not in words for words in found.values())
 
 
-@pytest.mark.parametrize("command", ["sweep", "check", "predict", "report", "claims", "compare", "verify"])
+@pytest.mark.parametrize(
+    "command", ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
+)
 def test_every_command_has_a_help(command):
     done = call(command, "--help")
     assert done.exit_code == 0
