@@ -8,6 +8,8 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
+COMMANDS = ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
+
 
 def call(*arguments):
     return CliRunner().invoke(app, arguments)
@@ -21,7 +23,7 @@ def test_help_has_a_whole_line_for_each_command():
     text = call("--help").output
     lines = [line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()]
     found = dict(line for line in lines if len(line) == 2)
-    assert list(found) == ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
+    assert list(found) == COMMANDS
     assert all(words.endswith(".") and "..." not in words for words in found.values())
 
 
