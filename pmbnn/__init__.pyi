@@ -35,6 +35,7 @@ from .models.priors import Normal as Normal
 from .models.priors import Prior as Prior
 from .models.priors import ScaleMixture as ScaleMixture
 from .models.priors import StudentT as StudentT
+from .models.priors import TrainableMean as TrainableMean
 from .models.priors import Tune as Tune
 from .prediction.approximation import Approximation as Approximation
 from .prediction.approximation import fit as fit

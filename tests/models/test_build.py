@@ -178,6 +178,8 @@ def expected_dims(parameters, prior, hyperprior):
             dims[parameter.name + STANDARD] = parameter.dims
         if not prior.centrable:
             dims[f"{parameter.name}_local"] = parameter.dims
+        if prior.kind == "trainable_mean":
+            dims[f"{parameter.name}_mean"] = parameter.dims
         if getattr(hyperprior, "per", None) == "unit":
             dims[f"layer_{parameter.layer}_scale"] = parameter.dims[-1:]
             if hyperprior.on == "variance":

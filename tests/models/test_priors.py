@@ -22,6 +22,7 @@ from pmbnn.models.priors import (
     InverseGamma,
     ScaleMixture,
     StudentT,
+    TrainableMean,
     Tune,
 )
 
@@ -53,6 +54,8 @@ PRIOR_REFERENCES = {
     ),
     # Given the local scales, which have a test of their own.
     "horseshoe": lambda x, scale: stats.norm.logpdf(x, scale=scale),
+    # Given means of 0; others have a test of their own.
+    "trainable_mean": lambda x, scale: stats.norm.logpdf(x, scale=scale),
     "flat": lambda x, scale: np.zeros_like(x),
 }
 PRIOR_SETTINGS = {
@@ -85,7 +88,9 @@ def log_density(evaluate, variable, unconstrained):
     """Elementwise log-density of a free variable, as the sampler sees it: with Jacobian."""
     model = pm.modelcontext(None)
     value = model.rvs_to_values[variable]
-    return evaluate(model.logp(vars=[variable], sum=False), {value: unconstrained})[0]
+    others = {v: np.zeros_like(unconstrained) for v in model.value_vars if v is not value}
+    given = {value: unconstrained} | others
+    return evaluate(model.logp(vars=[variable], sum=False), given)[0]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -169,6 +174,19 @@ def test_hyperpriors_of_a_learned_mixture_are_log_normal_and_logit_normal(spread
     ]
     for rank in ranks:
         assert stats.kstest(rank, "uniform").pvalue > 0.001
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_log_density_given_its_trainable_means(scale, evaluate):
+    means = np.linspace(-30, 30, len(REAL))
+    with pm.Model(coords={"point": range(len(REAL))}) as model:
+        prior = TrainableMean(spread=7.0)
+        weight = prior.variable("w", pm.Data("scale", scale), ("point",), prior.shared())
+    values = {model.rvs_to_values[weight]: REAL, model.rvs_to_values[model["w_mean"]]: means}
+    found, hyper = evaluate(model.logp(vars=[weight, model["w_mean"]], sum=False), values)
+    expected = stats.norm.logpdf(REAL, scale * means, scale)
+    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(hyper, stats.norm.logpdf(means, scale=7.0), rtol=1e-12)
 
 
 def test_log_density_of_the_local_scales_of_a_horseshoe(evaluate):

@@ -24,6 +24,7 @@ from pmbnn.models.priors.weights import (
     Prior,
     ScaleMixture,
     StudentT,
+    TrainableMean,
 )
 from pmbnn.spec import Tune
 
@@ -45,5 +46,6 @@ __all__ = [
     "Prior",
     "ScaleMixture",
     "StudentT",
+    "TrainableMean",
     "Tune",
 ]

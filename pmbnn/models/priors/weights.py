@@ -209,6 +209,49 @@ class ScaleMixture(Prior):
         return pm.Mixture(name, w=shared["shares"], comp_dists=components, dims=dims)
 
 
+class TrainableMean(Prior):
+    """Normal prior whose means are learned, one for every weight; ``scale`` is its deviation.
+
+    weight ~ N(scale · mean, scale²) with mean ~ N(0, ``spread``²). The means are called
+    ``weight_1_mean``, ``bias_1_mean``, ..., in units of the scale, and are no part of the
+    network's function. Under a mean-field guide with means m, w and standard deviations s, t
+    of a weight's prior mean and of the weight (scale 1), the divergence is
+
+        (w - m)² / 2 + (t² - 1) / 2 - log t  +  s² / 2 - log s + O(1 / ``spread``²) + constant.
+
+    Its optimum has m = w and s = 1 whatever the data say, to order 1 / ``spread``²: what is
+    left is (t² - 1) / 2 - log t, the divergence between the scales alone, as under maximum
+    marginal likelihood of the means (type II, empirical Bayes). Where a weight lies then costs
+    nothing, and t is drawn to the scale. The ELBO differs from that of means that are points by
+    log ``spread`` nats a weight, and is not to be compared with another prior's.
+
+    Only a factorised guide behaves so: the posterior itself is that of the normal prior with
+    standard deviation scale · √(1 + ``spread``²).
+
+    Parameters
+    ----------
+    spread
+        Standard deviation of the means' hyperprior, in units of the scale; means are free
+        point parameters in the limit of a large one.
+    """
+
+    kind: Literal["trainable_mean"] = "trainable_mean"
+    spread: Positive = 100.0
+
+    def n_free(self, weights):
+        """Each weight and its own mean."""
+        return 2 * weights
+
+    def variable(self, name, scale, dims, shared):  # noqa: D102
+        import numpy as np
+        import pymc as pm
+
+        mean = pm.Normal(
+            f"{name.removesuffix(STANDARD)}_mean", 0.0, np.float64(self.spread), dims=dims
+        )
+        return pm.Normal(name, scale * mean, scale, dims=dims)
+
+
 class Horseshoe(Prior):
     """Horseshoe prior: normal, with a half-Cauchy scale of its own for every weight.
 
@@ -258,5 +301,5 @@ class Flat(Prior):
 
 
 PRIORS: dict[str, type[Prior]] = registry(
-    Normal, Laplace, Cauchy, StudentT, ScaleMixture, Horseshoe, Flat
+    Normal, Laplace, Cauchy, StudentT, ScaleMixture, TrainableMean, Horseshoe, Flat
 )
