@@ -17,8 +17,8 @@ from pmbnn.inference.batches import cast, flatten_for_steps
 from pmbnn.inference.elbo import total_log_likelihood
 from pmbnn.inference.estimators import Rewritten
 from pmbnn.inference.flat import FlatModel, flat_vector
-from pmbnn.inference.unsupported import explained
 from pmbnn.inference.normal_coordinates import place_of
+from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision, split_jax_function
 from pmbnn.inference.xla.rewrites import materialised
 

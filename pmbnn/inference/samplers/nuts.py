@@ -42,6 +42,8 @@ class State(NamedTuple):
         Position, log-density and its gradient, as blackjax has them.
     step_size, inverse_mass
         Length of a leapfrog step, and the diagonal of the inverse mass matrix, ``(size,)``.
+    warm_up_steps
+        Leapfrog steps of the warm-up.
     draws
         Draws so far.
     """
@@ -49,6 +51,7 @@ class State(NamedTuple):
     walk: HMCState
     step_size: jax.Array
     inverse_mass: jax.Array
+    warm_up_steps: jax.Array
     draws: jax.Array
 
 
@@ -84,13 +87,13 @@ def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype
         blackjax.nuts,
         log_density,
         target_acceptance_rate=settings.target_acceptance,
-        adaptation_info_fn=get_filter_adapt_info_fn(),
+        adaptation_info_fn=get_filter_adapt_info_fn(info_keys={"num_integration_steps"}),
         max_num_doublings=settings.max_treedepth,
     )
     start = find_start(start_key, log_density, size, settings, dtype)
-    (walk, found), _ = warm_up.run(key, start, num_steps=settings.tuning)
+    (walk, found), kept = warm_up.run(key, start, num_steps=settings.tuning)
     tuned = (jnp.asarray(found[name], dtype) for name in ("step_size", "inverse_mass_matrix"))
-    return State(walk, *tuned, jnp.zeros((), jnp.int32))
+    return State(walk, *tuned, kept.info.num_integration_steps.sum(), jnp.zeros((), jnp.int32))
 
 
 def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
@@ -157,7 +160,10 @@ class NutsSampler:
         starts, moves, later = chain_keys(identity, self.settings.chains)
         state = self.init(starts, moves, prepared)
         is_tuned = np.isfinite(state.step_size) & np.isfinite(state.inverse_mass).all(axis=1)
-        tuned = {"step_size": float(np.median(state.step_size))}
+        tuned = {
+            "step_size": float(np.median(state.step_size)),
+            "warm_up_steps": float(np.mean(state.warm_up_steps)),
+        }
 
         def extend() -> Chains:
             nonlocal state
