@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import (
     Cauchy,
     Exponential,
-    HalfCauchy,
+    HalfCauchyRV,
     HalfNormal,
     Laplace,
     Normal,
@@ -107,9 +107,9 @@ def _half_normal(z, loc, sigma):
     return loc + sigma * ROOT_2 * pt.switch(z > 0, pt.erfcinv(tail), pt.erfinv(tail))
 
 
-def _half_cauchy(z, loc, beta):
+def _half_cauchy(z, beta):
     tangent = pt.tan(0.5 * np.pi * _tail(z))
-    return loc + beta * pt.switch(z > 0, 1 / tangent, tangent)
+    return beta * pt.switch(z > 0, 1 / tangent, tangent)
 
 
 def _exponential(z, scale):
@@ -125,14 +125,11 @@ def _by_pymc(distribution: Distribution, z, parameters) -> TensorVariable:
 
 
 QUANTILES: dict[type, Callable[..., TensorVariable]] = {
-    type(distribution.rv_op): of
-    for distribution, of in (
-        (Normal, _normal),
-        (Laplace, _laplace),
-        (Cauchy, _cauchy),
-        (HalfNormal, _half_normal),
-        (HalfCauchy, _half_cauchy),
-        (Exponential, _exponential),
-    )
+    type(Normal.rv_op): _normal,
+    type(Laplace.rv_op): _laplace,
+    type(Cauchy.rv_op): _cauchy,
+    type(HalfNormal.rv_op): _half_normal,
+    HalfCauchyRV: _half_cauchy,
+    type(Exponential.rv_op): _exponential,
 }
 """F⁻¹(Φ(z)) of each kind, of z and the parameters as PyMC orders them."""
