@@ -1,6 +1,6 @@
 """MCLMC, NUTS and tempered SMC on the posterior of the 2-5-5-2 network on moons.
 
-Run: ``uv run python benchmarks/samplers.py`` (about half an hour of one core a model). Each sampler
+Run: ``uv run python benchmarks/samplers.py`` (four to eight minutes of one core a model). Each sampler
 runs with its default settings in a process of its own on one core; processor time includes
 compilation. Class probabilities at test inputs are compared by total variation, between samplers
 and between random halves of the chains of one, which is the floor of what can be told apart.
@@ -31,11 +31,11 @@ def main() -> None:
     parser.add_argument("--found", action="store_true", help="tables of the runs that are there")
     parser.add_argument("--out", type=Path, default=measuring.HERE / "samplers.txt")
     given = parser.parse_args()
+    measuring.use_one_core()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if given.one:
-            measuring.use_one_core()
             run(*given.one, folder)
             return
         models = [tuple(m.split("/")) for m in given.only] if given.only else MODELS

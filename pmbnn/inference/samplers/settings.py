@@ -6,11 +6,12 @@ from pydantic import Field, model_validator
 
 from pmbnn.spec import Positive, Specification
 
-TRAJECTORY = 250
-"""Gradients of a trajectory of NUTS, about: those of a small network (benchmarks/samplers.txt)."""
+TRAJECTORY = 300
+"""Gradients of a trajectory of NUTS, about: those of a small network under a normal prior; three
+times as many under a Cauchy prior (benchmarks/samplers.txt)."""
 
-TEMPERATURES = 12
-"""Temperatures of a run of tempered SMC, about: those of a small network."""
+TEMPERATURES = 18
+"""Temperatures of a run of tempered SMC, about: those of the same network."""
 
 Count = Annotated[int, Field(ge=1)]
 
