@@ -1,7 +1,7 @@
 """MCLMC, NUTS and tempered SMC on the posterior of the 2-5-5-2 network on moons.
 
-Run: ``uv run python benchmarks/samplers.py`` (four to eight minutes of one core a model). Each sampler
-runs with its default settings in a process of its own on one core; processor time includes
+Run: ``uv run python benchmarks/samplers.py`` (four to eight minutes of one core a model). Each
+sampler runs with its default settings in a process of its own on one core; processor time includes
 compilation. Class probabilities at test inputs are compared by total variation, between samplers
 and between random halves of the chains of one, which is the floor of what can be told apart.
 """
