@@ -15,6 +15,7 @@ from pymc.distributions.continuous import Flat, HalfFlat
 from pymc.logprob.transforms import Transform
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import equal_computations
+from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
@@ -36,17 +37,22 @@ class Distribution:
 
     Attributes
     ----------
-    kind
-        Type of PyMC's random variable.
+    op
+        PyMC's random variable.
     parameters
         Its parameters as PyMC orders them, graphs of the other free variables and the data.
     transform
         The transformation that makes its values unconstrained; None where they are.
     """
 
-    kind: type
+    op: Op
     parameters: tuple[TensorVariable, ...]
     transform: Transform | None
+
+    @property
+    def kind(self) -> type:
+        """Type of the random variable."""
+        return type(self.op)
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ class ModelGraphs:
             potentials=graphs["potentials"],
             distributions={
                 name: Distribution(
-                    kind=type(v.owner.op),
+                    op=v.owner.op,
                     parameters=tuple(parameters[f"{name}/{i}"] for i in range(len(_parameters(v)))),
                     transform=model.rvs_to_transforms[v],
                 )

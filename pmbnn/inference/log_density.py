@@ -11,23 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import cast, flatten_for_steps
 from pmbnn.inference.elbo import total_log_likelihood
 from pmbnn.inference.estimators import Rewritten
 from pmbnn.inference.flat import FlatModel, flat_vector
+from pmbnn.inference.normal_coordinates import place_of
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision, split_jax_function
 from pmbnn.inference.xla.rewrites import materialised
 
 
 @dataclass(frozen=True, eq=False)
-class LogDensity:
-    """Log-density of a flat vector given data; `build_log_density` makes one.
-
-    The target is the posterior without its normalising constant, with the Jacobians of all
-    transformations: ``model.logp()`` of PyMC, in nats. Call its methods within
-    ``precision(dtype)``.
+class Density:
+    """Compiled functions of a flat vector given data. Call them within ``precision(dtype)``.
 
     Attributes
     ----------
@@ -37,6 +35,9 @@ class LogDensity:
         ``float32`` or ``float64``.
     padding
         Rows after those of the data that do not count.
+    total_log_likelihood
+        Log-probability of everything observed, and potentials, on the inputs of `flat`; a scalar
+        graph, in nats.
     of_data, of_rest
         It as two JAX functions: what depends on the data alone; and the rest, of the vector and
         of what the first one gives.
@@ -45,6 +46,7 @@ class LogDensity:
     flat: FlatModel
     dtype: str
     padding: int
+    total_log_likelihood: TensorVariable
     of_data: Callable[..., tuple]
     of_rest: Callable[..., tuple]
 
@@ -59,6 +61,14 @@ class LogDensity:
         with explained(self.flat, self.dtype):
             return jax.jit(self.of_data)(*(arrays[name] for name in self.flat.data))
 
+
+class LogDensity(Density):
+    """Log-density of a flat vector given data; `build_log_density` makes one.
+
+    The target is the posterior without its normalising constant, with the Jacobians of all
+    transformations: ``model.logp()`` of PyMC, in nats.
+    """
+
     def value(self, vector: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
         """Log-density of a vector, ``(size,)``, in nats; a JAX function."""
         return self.of_rest(vector, *prepared)[0]
@@ -68,6 +78,24 @@ class LogDensity:
     ) -> tuple[jax.Array, jax.Array]:
         """Log-density and its gradient, ``(size,)``; a JAX function."""
         return jax.value_and_grad(self.value)(vector, prepared)
+
+
+class TemperedDensity(Density):
+    """Prior and likelihood apart, on coordinates in which the prior is standard normal.
+
+    `build_tempered_density` makes one. Potentials count as likelihood.
+    """
+
+    def log_likelihood(self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
+        """Log-likelihood at coordinates, ``(size,)``, in nats; a JAX function."""
+        return self.of_rest(coordinates, *prepared)[0]
+
+    def place(
+        self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]
+    ) -> tuple[jax.Array, jax.Array]:
+        """The flat vector, ``(size,)``, and its log-density as `LogDensity` has it, in nats."""
+        _, log_density, vector = self.of_rest(coordinates, *prepared)
+        return vector, log_density
 
 
 def build_log_density(model: pm.Model, rows: int, dtype: str = "float32") -> LogDensity:
@@ -96,10 +124,27 @@ def build_log_density(model: pm.Model, rows: int, dtype: str = "float32") -> Log
     likelihood = total_log_likelihood(plain, flat.rows, 1.0, batch, padding)
     graphs = flat.at(vector, [likelihood + flat.log_prior])
     with precision(dtype), explained(flat, dtype):
-        of_data, of_rest = split_jax_function(list(flat.data.values()), [vector], graphs)
-        density = LogDensity(flat, dtype, padding, of_data, of_rest)
+        functions = split_jax_function(list(flat.data.values()), [vector], graphs)
+        density = LogDensity(flat, dtype, padding, likelihood, *functions)
         _check_gradient(density)
     return density
+
+
+def build_tempered_density(density: LogDensity) -> TemperedDensity:
+    """Prior and likelihood of a log-density apart.
+
+    Raises
+    ------
+    ValueError
+        If the quantile function of a free variable is not known, naming it.
+    """
+    flat, likelihood = density.flat, density.total_log_likelihood
+    coordinates = flat_vector(flat)
+    vector = place_of(flat, coordinates)
+    graphs = [*flat.at(vector, [likelihood, likelihood + flat.log_prior]), vector]
+    with precision(density.dtype), explained(flat, density.dtype):
+        functions = split_jax_function(list(flat.data.values()), [coordinates], graphs)
+    return TemperedDensity(flat, density.dtype, density.padding, likelihood, *functions)
 
 
 def _check_gradient(density: LogDensity) -> None:

@@ -15,7 +15,7 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.samplers.chains import Chains, Samples
+from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.run import Functions, Report, build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
@@ -34,9 +34,9 @@ DRAWS_AT_ONCE = 256
 """Draws in memory at once while variables are read off them."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reference:
-    """Draws from the posterior of a PyMC model; `sample` makes one.
+    """Draws from the posterior of a PyMC model; `sample` makes one. Its text is one sentence.
 
     Attributes
     ----------
@@ -71,6 +71,17 @@ class Reference:
         return self.samples.convergence
 
     @property
+    def log_evidence(self) -> Evidence | None:
+        """Logarithm of the evidence with its error, in nats; None of other engines than SMC."""
+        return self.samples.log_evidence
+
+    def __repr__(self) -> str:
+        chains, draws, _ = self.chains.values.shape
+        start = f"{chains} chains of {draws} draws by {self.settings.engine.upper()}"
+        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence}"
+        return f"{start}: {self.status} ({self.reason}){evidence}"
+
+    @property
     def chains(self) -> Chains:
         """Draws of the unconstrained vector and their statistics."""
         return self.samples.chains
@@ -91,12 +102,17 @@ class Reference:
             ``posterior``; ``log_likelihood`` of each observed variable; ``sample_stats`` with
             ``lp``, the log-density of the unconstrained variables, ``diverging``, and what else the
             engine knows (MCLMC: ``energy_error``, the root mean square of a step's on the way to a
-            draw, nats; ``n_steps`` and their ``step_size``); ``observed_data``; ``constant_data``.
-            Status and reason are attributes of ``posterior``.
+            draw, nats; ``n_steps`` and their ``step_size``; NUTS: what ``pm.sample`` has; SMC: of
+            the run that a draw comes from ``log_evidence``, nats, ``n_temperatures``, and
+            ``acceptance_rate`` at the last); ``observed_data``; ``constant_data``.
+            Status and reason are attributes of ``posterior``, and ``log_evidence`` with
+            ``log_evidence_error`` of draws by SMC.
         """
         groups = self._read | {"sample_stats": self.chains.statistics}
         attrs = {"status": self.status, "reason": self.reason}
         attrs["draws_of"] = f"the posterior by {self.settings.engine.upper()}"
+        if self.log_evidence is not None:
+            attrs["log_evidence"], attrs["log_evidence_error"] = self.log_evidence
         return build_datatree(self.model, groups, {"posterior": attrs})
 
     def predict(self, x: np.ndarray) -> Predictive:
@@ -173,16 +189,19 @@ def sample(
     """Draws from the posterior of any PyMC model with continuous variables.
 
     Chains of a sampler, by default of microcanonical Langevin Monte Carlo (MCLMC), through the
-    log-density that fits use, all in one program. They go on until they agree on what is
+    log-density that fits use, all in one program. The No-U-Turn Sampler (NUTS) has no bias and
+    takes longer; tempered sequential Monte Carlo (SMC) finds separate modes in their proportions,
+    and the evidence. They go on until they agree on what is
     predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
     on the free variables otherwise. Where they do not, the status is ``undecided``.
 
     Parameters
     ----------
     model
-        As `fit` takes it, with two unconstrained scalars at least.
+        As `fit` takes it; for MCLMC with two unconstrained scalars at least, for SMC with priors
+        whose quantile functions are known.
     engine
-        Name of a sampler: ``mclmc``.
+        Name of a sampler: ``mclmc``, ``nuts`` or ``smc``.
     random_seed
         Decides starts and moves: the same seed gives the same bits.
     progress
@@ -191,7 +210,8 @@ def sample(
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others.
     **settings
-        Further fields of the engine's settings, as of `pmbnn.inference.samplers.Mclmc`:
+        Further fields of the engine's settings, as of `Mclmc`, `Nuts` and `Smc` in
+        `pmbnn.inference.samplers`:
         ``chains``, ``draws``, ``tuning``, ``thin``, …
 
     Raises

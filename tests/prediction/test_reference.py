@@ -91,6 +91,32 @@ def test_class_probabilities_at_new_inputs(network):
     assert found[0, 1] > 0.9 > 0.1 > found[1, 1]
 
 
+@pytest.mark.parametrize(
+    ("engine", "settings"),
+    [
+        ("nuts", {"chains": 2, "draws": 20, "tuning": 40, "descent": 20}),
+        ("smc", {"chains": 2, "draws": 64, "moves": 1, "leapfrogs": (2, 4)}),
+    ],
+)
+def test_engines_by_name(engine, settings):
+    """Whatever a sampler knows is in the tree; evidence where there is one."""
+    model = dense_classifier(X, Y, hidden=(), hyperprior="half_normal")
+    found = sample(model, engine=engine, progress=False, **settings)
+    tree, text = found.to_datatree(), repr(found)
+    assert set(tree["sample_stats"].dataset) == set(found.chains.statistics)
+    assert f"draws by {engine.upper()}: {found.status}" in text
+    attrs = tree["posterior"].attrs
+    if engine == "smc":
+        assert (attrs["log_evidence"], attrs["log_evidence_error"]) == found.log_evidence
+        assert text.endswith(f"log evidence {found.log_evidence}")
+        # Forty coins are not explained better than by certainty, nor worse than by chance.
+        assert 40 * np.log(0.5) - 5 < found.log_evidence.value < 0
+    else:
+        assert found.log_evidence is None
+        assert "log_evidence" not in attrs
+    np.testing.assert_allclose(found.predict_proba(X[:3]).sum(axis=1), 1, rtol=1e-5)
+
+
 def test_chains_are_compared_by_their_predictions(network):
     """One of the two probabilities at each training input."""
     values = network.chains.values[:2, :3]

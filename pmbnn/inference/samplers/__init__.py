@@ -1,8 +1,9 @@
 """Samplers of the posterior itself, as a reference for what guides approximate it by.
 
-``settings`` is what an experiment file says of each; ``mclmc`` is one engine: a chain's state and
-kernel, and all chains as compiled programs; ``chains`` holds what any engine gives; ``convergence``
-judges chains by functions of their draws; ``run`` draws until that is content.
+``settings`` is what an experiment file says of each; ``mclmc``, ``nuts`` and ``smc`` are an engine
+each: a chain's state and kernel, and all chains as compiled programs; ``starts`` is where chains
+start; ``chains`` holds what any engine gives; ``convergence`` judges chains by functions of their
+draws; ``run`` draws until that is content.
 """
 
 import lazy_loader as lazy
@@ -10,9 +11,9 @@ import lazy_loader as lazy
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     submod_attrs={
-        "chains": ["Chains", "Sampler", "Samples"],
+        "chains": ["Chains", "Evidence", "Sampler", "Samples"],
         "convergence": ["Convergence", "function_rhat"],
         "run": ["build_sampler", "sample_posterior"],
-        "settings": ["SAMPLING", "Mclmc", "Sampling"],
+        "settings": ["SAMPLING", "Mclmc", "Nuts", "Sampling", "Smc"],
     },
 )

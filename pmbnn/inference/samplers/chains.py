@@ -48,6 +48,28 @@ class Chains:
         )
 
 
+class Evidence(NamedTuple):
+    """Logarithm of the evidence, and its standard error as independent runs tell it; in nats."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ± {self.error:.2f}"
+
+    @classmethod
+    def of(cls, runs: np.ndarray) -> "Evidence":
+        """From log-evidences of runs, each as often as it has draws; two runs at least.
+
+        The estimate of a run is unbiased before its logarithm is taken: the mean is one of
+        evidences.
+        """
+        runs = np.unique(np.asarray(runs, np.float64))
+        ratios = np.exp(runs - runs.max())
+        error = ratios.std(ddof=1) / np.sqrt(len(runs)) / ratios.mean()
+        return cls(float(runs.max() + np.log(ratios.mean())), float(error))
+
+
 class Started(NamedTuple):
     """Chains that are ready to go.
 
@@ -111,3 +133,9 @@ class Samples:
     reason: str
     convergence: Convergence | None
     tuned: Mapping[str, float]
+
+    @property
+    def log_evidence(self) -> Evidence | None:
+        """Logarithm of the evidence; None where a sampler does not know it or a run is broken."""
+        runs = self.chains.statistics.get("log_evidence")
+        return None if runs is None or self.chains.broken.any() else Evidence.of(runs)

@@ -15,7 +15,7 @@ Robnik, De Luca, Silverstein and Seljak (2023), Microcanonical Hamiltonian Monte
 Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,17 +23,13 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.chains import Chains, Started
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
 from pmbnn.inference.xla.compile import compiler_options, precision
-
-CANDIDATES = 100
-"""Starts that are tried until one has a finite density and gradient, as Stan does."""
 
 
 class State(NamedTuple):
@@ -87,7 +83,7 @@ def init(start_key, key, log_density: Callable, size: int, settings: Mclmc, dtyp
         JAX function of the vector, ``(size,)``.
     """
     direction_key, tuning_key = jax.random.split(key)
-    position = _uphill(_start(start_key, log_density, size, settings, dtype), log_density, settings)
+    position = find_start(start_key, log_density, size, settings, dtype)
     walk = blackjax.mclmc.init(position, log_density, direction_key)
     first, second, third = settings.shares
     walk, found, _ = blackjax.mclmc_find_L_and_step_size(
@@ -162,7 +158,7 @@ class MclmcSampler:
 
     def start(self, prepared: tuple, identity: str) -> Started:
         """Chains that are tuned, and all move as the median one was tuned to."""
-        starts, moves, later = _keys(identity, self.settings.chains)
+        starts, moves, later = chain_keys(identity, self.settings.chains)
         state = self.init(starts, moves, prepared)
         is_tuned = np.isfinite(state.step_size) & np.isfinite(state.length)
         state = with_common_steps(state)
@@ -187,13 +183,6 @@ class MclmcSampler:
             "step_size": np.full(shape, step_size),
         }
         return Chains(drawn.position, statistics, diverging.any(axis=1))
-
-
-def _keys(identity: str, chains: int) -> Iterator[jax.Array]:
-    """PRNG keys of starts, of tuning, and of draws: ``(chain, 2)`` each, every chain its own."""
-    keys = [derive_keys(f"{identity}/{chain}") for chain in range(chains)]
-    for name in ("initial", "noise", "draws"):
-        yield jnp.asarray(np.stack([getattr(key, name)[:2] for key in keys]), jnp.uint32)
 
 
 def with_common_steps(state: State) -> State:
@@ -226,14 +215,14 @@ def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
 
     def init_one(start_key, key, prepared):
         log_density = _of(density, prepared)
-        keys = [_key(start_key), _key(key)]
+        keys = [key_of(start_key), key_of(key)]
         return init(*keys, log_density, density.size, settings, jnp.dtype(density.dtype))
 
     def advance_one(key, state, prepared):
         log_density = _of(density, prepared)
 
         def body(state, _):
-            return kernel(_key(key), state, log_density)
+            return kernel(key_of(key), state, log_density)
 
         return jax.lax.scan(body, state, length=settings.draws)
 
@@ -252,44 +241,3 @@ def _step() -> Callable:
 
 def _of(density: LogDensity, prepared) -> Callable:
     return lambda vector: density.value(vector, prepared)
-
-
-def _key(words) -> jax.Array:
-    # Faster generators give other numbers under vmap.
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
-
-
-def _start(key, log_density: Callable, size: int, settings: Mclmc, dtype) -> jax.Array:
-    """The first of some dispersed points whose density and gradient are finite."""
-    points = settings.spread * jax.random.normal(key, (CANDIDATES, size), dtype)
-
-    def is_bad(point):
-        return ~_is_finite(*jax.value_and_grad(log_density)(point))
-
-    # One after the other: the first one is finite nearly always.
-    i = jax.lax.while_loop(
-        lambda i: (i < CANDIDATES - 1) & is_bad(points[i]), lambda i: i + 1, np.int32(0)
-    )
-    return points[i]
-
-
-def _uphill(position, log_density: Callable, settings: Mclmc) -> jax.Array:
-    """Where Adam gets to from a point; a step that leads out of the finite is not taken."""
-    optimiser = optax.adam(settings.descent_rate)
-    of = jax.value_and_grad(lambda x: -log_density(x))
-
-    def body(_, carry):
-        here, state = carry
-        value, gradient = of(here)
-        change, new = optimiser.update(gradient, state)
-        taken = _is_finite(value, gradient)
-        kept = jax.tree.map(lambda a, b: jnp.where(taken, a, b), (here + change, new), carry)
-        return kept
-
-    start = (position, optimiser.init(position))
-    found, _ = jax.lax.fori_loop(0, settings.descent, body, start)
-    return jnp.where(_is_finite(*of(found)), found, position)
-
-
-def _is_finite(value, gradient) -> jax.Array:
-    return jnp.isfinite(value) & jnp.isfinite(gradient).all()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers import mclmc
+from pmbnn.inference.samplers import mclmc, nuts, smc
 from pmbnn.inference.samplers.chains import Chains, Sampler, Samples
 from pmbnn.inference.samplers.convergence import Convergence, Status
 from pmbnn.inference.samplers.settings import Sampling
@@ -23,6 +23,8 @@ Functions = Callable[[np.ndarray], np.ndarray]
 
 SAMPLERS: Mapping[str, Callable[[LogDensity, Sampling], Sampler]] = {
     "mclmc": mclmc.build_sampler,
+    "nuts": nuts.build_sampler,
+    "smc": smc.build_sampler,
 }
 """What builds the programs of an engine."""
 

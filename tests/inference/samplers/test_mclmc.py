@@ -6,52 +6,27 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats.base import array_stats
+from posteriors import drawn as drawn_by
+from posteriors import errors_of, regression, regression_moments, two_modes, walled
+from posteriors import sampler_of as sampler_of_engine
 
-from pmbnn.inference.batches import model_values
-from pmbnn.inference.engines import n_observations
-from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.mclmc import State, with_common_steps
-from pmbnn.inference.samplers.run import build_sampler, sample_posterior
-from pmbnn.inference.samplers.settings import Mclmc
-
-X = np.column_stack([np.ones(30), np.linspace(-1, 2, 30)])
-Y = X @ [0.5, -1.0] + 0.4 * np.random.default_rng(0).normal(size=30)
-PRIOR_SD, NOISE = 2.0, 0.4
-
-
-def regression():
-    with pm.Model() as model:
-        weight = pm.Normal("weight", 0.0, PRIOR_SD, shape=2)
-        pm.Normal("y", X @ weight, NOISE, observed=Y)
-    return model
+from pmbnn.inference.samplers.run import sample_posterior
 
 
 def sampler_of(model, chains=8, draws=200, **settings):
-    density = build_log_density(model, n_observations(model), "float64")
-    return build_sampler(density, Mclmc(chains=chains, draws=draws, **settings))
+    return sampler_of_engine(model, "mclmc", chains=chains, draws=draws, **settings)
 
 
 def drawn(model, **settings):
-    sampler = sampler_of(model, **settings)
-    return sample_posterior(sampler, model_values(model), lambda v: v, identity="0")
-
-
-def errors_of(values, expected_mean, expected_sd):
-    """How many Monte-Carlo standard errors means and standard deviations are off by."""
-    of = {"chain_axis": 0, "draw_axis": 1}
-    mean = (values.mean(axis=(0, 1)) - expected_mean) / array_stats.mcse(values, **of)
-    sd = (values.std(axis=(0, 1)) - expected_sd) / array_stats.mcse(values, method="sd", **of)
-    return np.abs([mean, sd])
+    return drawn_by(model, "mclmc", **({"chains": 8, "draws": 200} | settings))
 
 
 def test_conjugate_regression():
     """Mean and covariance are known in closed form."""
     found = drawn(regression())
-    precision = X.T @ X / NOISE**2 + np.eye(2) / PRIOR_SD**2
-    mean = np.linalg.solve(precision, X.T @ Y / NOISE**2)
-    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
     assert found.status == "converged", found.reason
-    assert errors_of(found.chains.values, mean, sd).max() < 4
+    assert errors_of(found.chains.values, *regression_moments()).max() < 4
 
 
 @pytest.mark.slow
@@ -88,10 +63,7 @@ def test_the_same_seed_gives_the_same_bits():
 )
 def test_a_density_that_is_not_a_number_somewhere(threshold, status):
     """Beyond a wall through the mode, nowhere, and everywhere."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0.0, 1.0, shape=2)
-        pm.Potential("wall", pt.switch(x[0] < threshold, np.nan, 0.0))
-    found = drawn(model, chains=4, draws=100)
+    found = drawn(walled(threshold), chains=4, draws=100)
     assert found.status == status, found.reason
     if status == "diverged":
         assert "of 4 chains met a log-density or a gradient that is not finite" in found.reason
@@ -127,6 +99,13 @@ def test_a_gradient_that_is_not_a_number():
     found = drawn(model, chains=4, draws=20, descent=10, tuning=100)
     assert found.status == "diverged"
     assert found.reason.startswith("4 of 4 chains")
+
+
+@pytest.mark.slow
+def test_chains_in_two_modes_are_not_said_to_agree():
+    found = drawn(two_modes(), draws=50, descent=100, tuning=500)
+    assert found.status == "undecided"
+    assert found.convergence.largest > 1.5
 
 
 def test_one_variable_is_too_few():

@@ -1,0 +1,133 @@
+"""MCLMC, NUTS and tempered SMC on the posterior of the 2-5-5-2 network on moons.
+
+Run: ``uv run python benchmarks/samplers.py`` (four to eight minutes of one core a model). Each
+sampler runs with its default settings in a process of its own on one core; processor time includes
+compilation. Class probabilities at test inputs are compared by total variation, between samplers
+and between random halves of the chains of one, which is the floor of what can be told apart.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import combinations
+from pathlib import Path
+
+import measuring
+import numpy as np
+
+ENGINES = ("mclmc", "nuts", "smc")
+MODELS = tuple((p, h) for h in ("fixed", "half_normal") for p in ("normal", "laplace", "cauchy"))
+NOISE, HIDDEN = 0.4, (5, 5)
+
+
+def main() -> None:
+    """Run every sampler on every model and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", help="of models, as PRIOR/HYPERPRIOR")
+    parser.add_argument("--folder", type=Path, help="keep runs there, and take what is there")
+    parser.add_argument("--one", nargs=3, metavar=("PRIOR", "HYPERPRIOR", "ENGINE"))
+    parser.add_argument("--found", action="store_true", help="tables of the runs that are there")
+    parser.add_argument("--out", type=Path, default=measuring.HERE / "samplers.txt")
+    given = parser.parse_args()
+    measuring.use_one_core()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if given.one:
+            run(*given.one, folder)
+            return
+        models = [tuple(m.split("/")) for m in given.only] if given.only else MODELS
+        for model in models:
+            for engine in ENGINES:
+                if not given.found and not file_of(folder, *model, engine).exists():
+                    command = [sys.executable, __file__, "--folder", str(folder), "--one"]
+                    subprocess.run([*command, *model, engine], check=True)
+        measuring.report(tables(folder, models), given.out)
+
+
+def file_of(folder: Path, prior: str, hyperprior: str, engine: str) -> Path:
+    """Where a run is kept."""
+    return folder / f"{prior}-{hyperprior}-{engine}.npz"
+
+
+def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
+    """One sampler on one model: what is kept of it."""
+    import pmbnn as pb
+    from pmbnn.data import Moons
+    from pmbnn.inference.batches import model_values
+
+    data = Moons(noise=NOISE).load()
+    model = pb.dense_classifier(
+        data.x_train, data.y_train, hidden=HIDDEN, prior=prior, hyperprior=hyperprior
+    )
+    start = time.process_time()
+    found = pb.sample(model, engine=engine, progress=False)
+    spent = time.process_time() - start
+    chains, settings = found.chains, found.settings
+    before = settings.descent + settings.tuning if engine == "mclmc" else 0
+    if engine == "nuts":
+        before = settings.descent + found.samples.tuned["warm_up_steps"]
+    values = model_values(model)
+    means = [
+        found.predictor.predict_from(values, chain, data.x_test).mean for chain in chains.values
+    ]
+    np.savez(
+        file_of(folder, prior, hyperprior, engine),
+        status=found.status,
+        largest=np.nan if found.convergence is None else found.convergence.largest,
+        seconds=spent,
+        gradients=chains.statistics["n_steps"].sum() + before * settings.chains,
+        shape=chains.values.shape,
+        probabilities=np.asarray(means, float),
+        log_evidence=chains.statistics.get("log_evidence", np.empty(0)),
+    )
+
+
+def tables(folder: Path, models) -> str:
+    """All runs, and the distances between those of a model."""
+    runs = [("model", "sampler", "status", "chains", "draws", "CPU s", "million gradients")]
+    runs[0] += ("largest R-hat", "log evidence", "of runs")
+    apart = [("model", "samplers", "total variation", "floor of the first", "of the second")]
+    for model in models:
+        found = {
+            engine: np.load(file_of(folder, *model, engine))
+            for engine in ENGINES
+            if file_of(folder, *model, engine).exists()
+        }
+        name = " × ".join(model)
+        runs += [(name, engine, *of_run(engine, one)) for engine, one in found.items()]
+        for first, second in combinations(found, 2):
+            both = [found[e]["probabilities"] for e in (first, second)]
+            apart.append((name, f"{first} and {second}", *distances(*both)))
+    head = f"2-5-5-2 tanh network on {NOISE} moons, 700 points; 300 test inputs; of all chains"
+    parts = [head, measuring.machine_text(), "", measuring.table(runs), "", measuring.table(apart)]
+    return "\n".join(parts)
+
+
+def of_run(engine: str, found) -> tuple[str, ...]:
+    """Cells of one run."""
+    chains, draws, _ = found["shape"]
+    evidence = ("", "")
+    if engine == "smc":
+        from pmbnn.inference.samplers.chains import Evidence
+
+        runs = found["log_evidence"]
+        evidence = (str(Evidence.of(runs)), " ".join(f"{v:.1f}" for v in np.unique(runs)))
+    cost = (f"{found['seconds']:.0f}", f"{found['gradients'] / 1e6:.2f}")
+    status = str(found["status"])
+    return (status, str(chains), str(draws), *cost, f"{found['largest']:.3f}", *evidence)
+
+
+def distances(first: np.ndarray, second: np.ndarray) -> tuple[str, ...]:
+    """Total variation between two samplers, and between halves of the chains of each."""
+    from pmbnn.prediction.check import floor_of, total_variation
+
+    apart = total_variation(first.mean(axis=0), second.mean(axis=0)).value
+    floors = (floor_of(blocks, total_variation) for blocks in (first, second))
+    return tuple(f"{v:.4f}" for v in (apart, *floors))
+
+
+if __name__ == "__main__":
+    main()

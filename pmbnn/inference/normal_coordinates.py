@@ -1,0 +1,135 @@
+"""Coordinates in which the prior of a model's free variables is standard normal.
+
+A variable is its quantile function at the normal's distribution function, x = F⁻¹(Φ(z)), one free
+variable after the other, so that their parameters may hang on those before (Rosenblatt 1952). A
+draw from the prior is then a draw of z, and heavy tails are no longer than the normal's.
+
+References
+----------
+Rosenblatt (1952), Remarks on a multivariate transformation.
+"""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.continuous import (
+    Cauchy,
+    Exponential,
+    HalfCauchyRV,
+    HalfNormal,
+    Laplace,
+    Normal,
+)
+from pymc.logprob.abstract import _icdf
+from pymc.util import get_untransformed_name, is_transformed_name
+from pytensor.graph.replace import graph_replace
+from pytensor.tensor import TensorVariable
+
+from pmbnn.inference.flat import Distribution, FlatModel
+from pmbnn.inference.xla.compile import jax_function, precision
+
+ROOT_2 = np.sqrt(2.0)
+
+
+def place_of(flat: FlatModel, coordinates: TensorVariable) -> TensorVariable:
+    """The flat vector, ``(size,)``, at coordinates whose prior is standard normal, ``(size,)``.
+
+    Raises
+    ------
+    ValueError
+        If the quantile function of a free variable is not known, naming it.
+    """
+    parts, found = flat.layout.unravel(coordinates), {}
+    for name, distribution in flat.distributions.items():
+        parameters = graph_replace(list(distribution.parameters), found, strict=False)
+        value = _unconstrained(name, distribution, parts[name], parameters)
+        found[flat.free[name]] = pt.specify_shape(value, parts[name].type.shape)
+    return pt.concatenate([found[flat.free[slot.name]].ravel() for slot in flat.layout.slots])
+
+
+def _unconstrained(name: str, distribution: Distribution, z, parameters) -> TensorVariable:
+    transform = distribution.transform
+    if transform is not None and getattr(transform, "ndim_supp", None) != 0:
+        raise ValueError(_message(name, "its elements are bound to each other"))
+    known = QUANTILES.get(distribution.kind)
+    try:
+        value = known(z, *parameters) if known else _by_pymc(distribution, z, parameters)
+        _check(z, value, parameters)
+    except Exception as error:
+        raise ValueError(_message(name, str(error).strip().splitlines()[0])) from error
+    # As transformations take the inputs of a random variable: generator and size come first.
+    return value if transform is None else transform.forward(value, None, None, *parameters)
+
+
+def _check(z, value, parameters) -> None:
+    """Raise what JAX does not take of a quantile function, or of its gradient."""
+    given = [v.type() for v in parameters]
+    inputs = [z.type(), *given]
+    (graph,) = graph_replace([value.sum()], dict(zip([z, *parameters], inputs, strict=True)))
+    shapes = [jax.ShapeDtypeStruct([n or 1 for n in v.type.shape], "float32") for v in inputs]
+    with precision("float32"):
+        of = jax_function(inputs, [graph])
+        jax.eval_shape(jax.grad(lambda *inputs: of(*inputs)[0]), *shapes)
+
+
+def _message(name: str, reason: str) -> str:
+    name = get_untransformed_name(name) if is_transformed_name(name) else name
+    return (
+        f"`model` cannot be sampled from prior to posterior: the quantile function of `{name}` is "
+        f"not available ({reason}). Take engine mclmc or nuts."
+    )
+
+
+# Quantile functions at Φ(z); what is beyond z in the nearer tail keeps its digits
+
+
+def _tail(z) -> TensorVariable:
+    """Φ(−|z|)."""
+    return 0.5 * pt.erfc(pt.abs(z) / ROOT_2)
+
+
+def _normal(z, mu, sigma):
+    return mu + sigma * z
+
+
+def _laplace(z, mu, b):
+    return mu - b * pt.sign(z) * pt.log(2 * _tail(z))
+
+
+def _cauchy(z, alpha, beta):
+    return alpha + beta * pt.sign(z) / pt.tan(np.pi * _tail(z))
+
+
+def _half_normal(z, loc, sigma):
+    tail = _tail(z)
+    return loc + sigma * ROOT_2 * pt.switch(z > 0, pt.erfcinv(tail), pt.erfinv(tail))
+
+
+def _half_cauchy(z, beta):
+    tangent = pt.tan(0.5 * np.pi * _tail(z))
+    return beta * pt.switch(z > 0, 1 / tangent, tangent)
+
+
+def _exponential(z, scale):
+    tail = _tail(z)
+    return scale * -pt.switch(z > 0, pt.log(tail), pt.log1p(-tail))
+
+
+def _by_pymc(distribution: Distribution, z, parameters) -> TensorVariable:
+    """Of any other distribution, as far as PyMC knows it; the far upper tail is cut off."""
+    resolution = pt.constant(np.finfo(np.float32).epsneg)
+    u = pt.clip(0.5 * pt.erfc(-z / ROOT_2), np.finfo(np.float32).tiny, 1 - resolution)
+    return _icdf(distribution.op, u, None, None, *parameters)
+
+
+QUANTILES: dict[type, Callable[..., TensorVariable]] = {
+    type(Normal.rv_op): _normal,
+    type(Laplace.rv_op): _laplace,
+    type(Cauchy.rv_op): _cauchy,
+    type(HalfNormal.rv_op): _half_normal,
+    HalfCauchyRV: _half_cauchy,
+    type(Exponential.rv_op): _exponential,
+}
+"""F⁻¹(Φ(z)) of each kind, of z and the parameters as PyMC orders them."""

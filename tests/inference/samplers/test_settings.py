@@ -1,0 +1,23 @@
+"""What an experiment file may say of samplers, and what it costs."""
+
+import pytest
+from pydantic import ValidationError
+
+from pmbnn.inference.samplers.run import SAMPLERS
+from pmbnn.inference.samplers.settings import SAMPLING, Mclmc, Nuts, Smc
+
+
+def test_every_engine_has_settings_and_programs():
+    assert set(SAMPLING) == set(SAMPLERS)
+    assert all(of().engine == name for name, of in SAMPLING.items())
+
+
+def test_gradients_of_a_chain():
+    assert Mclmc(descent=100, tuning=1_000, draws=50, thin=3).gradients == 1_250
+    assert Nuts().gradients == pytest.approx(300_000, rel=0.01)
+    assert Smc(moves=10).gradients == 2 * Smc().gradients == 4 * Smc(draws=256).gradients
+
+
+def test_the_fewest_leapfrogs_are_not_more_than_the_most():
+    with pytest.raises(ValidationError, match="fewest <= most in `leapfrogs`, got 32 and 16"):
+        Smc(leapfrogs=(32, 16))
