@@ -90,12 +90,19 @@ def _tail(z) -> TensorVariable:
     return 0.5 * pt.erfc(pt.abs(z) / ROOT_2)
 
 
+def _log_tail(z) -> TensorVariable:
+    """log Φ(−|z|)."""
+    # Of log(erfc(x)) PyTensor makes a choice of two forms, one of which has no finite gradient
+    # near zero: in single precision it makes that of all not a number for |z| below 3e-4.
+    return pt.log(pt.maximum(_tail(z), np.finfo(np.float32).tiny))
+
+
 def _normal(z, mu, sigma):
     return mu + sigma * z
 
 
 def _laplace(z, mu, b):
-    return mu - b * pt.sign(z) * pt.log(2 * _tail(z))
+    return mu - b * pt.sign(z) * (np.log(2) + _log_tail(z))
 
 
 def _cauchy(z, alpha, beta):
@@ -113,8 +120,7 @@ def _half_cauchy(z, beta):
 
 
 def _exponential(z, scale):
-    tail = _tail(z)
-    return scale * -pt.switch(z > 0, pt.log(tail), pt.log1p(-tail))
+    return scale * -pt.switch(z > 0, _log_tail(z), pt.log1p(-_tail(z)))
 
 
 def _by_pymc(distribution: Distribution, z, parameters) -> TensorVariable:

@@ -74,6 +74,17 @@ def test_positive_variables(name, dtype, rtol):
     np.testing.assert_allclose(np.log(gradient), slope, atol=10 * rtol)
 
 
+@pytest.mark.parametrize("name", [*REAL, *POSITIVE])
+def test_slopes_near_the_median_are_numbers_in_single_precision(name):
+    """Of a network's weights some are that near in every trajectory."""
+    with pm.Model() as model:
+        (REAL | POSITIVE)[name][0]()
+    z = np.array([-1e-3, -1e-4, -1e-5, -1e-6, 1e-6, 1e-5, 1e-4, 1e-3])
+    _, gradient = at(model, z, "float32")
+    assert np.isfinite(gradient).all()
+    np.testing.assert_allclose(gradient, np.median(gradient), rtol=0.02)
+
+
 def test_parameters_may_be_variables_before():
     """In the order of the layout, which has those of one prior side by side."""
     with pm.Model() as model:
