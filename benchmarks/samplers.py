@@ -66,7 +66,9 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
     found = pb.sample(model, engine=engine, progress=False)
     spent = time.process_time() - start
     chains, settings = found.chains, found.settings
-    before = settings.descent + settings.tuning if engine == "mclmc" else 0
+    # MCLMC's integrator takes two gradients a step.
+    steps = chains.statistics["n_steps"].sum() * (2 if engine == "mclmc" else 1)
+    before = settings.descent + 2 * settings.tuning if engine == "mclmc" else 0
     if engine == "nuts":
         before = settings.descent + found.samples.tuned["warm_up_steps"]
     values = model_values(model)
@@ -78,7 +80,7 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
         status=found.status,
         largest=np.nan if found.convergence is None else found.convergence.largest,
         seconds=spent,
-        gradients=chains.statistics["n_steps"].sum() + before * settings.chains,
+        gradients=steps + before * settings.chains,
         shape=chains.values.shape,
         probabilities=np.asarray(means, float),
         log_evidence=chains.statistics.get("log_evidence", np.empty(0)),

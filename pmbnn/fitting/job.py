@@ -212,8 +212,11 @@ def _evaluate(
 def _way(fitted: InferredCell) -> dict[str, float]:
     """Results that say how the fit of the best restart ended, or how well chains agree."""
     if isinstance(fitted, SampledCell):
-        agreement = fitted.samples.convergence
-        return {} if agreement is None else {"rhat": agreement.largest}
+        agreement, evidence = fitted.samples.convergence, fitted.samples.log_evidence
+        found = {} if agreement is None else {"rhat": agreement.largest}
+        if evidence is not None:
+            found["log_evidence"], found["log_evidence_mcse"] = evidence
+        return found
     best = fitted.fits[fitted.best]
     return {
         "elbo": best.elbo,

@@ -91,7 +91,7 @@ def _tail(z) -> TensorVariable:
 
 
 def _log_tail(z) -> TensorVariable:
-    """log Φ(−|z|)."""
+    """Logarithm of Φ(−|z|)."""
     # Of log(erfc(x)) PyTensor makes a choice of two forms, one of which has no finite gradient
     # near zero: in single precision it makes that of all not a number for |z| below 3e-4.
     return pt.log(pt.maximum(_tail(z), np.finfo(np.float32).tiny))

@@ -274,12 +274,12 @@ MISTAKES = [
     (
         experiment(prior="[normal, laplace, gaussian]"),
         "`sweeps[0].prior[2]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t, got 'gaussian'.",
+        "scale_mixture, student_t, trainable_mean, got 'gaussian'.",
     ),
     (
         experiment(prior="{kind: [normal, laplase]}"),
         "`sweeps[0].prior.kind[1]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t, got 'laplase'; did you mean `laplace`?",
+        "scale_mixture, student_t, trainable_mean, got 'laplase'; did you mean `laplace`?",
     ),
     (
         experiment(prior="3"),
@@ -293,7 +293,7 @@ MISTAKES = [
     (
         experiment(prior="{fan_in: true}"),
         "`sweeps[0].prior.kind` is missing. Choices: cauchy, flat, horseshoe, laplace, normal, "
-        "scale_mixture, student_t.",
+        "scale_mixture, student_t, trainable_mean.",
     ),
     (
         experiment(prior="[normal, normal]"),
@@ -305,7 +305,7 @@ MISTAKES = [
     ),
     (
         experiment(inference="fast"),
-        "`sweeps[0].inference` must be one of compiled, mclmc, pymc, got 'fast'.",
+        "`sweeps[0].inference` must be one of compiled, mclmc, nuts, pymc, smc, got 'fast'.",
     ),
     (
         experiment(dataset="[{kind: moons, nosie: 1}]"),

@@ -246,3 +246,18 @@ def test_nll_without_each_chain():
         others = np.delete(log_p, left, axis=0)
         expected = -(logsumexp(others, axis=0) - np.log(2)).mean()
         assert found[left] == pytest.approx(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "statistics"),
+    [
+        ("engine: nuts, chains: 2, draws: 16, tuning: 60", {"tree_depth", "acceptance_rate"}),
+        ("engine: smc, chains: 2, draws: 64", {"log_evidence", "n_temperatures"}),
+    ],
+)
+def test_other_samplers_go_the_same_way(tmp_path, engine, statistics):
+    record, trace, _ = only(sampled(tmp_path, inference=engine))
+    assert record.status in ("converged", "undecided")
+    assert statistics <= set(trace["sample_stats"].data_vars)
+    assert ("log_evidence" in record.results) == ("smc" in engine)
