@@ -51,6 +51,10 @@ def shrunk(content: dict) -> dict:
         given = sweep["inference"]
         listed = given if isinstance(given, list) else [given]
         sweep["inference"] = [shorter(inference) for inference in listed]
+        if "mclmc" in listed:
+            # Each combination compiles a sampler of its own.
+            sweep |= {"prior": "normal", "hyperprior": ["fixed", "half_normal"]}
+            content["contrasts"] = content["contrasts"][:1]
         sweep["predict"] = fewer(sweep["predict"])
         if number:
             for name in ("diagnostics", "ood"):
@@ -58,8 +62,11 @@ def shrunk(content: dict) -> dict:
     return content
 
 
-def shorter(inference: dict) -> dict:
-    """Settings of a fit of thirty steps."""
+def shorter(inference: dict | str) -> dict:
+    """Settings of a fit of thirty steps, or of a few draws."""
+    if inference == "mclmc":
+        chain = {"draws": 8, "descent": 20, "tuning": 50, "thin": 1}
+        return {"engine": inference, "chains": 2} | chain
     found = {k: v for k, v in inference.items() if k not in ("epochs", "batch")}
     found |= {"steps": 30, "restarts": 1, "seed": 0}
     return found | ({"batch": 20} if "batch" in inference else {})
@@ -83,7 +90,7 @@ def fewer(predict: dict) -> dict:
 
 def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
-    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales")
+    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales", "trust")
     assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), *others]
 
 

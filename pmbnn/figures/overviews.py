@@ -194,7 +194,7 @@ def _draw_beside(
     maps = [MapPair(name, *(_load_map(results, r.name) for r in both)) for name, both in chosen]
     seeds = {data_seed(fitted) for _, (fitted, _) in chosen}
     which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
-    return plot_posterior_maps(maps, f"{title}{which}; black line: one half")
+    return plot_posterior_maps(maps, f"{title}{which}")
 
 
 def _of_priors(results: Results, title: str, combinations: Combinations) -> Drawings:

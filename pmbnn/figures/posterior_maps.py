@@ -73,5 +73,5 @@ def _draw_column(part: SubFigure, pairs: Sequence[MapPair], rows: int, largest: 
     below = {"location": "bottom", "shrink": 0.7, "aspect": 40}
     label = probability_label(pairs[0].fitted)
     style.add_colour_bar(part, probability, list(grid[:, :2].flat), label, **below)
-    label = "difference of that probability"
+    label = "difference"
     style.add_colour_bar(part, difference, list(grid[:, 2]), label, **below)

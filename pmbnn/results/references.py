@@ -27,7 +27,7 @@ def is_sampled(record: CellRecord) -> bool:
 def is_of_posterior(record: CellRecord) -> bool:
     """Whether a fit is of the posterior that the model has, not of a tempered one."""
     inference = record.settings["inference"]
-    return inference["kl_weight"] == 1 and inference["kl_scaling"] == "sum"
+    return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
 
 
 def _posterior(record: CellRecord) -> tuple:

@@ -820,7 +820,7 @@ def check_rejected(folder, environment, *arguments, match):
         (
             {"prior": ["normal", "laplas"]},
             r"`sweeps\[0\].prior\[1\]` must be one of cauchy, flat, horseshoe, laplace, normal, "
-            "scale_mixture, student_t, got 'laplas'; did you mean `laplace`",
+            "scale_mixture, student_t, trainable_mean, got 'laplas'; did you mean `laplace`",
         ),
         (
             {"prior": "flat", "hyperprior": "half_normal"},

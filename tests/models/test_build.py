@@ -572,7 +572,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             {"prior": "gauss"},
             (
                 "^`prior` must be one of cauchy, flat, horseshoe, laplace, normal, "
-                "scale_mixture, student_t, got 'gauss'.$"
+                "scale_mixture, student_t, trainable_mean, got 'gauss'.$"
             ),
         ),
         (

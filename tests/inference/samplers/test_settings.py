@@ -13,7 +13,7 @@ def test_every_engine_has_settings_and_programs():
 
 
 def test_gradients_of_a_chain():
-    assert Mclmc(descent=100, tuning=1_000, draws=50, thin=3).gradients == 1_250
+    assert Mclmc(descent=100, tuning=1_000, draws=50, thin=3).gradients == 2_400
     assert Nuts().gradients == pytest.approx(300_000, rel=0.01)
     assert Smc(moves=10).gradients == 2 * Smc().gradients == 4 * Smc(draws=256).gradients
 
