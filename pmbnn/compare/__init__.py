@@ -5,6 +5,7 @@
 - `scales`: the best fixed scale, and where learned ones go;
 - `boundary`: whether uncertainty is highest where the classes truly meet;
 - `measures`: that of one cell, and how few weights of its last layer are away from zero;
+- `agreement`: how far fits are from the posterior itself, ``agreement.csv``;
 - `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints;
 - `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``, which
   ``pmbnn compare`` prints;
@@ -18,6 +19,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "agreement": ["agreement_table", "write_agreement"],
         "claims": ["claims_table", "read_claims", "write_claims"],
         "contrasts": ["delta_table", "verdict_table"],
         "hierarchical": ["joint_intervals", "mean_draws", "simultaneous_intervals"],
