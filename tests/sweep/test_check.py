@@ -45,6 +45,7 @@ def written(folder):
     return {path.parent.name: path.stat().st_mtime_ns for path in files}
 
 
+@pytest.mark.slow
 def test_what_has_a_posterior_is_sampled_and_the_rest_named(folder):
     wanted = references(folder, SHORT)
     assert [cell.hyperprior.scale for cell in wanted.cells] == [0.5, 1]
@@ -57,6 +58,7 @@ def test_what_has_a_posterior_is_sampled_and_the_rest_named(folder):
     assert cell.hyperprior.scale == 1
 
 
+@pytest.mark.slow
 def test_a_selection_of_nothing_is_an_error(folder):
     with pytest.raises(ConfigError, match="prior"):
         references(folder, SHORT, ["prior=cauchy"])
@@ -81,6 +83,7 @@ def test_references_join_the_folder_and_nothing_is_fitted_again(folder):
     assert [spec.engine for spec in inference] == ["compiled", "compiled", "mclmc"]
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_wrong(folder, tmp_path):
     run = CliRunner()
     for given, message in (
