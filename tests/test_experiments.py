@@ -121,7 +121,9 @@ def test_file_runs_to_its_figures(file, tmp_path):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, lambda *_: None, stored.append)
     assert len(stored) == len(wanted) > 0
-    assert {record.status for record in stored} <= {"converged", "not_converged", "improper"}
+    # A few draws of two chains need not agree.
+    fine = {"converged", "not_converged", "undecided", "improper"}
+    assert {record.status for record in stored} <= fine
     records = run.records()
     figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
