@@ -90,8 +90,9 @@ def fewer(predict: dict) -> dict:
 
 def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
-    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales", "trust")
-    assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), *others]
+    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales")
+    trust = ("trust", "trust_headline", "trust_ladder")
+    assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), *others, *trust]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -12,13 +12,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pmbnn.compare.kl_gap import gap_columns
+from pmbnn.compare.ladder import write_ladder
 from pmbnn.prediction.chain_errors import jackknife_error, without_each
 from pmbnn.prediction.check import distance_verdict, floor_of, total_variation
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import pairs
+from pmbnn.results.references import CHAINS, is_sampled, pairs, sampler_pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import settings_row
+from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
 """File of a results folder that holds its table."""
@@ -27,6 +30,14 @@ ARRAYS = "probability|sd|chain_probability"
 GROUPS = {"test": "test_predictions", "map": "predictions"}
 """Group of a trace by the place where predictions are compared."""
 
+OF_GUIDE = {
+    "posterior": WEIGHT.pattern,
+    "restarts": WEIGHT.pattern,
+    "fit": "",
+    "guide": "loc|scale",
+}
+"""Groups of a fitted cell's trace that tell of its guide, and what is read of them."""
+
 DIFFERENCES = ("excess_error", "excess_nll", "nll", "accuracy")
 """Results whose difference, fitted less sampled, a row has."""
 
@@ -34,24 +45,31 @@ DIFFERENCES = ("excess_error", "excess_nll", "nll", "accuracy")
 def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each fitted cell and sampled cell of the same posterior.
 
-    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide``, ``engine``,
-    ``reference`` (the sampled cell) with its ``status``; ``total_variation`` at the test rows with
+    Where several samplers were at work, the later ones are held against the first as fits are.
+
+    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
+    its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
+    its ``status`` and ``reference_seconds``; ``total_variation`` at the test rows with
     its Monte-Carlo standard error and its floor, and over the map; ``same_class``, the share of
     test rows where both predict one class; ``sd_ratio``, the median over test rows of the
     fitted cell's standard deviation of the probability to the sampled one's; differences of
-    results, fitted less sampled; ``verdict``: ``agrees``, ``differs`` or ``undecided``.
+    results, fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units``
+    and how many are off; where the evidence is known what `gap_columns` adds; ``verdict``:
+    ``agrees``, ``differs`` or ``undecided``.
 
     References
     ----------
     Izmailov et al. (2021), What Are Bayesian Neural Network Posteriors Really Like?, for agreement
     and total variation.
     """
-    return pd.DataFrame([_row(results, *pair) for pair in pairs(records)])
+    compared = [*pairs(records), *sampler_pairs(records)]
+    return pd.DataFrame([_row(results, *pair) for pair in compared])
 
 
 def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
-    """Write the table; one without rows leaves no file."""
+    """Write the table, and the repair ladder that it is of; one without rows leaves no file."""
     table = agreement_table(results, records)
+    write_ladder(results, table)
     if table.empty:
         results.remove_table(FILE)
     else:
@@ -59,21 +77,26 @@ def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
 
 
 def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
-    ours, theirs = (
-        load_arrays(results, r.name, dict.fromkeys(GROUPS.values(), ARRAYS))
-        for r in (fitted, sampled)
-    )
+    arrays = dict.fromkeys(GROUPS.values(), ARRAYS)
+    ours = load_arrays(results, fitted.name, arrays | OF_GUIDE)
+    theirs = load_arrays(results, sampled.name, arrays)
     settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
     inference = fitted.settings["inference"]
     found = {"sweep": fitted.sweep, "name": fitted.name, **settings}
-    found |= {"guide": inference["guide"], "engine": sampled.settings["inference"]["engine"]}
+    mixture = fitted.settings["predict"].get("mixture", "best")
+    found |= {"guide": inference.get("guide", inference["engine"])}
+    found |= {"mixture": CHAINS if is_sampled(fitted) else mixture}
+    found |= {"seconds": fitted.seconds, "engine": sampled.settings["inference"]["engine"]}
     found |= {"reference": sampled.name, "status": sampled.status}
+    found |= {"reference_seconds": sampled.seconds}
     for place, group in GROUPS.items():
         if group in ours.children and group in theirs.children:
             found |= _distances(ours[group].dataset, theirs[group].dataset, place)
     for name in DIFFERENCES:
         if name in fitted.results and name in sampled.results:
             found[f"{name}_difference"] = fitted.results[name] - sampled.results[name]
+    if not is_sampled(fitted):
+        found |= _of_guide(fitted, ours) | gap_columns(fitted, sampled, ours)
     found["verdict"] = distance_verdict(
         found["total_variation"],
         found["total_variation_mcse"],
@@ -81,6 +104,13 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
         sampled.status,
     )
     return found
+
+
+def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
+    """What is known of a guide without a reference."""
+    found = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
+    units = switched_off(trace) if "posterior" in trace.children else None
+    return found if units is None else found | {"units_off": units[0], "units": units[1]}
 
 
 def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str) -> dict[str, float]:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 from xarray import DataTree
 
@@ -20,6 +21,7 @@ from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
 from pmbnn.figures.curves import MOST, plot_compared_curves
 from pmbnn.figures.design import plot_design
 from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.ladder import plot_ladder
 from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
@@ -30,7 +32,7 @@ from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine, data_seed
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import pairs
+from pmbnn.results.references import LADDER, pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import best_group, data_label, group_by_settings
 from pmbnn.results.titles import cell_title, combination_title, data_title
@@ -139,8 +141,16 @@ def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     return _of_shown_cell(results, sheet, (CURVES,))
 
 
-def _none(results: Results, records: Sequence[CellRecord]) -> Drawings:
-    return iter(())
+def _ladder(results: Results, records: Sequence[CellRecord]) -> Drawings:
+    """What better guides cost, where some posterior was fitted in several ways."""
+    file = results.folder / LADDER
+    if file.is_file():
+        title = "Repair ladder: large marks are means over posteriors, small ones single posteriors"
+        yield "repair-ladder", partial(_draw_ladder, file, title)
+
+
+def _draw_ladder(file: Path, title: str) -> Figure:
+    return plot_ladder(pd.read_csv(file), title)
 
 
 def _of_shown_cell(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
@@ -278,7 +288,7 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
 
 
 FIGURES = {
-    "class_probabilities": FigureKinds(MAP, _of_classes, _none),
+    "class_probabilities": FigureKinds(MAP, _of_classes, _ladder),
     "density": FigureKinds(CURVES, _of_numbers, _compared_curves),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""

@@ -14,8 +14,12 @@ from pmbnn.report.overview_figures import find_overviews, grouped
 from pmbnn.report.published_table import PublishedView, published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of
+from pmbnn.report.verdicts import verdict_views
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
+
+VERDICTS = {"verdicts": "Verdicts"}
+"""Section that stands first where a posterior was sampled."""
 
 SECTIONS = {
     "answer": "Answer",
@@ -37,7 +41,7 @@ def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTabl
     """HTML of the report on some results folders, with their tables of published numbers."""
     cells = read_cells(folders)
     laid_out = list(grids(cells))
-    overviews = find_overviews(folders)
+    overviews, verdicts = find_overviews(folders), verdict_views(folders)
     published = [
         published_view(number, table, [c for c in cells if c.experiment in names], overviews)
         for number, (table, names) in enumerate(tables)
@@ -49,8 +53,11 @@ def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTabl
         policy=content_policy(style, script),
         style=style,
         script=script,
-        sections=SECTIONS | ({"published": "Published"} if published else {}),
+        sections=(VERDICTS if verdicts else {})
+        | SECTIONS
+        | ({"published": "Published"} if published else {}),
         n_cells=len(cells),
+        verdicts=verdicts,
         answers=[answer_of(grid) for grid in laid_out],
         grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
         cell_table=cell_table(cells),

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
+from pmbnn.compare.contrasts import FILE as VERDICTS
+from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.figures.processes import cores
 from pmbnn.report.writing import check_writable
@@ -66,6 +68,16 @@ def _write_claims(folder: ExperimentResults) -> None:
     write_claims(folder.results.folder / CLAIMS, table)
 
 
+def _lacks_verdicts(folder: ExperimentResults) -> bool:
+    path = folder.results.folder / VERDICTS
+    missing = not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
+    return missing and have_reference(folder)
+
+
+def _write_verdicts(folder: ExperimentResults) -> None:
+    write_verdicts(folder.results, make_verdicts(folder))
+
+
 PARTS = (
     Part(
         "overview figures",
@@ -80,4 +92,5 @@ PARTS = (
         lambda folder: draw_cells(folder.results, folder.records, cores()),
     ),
     Part("comparisons", _lacks_claims, _write_claims),
+    Part("verdicts", _lacks_verdicts, _write_verdicts),
 )

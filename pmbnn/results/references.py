@@ -6,10 +6,19 @@ from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import settings_row
 
+LADDER = "ladder.csv"
+"""File of a results folder that holds its repair ladder, a row a posterior and way to fit it."""
+
+CHAINS = "chains"
+"""What tables have of sampled cells where fits have the mixture of their restarts."""
+
+MIXTURE = "predict.mixture"
+"""Which restarts predict: no part of the posterior that they approximate."""
+
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
     """Every fitted cell of class probabilities with each sampled one of the same posterior."""
-    finished = [r for r in records if r.results and r.predictive == "class_probabilities"]
+    finished = [r for r in records if r.results and _of_classes(r)]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
         if is_sampled(record):
@@ -17,6 +26,17 @@ def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecor
     for record in finished:
         if not is_sampled(record) and is_of_posterior(record):
             yield from ((record, other) for other in sampled.get(_posterior(record), ()))
+
+
+def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
+    """Every sampled cell with the first one of the same posterior, where engines differ."""
+    first: dict[tuple, CellRecord] = {}
+    for record in records:
+        if not record.results or not is_sampled(record) or not _of_classes(record):
+            continue
+        other = first.setdefault(_posterior(record), record)
+        if other.settings["inference"]["engine"] != record.settings["inference"]["engine"]:
+            yield record, other
 
 
 def is_sampled(record: CellRecord) -> bool:
@@ -30,8 +50,12 @@ def is_of_posterior(record: CellRecord) -> bool:
     return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
 
 
+def _of_classes(record: CellRecord) -> bool:
+    return record.predictive == "class_probabilities"
+
+
 def _posterior(record: CellRecord) -> tuple:
     """Everything that decides the posterior and where it is looked at, as a key."""
     settings = settings_row(record.settings)
-    kept = {k: v for k, v in settings.items() if not k.startswith("inference.")}
+    kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}
     return record.sweep, record.fingerprint, *kept.items()
