@@ -10,7 +10,6 @@ import numpy as np
 from pmbnn.data import Regression, Synthetic
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
-from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.fitting.snapshots import Diagnosis, diagnose
 from pmbnn.prediction import metrics
@@ -111,7 +110,6 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     }
     if chains:
         results["nll_mcse"] = jackknife_error(nll_without_each(chains, target))
-    results |= importance_results(fitted, predictor)
     further = evaluate_further(test, fitted, dataset, predictor)
     return Evaluation(results | further.pop("results"), test, chains, **further)
 

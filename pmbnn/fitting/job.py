@@ -13,6 +13,7 @@ from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import FittedCell, fit_job
+from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms, Report, graph_model
 from pmbnn.fitting.sampling import SampledCell, sample_job
@@ -196,6 +197,7 @@ def _evaluate(
     hyperprior, selection = fitted.hyperprior, fitted.selection
     results = {
         **evaluation.results,
+        **importance_results(fitted, predictor),
         **_way(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if selection is None else float(selection.scores.min()),
