@@ -70,8 +70,9 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
     path = results.folder / FILE
     if not path.is_file():
         return pd.DataFrame()
-    table = pd.read_csv(path)
-    return table.fillna(dict.fromkeys(TEXT, ""))
+    # An empty word would be read as a missing number.
+    table = pd.read_csv(path, dtype=dict.fromkeys(TEXT, object))
+    return table.assign(**{name: table[name].fillna("") for name in TEXT})
 
 
 def have_reference(folder: ExperimentResults) -> bool:

@@ -57,9 +57,9 @@ def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
 
 def _view(folder: ExperimentResults) -> VerdictView | None:
     table = read_contrasts_table(folder.results)
-    if table.empty or table["delta_reference"].isna().all():
+    if table.empty or table["reference"].isna().all():
         return None
-    rows = table[table["delta_reference"].notna()].to_dict("records")
+    rows = table[table["reference"].notna()].to_dict("records")
     return VerdictView(folder.name, _lead(rows), [_row(row) for row in rows])
 
 
