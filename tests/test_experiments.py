@@ -91,7 +91,7 @@ def fewer(predict: dict) -> dict:
 def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
     others = ("noise", "priors", "regression_quartic", "regression_sine", "scales")
-    trust = ("trust", "trust_headline", "trust_ladder")
+    trust = ("trust", "trust_headline", "trust_ladder", "trust_samplers")
     assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), *others, *trust]
 
 

@@ -5,7 +5,7 @@ What they say is compared at the test rows and over the map by the total variati
 probabilities, whose *floor* is the distance between random halves of the sampler's own chains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import CHAINS, is_sampled, pairs, sampler_pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import differences, settings_row
 from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
@@ -84,7 +84,7 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     inference = fitted.settings["inference"]
     found = {"sweep": fitted.sweep, "name": fitted.name, **settings}
     mixture = fitted.settings["predict"].get("mixture", "best")
-    found |= {"guide": inference.get("guide", inference["engine"])}
+    found |= {"guide": inference.get("guide") or _sampler(inference, sampled)}
     found |= {"mixture": CHAINS if is_sampled(fitted) else mixture}
     found |= {"seconds": fitted.seconds, "engine": sampled.settings["inference"]["engine"]}
     found |= {"reference": sampled.name, "status": sampled.status}
@@ -104,6 +104,13 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
         sampled.status,
     )
     return found
+
+
+def _sampler(inference: Mapping[str, Any], reference: CellRecord) -> str:
+    """Name of a sampler, with what sets it apart from a reference by the same one."""
+    other, name = reference.settings["inference"], inference["engine"]
+    alike = other["engine"] == name
+    return ", ".join([name, *(differences(inference, [other]) if alike else ())])
 
 
 def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:

@@ -29,19 +29,19 @@ def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecor
 
 
 def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every sampled cell with the first one of the same posterior, where engines differ."""
+    """Every further sampled cell of a posterior with the first one: other engines, steps, seeds."""
     first: dict[tuple, CellRecord] = {}
     for record in records:
         if not record.results or not is_sampled(record) or not _of_classes(record):
             continue
         other = first.setdefault(_posterior(record), record)
-        if other.settings["inference"]["engine"] != record.settings["inference"]["engine"]:
+        if other is not record:
             yield record, other
 
 
 def is_sampled(record: CellRecord) -> bool:
     """Whether a cell's draws are of the posterior itself."""
-    return record.settings["inference"].get("engine") in SAMPLING
+    return record.settings.get("inference", {}).get("engine") in SAMPLING
 
 
 def is_of_posterior(record: CellRecord) -> bool:

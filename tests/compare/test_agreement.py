@@ -75,7 +75,19 @@ def test_later_samplers_are_held_against_the_first(made):
         record(made, "elsewhere", smc, prior="laplace"),
     ]  # fmt: skip
     found = [(a.name, b.name) for a, b in sampler_pairs(every)]
-    assert found == [("nuts", "first"), ("smc", "first")]
+    assert found == [("nuts", "first"), ("again", "first"), ("smc", "first")]
+
+
+def test_a_sampler_is_named_by_what_sets_it_apart(made, folder):
+    chains = [[0.5, 0.9], [0.7, 0.9], [0.5, 0.7], [0.7, 0.7]]
+    first = stored(folder, record(made, "first", SAMPLED), trace_of([0.6, 0.8], 0.1, chains))
+    smaller = record(made, "smaller", SAMPLED | {"energy_variance": 1e-5})
+    smaller = stored(folder, smaller, trace_of([0.6, 0.8], 0.1, chains))
+    (row,) = agreement_table(folder, [first, smaller]).to_dict("records")
+    assert (row["guide"], row["mixture"]) == ("mclmc, energy_variance 1e-05", "chains")
+    assert row["total_variation"] == pytest.approx(0, abs=1e-12)
+    assert row["verdict"] == "agrees"
+    assert "units_off" not in row
 
 
 def test_what_is_known_of_the_guide(made, folder):
