@@ -49,9 +49,9 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
-    its ``status`` and ``reference_seconds``; ``total_variation`` at the test rows with
-    its Monte-Carlo standard error and its floor, and over the map; ``same_class``, the share of
-    test rows where both predict one class; ``sd_ratio``, the median over test rows of the
+    its ``status`` and ``reference_seconds``; ``total_variation`` at the test rows with its
+    Monte-Carlo standard error, both sides' draws counted, and its floor, and over the map;
+    ``same_class``, the share of test rows where both predict one class; ``sd_ratio``, the median over test rows of the
     fitted cell's standard deviation of the probability to the sampled one's; differences of
     results, fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units``
     and how many are off; where the evidence is known what `gap_columns` adds; ``verdict``:
@@ -91,7 +91,8 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     found |= {"reference_seconds": sampled.seconds}
     for place, group in GROUPS.items():
         if group in ours.children and group in theirs.children:
-            found |= _distances(ours[group].dataset, theirs[group].dataset, place)
+            draws = fitted.settings["predict"]["draws"]
+            found |= _distances(ours[group].dataset, theirs[group].dataset, place, draws)
     for name in DIFFERENCES:
         if name in fitted.results and name in sampled.results:
             found[f"{name}_difference"] = fitted.results[name] - sampled.results[name]
@@ -120,15 +121,20 @@ def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
     return found if units is None else found | {"units_off": units[0], "units": units[1]}
 
 
-def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str) -> dict[str, float]:
-    """Total variation with error and floor at the test rows or over the map, and more of rows."""
+def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str, draws: int) -> dict[str, float]:
+    """Total variation with error and floor at the test rows or over the map, and more of rows.
+
+    `draws` are those that a fit's means are over.
+    """
     mean = _rows(ours["probability"])
     chains = np.stack([_rows(one) for one in theirs["chain_probability"]])
     of_others = [total_variation(mean, other).value for other in without_each(chains)]
     suffix = "" if place == "test" else f"_{place}"
     found = {
         f"total_variation{suffix}": total_variation(mean, chains.mean(axis=0)).value,
-        f"total_variation{suffix}_mcse": jackknife_error(of_others),
+        f"total_variation{suffix}_mcse": float(
+            np.hypot(jackknife_error(of_others), _own_error(ours, chains.mean(axis=0), draws))
+        ),
         f"total_variation{suffix}_floor": floor_of(chains, total_variation),
     }
     if place == "test":
@@ -136,6 +142,19 @@ def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str) -> dict[str, fl
         sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
         found |= {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
     return found
+
+
+def _own_error(ours: xr.Dataset, reference: np.ndarray, draws: int) -> float:
+    """What the Monte-Carlo error of the compared cell's own means makes of the distance.
+
+    Of chains, the jackknife over them; of a guide's independent draws at most the mean over rows of
+    half their summed standard errors, for no mean can move the distance by more than itself.
+    """
+    if "chain_probability" in ours:
+        chains = np.stack([_rows(one) for one in ours["chain_probability"]])
+        found = [total_variation(other, reference).value for other in without_each(chains)]
+        return jackknife_error(found)
+    return float(0.5 * _rows(ours["sd"]).sum(axis=1).mean() / np.sqrt(draws))
 
 
 def _rows(array: xr.DataArray) -> np.ndarray:

@@ -138,7 +138,9 @@ def test_distances_by_hand(made, folder):
     assert row["sd_ratio"] == pytest.approx(2)
     # Without one chain the two means move by a third of its distance from them.
     of_others = [0.15 + (a + b) / 2 for a in (1 / 30, -1 / 30) for b in (1 / 30, -1 / 30)]
-    assert row["total_variation_mcse"] == pytest.approx(np.sqrt(3 * np.var(of_others)), rel=1e-5)
+    # A hundred draws of the guide with sds of 0.2 in both classes.
+    of_chains, own = np.sqrt(3 * np.var(of_others)), 0.2 / np.sqrt(100)
+    assert row["total_variation_mcse"] == pytest.approx(np.hypot(of_chains, own), rel=1e-5)
     assert 0 < row["total_variation_floor"] <= 0.2
     assert (row["reference"], row["engine"]) == ("reference", "mclmc")
     assert row["accuracy_difference"] == 0
