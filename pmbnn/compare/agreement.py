@@ -51,11 +51,11 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
     its ``status`` and ``reference_seconds``; ``total_variation`` at the test rows with its
     Monte-Carlo standard error, both sides' draws counted, and its floor, and over the map;
-    ``same_class``, the share of test rows where both predict one class; ``sd_ratio``, the median over test rows of the
-    fitted cell's standard deviation of the probability to the sampled one's; differences of
-    results, fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units``
-    and how many are off; where the evidence is known what `gap_columns` adds; ``verdict``:
-    ``agrees``, ``differs`` or ``undecided``.
+    ``same_class``, the share of test rows where both predict one class; ``sd_ratio``, the median
+    over test rows of the fitted cell's standard deviation of the probability to the sampled one's;
+    differences of results, fitted less sampled; ``pareto_k`` of the guide's importance weights;
+    hidden ``units`` and how many are off; where the evidence is known what `gap_columns` adds;
+    ``verdict``: ``agrees``, ``differs`` or ``undecided``.
 
     References
     ----------
