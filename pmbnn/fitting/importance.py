@@ -5,13 +5,10 @@ import numpy as np
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.sampling import SampledCell, spread
+from pmbnn.fitting.sampled_trace import trace_values
+from pmbnn.fitting.sampling import SampledCell
 from pmbnn.prediction.leave_one_out import leave_one_out
 from pmbnn.prediction.predictor import Predictor
-
-LOO_DRAWS = 2_000
-"""Draws of a sampler that rows are left out with: the error of so many is far below that of the
-rows themselves."""
 
 LEAST_DRAWS = 25
 """Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
@@ -21,9 +18,9 @@ def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str
     """Results by name; none of large networks, whose draws at every row would take too long.
 
     Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide; missing of a point. Of a
-    sampler ``elpd_loo``, the expected log predictive density by leaving rows out, in nats an
-    observation (higher is better), its standard error over rows ``elpd_loo_se``, and
-    ``loo_pareto_k``, the largest k-hat of a row.
+    sampler, by the draws that its trace keeps, ``elpd_loo``, the expected log predictive density by
+    leaving rows out, in nats an observation (higher is better), its standard error over rows
+    ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row.
 
     References
     ----------
@@ -42,18 +39,25 @@ def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
 
     if fitted.cell.inference.is_point:
         return {}
-    draws, best = fitted.cell.predict.draws, fitted.fits[fitted.best]
-    values = predictor.values(best, draws)
-    log_p = predictor.log_joint(fitted.data, values)[1]
-    log_ratio = log_p - predictor.log_guide([best], [1.0], values)
+    predict, best = fitted.cell.predict, fitted.fits[fitted.best]
+    values = predictor.values(best, predict.draws)
+    # As many at once as the trace keeps, for which densities are compiled anyway.
+    blocks = np.array_split(values, range(predict.trace_draws, len(values), predict.trace_draws))
+    whole = [block for block in blocks if len(block) == predict.trace_draws]
+    ratios = [
+        predictor.log_joint(fitted.data, block)[1] - predictor.log_guide([best], [1.0], block)
+        for block in whole
+    ]
+    log_ratio = np.concatenate(ratios) if ratios else np.empty(0)
     if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
         return {}
-    return {"pareto_k": float(array_stats.psislw(log_ratio)[1])}
+    # It takes what leave-one-out has: the logarithms of the ratios' inverses.
+    return {"pareto_k": float(array_stats.psislw(-log_ratio)[1])}
 
 
 def _of_chains(sampled: SampledCell, predictor: Predictor) -> dict[str, float]:
-    values = sampled.values.reshape(-1, sampled.values.shape[-1])
-    values = values[spread(len(values), LOO_DRAWS)]
+    values = trace_values(sampled)
+    values = values.reshape(-1, values.shape[-1])
     if len(values) < LEAST_DRAWS:
         return {}
     by_row, k = leave_one_out(predictor.log_joint(sampled.data, values)[0])

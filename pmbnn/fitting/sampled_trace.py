@@ -30,8 +30,7 @@ def sampled_groups(
     sampled: SampledCell, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
     """Groups by name; `model` gives the dims and coordinates of its variables."""
-    kept = _kept(sampled)
-    values = sampled.values[:, kept]
+    kept, values = _kept(sampled), trace_values(sampled)
     number = sampled.kept[kept]
     coords = {"chain": range(len(values)), "draw": number}
     statistics = {
@@ -56,6 +55,11 @@ def sampled_groups(
     for name in groups.keys() - {"draws"}:
         groups[name] = groups[name].assign_coords(coords).assign_attrs(draws_of=sampled.draws_of)
     return groups
+
+
+def trace_values(sampled: SampledCell) -> np.ndarray:
+    """Unconstrained vectors of the draws that are kept by name, ``(chain, draw, size)``."""
+    return sampled.values[:, _kept(sampled)]
 
 
 def _kept(sampled: SampledCell) -> np.ndarray:
