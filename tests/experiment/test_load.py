@@ -478,6 +478,15 @@ MISTAKES = [
         experiment(prior="{kind: scale_mixture, spread: 0.5}"),
         "`sweeps[0].prior` must have `learned: true` to set `spread`, got 0.5.",
     ),
+    (
+        experiment(prior="{kind: [normal, flat], bias_scale: 2}"),
+        "`sweeps[0].prior` must leave out `bias_scale` with prior `flat`, which has no scale, "
+        "got 2.",
+    ),
+    (
+        experiment(prior="{kind: normal, bias_scale: 0}"),
+        "`sweeps[0].prior.bias_scale` must be > 0, got 0.",
+    ),
     # combinations
     (
         experiment(
