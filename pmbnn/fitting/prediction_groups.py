@@ -1,12 +1,12 @@
 """Groups of a trace that hold predictions, and the images that they are of.
 
 ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
-are ``curve_1``, ... on the lines that curves are drawn on beside it; ``chain_mean`` and ``chain_sd``
-are the moments of the network's output in each chain of a sampler alone. Of classes, it and, where
-rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
-``chain_probability`` what each chain of a sampler says alone; of
-images, each keeps the pixels of a few: ``image`` ``(image, row, column)`` as bytes, and
-``image_index`` ``(image,)``, the row that each is.
+are ``curve_1``, ... on the lines that curves are drawn on beside it, and ``chain_mean`` and
+``chain_sd``, moments of the network's output in each chain of a sampler alone. Of classes, it and,
+where rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
+``chain_probability`` what each chain of a sampler says alone; of images, each keeps the pixels of
+a few: ``image`` ``(image, row, column)`` as bytes, and ``image_index`` ``(image,)``, the row that
+each is.
 """
 
 from collections.abc import Sequence

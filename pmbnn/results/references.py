@@ -8,15 +8,15 @@ from pmbnn.results.tables import settings_row
 
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every fitted cell of class probabilities with each sampled one of the same posterior."""
-    finished = [r for r in records if r.results and r.predictive == "class_probabilities"]
+    """Every fitted cell with each sampled one of the same posterior."""
+    finished = [r for r in records if r.results]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
         if is_sampled(record):
-            sampled.setdefault(_posterior(record), []).append(record)
+            sampled.setdefault(posterior_key(record), []).append(record)
     for record in finished:
         if not is_sampled(record) and is_of_posterior(record):
-            yield from ((record, other) for other in sampled.get(_posterior(record), ()))
+            yield from ((record, other) for other in sampled.get(posterior_key(record), ()))
 
 
 def is_sampled(record: CellRecord) -> bool:
@@ -30,7 +30,7 @@ def is_of_posterior(record: CellRecord) -> bool:
     return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
 
 
-def _posterior(record: CellRecord) -> tuple:
+def posterior_key(record: CellRecord) -> tuple:
     """Everything that decides the posterior and where it is looked at, as a key."""
     settings = settings_row(record.settings)
     kept = {k: v for k, v in settings.items() if not k.startswith("inference.")}
