@@ -331,3 +331,16 @@ def store(folder, cells):
     for made, trace in cells:
         results.save_cell(made, {} if trace is None else {"trace.nc": trace_writer(trace)})
     return results
+
+
+def write_in_between(folder, name="origin", rows=100, seed=0):
+    """Write two clusters of points to `folder`/in_between as their study's files have them."""
+    rng = np.random.default_rng(seed)
+    centre = np.where(np.arange(rows) % 2, 1.0, -1.0)[:, None]
+    x = centre + 0.1 * rng.normal(size=(rows, 2))
+    y = np.sin(2 * x.sum(axis=1)) + 0.1 * rng.normal(size=rows)
+    path = folder / "in_between" / f"{name}.csv"
+    path.parent.mkdir(exist_ok=True)
+    lines = [",".join(f"{v:.17g}" for v in (*row, t)) for row, t in zip(x, y, strict=True)]
+    path.write_text("\n".join(["x1,x2,y", *lines, ""]))
+    return x, y

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
+    from pmbnn.compare.agreement import Kind
+
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -77,26 +79,33 @@ def _check(folder, only, engine, dry_run, workers, wait, quiet) -> int:
         print_plan(wanted.experiment, wanted.cells)
         return 0
     outcome = check_folder(folder, wanted, console, workers, wait, quiet)
-    console.print(_table(agreement_table(Results(folder), outcome.records)))
+    for table in _tables(agreement_table(Results(folder), outcome.records)):
+        console.print(table)
     return FAILED if outcome.failed else 0
 
 
-def _table(found: "pd.DataFrame") -> "Table":
-    """Total variation, mean and largest over data seeds, of each combination and guide."""
+def _tables(found: "pd.DataFrame") -> "list[Table]":
+    """A table for each kind of prediction there is."""
+    from pmbnn.compare.agreement import KINDS
+
+    kinds = [kind for kind in KINDS.values() if kind.name in found.columns]
+    return [_table(kind, found[found[kind.name].notna()]) for kind in kinds]
+
+
+def _table(kind: "Kind", found: "pd.DataFrame") -> "Table":
+    """Distance at test rows, mean and largest over data seeds, of each combination and guide."""
     from rich.table import Table
 
-    table = Table(title="Total variation from the posterior, test rows", title_justify="left")
+    table = Table(title=f"{kind.title}, test rows", title_justify="left")
     for name in ("data", "prior", "hyperprior", "guide"):
         table.add_column(name)
     for name in ("mean", "largest", "floor", "sd ratio", "agrees", "differs", "undecided"):
         table.add_column(name, justify="right")
-    if found.empty:
-        return table
     keys = ["dataset.kind", "prior.kind", "hyperprior.kind", "guide"]
     for key, group in found.groupby(keys, sort=False):
-        distance = group["total_variation"]
+        distance, floor = group[kind.name], group[f"{kind.name}_floor"]
         counts = [str((group["verdict"] == v).sum()) for v in ("agrees", "differs", "undecided")]
-        numbers = (distance.mean(), distance.max(), group["total_variation_floor"].mean())
+        numbers = (distance.mean(), distance.max(), floor.mean())
         table.add_row(
             *map(str, key), *(f"{n:.4f}" for n in numbers), f"{group['sd_ratio'].median():.2f}",
             *counts,

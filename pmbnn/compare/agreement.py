@@ -1,12 +1,13 @@
 """How far what a guide predicts is from the posterior itself, cell by cell: ``agreement.csv``.
 
 A fitted cell is held against a sampled one that differs in nothing but how it came by its draws.
-What they say is compared at the test rows and over the map by the total variation of class
-probabilities, whose *floor* is the distance between random halves of the sampler's own chains.
+What they say is compared at the test rows and elsewhere by a distance that goes with the kind of
+their predictions, `KINDS`; its *floor* is the distance between random halves of the sampler's own
+chains.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,20 @@ import xarray as xr
 
 from pmbnn.compare.kl_gap import gap_columns
 from pmbnn.compare.ladder import write_ladder
-from pmbnn.prediction.chain_errors import jackknife_error, without_each
-from pmbnn.prediction.check import distance_verdict, floor_of, total_variation
+from pmbnn.prediction.chain_errors import (
+    jackknife_error,
+    means_without_each,
+    moments_about,
+    sd_of,
+    without_each,
+)
+from pmbnn.prediction.check import (
+    Distance,
+    distance_verdict,
+    floor_of,
+    total_variation,
+    wasserstein,
+)
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import CHAINS, is_sampled, pairs, sampler_pairs
@@ -26,10 +39,6 @@ from pmbnn.results.weights import WEIGHT, switched_off
 FILE = "agreement.csv"
 """File of a results folder that holds its table."""
 
-ARRAYS = "probability|sd|chain_probability"
-GROUPS = {"test": "test_predictions", "map": "predictions"}
-"""Group of a trace by the place where predictions are compared."""
-
 OF_GUIDE = {
     "posterior": WEIGHT.pattern,
     "restarts": WEIGHT.pattern,
@@ -37,9 +46,6 @@ OF_GUIDE = {
     "guide": "loc|scale",
 }
 """Groups of a fitted cell's trace that tell of its guide, and what is read of them."""
-
-DIFFERENCES = ("excess_error", "excess_nll", "nll", "accuracy")
-"""Results whose difference, fitted less sampled, a row has."""
 
 
 def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
@@ -49,13 +55,20 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
-    its ``status`` and ``reference_seconds``; ``total_variation`` at the test rows with its
-    Monte-Carlo standard error, both sides' draws counted, and its floor, and over the map;
-    ``same_class``, the share of test rows where both predict one class; ``sd_ratio``, the median
-    over test rows of the fitted cell's standard deviation of the probability to the sampled one's;
-    differences of results, fitted less sampled; ``pareto_k`` of the guide's importance weights;
-    hidden ``units`` and how many are off; where the evidence is known what `gap_columns` adds;
-    ``verdict``: ``agrees``, ``differs`` or ``undecided``.
+    its ``status`` and ``reference_seconds``; the distance at the test rows with its Monte-Carlo
+    standard error (``_mcse``), both sides' draws counted, and its floor (``_floor``), what else
+    tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same
+    elsewhere, the place at the end of the names; differences of results, fitted less sampled;
+    ``pareto_k`` of the guide's importance weights; hidden ``units`` and how many are off; where the
+    evidence is known what `gap_columns` adds.
+
+    Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
+    ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median over
+    rows of the fitted cell's standard deviation of the probability to the sampled one's. Of
+    densities it is ``wasserstein``, between normals with the moments of the network's output, and
+    elsewhere is the first of the lines that curves are drawn on (``_curve``). ``mean_distance`` is
+    the root mean square difference of the means, both in standard deviations of the sampled
+    output; ``sd_ratio`` is as before.
 
     References
     ----------
@@ -63,7 +76,8 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     and total variation.
     """
     compared = [*pairs(records), *sampler_pairs(records)]
-    return pd.DataFrame([_row(results, *pair) for pair in compared])
+    rows = (_row(results, *pair) for pair in compared if pair[0].predictive in KINDS)
+    return pd.DataFrame([row for row in rows if row])
 
 
 def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
@@ -77,34 +91,48 @@ def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
 
 
 def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
-    arrays = dict.fromkeys(GROUPS.values(), ARRAYS)
+    """Row of a pair; empty if the sampled cell does not tell its chains apart."""
+    kind = KINDS[fitted.predictive]
+    arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
     ours = load_arrays(results, fitted.name, arrays | OF_GUIDE)
     theirs = load_arrays(results, sampled.name, arrays)
-    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
-    inference = fitted.settings["inference"]
-    found = {"sweep": fitted.sweep, "name": fitted.name, **settings}
-    mixture = fitted.settings["predict"].get("mixture", "best")
-    found |= {"guide": inference.get("guide") or _sampler(inference, sampled)}
-    found |= {"mixture": CHAINS if is_sampled(fitted) else mixture}
-    found |= {"seconds": fitted.seconds, "engine": sampled.settings["inference"]["engine"]}
-    found |= {"reference": sampled.name, "status": sampled.status}
-    found |= {"reference_seconds": sampled.seconds}
-    for place, group in GROUPS.items():
-        if group in ours.children and group in theirs.children:
-            draws = fitted.settings["predict"]["draws"]
-            found |= _distances(ours[group].dataset, theirs[group].dataset, place, draws)
-    for name in DIFFERENCES:
-        if name in fitted.results and name in sampled.results:
-            found[f"{name}_difference"] = fitted.results[name] - sampled.results[name]
+    told: dict[str, Any] = {}
+    for place, group in kind.groups.items():
+        both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
+        # What was stored before chains were told apart has no error.
+        if len(both) == 2 and "chain" in both[1].dims:
+            found = _distances(kind, kind.compare(*both, fitted), sampled.status)
+            told |= {f"{name}_{place}" if place else name: v for name, v in found.items()}
+    if "verdict" not in told:
+        return {}
+    apart = {
+        f"{name}_difference": fitted.results[name] - sampled.results[name]
+        for name in kind.differences
+        if name in fitted.results and name in sampled.results
+    }
+    found = _head(fitted, sampled) | told | apart
     if not is_sampled(fitted):
         found |= _of_guide(fitted, ours) | gap_columns(fitted, sampled, ours)
-    found["verdict"] = distance_verdict(
-        found["total_variation"],
-        found["total_variation_mcse"],
-        found["total_variation_floor"],
-        sampled.status,
-    )
     return found
+
+
+def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
+    """What a row is of."""
+    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
+    inference = fitted.settings["inference"]
+    mixture = fitted.settings["predict"].get("mixture", "best")
+    return {
+        "sweep": fitted.sweep,
+        "name": fitted.name,
+        **settings,
+        "guide": inference.get("guide") or _sampler(inference, sampled),
+        "mixture": CHAINS if is_sampled(fitted) else mixture,
+        "seconds": fitted.seconds,
+        "engine": sampled.settings["inference"]["engine"],
+        "reference": sampled.name,
+        "status": sampled.status,
+        "reference_seconds": sampled.seconds,
+    }
 
 
 def _sampler(inference: Mapping[str, Any], reference: CellRecord) -> str:
@@ -121,40 +149,93 @@ def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
     return found if units is None else found | {"units_off": units[0], "units": units[1]}
 
 
-def _distances(ours: xr.Dataset, theirs: xr.Dataset, place: str, draws: int) -> dict[str, float]:
-    """Total variation with error and floor at the test rows or over the map, and more of rows.
+def _names(key: str) -> bool:
+    """Whether a setting is one of those that name the posterior in a table."""
+    section, *_ = key.split(".")
+    return section in ("dataset", "prior", "hyperprior")
 
-    `draws` are those that a fit's means are over.
+
+# Distances by the kind of prediction
+
+
+class Compared(NamedTuple):
+    """What two cells say at the same rows.
+
+    Attributes
+    ----------
+    ours
+        Of the fitted cell, as the distance takes it.
+    chains
+        Of each chain of the sampled one, whose mean is what all of them say, ``(chain, ...)``.
+    further
+        What else tells the two apart, by name.
+    error
+        Standard error of the distance that the fitted cell's own draws leave, where it is known.
     """
+
+    ours: np.ndarray
+    chains: np.ndarray
+    further: dict[str, float]
+    error: float = 0.0
+
+
+class Kind(NamedTuple):
+    """How predictions of one kind are compared.
+
+    Attributes
+    ----------
+    name
+        Of the distance, and of its column.
+    distance
+        Between what two cells say.
+    arrays
+        Names of the arrays that it takes, as a regular expression.
+    groups
+        Group of a trace by the place that columns name at their end; that of the test rows, which
+        they do not name, comes first.
+    compare
+        Reads them, of the fitted and of the sampled cell.
+    differences
+        Results whose difference, fitted less sampled, a row has.
+    title
+        The distance in words.
+    """
+
+    name: str
+    distance: Distance
+    arrays: str
+    groups: Mapping[str, str]
+    compare: Callable[[xr.Dataset, xr.Dataset, CellRecord], Compared]
+    differences: tuple[str, ...]
+    title: str
+
+
+def _distances(kind: Kind, compared: Compared, status: str) -> dict[str, Any]:
+    """Distance with error and floor, what else there is, and what that comes to."""
+    ours, chains, further, error = compared
+    value = kind.distance(ours, chains.mean(axis=0)).value
+    of_others = [kind.distance(ours, other).value for other in means_without_each(chains)]
+    error = float(np.hypot(jackknife_error(of_others), error))
+    floor = floor_of(chains, kind.distance)
+    found = {kind.name: value, f"{kind.name}_mcse": error, f"{kind.name}_floor": floor}
+    return found | further | {"verdict": distance_verdict(value, error, floor, status)}
+
+
+def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
     mean = _rows(ours["probability"])
     chains = np.stack([_rows(one) for one in theirs["chain_probability"]])
-    of_others = [total_variation(mean, other).value for other in without_each(chains)]
-    suffix = "" if place == "test" else f"_{place}"
-    found = {
-        f"total_variation{suffix}": total_variation(mean, chains.mean(axis=0)).value,
-        f"total_variation{suffix}_mcse": float(
-            np.hypot(jackknife_error(of_others), _own_error(ours, chains.mean(axis=0), draws))
-        ),
-        f"total_variation{suffix}_floor": floor_of(chains, total_variation),
-    }
-    if place == "test":
-        same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
-        sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
-        found |= {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
-    return found
-
-
-def _own_error(ours: xr.Dataset, reference: np.ndarray, draws: int) -> float:
-    """What the Monte-Carlo error of the compared cell's own means makes of the distance.
-
-    Of chains, the jackknife over them; of a guide's independent draws at most the mean over rows of
-    half their summed standard errors, for no mean can move the distance by more than itself.
-    """
+    same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
+    sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
+    further = {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
     if "chain_probability" in ours:
-        chains = np.stack([_rows(one) for one in ours["chain_probability"]])
-        found = [total_variation(other, reference).value for other in without_each(chains)]
-        return jackknife_error(found)
-    return float(0.5 * _rows(ours["sd"]).sum(axis=1).mean() / np.sqrt(draws))
+        own = np.stack([_rows(one) for one in ours["chain_probability"]])
+        reference = chains.mean(axis=0)
+        of_others = [total_variation(other, reference).value for other in without_each(own)]
+        return Compared(mean, chains, further, jackknife_error(of_others))
+    # Of a guide's independent draws: no mean moves the distance by more than it moves itself.
+    error = 0.5 * _rows(ours["sd"]).sum(axis=1).mean()
+    error /= np.sqrt(fitted.settings["predict"]["draws"])
+    return Compared(mean, chains, further, float(error))
 
 
 def _rows(array: xr.DataArray) -> np.ndarray:
@@ -162,7 +243,39 @@ def _rows(array: xr.DataArray) -> np.ndarray:
     return array.values.reshape(-1, array.sizes["output"]).astype(np.float64)
 
 
-def _names(key: str) -> bool:
-    """Whether a setting is one of those that name the posterior in a table."""
-    section, *_ = key.split(".")
-    return section in ("dataset", "prior", "hyperprior")
+def _compare_numbers(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
+    centre = theirs["chain_mean"].values.mean(axis=0, dtype=np.float64)
+    chains = moments_about(centre, theirs["chain_mean"].values, theirs["chain_sd"].values)
+    mean = moments_about(centre, ours["mean"].values, ours["epistemic_sd"].values)
+    unit, apart = sd_of(chains.mean(axis=0)), mean[0] - chains.mean(axis=0)[0]
+    further = {
+        "mean_distance": float(np.sqrt(np.mean((apart / unit) ** 2))),
+        "sd_ratio": float(np.median(sd_of(mean) / unit)),
+    }
+    # Of n independent draws, the mean has variance 1 / n and the standard deviation 1 / 2n, in
+    # units of the normal that they are from.
+    draws = fitted.settings["predict"]["draws"]
+    return Compared(mean, chains, further, float(np.sqrt(1.5 / draws)))
+
+
+KINDS: Mapping[str, Kind] = {
+    "class_probabilities": Kind(
+        "total_variation",
+        total_variation,
+        "probability|sd|chain_probability",
+        {"": "test_predictions", "map": "predictions"},
+        _compare_classes,
+        ("excess_error", "excess_nll", "nll", "accuracy"),
+        "Total variation from the posterior",
+    ),
+    "density": Kind(
+        "wasserstein",
+        wasserstein,
+        "mean|epistemic_sd|chain_mean|chain_sd",
+        {"": "test_predictions", "curve": "curve_1"},
+        _compare_numbers,
+        ("nll", "rmse", "crps"),
+        "Wasserstein distance from the posterior, in its standard deviations",
+    ),
+}
+"""By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""

@@ -42,9 +42,9 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
         mean is ``near_enough``; and ``cheapest`` of those that are. Empty where no posterior has
         two rungs beside the reference.
     """
-    if agreement.empty:
-        return agreement
-    agreement = agreement[agreement["mixture"] != CHAINS]
+    if "total_variation" not in agreement:
+        return agreement.iloc[:0]
+    agreement = agreement[agreement["mixture"] != CHAINS].dropna(subset="total_variation")
     posterior = ["sweep", *(c for c in agreement.columns if "." in c and c != SEED)]
     of_first = agreement[agreement["engine"].isin(agreement["engine"].head(1))]
     found = [

@@ -106,6 +106,37 @@ def _checked_shape(shape: tuple[int, ...], features: tuple[str, ...]) -> tuple[i
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line through the origin of the raw inputs, on which predictions are looked at.
+
+    Attributes
+    ----------
+    position
+        Where its points are on it, ascending, ``(point,)``.
+    direction
+        Raw inputs are positions times this vector of length 1, ``(feature,)``.
+    truth
+        The function without noise at its points, ``(point,)``; None where nobody knows it.
+    name
+        What a position is called.
+    gap
+        A position between training rows that lie to both its sides, where there is one: what is
+        known of the function is least there.
+    """
+
+    position: np.ndarray
+    direction: np.ndarray
+    truth: np.ndarray | None = None
+    name: str = "x"
+    gap: float | None = None
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Raw inputs of its points, ``(point, feature)``."""
+        return self.position[:, None] * self.direction
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Training and test rows, standardised, with what is needed to undo or repeat that.
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
-    from pmbnn.data.arrays import Dataset
+    from pmbnn.data.arrays import Dataset, Line
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Standardise = Literal["feature", "global", "none"]
@@ -57,6 +57,10 @@ class DatasetSpec(Specification):
     def is_planar(self) -> bool:
         """Whether the inputs are points of a plane, so that maps can be drawn."""
         return False
+
+    def lines(self) -> "tuple[Line, ...]":
+        """Lines through the inputs that curves of numbers are drawn on."""
+        return ()
 
     def load(self) -> "Dataset":
         """Load or generate the rows, split and standardise them."""

@@ -9,10 +9,13 @@ from pmbnn.data.base import DatasetSpec
 if TYPE_CHECKING:
     import numpy as np
 
-    from pmbnn.data.arrays import Dataset
+    from pmbnn.data.arrays import Dataset, Line
 
 TEST_ROWS = 500
 """Evenly over the range of the training inputs, for metrics."""
+
+CURVE_POINTS = 501
+"""Points of a curve: odd, so that the middle of a range is one of them."""
 
 GENERATED = "generated"
 """Source of rows that a formula gives."""
@@ -63,6 +66,15 @@ class Regression(DatasetSpec):
             standardisation=fit_standardisation(x[:, None], "none"),
             source=GENERATED,
         )
+
+    def lines(self) -> "tuple[Line, ...]":
+        """The ranges that curves are drawn on."""
+        import numpy as np
+
+        from pmbnn.data.arrays import Line
+
+        positions = [np.linspace(*ends, CURVE_POINTS) for ends in self.ranges]
+        return tuple(Line(x, np.ones(1), self.truth(x)) for x in positions)
 
     def _noisy(self, x: "np.ndarray", stream: int) -> "np.ndarray":
         import numpy as np

@@ -1,13 +1,13 @@
 """Handwritten digits: MNIST from a local folder, from OpenML, or as a package ships it."""
 
 import functools
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from pmbnn.data.base import DataError, DatasetSpec, Standardise
+from pmbnn.data.local_files import local_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,7 @@ class Mnist(DatasetSpec):
 
     def _read(self) -> RawImages:
         """Digits of the source asked for; ``auto`` takes the best that is available."""
-        folder = self.folder or os.environ.get("PMBNN_DATA")
+        folder = local_folder(self.folder)
         if self.source == "local" or (self.source == "auto" and folder):
             return _read_local(folder)
         if self.source == "embedded":
@@ -166,15 +166,15 @@ def stratified_order(y: "np.ndarray", random_seed: int) -> "np.ndarray":
     return order[np.argsort(share, kind="stable")]
 
 
-def _read_local(folder: str | None) -> RawImages:
+def _read_local(folder: Path | None) -> RawImages:
     from pmbnn.data import idx
 
-    if not folder:
+    if folder is None:
         raise DataError(
             "source local needs a folder of IDX files: give `folder` or set PMBNN_DATA, "
             "or use source: embedded."
         )
-    return RawImages(*idx.read_folder(Path(folder).expanduser(), idx.CHECKSUMS), "local")
+    return RawImages(*idx.read_folder(folder, idx.CHECKSUMS), "local")
 
 
 def _read_openml() -> RawImages:

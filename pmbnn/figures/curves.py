@@ -1,6 +1,6 @@
-"""What is predicted of numbers over ranges of an input: mean, bands, training rows and truth.
+"""What is predicted of numbers on lines through the inputs: mean, bands, training rows and truth.
 
-Of one cell, a panel for each range; of several, a row for each cell.
+Of one cell, a panel for each line; of several, a row for each cell.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ MARGIN = 0.06
 
 
 def plot_curves(trace: xr.DataTree, title: str) -> Figure:
-    """One panel for each range: mean, central intervals, ± 2 sd, training rows and truth.
+    """One panel for each line: mean, central intervals, ± 2 sd, training rows and truth.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def plot_curves(trace: xr.DataTree, title: str) -> Figure:
         draw_curve(axes, trace, name)
         axes.set_ylim(limits([trace], name))
         axes.set_title(range_words(trace, name), fontsize=style.LABEL_SIZE)
-        axes.set_xlabel("x", fontsize=style.LABEL_SIZE)
+        axes.set_xlabel(position_name(trace, name), fontsize=style.LABEL_SIZE)
     figure.axes[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
     add_legend(figure, figure.axes[0])
     style.set_title(figure, title)
@@ -100,7 +100,7 @@ def curve_names(trace: xr.DataTree) -> list[str]:
 
 
 def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
-    """Everything that is known of one range."""
+    """Everything that is known of one line."""
     curve = group_of(trace, name)
     x, mean = curve["x"].values, curve["mean"].values
     level = f"{100 * curve.attrs['level']:.0f} %"
@@ -114,9 +114,10 @@ def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
             there = mean + sign * curve[deviation].values
             axes.plot(x, there, color=MEAN, linestyle=line, linewidth=0.9, label=label)
     axes.plot(x, mean, color=MEAN, linewidth=1.8, label="mean")
-    axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
+    if "truth" in curve:
+        axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
     axes.plot(
-        *_training_rows(trace),
+        *rows_on(trace, name),
         "o",
         color="black",
         markersize=3,
@@ -129,15 +130,25 @@ def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
     axes.tick_params(labelsize=style.TICK_SIZE)
 
 
-def _training_rows(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
-    """Raw inputs and targets that were fitted, ``(observation,)`` each."""
+def rows_on(trace: xr.DataTree, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions on a line that training rows are nearest to, and their targets.
+
+    ``(observation,)`` each, in the units of the data.
+    """
     x, y = training_points(trace)
-    return x[:, 0], y
+    curve = group_of(trace, name)
+    # What has no direction is a range of the one input there is.
+    return x @ curve["direction"].values if "direction" in curve else x[:, 0], y
+
+
+def position_name(trace: xr.DataTree, name: str) -> str:
+    """What a position on a line is called."""
+    return str(group_of(trace, name).attrs.get("position", "x"))
 
 
 def limits(traces: Sequence[xr.DataTree], name: str) -> tuple[float, float]:
     """Limits of y that hold what is predicted and the training rows; truth may leave them."""
-    shown = [_training_rows(trace)[1] for trace in traces]
+    shown = [rows_on(trace, name)[1] for trace in traces]
     for trace in traces:
         curve = group_of(trace, name)
         spread = 2 * curve["total_sd"].values
@@ -150,9 +161,9 @@ def limits(traces: Sequence[xr.DataTree], name: str) -> tuple[float, float]:
 
 
 def range_words(trace: xr.DataTree, name: str) -> str:
-    """A range in words: ``x from −5 to 5``."""
+    """Positions on a line in words: ``x from −5 to 5``."""
     x = values_of(trace, name, "x")
-    return f"x from {x[0]:g} to {x[-1]:g}".replace("-", "−")
+    return f"{position_name(trace, name)} from {x[0]:.3g} to {x[-1]:.3g}".replace("-", "−")
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pmbnn.data import Regression, Synthetic
-from pmbnn.data.arrays import Dataset
+from pmbnn.data import Synthetic
+from pmbnn.data.arrays import Dataset, Line
 from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
 from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.fitting.snapshots import Diagnosis, diagnose
@@ -31,9 +31,6 @@ FRESH_SEED = 2**31
 FRESH_SCORES = {"excess_error": metrics.excess_error, "excess_nll": metrics.excess_nll}
 """What predictions at fresh points are judged by, against the true class probabilities there."""
 
-CURVE_POINTS = 501
-"""Points of a curve: odd, so that the middle of a range is one of them."""
-
 
 @dataclass(frozen=True)
 class MapPrediction:
@@ -50,11 +47,14 @@ class MapPrediction:
 
 @dataclass(frozen=True)
 class Curve:
-    """Raw inputs evenly over a range, the true function there and what is predicted."""
+    """A line through the inputs and what is predicted there.
 
-    x: np.ndarray
-    truth: np.ndarray
+    ``of_chains`` are predictions by each chain alone, where there are chains.
+    """
+
+    line: Line
     prediction: Density
+    of_chains: tuple[Density, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Evaluation:
     diagnosis
         Where the settings name steps to keep snapshots of.
     curves
-        Over the ranges of the data set, the first of them that of its rows.
+        On the lines of the data set; of ranges, the first is that of its rows.
     """
 
     results: Mapping[str, float]
@@ -157,12 +157,12 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 
 @evaluate_further.register
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
-    """At the training rows, and over the ranges of the data set."""
+    """At the training rows, and on the lines of the data set."""
     draws = fitted.cell.predict.draws
     training = predict_mixture(fitted, predictor, dataset.x_train, draws)
     curves = _curves(fitted, dataset, predictor)
     results = {"train_rmse": metrics.rmse(training.mean, dataset.y_train)}
-    return {"results": results | bands(curves), "curves": curves}
+    return {"results": results | bands(curves) | gaps(curves), "curves": curves}
 
 
 def bands(curves: Sequence[Curve]) -> dict[str, float]:
@@ -170,20 +170,36 @@ def bands(curves: Sequence[Curve]) -> dict[str, float]:
 
     ``band_inside`` is its mean over the range of the rows; at each end of a wider range, such
     as 1.5, there are ``mean_at_1.5`` and ``band_at_1.5``, and ``band_ratio_1.5`` is the smaller
-    of both ends' bands over that inside.
+    of both ends' bands over that inside. A line across a gap is no range of the rows.
     """
-    if not curves:
+    ranges = [curve for curve in curves if curve.line.gap is None]
+    if not ranges:
         return {}
-    inside = float(2 * curves[0].prediction.epistemic_sd.mean())
+    inside = float(2 * ranges[0].prediction.epistemic_sd.mean())
     found = {"band_inside": inside}
-    for curve in curves[1:]:
-        ends = {f"{curve.x[i]:g}": i for i in (0, -1)}
+    for curve in ranges[1:]:
+        x = curve.line.position
+        ends = {f"{x[i]:g}": i for i in (0, -1)}
         band = {end: float(2 * curve.prediction.epistemic_sd[i]) for end, i in ends.items()}
         found |= {f"mean_at_{end}": float(curve.prediction.mean[i]) for end, i in ends.items()}
         found |= {f"band_at_{end}": width for end, width in band.items()}
         # A single point has no band at all.
         ratio = min(band.values()) / inside if inside > 0 else float("nan")
-        found[f"band_ratio_{curve.x[-1]:g}"] = ratio
+        found[f"band_ratio_{x[-1]:g}"] = ratio
+    return found
+
+
+def gaps(curves: Sequence[Curve]) -> dict[str, float]:
+    """Epistemic standard deviation in the gap of a line, and where it is smallest on it.
+
+    Under names such as ``sd_at_0``, of the position of the gap, and ``smallest_sd``.
+    """
+    found = {}
+    for curve in curves:
+        line, sd = curve.line, curve.prediction.epistemic_sd
+        if line.gap is not None:
+            found[f"sd_at_{line.gap:g}"] = float(np.interp(line.gap, line.position, sd))
+            found["smallest_sd"] = float(sd.min())
     return found
 
 
@@ -245,12 +261,9 @@ def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -
 
 
 def _curves(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
-    spec, found = fitted.cell.dataset, []
-    if not isinstance(spec, Regression):
-        return ()
-    for low, high in spec.ranges:
-        x = np.linspace(low, high, CURVE_POINTS)
-        standardised = dataset.standardisation(x[:, None])
-        prediction = predict_mixture(fitted, predictor, standardised, fitted.cell.predict.draws)
-        found.append(Curve(x, spec.truth(x), prediction))
+    found, as_predicted = [], {"": fitted.mixtures[""]}
+    for line in fitted.cell.dataset.lines():
+        x = dataset.standardisation(line.inputs)
+        by, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
+        found.append(Curve(line, by[""], chains))
     return tuple(found)

@@ -1,11 +1,12 @@
 """Groups of a trace that hold predictions, and the images that they are of.
 
 ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
-are ``curve_1``, ... over the ranges that curves are drawn on beside it. Of classes, it and, where
-rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
-``chain_probability`` what each chain of a sampler says alone; of
-images, each keeps the pixels of a few: ``image`` ``(image, row, column)`` as bytes, and
-``image_index`` ``(image,)``, the row that each is.
+are ``curve_1``, ... on the lines that curves are drawn on beside it, and ``chain_mean`` and
+``chain_sd``, moments of the network's output in each chain of a sampler alone. Of classes, it and,
+where rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
+``chain_probability`` what each chain of a sampler says alone; of images, each keeps the pixels of
+a few: ``image`` ``(image, row, column)`` as bytes, and ``image_index`` ``(image,)``, the row that
+each is.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.evaluation import Evaluation
+from pmbnn.fitting.evaluation import Curve, Evaluation
 from pmbnn.fitting.image_evaluation import OodPrediction
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.snapshots import Diagnosis
@@ -65,23 +66,45 @@ def _class_groups(test: ClassProbabilities, fitted, evaluation, dataset, predict
 
 @prediction_groups.register
 def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
-    """Predictions of test rows, and over the ranges that curves are drawn on.
+    """Predictions of test rows, and on the lines that curves are drawn on.
 
-    Inputs are raw; ``output_interval`` is central in the network's output, ``total_interval``
-    in what is observed, noise included; their probability is the attribute ``level``.
+    Inputs are raw; on a line through several features they are its positions ``x`` times its
+    ``direction``. ``output_interval`` is central in the network's output, ``total_interval`` in
+    what is observed, noise included; their probability is the attribute ``level``.
     """
     axis = "test_observation"
     raw = dataset.standardisation.undo(dataset.x_test)
-    arrays = density_arrays(test, axis)
+    arrays = density_arrays(test, axis) | _moments_of_chains(evaluation.of_chains, axis)
     arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.y_test)}
     coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
     of_test = attrs | {"predictive": test.key}
     groups = {"test_predictions": xr.Dataset(arrays, coords, of_test)}
     for number, curve in enumerate(evaluation.curves, 1):
-        arrays = density_arrays(curve.prediction, "point")
-        arrays |= {"x": ("point", curve.x), "truth": ("point", curve.truth)}
-        groups[f"curve_{number}"] = xr.Dataset(arrays, coords, attrs)
+        of_line = {"position": curve.line.name}
+        of_line |= {} if curve.line.gap is None else {"gap": curve.line.gap}
+        groups[f"curve_{number}"] = xr.Dataset(_curve_arrays(curve), coords, attrs | of_line)
     return groups
+
+
+def _curve_arrays(curve: Curve) -> dict:
+    """What a curve says and where; a position on a line with one feature is that feature."""
+    line, arrays = curve.line, density_arrays(curve.prediction, "point")
+    arrays |= _moments_of_chains(curve.of_chains, "point") | {"x": ("point", line.position)}
+    if line.truth is not None:
+        arrays["truth"] = "point", line.truth
+    if len(line.direction) > 1:
+        arrays["direction"] = "feature", line.direction
+    return arrays
+
+
+def _moments_of_chains(chains: Sequence[Density], axis: str) -> dict:
+    """Mean and standard deviation of the output by each chain alone, where there are chains."""
+    if not chains:
+        return {}
+    return {
+        f"chain_{name}": (("chain", axis), np.stack([getattr(c, of) for c in chains]).astype("f4"))
+        for name, of in (("mean", "mean"), ("sd", "epistemic_sd"))
+    }
 
 
 def density_arrays(density: Density, axis: str) -> dict:

@@ -233,7 +233,9 @@ def _weight(
     import pymc as pm
 
     name, dims = parameter.name, parameter.dims
-    if prior.fan_in:
+    if prior.bias_scale is not None and parameter.is_bias:
+        scale, centred = np.float64(prior.bias_scale), True
+    elif prior.fan_in:
         scale = scale / parameter.fan_in**0.5
     local = prior.local_scale(name, dims)
     if local is not None:

@@ -37,6 +37,34 @@ def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[f
 
 def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """Means of non-negative values without each of them in turn."""
-    total, others = sum(values), len(values) - 1
     # Rounding may leave a probability of the others a trace below zero.
-    return (np.maximum(total - value, 0) / others for value in values)
+    return (np.maximum(left, 0) for left in means_without_each(values))
+
+
+def means_without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Means of values without each of them in turn."""
+    total, others = sum(values), len(values) - 1
+    return ((total - value) / others for value in values)
+
+
+# Moments of an output: over chains they average, as its standard deviation does not
+
+
+def moments_about(centre: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """First two moments about a centre, ``(..., 2, row)``, double precision.
+
+    Parameters
+    ----------
+    centre
+        ``(row,)``; close to the means, so that no digits are lost.
+    mean, sd
+        ``(..., row)``, as of each of several chains.
+    """
+    mean, sd = (np.asarray(v, np.float64) for v in (mean, sd))
+    return np.stack([mean - centre, sd**2 + (mean - centre) ** 2], axis=-2)
+
+
+def sd_of(moments: np.ndarray) -> np.ndarray:
+    """Standard deviations of moments about some centre, ``(..., 2, row)``; never zero."""
+    first, second = moments[..., 0, :], moments[..., 1, :]
+    return np.sqrt(np.maximum(second - first**2, np.finfo(float).tiny))

@@ -13,6 +13,7 @@ from pmbnn.inference.result import StoredGuide, derive_keys
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.approximation import Approximation
+from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, sd_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictor import Predictor, checked_inputs
 from pmbnn.prediction.reference import Reference, compared_functions, sample
@@ -297,6 +298,25 @@ def total_variation(ours: np.ndarray, theirs: np.ndarray) -> Found:
     return Found(0.5 * float(np.abs(ours - theirs).sum(axis=-1).mean()), "total variation")
 
 
+def wasserstein(ours: np.ndarray, theirs: np.ndarray) -> Found:
+    """Root mean square over rows of that between normals, in standard deviations of the second.
+
+    Parameters
+    ----------
+    ours, theirs
+        First two moments of an output, ``(2, row)``.
+
+    References
+    ----------
+    Givens and Shortt (1984), A class of Wasserstein metrics for probability distributions,
+    proposition 7: its square is that of the difference of means plus that of the standard
+    deviations.
+    """
+    (mean, sd), (wanted, unit) = ((m[0], sd_of(m)) for m in (ours, theirs))
+    off = ((mean - wanted) ** 2 + (sd - unit) ** 2) / unit**2
+    return Found(float(np.sqrt(off.mean())), "Wasserstein distance")
+
+
 def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
     """Blocks of first and second moments, ``(block, 2, scalar)``, and the distance between two."""
     centre = theirs.mean(axis=(0, 1))
@@ -306,7 +326,7 @@ def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
     ]
 
     def furthest(ours, theirs) -> Found:
-        sds = [np.sqrt(np.maximum(m[1] - m[0] ** 2, np.finfo(float).tiny)) for m in (ours, theirs)]
+        sds = [sd_of(m) for m in (ours, theirs)]
         off = np.concatenate([(ours[0] - theirs[0]) / sds[1], np.log(sds[0] / sds[1])])
         i = int(np.abs(off).argmax())
         kind = "mean" if i < len(names) else "log sd"
@@ -341,14 +361,9 @@ def distance_verdict(distance: float, error: float, floor: float, status: str) -
 
 def standard_error(ours: np.ndarray, theirs: np.ndarray, distance: Distance) -> float:
     """Jackknife over the blocks of both (Efron and Stein 1981)."""
-    ours_left, theirs_left = _leave_one_out(ours), _leave_one_out(theirs)
-    of_ours = [distance(left, theirs.mean(axis=0)).value for left in ours_left]
-    of_theirs = [distance(ours.mean(axis=0), left).value for left in theirs_left]
-    return float(np.sqrt(sum((len(v) - 1) * np.var(v) for v in (of_ours, of_theirs))))
-
-
-def _leave_one_out(blocks: np.ndarray) -> np.ndarray:
-    return (blocks.sum(axis=0) - blocks) / (len(blocks) - 1)
+    of_ours = [distance(left, theirs.mean(axis=0)).value for left in means_without_each(ours)]
+    of_theirs = [distance(ours.mean(axis=0), left).value for left in means_without_each(theirs)]
+    return float(np.hypot(jackknife_error(of_ours), jackknife_error(of_theirs)))
 
 
 def floor_of(blocks: np.ndarray, distance: Distance) -> float:

@@ -17,24 +17,24 @@ MIXTURE = "predict.mixture"
 
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every fitted cell of class probabilities with each sampled one of the same posterior."""
-    finished = [r for r in records if r.results and _of_classes(r)]
+    """Every fitted cell with each sampled one of the same posterior."""
+    finished = [r for r in records if r.results]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
         if is_sampled(record):
-            sampled.setdefault(_posterior(record), []).append(record)
+            sampled.setdefault(posterior_key(record), []).append(record)
     for record in finished:
         if not is_sampled(record) and is_of_posterior(record):
-            yield from ((record, other) for other in sampled.get(_posterior(record), ()))
+            yield from ((record, other) for other in sampled.get(posterior_key(record), ()))
 
 
 def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
     """Every further sampled cell of a posterior with the first one: other engines, steps, seeds."""
     first: dict[tuple, CellRecord] = {}
     for record in records:
-        if not record.results or not is_sampled(record) or not _of_classes(record):
+        if not record.results or not is_sampled(record):
             continue
-        other = first.setdefault(_posterior(record), record)
+        other = first.setdefault(posterior_key(record), record)
         if other is not record:
             yield record, other
 
@@ -50,11 +50,7 @@ def is_of_posterior(record: CellRecord) -> bool:
     return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
 
 
-def _of_classes(record: CellRecord) -> bool:
-    return record.predictive == "class_probabilities"
-
-
-def _posterior(record: CellRecord) -> tuple:
+def posterior_key(record: CellRecord) -> tuple:
     """Everything that decides the posterior and where it is looked at, as a key."""
     settings = settings_row(record.settings)
     kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}

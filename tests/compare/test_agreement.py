@@ -24,6 +24,25 @@ def record(made, name, inference, status="converged", **changes):
     )
 
 
+def numbers(made, name, inference, status="converged", draws=1000, **results):
+    """Record of a cell that predicts numbers."""
+    one = made.record(predictive="density", rmse=0.3, nll=0.2)
+    settings = one.settings | {"inference": inference, "predict": {"draws": draws}}
+    changes = {"settings": settings, "status": status, "results": one.results | results}
+    return made.changed(one, name=name, **changes)
+
+
+def moments_trace(mean, sd, chains=None, lines=1):
+    """A trace whose output's moments at test rows and on a line are given."""
+    arrays = {"mean": ("row", np.asarray(mean, "f4")), "epistemic_sd": ("row", np.asarray(sd))}
+    if chains is not None:
+        for name, values in zip(("chain_mean", "chain_sd"), chains, strict=True):
+            arrays[name] = ("chain", "row"), np.asarray(values, "f4")
+    group = xr.Dataset(arrays)
+    groups = {f"/curve_{i}": group for i in range(1, lines + 1)}
+    return xr.DataTree.from_dict({"/test_predictions": group} | groups)
+
+
 def trace_of(first_class, sd, chains=None):
     """A trace whose probabilities of the first of two classes at test rows and map are given."""
     p = np.asarray(first_class)
@@ -146,6 +165,52 @@ def test_distances_by_hand(made, folder):
     assert row["accuracy_difference"] == 0
 
 
+def test_distances_of_numbers_by_hand(made, folder):
+    """Two chains whose mixture has mean 1 and standard deviation √(1 + 3²) and √(1 + 0.75)."""
+    chains = [[-2.0, 1.0], [4.0, 1.0]], [[1.0, 1.0], [1.0, np.sqrt(2.5)]]
+    reference = numbers(made, "reference", SAMPLED, nll=0.15)
+    reference = stored(folder, reference, moments_trace([1, 1], [1, 1], chains))
+    fit = stored(folder, numbers(made, "fit", GUIDED), moments_trace([0, 1], [1.0, 2.0]))
+    (row,) = agreement_table(folder, [fit, reference]).to_dict("records")
+    a, b = 10**0.5, 1.75**0.5
+    off = [(1 + (1 - a) ** 2) / a**2, (2 - b) ** 2 / b**2]
+    assert row["wasserstein"] == pytest.approx(np.sqrt(np.mean(off)))
+    assert row["wasserstein_curve"] == row["wasserstein"]
+    assert row["mean_distance"] == pytest.approx(np.sqrt(0.5 / a**2))
+    assert row["sd_ratio"] == pytest.approx((1 / a + 2 / b) / 2)
+    assert row["nll_difference"] == pytest.approx(0.05)
+    # Halves of two chains are the chains.
+    halves = [
+        [36 / 1, ((1 - np.sqrt(2.5)) ** 2) / 2.5],
+        [36 / 1, (np.sqrt(2.5) - 1) ** 2 / 1],
+    ]
+    low, high = sorted(np.sqrt(np.mean(halves, axis=1)))
+    assert low < row["wasserstein_floor"] < high
+    # Without a chain the other is left; the fit's own thousand draws are added.
+    alone = [(-2.0, 1.0, 1.0, 1.0), (4.0, 1.0, 1.0, np.sqrt(2.5))]
+    of = [
+        np.sqrt(np.mean([(m1**2 + (1 - s1) ** 2) / s1**2, ((1 - m2) ** 2 + (2 - s2) ** 2) / s2**2]))
+        for m1, m2, s1, s2 in alone
+    ]
+    expected = np.hypot(np.std(of), np.sqrt(1.5 / 1000))
+    assert row["wasserstein_mcse"] == pytest.approx(expected, rel=1e-5)
+    assert {"verdict", "verdict_curve"} <= set(row)
+
+
+def test_chains_that_are_not_told_apart_have_no_row(made, folder):
+    """As cells of numbers were stored at first."""
+    fit = stored(folder, numbers(made, "fit", GUIDED), moments_trace([0.0], [1.0]))
+    reference = stored(folder, numbers(made, "ref", SAMPLED), moments_trace([0.0], [1.0]))
+    assert agreement_table(folder, [fit, reference]).empty
+
+
+def test_kinds_without_a_distance_have_no_row(made, folder):
+    cells = [record(made, n, i) for n, i in (("fit", GUIDED), ("reference", SAMPLED))]
+    cells = [made.changed(cell, predictive="counts") for cell in cells]
+    assert len(list(pairs(cells))) == 1
+    assert agreement_table(folder, cells).empty
+
+
 @pytest.mark.parametrize(
     ("distance", "error", "status", "verdict"),
     [
@@ -193,3 +258,29 @@ def test_an_exact_fit_agrees_as_often_as_the_margin_promises():
     assert exact.count("agrees") >= 150
     off = [verdict(0.03) for _ in range(200)]
     assert off.count("differs") >= 180
+
+
+@pytest.mark.slow
+def test_a_fit_of_numbers_that_is_exact_is_seldom_called_different(made, folder):
+    """Functions of three normals at forty rows, 16 chains of 100 independent draws."""
+    rng = np.random.default_rng(1)
+    basis = rng.normal(size=(3, 40))
+
+    def draws(chains, number, scale=1.0):
+        of_function = scale * rng.normal(size=(chains, number, 3)) @ basis
+        return of_function.mean(axis=1), of_function.std(axis=1)
+
+    def verdict(scale, number=500):
+        mean, sd = draws(1, number, scale)
+        means, sds = draws(16, 100)
+        reference = numbers(made, "ref", SAMPLED, draws=number)
+        reference = stored(folder, reference, moments_trace(sds[0], sds[0], (means, sds)))
+        fit = numbers(made, "fit", GUIDED, draws=number)
+        fit = stored(folder, fit, moments_trace(mean[0], sd[0]))
+        return agreement_table(folder, [fit, reference])["verdict"].item()
+
+    exact = [verdict(1.0) for _ in range(60)]
+    assert exact.count("differs") <= 3
+    assert exact.count("agrees") >= 40
+    narrow = [verdict(0.7) for _ in range(20)]
+    assert narrow.count("differs") >= 18

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from pmbnn.data import DATASETS, Circles, Mnist, Moons, Quartic, Sine
+from pmbnn.data import DATASETS, Circles, InBetween, Mnist, Moons, Quartic, Sine
 from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.data.base import DatasetSpec
 
@@ -105,6 +105,7 @@ def test_shape_of_a_row_is_known_before_loading(spec):
 
 def test_registry():
     kinds = {"moons": Moons, "circles": Circles, "mnist": Mnist, "sine": Sine, "quartic": Quartic}
+    kinds["in_between"] = InBetween
     assert kinds == DATASETS
 
 

@@ -61,6 +61,16 @@ def test_ranges_start_with_that_of_the_rows_and_widen(spec):
     assert all(b[0] < a[0] and a[1] < b[1] for a, b in zip(ranges, ranges[1:], strict=False))
 
 
+@pytest.mark.parametrize("spec", [Sine(), Quartic()], ids=lambda s: s.kind)
+def test_curves_are_drawn_on_the_ranges(spec):
+    lines = spec.lines()
+    assert [(line.position[0], line.position[-1]) for line in lines] == list(spec.ranges)
+    for line in lines:
+        np.testing.assert_array_equal(line.inputs[:, 0], line.position)
+        np.testing.assert_array_equal(line.truth, spec.truth(line.position))
+        assert line.gap is None
+
+
 def test_numbers_are_split_without_classes():
     rows = Sine(seed=2).load().training
     kept, held_out = rows.split(0.2, random_seed=0)

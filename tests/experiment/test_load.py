@@ -489,6 +489,15 @@ MISTAKES = [
         "restarts are stacked by their draws at every training row, of networks up to 2,000 "
         "multiply-adds a row, and it has 2,802, got 'stacked'.",
     ),
+    (
+        experiment(prior="{kind: [normal, flat], bias_scale: 2}"),
+        "`sweeps[0].prior` must leave out `bias_scale` with prior `flat`, which has no scale, "
+        "got 2.",
+    ),
+    (
+        experiment(prior="{kind: normal, bias_scale: 0}"),
+        "`sweeps[0].prior.bias_scale` must be > 0, got 0.",
+    ),
     # combinations
     (
         experiment(

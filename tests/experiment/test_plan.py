@@ -82,6 +82,10 @@ def grid(priors=PRIORS, seeds=12, restarts=3):
             "moons-noise0.4-seed0_dense-linear-relu_laplace-fan_in_half_normal",
         ),
         (
+            {"prior": Laplace(bias_scale=2.0)},
+            "moons-noise0.4-seed0_dense-5-5_laplace-bias_scale2_half_normal",
+        ),
+        (
             {"hyperprior": Fixed(scale=0.1), "inference": Inference(steps=10_000)},
             "moons-noise0.4-seed0_dense-5-5_normal_fixed-scale0.1",
         ),

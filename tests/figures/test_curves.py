@@ -41,6 +41,28 @@ def test_a_panel_shows_mean_deviations_intervals_and_rows(trace):
     assert (shades["95 %, total"].y0, shades["95 %, total"].y1) == (0.5, 3.5)
 
 
+def test_rows_stand_where_a_line_passes_closest(trace):
+    """On a line through two features, whose truth nobody knows."""
+    tree = trace()
+    x = np.array([[1.0, 2.0], [-3.0, 0.5], [0.0, 0.0]])
+    tree["constant_data"] = xr.DataTree(
+        xr.Dataset(
+            {
+                "x": (("observation", "feature"), x),
+                "standardisation_mean": ("feature", [0.0, 0.0]),
+                "standardisation_sd": ("feature", [1.0, 1.0]),
+            }
+        )
+    )
+    curve = tree["curve_1"].to_dataset().drop_vars("truth")
+    curve["direction"] = "feature", [0.6, 0.8]
+    tree["curve_1"] = xr.DataTree(curve.assign_attrs(position="λ"))
+    axes = plot_curves(tree, "title").axes[0]
+    np.testing.assert_allclose(line_of(axes, "training rows")[0], x @ [0.6, 0.8])
+    assert "truth" not in [line.get_label() for line in axes.lines]
+    assert (axes.get_xlabel(), axes.get_title()) == ("λ", "λ from −1 to 1")
+
+
 def test_truth_may_leave_the_panel(trace):
     low, high = plot_curves(trace(), "title").axes[1].get_ylim()
     assert low < 0.0 and 4.0 < high < 10.0

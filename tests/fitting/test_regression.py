@@ -10,10 +10,11 @@ import yaml
 from rich.console import Console
 
 from pmbnn.data import Sine
+from pmbnn.data.arrays import Line
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_cells, draw_files, overviews_of
-from pmbnn.fitting.evaluation import Curve, bands
+from pmbnn.fitting.evaluation import Curve, bands, gaps
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.prediction.density import Density
@@ -109,7 +110,8 @@ def test_bands_are_recorded(finished):
 def test_bands_by_hand():
     def curve(*sd):
         sd = np.array(sd)
-        return Curve(np.array([-3.0, 0.0, 3.0]), sd, Density(10 * sd, sd, *[sd] * 6))
+        line = Line(np.array([-3.0, 0.0, 3.0]), np.ones(1), truth=sd)
+        return Curve(line, Density(10 * sd, sd, *[sd] * 6))
 
     found = bands((curve(1.0, 2.0, 3.0), curve(8.0, 0.0, 12.0)))
     assert found == {
@@ -120,6 +122,16 @@ def test_bands_by_hand():
         "band_at_3": 24.0,
         "band_ratio_3": 4.0,
     }
+
+
+def test_a_gap_by_hand():
+    """Half way between two points of a line, whose spread is no band of a range."""
+    line = Line(np.array([-3.0, -1.0, 1.0]), np.array([0.6, 0.8]), gap=0.0)
+    sd = np.array([0.5, 2.0, 4.0])
+    curve = Curve(line, Density(sd, sd, *[sd] * 6))
+    assert gaps((curve,)) == {"sd_at_0": 3.0, "smallest_sd": 0.5}
+    assert bands((curve,)) == {}
+    assert gaps((Curve(Line(line.position, np.ones(1)), Density(sd, sd, *[sd] * 6)),)) == {}
 
 
 def test_the_trace_tells_everything(cell):

@@ -1,13 +1,12 @@
 """Images of clothes: the test half of Fashion-MNIST."""
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from pmbnn.data import idx
 from pmbnn.data.base import Seed
+from pmbnn.data.local_files import local_folder
 from pmbnn.data.mnist import ORIGINAL_ROWS, stratified_order
 from pmbnn.data.ood.base import OodSpec
 
@@ -77,8 +76,8 @@ class Fashion(OodSpec):
 
 def _read() -> tuple["np.ndarray", "np.ndarray", str]:
     """Pixels and labels, uint8, and their source."""
-    named = os.environ.get("PMBNN_DATA")
-    folder = Path(named).expanduser() / FOLDER if named else None
+    named = local_folder()
+    folder = named and named / FOLDER
     if folder and folder.is_dir():
         x, y = (
             idx.read_idx(idx.find_idx(folder, name), name.split("-")[1], md5, "Fashion-MNIST")

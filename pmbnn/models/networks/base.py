@@ -66,6 +66,11 @@ class Parameter(NamedTuple):
         """Number of scalar parameters."""
         return math.prod(self.shape)
 
+    @property
+    def is_bias(self) -> bool:
+        """Whether it holds biases, as its name says."""
+        return self.name.startswith("bias_")
+
 
 class Network(Specification):
     """A network as an experiment file names it.

@@ -24,16 +24,30 @@ class Prior(Specification):
     ----------
     fan_in
         Divide the scale by the root of the number of inputs of a unit (off unless asked).
+    bias_scale
+        Fixed scale of the biases, which neither ``fan_in`` nor a hyperprior then changes; unless
+        given, biases have the scale of the weights of their layer.
     """
 
     kind: str
     fan_in: bool = False
+    # Left out of what is stored unless given: digests of cells without it stay what they were.
+    bias_scale: Positive | None = Field(None, exclude_if=lambda scale: scale is None)
 
     has_scale: ClassVar[bool] = True
     """Whether there is a scale to put a hyperprior on."""
 
     centrable: ClassVar[bool] = True
     """Whether weights can be drawn around a learned scale directly."""
+
+    @model_validator(mode="after")
+    def _biases_have_a_scale(self):
+        if self.bias_scale is not None and not self.has_scale:
+            raise ValueError(
+                f"must leave out `bias_scale` with prior `{self.kind}`, which has no scale, "
+                f"got {self.bias_scale:g}"
+            )
+        return self
 
     def n_free(self, weights: int) -> int:
         """Number of free scalars that so many weights take, they included."""
