@@ -61,6 +61,7 @@ def ranks(shape="uniform", name="moons-normal", simulations=300, draws=99, seed=
         settings=record().settings | {"inference": {"engine": "compiled", "guide": "mean_field"}},
         truths="prior",
         reference="",
+        effective_draws=float("nan"),
         draws=draws,
         restarts=1,
         quantities=("probability of 0 at input 1", "log-likelihood"),

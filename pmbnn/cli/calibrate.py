@@ -103,9 +103,28 @@ def _calibrate(file, only, asked, out, dry_run, workers, wait, quiet) -> int:
     folder, console = out or Path("results") / experiment.name, new_console()
     outcome = calibrate(experiment, plan, folder, console, workers, wait, quiet)
     console.print(printed_table(outcome.table))
+    for line in notes(outcome.table):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     table, figures = folder / "calibration.csv", folder / "calibration"
     console.print(f"table {table}; figures {figures}", soft_wrap=True, highlight=False)
     return FAILED if outcome.failed else 0
+
+
+def notes(found: "pd.DataFrame") -> list[str]:
+    """What a reader of the verdicts must know beside them."""
+    if found.empty:
+        return []
+    lines = []
+    for name, rows in found.groupby("name", sort=False):
+        first = rows.iloc[0]
+        if first["effective_draws"] < first["simulations"]:
+            lines.append(
+                f"{name}: truths are worth {first['effective_draws']:.0f} independent ones, so "
+                "that draws of the exact posterior would be found miscalibrated too often"
+            )
+        if first["reference"].endswith("undecided"):
+            lines.append(f"{name}: chains that truths are from disagree")
+    return lines
 
 
 def printed_table(found: "pd.DataFrame") -> "Table":

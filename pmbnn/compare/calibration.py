@@ -22,12 +22,12 @@ INFERENCE = ("engine", "guide", "steps", "epochs", "kl_weight")
 def calibration_table(stored: Iterable[StoredRanks]) -> pd.DataFrame:
     """A row for each combination and test quantity.
 
-    Columns: ``sweep``, ``name``, settings; ``truths`` (``prior`` or ``posterior``, see
-    `StoredRanks`) and ``reference``; ``quantity``; ``simulations`` that have ranks and ``failed``,
-    whose fits diverged; ``draws``, ``restarts``; ``deviation``, the largest difference of the
-    ranks' distribution function from a uniform one in units of the band's edge; ``verdict``:
-    ``calibrated`` or ``miscalibrated``, with an error over all quantities of a combination;
-    ``direction``, as `Uniformity` has it.
+    Columns: ``sweep``, ``name``, settings; ``truths`` (``prior`` or ``posterior``),
+    ``reference`` and ``effective_draws``, as `StoredRanks` has them; ``quantity``; ``simulations``
+    that have ranks, and ``failed``, those whose fits diverged; ``draws``, ``restarts``;
+    ``deviation``, the largest difference of the ranks' distribution function from a uniform one in
+    units of the band's edge; ``verdict``: ``calibrated`` or ``miscalibrated``, with an error over
+    all quantities of a combination; ``direction``, as `Uniformity` has it.
     """
     return pd.DataFrame([row for ranks in stored for row in _rows(ranks)])
 
@@ -43,6 +43,7 @@ def _rows(stored: StoredRanks) -> Iterator[dict[str, Any]]:
             **settings,
             "truths": stored.truths,
             "reference": stored.reference,
+            "effective_draws": stored.effective_draws,
             "quantity": quantity,
             "simulations": len(kept),
             "failed": len(stored.ranks) - len(kept),

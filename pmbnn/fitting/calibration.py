@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,6 +63,16 @@ class Simulated:
     rows: Rows
     data: Mapping[str, np.ndarray]
 
+
+class Reference(NamedTuple):
+    """What truths are drawn from, as `StoredRanks` has it."""
+
+    words: str
+    effective_draws: float
+
+
+PRIOR = Reference("", float("nan"))
+"""Of truths from the prior, which are independent."""
 
 Infer = Callable[[Sequence[Simulated]], list[np.ndarray | None]]
 """Posterior draws of the flat vector given each simulated data set, ``(draw, size)``; None where
@@ -193,7 +204,7 @@ class Calibration:
     def _digest(self) -> str:
         return settings_digest(self.cell)
 
-    def without_ranks(self, names: tuple[str, ...], reference: str) -> StoredRanks:
+    def without_ranks(self, names: tuple[str, ...], reference: Reference) -> StoredRanks:
         """What is stored before the first simulation."""
         task = self.task
         settings = {k: spec.model_dump(mode="json") for k, spec in self.cell.settings.items()}
@@ -203,7 +214,8 @@ class Calibration:
             sweep=self.cell.sweep,
             settings=settings,
             truths=task.truths,
-            reference=reference,
+            reference=reference.words,
+            effective_draws=reference.effective_draws,
             draws=task.draws,
             restarts=task.restarts,
             quantities=names,
@@ -215,14 +227,14 @@ class Calibration:
 
     # Truths, and data simulated from them
 
-    def truths(self, numbers: Sequence[int]) -> tuple[np.ndarray, str]:
+    def truths(self, numbers: Sequence[int]) -> tuple[np.ndarray, Reference]:
         """Flat vectors of the simulations, ``(simulation, size)``, and what they are draws of."""
         if self.task.truths == "posterior":
             return self._posterior_draws(numbers)
         model = graph_model(self.cell, self.rows)
-        return prior_draws(model, [self.keys(f"truth/{n}").initial for n in numbers]), ""
+        return prior_draws(model, [self.keys(f"truth/{n}").initial for n in numbers]), PRIOR
 
-    def _posterior_draws(self, numbers: Sequence[int]) -> tuple[np.ndarray, str]:
+    def _posterior_draws(self, numbers: Sequence[int]) -> tuple[np.ndarray, Reference]:
         """Draws of the posterior given the observed rows, by a sampler: a guide's might be off.
 
         References
@@ -244,11 +256,9 @@ class Calibration:
                 f"{max(numbers) + 1}"
             )
         order = np.random.default_rng(self.keys("truth").initial).permutation(len(values))
-        words = (
-            f"{cell.inference.engine.upper()}, {sampled.samples.status}, "
-            f"{self._effective_draws(sampled.samples.chains.values):.0f} effective draws"
-        )
-        return values[order[list(numbers)]].astype(np.float64), words
+        words = f"{cell.inference.engine.upper()}, {sampled.samples.status}"
+        reference = Reference(words, self._effective_draws(sampled.samples.chains.values))
+        return values[order[list(numbers)]].astype(np.float64), reference
 
     def _effective_draws(self, chains: np.ndarray) -> float:
         """Independent draws that chains ``(chain, draw, size)`` are worth, by the worst quantity.

@@ -32,7 +32,9 @@ class StoredRanks:
     truths
         What truths were drawn from: the ``prior``, or the ``posterior`` given the observed data.
     reference
-        What a posterior's draws were, and their status; empty with truths from the prior.
+        Sampler of the posterior that truths are from, and its status; empty with the prior.
+    effective_draws
+        Independent draws that those of the sampler are worth; not a number with the prior.
     draws, restarts
         Posterior draws that a truth has its rank among, and fits of each simulated data set, the
         best of which is drawn from.
@@ -54,6 +56,7 @@ class StoredRanks:
     settings: Mapping[str, Any]
     truths: Truths
     reference: str
+    effective_draws: float
     draws: int
     restarts: int
     quantities: tuple[str, ...]
@@ -76,7 +79,10 @@ class StoredRanks:
         return sorted(set(range(simulations)) - set(self.numbers.tolist()))
 
 
-ATTRIBUTES = ("identity", "sweep", "truths", "reference", "draws", "restarts", "seconds")
+ATTRIBUTES = (
+    *("identity", "sweep", "truths", "reference", "effective_draws"),
+    *("draws", "restarts", "seconds"),
+)
 """Fields of stored ranks that their file has as attributes, as they are."""
 
 

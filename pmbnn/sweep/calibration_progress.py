@@ -51,7 +51,8 @@ class CalibrationDisplay:
 
     def running(self, words: str, stage: str, done: int, total: int) -> None:
         """Show how far a combination is: simulations done, or draws of a reference."""
-        now, told = time.monotonic(), self._told.setdefault(words, time.monotonic())
+        now = time.monotonic()
+        told = self._told.setdefault(words, now)
         if words not in self._bars:
             self._bars[words] = self.bar.add_task(words, total=total)
         self.bar.update(

@@ -25,6 +25,7 @@ def test_rows_say_what_is_wrong(made, shape, direction):
     assert (row["inference.engine"], row["inference.guide"]) == ("compiled", "mean_field")
     assert (row["simulations"], row["failed"], row["draws"], row["restarts"]) == (300, 0, 99, 1)
     assert (row["truths"], row["reference"]) == ("prior", "")
+    assert np.isnan(row["effective_draws"])
     assert "predict.draws" not in table
 
 

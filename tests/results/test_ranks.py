@@ -23,7 +23,7 @@ def results(tmp_path):
 
 @pytest.fixture
 def ranks(made):
-    return made.ranks()
+    return made.ranks(reference="MCLMC, converged", effective_draws=512.5)
 
 
 def test_what_is_stored_comes_back(results, ranks):

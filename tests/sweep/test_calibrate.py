@@ -3,13 +3,15 @@
 import io
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.compare.calibration import FILE
+from pmbnn.cli.calibrate import notes
+from pmbnn.compare.calibration import FILE, calibration_table
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.tasks import Calibrated
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
@@ -186,17 +188,33 @@ def test_the_command_says_what_is_wrong(tmp_path, scripted):
     assert "in all: " in done.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"reference": "", "effective_draws": np.nan}, []),
+        ({"reference": "MCLMC, converged", "effective_draws": 300.0}, []),
+        ({"reference": "MCLMC, converged", "effective_draws": 299.0}, ["worth 299 independent"]),
+        ({"reference": "MCLMC, undecided", "effective_draws": 900.0}, ["disagree"]),
+    ],
+)
+def test_truths_that_hang_together_are_noted(made, changes, words):
+    found = notes(calibration_table([made.ranks(**changes)]))
+    assert len(found) == len(words)
+    assert all(word in line for word, line in zip(words, found, strict=True))
+
+
 # For real
 
 
 @pytest.mark.slow
 def test_a_small_experiment_is_calibrated(tmp_path):
-    file = experiment(tmp_path, prior="[normal, flat]", hyperprior="half_normal")
+    inference = "[{steps: 60}, {guide: map}]"
+    file = experiment(tmp_path, hyperprior="half_normal", inference=inference)
     out = tmp_path / "out"
     call = ["calibrate", str(file), "--simulations", "20", "--draws", "19", "--out", str(out)]
     done = CliRunner().invoke(app, call)
     assert done.exit_code == 0, done.output
-    assert "left out: prior flat" in done.output
+    assert "left out: guide map" in done.output
     table = pd.read_csv(out / FILE)
     assert table["quantity"].tolist()[-3:] == ["layer_1_scale", "layer_2_scale", "log-likelihood"]
     assert (table["simulations"] == 20).all()
