@@ -58,7 +58,9 @@ def loaded_by_sweep(*arguments: str, command: str = "sweep") -> set[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["sweep", "predict", "claims", "compare", "report"])
+@pytest.mark.parametrize(
+    "command", ["sweep", "calibrate", "predict", "claims", "compare", "report"]
+)
 def test_help_loads_nothing_slow(command):
     loaded = loaded_by_sweep("--help", command=command)
     assert "typer" in loaded

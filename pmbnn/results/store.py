@@ -153,12 +153,17 @@ class Results:
         with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
             return tree.load()
 
+    def write_file(self, file: str, write: Writer) -> None:
+        """Write a file of the folder, or of a folder in it, whole or not at all."""
+        path = self.folder / file
+        part = path.with_name(f"{TEMPORARY}{path.name}")
+        write(part)
+        _flush(part)
+        os.replace(part, path)
+
     def write_text(self, file: str, text: str) -> None:
         """Write a text file of the folder, whole or not at all."""
-        part = self.folder / f"{TEMPORARY}{file}"
-        part.write_text(text, encoding="utf-8")
-        _flush(part)
-        os.replace(part, self.folder / file)
+        self.write_file(file, lambda path: path.write_text(text, encoding="utf-8"))
 
     def write_json(self, file: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file of the folder, whole or not at all."""

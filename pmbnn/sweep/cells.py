@@ -68,7 +68,7 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     cells = [cell for sweep in experiment.sweeps for cell in sweep.cells]
     sources = {}
     for spec in dict.fromkeys(cell.dataset for cell in cells):
-        sources[spec] = _load(spec)
+        sources[spec] = data_source(spec)
     versions = {name: version(name) for name in DECISIVE}
     tasks, searched_on = {}, search_cells(cells)
     for cell in cells:
@@ -84,8 +84,14 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     return Run(experiment, Results(folder), tasks, searched_on, sources)
 
 
-def _load(spec: DatasetSpec) -> tuple[str, str]:
-    """Fingerprint and source of a data set."""
+def data_source(spec: DatasetSpec) -> tuple[str, str]:
+    """Fingerprint and source of a data set.
+
+    Raises
+    ------
+    DataError
+        If it is unavailable, naming it.
+    """
     try:
         dataset = spec.load()
     except DataError as error:
