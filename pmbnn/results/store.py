@@ -47,6 +47,7 @@ class Results:
         self.folder = Path(folder)
         self.cells = self.folder / "cells"
         self.figures = self.folder / "figures"
+        self.priors = self.folder / "prior"
 
     def prepare(self) -> None:
         """Make the folders and clear away what an interrupted run left half written.
@@ -159,6 +160,14 @@ class Results:
         part.write_text(text, encoding="utf-8")
         _flush(part)
         os.replace(part, self.folder / file)
+
+    def write_file(self, path: Path, write: Writer) -> None:
+        """Write any file within the folder, whole or not at all; its own folder is made."""
+        part = self.folder / f"{TEMPORARY}{path.name}"
+        write(part)
+        _flush(part)
+        path.parent.mkdir(exist_ok=True)
+        os.replace(part, path)
 
     def write_json(self, file: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file of the folder, whole or not at all."""
