@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
+from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
 from pmbnn.report.writing import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
@@ -78,6 +79,13 @@ PARTS = (
         "missing figures of single cells",
         lambda folder: bool(missing_cell_figures(folder.results, folder.records)),
         lambda folder: draw_cells(folder.results, folder.records, cores()),
+    ),
+    Part(
+        "figures of priors",
+        lambda folder: bool(outdated_priors(folder.results, folder.records)),
+        lambda folder: draw_files(
+            outdated_priors(folder.results, folder.records), folder.results, cores()
+        ),
     ),
     Part("comparisons", _lacks_claims, _write_claims),
 )
