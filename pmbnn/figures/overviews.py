@@ -122,7 +122,7 @@ def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     """Figures of class probabilities."""
     combinations = combine(sheet.records)
     if any(MAP.groups(stored_variables(results, record.name)) for record in sheet.finished):
-        load = partial(_load_map, results)
+        load = partial(load_map, results)
         yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
     yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
     stored = stored_variables(results, sheet.shown.name)
@@ -178,7 +178,8 @@ def _which(sheet: Sheet) -> str:
 # Maps, priors
 
 
-def _load_map(results: Results, name: str) -> PlaneMap | None:
+def load_map(results: Results, name: str) -> PlaneMap | None:
+    """Map of the cell of that name; None if it has none."""
     trace = load_arrays(results, name, {"predictions": "probability|sd"})
     return plane_map(trace) if "predictions" in trace.children else None
 
@@ -201,7 +202,7 @@ def _beside_posterior(results: Results, sheet: Sheet, records: Sequence[CellReco
 def _draw_beside(
     results: Results, chosen: Sequence[tuple[str, tuple[CellRecord, CellRecord]]], title: str
 ) -> Figure:
-    maps = [MapPair(name, *(_load_map(results, r.name) for r in both)) for name, both in chosen]
+    maps = [MapPair(name, *(load_map(results, r.name) for r in both)) for name, both in chosen]
     seeds = {data_seed(fitted) for _, (fitted, _) in chosen}
     which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
     return plot_posterior_maps(maps, f"{title}{which}")

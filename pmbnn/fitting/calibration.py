@@ -31,7 +31,7 @@ from pmbnn.models.build import model_data
 from pmbnn.models.likelihoods import NOISE
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
 from pmbnn.prediction.predictor import Predictor
-from pmbnn.prediction.prior import prior_draws
+from pmbnn.prediction.prior_draws import seeded_prior_draws
 from pmbnn.prediction.reference import functions_of, merged
 from pmbnn.results.ranks import StoredRanks, load_ranks, save_ranks
 from pmbnn.results.store import Results
@@ -232,7 +232,8 @@ class Calibration:
         if self.task.truths == "posterior":
             return self._posterior_draws(numbers)
         model = graph_model(self.cell, self.rows)
-        return prior_draws(model, [self.keys(f"truth/{n}").initial for n in numbers]), PRIOR
+        seeds = [self.keys(f"truth/{n}").initial for n in numbers]
+        return seeded_prior_draws(model, seeds), PRIOR
 
     def _posterior_draws(self, numbers: Sequence[int]) -> tuple[np.ndarray, Reference]:
         """Draws of the posterior given the observed rows, by a sampler: a guide's might be off.

@@ -7,13 +7,13 @@ and all scales are kept, and fewer draws.
 """
 
 import json
-import re
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pmbnn.fitting.sampling import SampledCell, spread
+from pmbnn.models.build import OF_A_LAYER
 from pmbnn.prediction.predictor import Predictor
 
 LARGE_TRACE_DRAWS = 100
@@ -21,9 +21,6 @@ LARGE_TRACE_DRAWS = 100
 
 LEAST_DRAWS = 50
 """Draws of each chain that are kept at least: of fewer, its own statistics say little."""
-
-OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
-"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
 
 
 def sampled_groups(

@@ -9,6 +9,7 @@ from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
 from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
+from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
 from pmbnn.report.writing import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
@@ -90,6 +91,13 @@ PARTS = (
         "missing figures of single cells",
         lambda folder: bool(missing_cell_figures(folder.results, folder.records)),
         lambda folder: draw_cells(folder.results, folder.records, cores()),
+    ),
+    Part(
+        "figures of priors",
+        lambda folder: bool(outdated_priors(folder.results, folder.records)),
+        lambda folder: draw_files(
+            outdated_priors(folder.results, folder.records), folder.results, cores()
+        ),
     ),
     Part("comparisons", _lacks_claims, _write_claims),
     Part("verdicts", _lacks_verdicts, _write_verdicts),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from pmbnn.results.store import TEMPORARY, Results, ResultsError
+from pmbnn.results.store import Results, ResultsError
 
 FOLDER = "calibration"
 """Folder of ranks and of the figures of them, within a results folder."""
@@ -118,16 +118,7 @@ def load_ranks(results: Results, name: str) -> StoredRanks | None:
 
 def all_ranks(results: Results) -> Iterator[StoredRanks]:
     """All stored ranks of a folder, by name."""
-    paths = sorted((results.folder / FOLDER).glob("*.nc"))
-    yield from (_read(path) for path in paths if not path.name.startswith(TEMPORARY))
-
-
-def prepare_ranks(results: Results) -> None:
-    """Make the folder of ranks and clear away what an interrupted run left half written."""
-    folder = results.folder / FOLDER
-    folder.mkdir(exist_ok=True)
-    for left_over in folder.glob(f"{TEMPORARY}*"):
-        left_over.unlink()
+    yield from (_read(path) for path in sorted((results.folder / FOLDER).glob("*.nc")))
 
 
 def _read(path: Path) -> StoredRanks:

@@ -84,7 +84,7 @@ def restore_cell(cell: Path | str) -> Restored:
     """
     cell = Path(cell)
     record, trace = _stored(cell)
-    specs = {name: _specification(cell, name, record.settings) for name in SOURCES}
+    specs = stored_specifications(cell, record)
     described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
     rows, standardisation = described
     hyperprior = specs["hyperprior"].candidates[0]
@@ -103,6 +103,17 @@ def restore_cell(cell: Path | str) -> Restored:
         fits=fits,
         weights=weights,
     )
+
+
+def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specification]:
+    """Specifications of a stored cell by section.
+
+    Raises
+    ------
+    ResultsError
+        If one is not known to this version, or needs a plugin.
+    """
+    return {name: _specification(cell, name, record.settings) for name in SOURCES}
 
 
 def _predicting(

@@ -47,6 +47,7 @@ class Results:
         self.folder = Path(folder)
         self.cells = self.folder / "cells"
         self.figures = self.folder / "figures"
+        self.priors = self.folder / "prior"
 
     def prepare(self) -> None:
         """Make the folders and clear away what an interrupted run left half written.
@@ -153,12 +154,13 @@ class Results:
         with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
             return tree.load()
 
-    def write_file(self, file: str, write: Writer) -> None:
-        """Write a file of the folder, or of a folder in it, whole or not at all."""
+    def write_file(self, file: str | Path, write: Writer) -> None:
+        """Write a file of the folder, or of a folder in it, which is made; whole or not at all."""
         path = self.folder / file
-        part = path.with_name(f"{TEMPORARY}{path.name}")
+        part = self.folder / f"{TEMPORARY}{path.name}"
         write(part)
         _flush(part)
+        path.parent.mkdir(exist_ok=True)
         os.replace(part, path)
 
     def write_text(self, file: str, text: str) -> None:

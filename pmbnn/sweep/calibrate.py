@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,11 @@ from pmbnn.experiment.selection import select_cells
 from pmbnn.figures.processes import cores
 from pmbnn.fitting.tasks import CalibrationTask
 from pmbnn.results.lock import writing
-from pmbnn.results.ranks import FOLDER, Truths, load_ranks, prepare_ranks
+from pmbnn.results.ranks import FOLDER, Truths, load_ranks
 from pmbnn.results.store import Results
 from pmbnn.spec import Tune
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
-from pmbnn.sweep.cells import DECISIVE, data_source
+from pmbnn.sweep.cells import data_source, decisive_versions
 from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _task(cell, fingerprint, simulations, draws, restarts, truths) -> Calibratio
     content = [
         settings_digest(cell),
         fingerprint,
-        {name: version(name) for name in DECISIVE},
+        decisive_versions(),
         {"draws": draws, "restarts": restarts, "truths": truths},
         own_sources(cell),
     ]
@@ -204,7 +203,7 @@ def calibrate(
     """
     results = Results(folder)
     with writing(folder, wait):
-        prepare_ranks(results)
+        results.prepare()
         due = [task for task in plan.tasks if _lacks_some(results, task)]
         if not quiet:
             for line in plan.left_out:

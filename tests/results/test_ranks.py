@@ -3,21 +3,14 @@
 import numpy as np
 import pytest
 
-from pmbnn.results.ranks import (
-    FOLDER,
-    StoredRanks,
-    all_ranks,
-    load_ranks,
-    prepare_ranks,
-    save_ranks,
-)
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.ranks import FOLDER, StoredRanks, all_ranks, load_ranks, save_ranks
+from pmbnn.results.store import TEMPORARY, Results, ResultsError
 
 
 @pytest.fixture
 def results(tmp_path):
     found = Results(tmp_path)
-    prepare_ranks(found)
+    found.prepare()
     return found
 
 
@@ -61,14 +54,15 @@ def test_an_interrupted_write_leaves_what_was_there(results, ranks, monkeypatch)
         save_ranks(results, more)
     monkeypatch.undo()
     assert len(load_ranks(results, ranks.name).numbers) == 300
-    # What is half written is no file of ranks, and goes.
-    assert len(list((results.folder / FOLDER).iterdir())) == 2
     assert [one.name for one in all_ranks(results)] == [ranks.name]
-    prepare_ranks(results)
-    assert len(list((results.folder / FOLDER).iterdir())) == 1
+    # What is half written goes when the folder is next written.
+    assert len(list(results.folder.glob(f"{TEMPORARY}*"))) == 1
+    results.prepare()
+    assert not list(results.folder.glob(f"{TEMPORARY}*"))
 
 
 def test_what_cannot_be_read_is_named(results, ranks):
+    (results.folder / FOLDER).mkdir()
     (results.folder / FOLDER / "broken.nc").write_bytes(b"no netCDF")
     with pytest.raises(ResultsError, match=r"broken\.nc` cannot be read: .* Remove the file"):
         load_ranks(results, "broken")

@@ -10,7 +10,7 @@ from scipy import stats
 
 import pmbnn as pb
 from pmbnn.inference.flat import flatten_model
-from pmbnn.prediction.prior import prior_draws
+from pmbnn.prediction.prior_draws import seeded_prior_draws
 
 X, Y = np.random.default_rng(0).normal(size=(6, 2)), np.array([0, 1, 0, 1, 0, 1])
 
@@ -39,7 +39,7 @@ def seeds(n):
 )
 def test_weights_have_their_distribution(prior, law):
     model = model_of(prior, pb.Fixed(scale=0.5))
-    values = prior_draws(model, seeds(500))
+    values = seeded_prior_draws(model, seeds(500))
     assert values.shape == (500, flatten_model(model, rows=None).size)
     assert values.dtype == np.float64
     assert stats.kstest(values.ravel(), law.cdf).pvalue > 1e-3
@@ -47,7 +47,7 @@ def test_weights_have_their_distribution(prior, law):
 
 def test_learned_scales_are_unconstrained():
     model = model_of("normal", pb.HalfNormal(sigma=2.0))
-    values = prior_draws(model, seeds(500))
+    values = seeded_prior_draws(model, seeds(500))
     scale = np.exp(part(model, values, "layer_1_scale_log__")[:, 0])
     assert stats.kstest(scale, stats.halfnorm(scale=2.0).cdf).pvalue > 1e-3
     other = part(model, values, "layer_2_scale_log__")[:, 0]
@@ -58,8 +58,8 @@ def test_learned_scales_are_unconstrained():
 
 def test_a_draw_is_decided_by_its_seed_alone():
     model = model_of("laplace", "half_cauchy")
-    every = prior_draws(model, seeds(5))
-    alone = prior_draws(model_of("laplace", "half_cauchy"), seeds(5)[3:4])
+    every = seeded_prior_draws(model, seeds(5))
+    alone = seeded_prior_draws(model_of("laplace", "half_cauchy"), seeds(5)[3:4])
     assert (alone[0] == every[3]).all()
     assert len(np.unique(every[:, 0])) == 5
 
@@ -67,10 +67,10 @@ def test_a_draw_is_decided_by_its_seed_alone():
 CODE = """
 import numpy as np
 import pmbnn as pb
-from pmbnn.prediction.prior import prior_draws
+from pmbnn.prediction.prior_draws import seeded_prior_draws
 x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
 model = pb.dense_classifier(x, y, (2,), prior="horseshoe", hyperprior="half_normal")
-print(prior_draws(model, [[3, 1]]).tolist())
+print(seeded_prior_draws(model, [[3, 1]]).tolist())
 """
 
 
