@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, new_console
+from pmbnn.cli.shared import FAILED, DryRun, Out, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,20 +47,11 @@ def calibrate(
             "data together with what is simulated.",
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Results folder [default: results/<experiment>].")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes for all but the largest networks [default: one per core]."
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for another process that writes the same folder.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+    out: Out = None,
+    dry_run: DryRun = False,
+    workers: Workers = None,
+    wait: Wait = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit data simulated from known parameters, and say whether posterior draws can be believed.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console
+from pmbnn.cli.shared import BAD_INPUT, FAILED, DryRun, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,17 +30,10 @@ def check(
         ),
     ] = None,
     engine: Annotated[str, typer.Option(help="Sampler that is the reference.")] = "mclmc",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes for all but the largest networks [default: one per core]."
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for another sweep that writes the same folder.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+    dry_run: DryRun = False,
+    workers: Workers = None,
+    wait: Wait = False,
+    quiet: Quiet = False,
 ) -> None:
     """Sample the posterior of every finished cell and say how far its fit is from it.
 

@@ -25,6 +25,21 @@ ResultsFolders = Annotated[
     typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>."),
 ]
 
+Out = Annotated[Path | None, typer.Option(help="Results folder [default: results/<experiment>].")]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes for all but the largest networks [default: one per core]."),
+]
+
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for another process that writes the same folder.")
+]
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")]
+
 
 @contextmanager
 def reported(*errors: type[Exception]) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console
+from pmbnn.cli.shared import BAD_INPUT, FAILED, DryRun, Out, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,9 +22,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="Experiment file (YAML).")],
-    out: Annotated[
-        Path | None, typer.Option(help="Results folder [default: results/<experiment>].")
-    ] = None,
+    out: Out = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,20 +30,13 @@ def sweep(
             metavar="KEY=VALUE",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    dry_run: DryRun = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Fit again what is stored already.")
     ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes for all but the largest networks [default: one per core]."
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for another sweep that writes the same folder.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+    workers: Workers = None,
+    wait: Wait = False,
+    quiet: Quiet = False,
     prior_only: Annotated[
         bool,
         typer.Option("--prior-only", help="Fit nothing: show what the priors say beforehand."),
