@@ -37,8 +37,8 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide``, ``engine``,
     ``reference`` (the sampled cell) with its ``status``; the distance at the test rows with its
     Monte-Carlo standard error (``_mcse``) and its floor (``_floor``), what else tells the two apart
-    there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same elsewhere, the
-    place at the end of the names; differences of results, fitted less sampled.
+    there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same elsewhere, with the
+    place in the names; differences of results, fitted less sampled.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
     ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median over
@@ -78,8 +78,8 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
         both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
         # What was stored before chains were told apart has no error.
         if len(both) == 2 and "chain" in both[1].dims:
-            found = _distances(kind, kind.compare(*both, fitted), sampled.status)
-            told |= {f"{name}_{place}" if place else name: v for name, v in found.items()}
+            compared = kind.compare(*both, fitted)
+            told |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
     if "verdict" not in told:
         return {}
     settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
@@ -137,8 +137,8 @@ class Kind(NamedTuple):
     arrays
         Names of the arrays that it takes, as a regular expression.
     groups
-        Group of a trace by the place that columns name at their end; that of the test rows, which
-        they do not name, comes first.
+        Group of a trace by the place that columns name; that of the test rows, which they do not
+        name, comes first.
     compare
         Reads them, of the fitted and of the sampled cell.
     differences
@@ -156,15 +156,17 @@ class Kind(NamedTuple):
     title: str
 
 
-def _distances(kind: Kind, compared: Compared, status: str) -> dict[str, Any]:
+def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict[str, Any]:
     """Distance with error and floor, what else there is, and what that comes to."""
+    name = f"{kind.name}{suffix}"
     ours, chains, further, error = compared
     value = kind.distance(ours, chains.mean(axis=0)).value
     of_others = [kind.distance(ours, other).value for other in leave_one_out(chains)]
     error = float(np.hypot(jackknife_error(of_others), error))
     floor = floor_of(chains, kind.distance)
-    found = {kind.name: value, f"{kind.name}_mcse": error, f"{kind.name}_floor": floor}
-    return found | further | {"verdict": distance_verdict(value, error, floor, status)}
+    further = further | {"verdict": distance_verdict(value, error, floor, status)}
+    found = {name: value, f"{name}_mcse": error, f"{name}_floor": floor}
+    return found | {f"{of}{suffix}": what for of, what in further.items()}
 
 
 def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:

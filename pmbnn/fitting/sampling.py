@@ -122,7 +122,7 @@ def _sampled(cell: Cell, dataset: Dataset, programs: GroupPrograms, report: Repo
     start, rows = time.monotonic(), dataset.training
     selection = _select(cell, rows, programs, report)
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
-    gaps = _across_gaps(cell, dataset)
+    gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", programs, report, gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
     seconds = time.monotonic() - start
@@ -150,7 +150,7 @@ def _select(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> 
     return Selection(np.array(scales, dtype=float), np.array(nll)[:, None], chosen)
 
 
-def _across_gaps(cell: Cell, dataset: Dataset) -> list[np.ndarray]:
+def across_gaps(cell: Cell, dataset: Dataset) -> list[np.ndarray]:
     """Inputs of lines across a gap between rows: chains that agree at rows may not in between."""
     lines = [line for line in cell.dataset.lines() if line.gap is not None]
     return [dataset.standardisation(line.inputs) for line in lines]
