@@ -1,10 +1,12 @@
 """Made-up but realistic cells: records and traces as a sweep stores them."""
 
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
 import xarray as xr
 
+from pmbnn.results.ranks import StoredRanks
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, trace_writer
 
@@ -42,6 +44,33 @@ def record(prior="normal", hyperprior=HALF_NORMAL, dataset=MOONS, sweep="toy", *
         results={} if failed else results | changes,
         seconds=1.0,
     )
+
+
+def ranks(shape="uniform", name="moons-normal", simulations=300, draws=99, seed=0, **changes):
+    """Stored ranks of two quantities, the second of which has this shape."""
+    rng = np.random.default_rng(seed)
+    u = rng.random((simulations, 2))
+    bend = {"uniform": lambda u: u, "wide": lambda u: 0.5 + 0.4 * (u - 0.5)}
+    bend["narrow"] = lambda u: np.where(u < 0.5, u**2 * 2, 1 - 2 * (1 - u) ** 2)
+    bend["low"] = np.sqrt
+    u[:, 1] = bend[shape](u[:, 1])
+    stored = StoredRanks(
+        name=f"{name}-prior-0123456789ab",
+        identity="0123456789ab",
+        sweep="toy",
+        settings=record().settings | {"inference": {"engine": "compiled", "guide": "mean_field"}},
+        truths="prior",
+        reference="",
+        effective_draws=float("nan"),
+        draws=draws,
+        restarts=1,
+        quantities=("probability of 0 at input 1", "log-likelihood"),
+        inputs=rng.normal(size=(4, 2)),
+        numbers=np.arange(simulations),
+        ranks=(u * (draws + 1)).astype(int),
+        seconds=1.5,
+    )
+    return replace(stored, **changes)
 
 
 def changed(record, **fields):

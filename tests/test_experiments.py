@@ -54,7 +54,9 @@ def shrunk(content: dict) -> dict:
         if "mclmc" in listed:
             # Each combination compiles a sampler of its own.
             sweep |= {"prior": "normal", "hyperprior": ["fixed", "half_normal"]}
-            content["contrasts"] = content["contrasts"][:1]
+            sweep["dataset"] = datasets[:1]
+            if "contrasts" in content:
+                content["contrasts"] = content["contrasts"][:1]
         sweep["predict"] = fewer(sweep["predict"])
         if number:
             for name in ("diagnostics", "ood"):
@@ -62,14 +64,21 @@ def shrunk(content: dict) -> dict:
     return content
 
 
+FEW = {
+    "mclmc": {"draws": 8, "descent": 20, "tuning": 50, "thin": 1},
+    "smc": {"draws": 16, "moves": 1, "leapfrogs": [[2, 3]]},
+}
+"""Settings of the samplers that leave a few draws."""
+
+
 def shorter(inference: dict | str) -> dict:
     """Settings of a fit of thirty steps, or of a few draws."""
-    if inference == "mclmc" or inference.get("engine") == "mclmc":
-        chain = {"draws": 8, "descent": 20, "tuning": 50, "thin": 1}
-        return {"engine": "mclmc", "chains": 2} | chain
-    found = {k: v for k, v in inference.items() if k not in ("epochs", "batch")}
+    given = {"engine": inference} if isinstance(inference, str) else inference
+    if given.get("engine") in FEW:
+        return given | {"chains": 2} | FEW[given["engine"]]
+    found = {k: v for k, v in given.items() if k not in ("epochs", "batch")}
     found |= {"steps": 30, "restarts": 1, "seed": 0}
-    return found | ({"batch": 20} if "batch" in inference else {})
+    return found | ({"batch": 20} if "batch" in given else {})
 
 
 def fewer(predict: dict) -> dict:
@@ -90,8 +99,9 @@ def fewer(predict: dict) -> dict:
 
 def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
-    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales", "trust")
-    expected = ["in_between", *(f"mnist_{m}" for m in mnist), *others]
+    others = ("noise", "priors", "regression_quartic", "regression_sine", "scales")
+    trust = ("trust", "trust_headline", "trust_ladder", "trust_samplers")
+    expected = ["in_between", *(f"mnist_{m}" for m in mnist), *others, *trust]
     assert [file.stem for file in FILES] == expected
 
 

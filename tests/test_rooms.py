@@ -58,7 +58,9 @@ def loaded_by_sweep(*arguments: str, command: str = "sweep") -> set[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["sweep", "predict", "claims", "compare", "report"])
+@pytest.mark.parametrize(
+    "command", ["sweep", "calibrate", "predict", "claims", "compare", "report"]
+)
 def test_help_loads_nothing_slow(command):
     loaded = loaded_by_sweep("--help", command=command)
     assert "typer" in loaded
@@ -85,8 +87,9 @@ def test_public_names_of_plans_load_nothing_slower_than_numpy(name):
     assert loaded_by(f"import pmbnn; pmbnn.{name}") & SLOW <= {"numpy"}
 
 
-def test_a_dry_run_loads_nothing_slow():
-    loaded = loaded_by_sweep(str(PRIORS), "--dry-run")
+@pytest.mark.parametrize("options", [(), ("--prior-only",)])
+def test_a_dry_run_loads_nothing_slow(options):
+    loaded = loaded_by_sweep(str(PRIORS), "--dry-run", *options)
     assert {"typer", "pydantic", "yaml"} <= loaded
     assert not loaded & SLOW
 

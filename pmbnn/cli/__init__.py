@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli import check, claims, compare, predict, report, sweep, verify
+from pmbnn.cli import calibrate, check, claims, compare, predict, report, sweep, verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
     ("check", check.check, "Hold fits against the posterior itself."),
+    ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
     ("predict", predict.predict, "Ask a fitted cell about images of your own."),
     ("report", report.report, "Write one page of results folders."),
     ("claims", claims.claims, "Hold claims against results folders."),

@@ -18,6 +18,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def compare(folders: ResultsFolders) -> None:
     """Say whether a prior matters, and whether ADVI says the same: verdicts, and compare.csv.
 
+    Beside it, evidence.csv has log evidence, ELBO, LOO and held-out NLL of every cell, and
+    regret.csv what choosing a prior by each of them costs under the posterior.
+
     Contrasts are those that the experiment file names; where it names none, every learned scale
     less every fixed one of the same prior. Intervals of a folder hold all at once, with
     probability 95 %.
@@ -34,24 +37,26 @@ def compare(folders: ResultsFolders) -> None:
 
 
 def _compare(folder: Path) -> None:
-    from pmbnn.compare.claims import write_claims
-    from pmbnn.compare.contrasts import FILE, delta_table, sentence, verdict_table
-    from pmbnn.experiment.contrasts import stored_contrasts
+    from pmbnn.compare.contrasts import sentence
+    from pmbnn.compare.verdicts import make_verdicts, write_verdicts
     from pmbnn.results.loading import load_results
     from pmbnn.results.store import ResultsError
 
     read = load_results(folder)
-    contrasts = stored_contrasts(folder)
-    table = verdict_table(delta_table(read.records, contrasts), contrasts.margin)
-    if table.empty:
+    found = make_verdicts(read)
+    if found.contrasts.empty and found.regret.empty:
         raise ResultsError(f"The folder `{folder}` has no two cells to compare on the same data.")
     console = new_console()
-    console.print(printed_table(read.name, table))
-    for row in table.to_dict("records"):
+    if not found.contrasts.empty:
+        console.print(printed_table(read.name, found.contrasts))
+    for row in found.contrasts.to_dict("records"):
         typer.echo(sentence(row))
-    with written(folder / FILE):
-        write_claims(folder / FILE, table)
-    typer.echo(f"table {folder / FILE}")
+    if not found.regret.empty:
+        console.print(regrets(read.name, found.regret))
+    with written(folder):
+        files = write_verdicts(read.results, found)
+    for file in files:
+        typer.echo(f"table {folder / file}")
 
 
 def printed_table(name: str, table: "pd.DataFrame") -> "Table":
@@ -72,6 +77,26 @@ def printed_table(name: str, table: "pd.DataFrame") -> "Table":
         words += [_interval(row, quantity) for quantity in COLUMN]
         words += [row["posterior_verdict"], row["advi_verdict"]]
         shown.add_row(*map(Text, words))
+    return shown
+
+
+def regrets(name: str, table: "pd.DataFrame") -> "Table":
+    """A line a data set and criterion: what choosing a combination by it costs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"{name}: regret of choosing a combination by, thousandths of a nat under the posterior"
+    shown = Table(title=Text(title), title_justify="left")
+    for heading in ("data", "chosen by", "of", "seeds", "regret", "largest", "right", "by chance"):
+        left = heading in ("data", "chosen by", "of")
+        shown.add_column(heading, justify="left" if left else "right")
+    for row in table.to_dict("records"):
+        mean = f"{1000 * row['regret']:.2f}"
+        if row["regret_se"] == row["regret_se"]:
+            mean += f" ± {1000 * row['regret_se']:.2f}"
+        words = [row["data"], row["criterion"], row["source"].replace("_", " "), str(row["seeds"])]
+        words += [mean, f"{1000 * row['regret_largest']:.2f}", f"{row['right']:.0%}"]
+        shown.add_row(*map(Text, [*words, f"{1000 * row['by_chance']:.2f}"]))
     return shown
 
 

@@ -46,6 +46,10 @@ def sweep(
         bool, typer.Option("--wait", help="Wait for another sweep that writes the same folder.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")] = False,
+    prior_only: Annotated[
+        bool,
+        typer.Option("--prior-only", help="Fit nothing: show what the priors say beforehand."),
+    ] = False,
 ) -> None:
     """Fit every cell of an experiment and write tables, traces and figures.
 
@@ -53,7 +57,8 @@ def sweep(
     work in the folder.
     """
     try:
-        code = _sweep(file, out, only or [], dry_run, fresh, workers, wait, quiet)
+        run = _priors if prior_only else _sweep
+        code = run(file, out, only or [], dry_run, fresh, workers, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -85,6 +90,27 @@ def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
     console = new_console()
     outcome = run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
     return _conclude(console, outcome)
+
+
+def _priors(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.selection import select_cells
+
+    experiment = load_experiment(file)
+    wanted = select_cells(list(experiment.cells), only)
+    if dry_run:
+        from pmbnn.experiment.priors import prior_lines
+
+        typer.echo("\n".join(prior_lines(experiment, wanted)))
+        return 0
+    from pmbnn.sweep.prior import priors_table, run_priors
+
+    folder, console = out or Path("results") / experiment.name, new_console()
+    found = run_priors(experiment, wanted, folder, console, workers, fresh, wait, quiet)
+    console.print(priors_table(found))
+    words = f"table {folder}/prior.csv; figures {folder}/prior"
+    console.print(words, soft_wrap=True, highlight=False)
+    return 0
 
 
 def _conclude(console: "Console", outcome: "Outcome") -> int:

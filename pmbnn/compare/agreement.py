@@ -13,7 +13,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pmbnn.prediction.chain_errors import jackknife_error, leave_one_out, moments_about, sd_of
+from pmbnn.compare.kl_gap import gap_columns
+from pmbnn.compare.ladder import write_ladder
+from pmbnn.prediction.chain_errors import (
+    jackknife_error,
+    means_without_each,
+    moments_about,
+    sd_of,
+    without_each,
+)
 from pmbnn.prediction.check import (
     Distance,
     distance_verdict,
@@ -23,22 +31,36 @@ from pmbnn.prediction.check import (
 )
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import pairs
+from pmbnn.results.references import CHAINS, is_sampled, pairs, sampler_pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import differences, settings_row
+from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
 """File of a results folder that holds its table."""
+
+OF_GUIDE = {
+    "posterior": WEIGHT.pattern,
+    "restarts": WEIGHT.pattern,
+    "fit": "",
+    "guide": "loc|scale",
+}
+"""Groups of a fitted cell's trace that tell of its guide, and what is read of them."""
 
 
 def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each fitted cell and sampled cell of the same posterior.
 
-    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide``, ``engine``,
-    ``reference`` (the sampled cell) with its ``status``; the distance at the test rows with its
-    Monte-Carlo standard error (``_mcse``) and its floor (``_floor``), what else tells the two apart
-    there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same elsewhere, with the
-    place in the names; differences of results, fitted less sampled.
+    Where several samplers were at work, the later ones are held against the first as fits are.
+
+    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
+    its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
+    its ``status`` and ``reference_seconds``; the distance at the test rows with its Monte-Carlo
+    standard error (``_mcse``), both sides' draws counted, and its floor (``_floor``), what else
+    tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same
+    elsewhere, the place at the end of the names; differences of results, fitted less sampled;
+    ``pareto_k`` of the guide's importance weights; hidden ``units`` and how many are off; where the
+    evidence is known what `gap_columns` adds.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
     ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median over
@@ -53,13 +75,15 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     Izmailov et al. (2021), What Are Bayesian Neural Network Posteriors Really Like?, for agreement
     and total variation.
     """
-    rows = (_row(results, *pair) for pair in pairs(records) if pair[0].predictive in KINDS)
+    compared = [*pairs(records), *sampler_pairs(records)]
+    rows = (_row(results, *pair) for pair in compared if pair[0].predictive in KINDS)
     return pd.DataFrame([row for row in rows if row])
 
 
 def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
-    """Write the table; one without rows leaves no file."""
+    """Write the table, and the repair ladder that it is of; one without rows leaves no file."""
     table = agreement_table(results, records)
+    write_ladder(results, table)
     if table.empty:
         results.remove_table(FILE)
     else:
@@ -69,10 +93,9 @@ def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
 def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
     """Row of a pair; empty if the sampled cell does not tell its chains apart."""
     kind = KINDS[fitted.predictive]
-    ours, theirs = (
-        load_arrays(results, r.name, dict.fromkeys(kind.groups.values(), kind.arrays))
-        for r in (fitted, sampled)
-    )
+    arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
+    ours = load_arrays(results, fitted.name, arrays | OF_GUIDE)
+    theirs = load_arrays(results, sampled.name, arrays)
     told: dict[str, Any] = {}
     for place, group in kind.groups.items():
         both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
@@ -82,17 +105,48 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
             told |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
     if "verdict" not in told:
         return {}
-    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
-    inference = fitted.settings["inference"]
-    head = {"sweep": fitted.sweep, "name": fitted.name, **settings}
-    head |= {"guide": inference["guide"], "engine": sampled.settings["inference"]["engine"]}
-    head |= {"reference": sampled.name, "status": sampled.status}
-    differences = {
+    apart = {
         f"{name}_difference": fitted.results[name] - sampled.results[name]
         for name in kind.differences
         if name in fitted.results and name in sampled.results
     }
-    return head | told | differences
+    found = _head(fitted, sampled) | told | apart
+    if not is_sampled(fitted):
+        found |= _of_guide(fitted, ours) | gap_columns(fitted, sampled, ours)
+    return found
+
+
+def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
+    """What a row is of."""
+    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
+    inference = fitted.settings["inference"]
+    mixture = fitted.settings["predict"].get("mixture", "best")
+    return {
+        "sweep": fitted.sweep,
+        "name": fitted.name,
+        **settings,
+        "guide": inference.get("guide") or _sampler(inference, sampled),
+        "mixture": CHAINS if is_sampled(fitted) else mixture,
+        "seconds": fitted.seconds,
+        "engine": sampled.settings["inference"]["engine"],
+        "reference": sampled.name,
+        "status": sampled.status,
+        "reference_seconds": sampled.seconds,
+    }
+
+
+def _sampler(inference: Mapping[str, Any], reference: CellRecord) -> str:
+    """Name of a sampler, with what sets it apart from a reference by the same one."""
+    other, name = reference.settings["inference"], inference["engine"]
+    alike = other["engine"] == name
+    return ", ".join([name, *(differences(inference, [other]) if alike else ())])
+
+
+def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
+    """What is known of a guide without a reference."""
+    found = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
+    units = switched_off(trace) if "posterior" in trace.children else None
+    return found if units is None else found | {"units_off": units[0], "units": units[1]}
 
 
 def _names(key: str) -> bool:
@@ -161,7 +215,7 @@ def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict
     name = f"{kind.name}{suffix}"
     ours, chains, further, error = compared
     value = kind.distance(ours, chains.mean(axis=0)).value
-    of_others = [kind.distance(ours, other).value for other in leave_one_out(chains)]
+    of_others = [kind.distance(ours, other).value for other in means_without_each(chains)]
     error = float(np.hypot(jackknife_error(of_others), error))
     floor = floor_of(chains, kind.distance)
     further = further | {"verdict": distance_verdict(value, error, floor, status)}
@@ -175,7 +229,15 @@ def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -
     same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
     sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
     further = {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
-    return Compared(mean, chains, further)
+    if "chain_probability" in ours:
+        own = np.stack([_rows(one) for one in ours["chain_probability"]])
+        reference = chains.mean(axis=0)
+        of_others = [total_variation(other, reference).value for other in without_each(own)]
+        return Compared(mean, chains, further, jackknife_error(of_others))
+    # Of a guide's independent draws: no mean moves the distance by more than it moves itself.
+    error = 0.5 * _rows(ours["sd"]).sum(axis=1).mean()
+    error /= np.sqrt(fitted.settings["predict"]["draws"])
+    return Compared(mean, chains, further, float(error))
 
 
 def _rows(array: xr.DataArray) -> np.ndarray:

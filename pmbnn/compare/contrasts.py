@@ -23,7 +23,7 @@ from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled
+from pmbnn.results.references import is_sampled, sampler_pairs
 from pmbnn.results.tables import distinct_labels, has_no_scale
 from pmbnn.results.titles import data_title, distinct_titles
 from pmbnn.results.variants import STATED
@@ -69,7 +69,7 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
     ----------
     records
         Cells of a results folder; those without results, and fits of something else than the
-        posterior, are passed over.
+        posterior, are passed over. Of several ways to sample a posterior the first counts.
     contrasts
         Where none is listed, every learned scale less every fixed one of the same prior is taken,
         and called exploratory.
@@ -80,7 +80,8 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
         If a contrast has several cells for one, or a data set several settings of ADVI or of the
         reference.
     """
-    usable = [record for record in records if record.results and _method(record)]
+    later = {r.name for r, first in sampler_pairs(records) if _inference(r) != _inference(first)}
+    usable = [r for r in records if r.results and _method(r) and r.name not in later]
     listed = contrasts.listed or tuple(learned_less_fixed(usable))
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
     if rows.empty:
@@ -229,11 +230,16 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             "place": _place(first, second),
             "seed": data_seed(first),
             "method": _method(first),
-            "setting": {k: v for k, v in first.settings["inference"].items() if k != "seed"},
+            "setting": _inference(first),
             "doubtful": sum(record.status != "converged" for record in (first, second)),
             **{name: _difference(first, second, name) for name in METRICS},
             **{f"{name}_mcse": _error(first, second, name) for name in METRICS},
         }
+
+
+def _inference(record: CellRecord) -> dict[str, Any]:
+    """Its settings without the seed, over which repetitions differ."""
+    return {k: v for k, v in record.settings["inference"].items() if k != "seed"}
 
 
 def _place(first: CellRecord, second: CellRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from itertools import product
 from pmbnn.data.digit_format import SIDE
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
+from pmbnn.experiment.cost import LARGE_NETWORK
 from pmbnn.experiment.errors import ConfigError, must
 from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION_ESTIMATORS
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
@@ -142,6 +143,33 @@ def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inferen
             f"{shared.positions} places of an observation"
         )
         raise must(inference.place_of("estimator"), rule, estimator)
+
+
+def check_stacking(choices: Mapping[str, list[Choice]], inferences: list[Choice]) -> None:
+    """Raise ConfigError where restarts are stacked that have no draws, or too many to score.
+
+    Parameters
+    ----------
+    choices
+        Of every section, by its name.
+    inferences
+        Those that fit guides.
+    """
+    stacked = [c for c in choices["predict"] if c.spec.mixture == "stacked"]
+    for predict, inference in product(stacked, inferences):
+        if inference.spec.is_point:
+            place = inference.place_of("guide")
+            rule = f"must not be stacked with guide {inference.spec.guide} (`{place}`), a point"
+            raise must(predict.place_of("mixture"), rule, "stacked")
+    for predict, dataset, network in product(stacked, choices["dataset"], choices["network"]):
+        size = network.spec.multiply_adds(dataset.spec.input_shape, dataset.spec.n_outputs)
+        if size > LARGE_NETWORK:
+            rule = (
+                f"must be best, elbo or equal with `{network.place}`: restarts are stacked by "
+                f"their draws at every training row, of networks up to {LARGE_NETWORK:,} "
+                f"multiply-adds a row, and it has {size:,}"
+            )
+            raise must(predict.place_of("mixture"), rule, "stacked")
 
 
 def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:

@@ -29,6 +29,7 @@ from pmbnn.experiment.checks import (
     check_likelihoods,
     check_ood,
     check_shapes,
+    check_stacking,
 )
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.errors import ConfigError, check_keys, must
@@ -148,6 +149,7 @@ def _sweep(item: object, place: str) -> Sweep:
     check_batches(choices["dataset"], guided)
     check_shapes(choices["dataset"], choices["network"])
     check_guides(choices, guided, pairs)
+    check_stacking(choices, guided)
     check_ood(choices["dataset"], choices["predict"])
     check_likelihoods(choices["dataset"], choices["likelihood"])
     check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])
@@ -169,8 +171,12 @@ def _section(item: dict, section: str, place: str, before: dict[str, list[Choice
 
 
 def _cells(sweep: str, sections: Sections, pairs: list[tuple[Choice, Choice]]) -> tuple[Cell, ...]:
-    """The product of all sections, data sets slowest."""
-    return tuple(
+    """The product of all sections, data sets slowest.
+
+    Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first only:
+    its chains are always mixed alike.
+    """
+    product_of_all = (
         Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
         for dataset, network, (prior, hyperprior), *rest in product(
             sections.dataset,
@@ -181,6 +187,13 @@ def _cells(sweep: str, sections: Sections, pairs: list[tuple[Choice, Choice]]) -
             sections.predict,
         )
     )
+    return tuple(dict.fromkeys(map(_of_first_mixture, product_of_all)))
+
+
+def _of_first_mixture(cell: Cell) -> Cell:
+    if not cell.is_sampled:
+        return cell
+    return replace(cell, predict=cell.predict.model_copy(update={"mixture": "best"}))
 
 
 def _pairs(

@@ -136,9 +136,13 @@ def rows_on(trace: xr.DataTree, name: str) -> tuple[np.ndarray, np.ndarray]:
     ``(observation,)`` each, in the units of the data.
     """
     x, y = training_points(trace)
-    curve = group_of(trace, name)
+    return positions_on(group_of(trace, name), x), y
+
+
+def positions_on(curve: xr.Dataset, x: np.ndarray) -> np.ndarray:
+    """Positions on a line that raw inputs ``(observation, feature)`` are nearest to."""
     # What has no direction is a range of the one input there is.
-    return x @ curve["direction"].values if "direction" in curve else x[:, 0], y
+    return x @ curve["direction"].values if "direction" in curve else x[:, 0]
 
 
 def position_name(trace: xr.DataTree, name: str) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 from xarray import DataTree
 
@@ -20,6 +21,7 @@ from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
 from pmbnn.figures.curves import MOST, plot_compared_curves
 from pmbnn.figures.design import plot_design
 from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.ladder import plot_ladder
 from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.lines import plot_lines
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
@@ -32,7 +34,7 @@ from pmbnn.results.combinations import Combinations, combine, data_seed
 from pmbnn.results.lines import AlongLine, along_lines
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import pairs
+from pmbnn.results.references import LADDER, pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import best_group, data_label, group_by_settings
 from pmbnn.results.titles import cell_title, combination_title, data_title
@@ -122,7 +124,7 @@ def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     """Figures of class probabilities."""
     combinations = combine(sheet.records)
     if any(MAP.groups(stored_variables(results, record.name)) for record in sheet.finished):
-        load = partial(_load_map, results)
+        load = partial(load_map, results)
         yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
     yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
     stored = stored_variables(results, sheet.shown.name)
@@ -141,8 +143,16 @@ def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     return _of_shown_cell(results, sheet, (CURVES,))
 
 
-def _none(results: Results, records: Sequence[CellRecord]) -> Drawings:
-    return iter(())
+def _ladder(results: Results, records: Sequence[CellRecord]) -> Drawings:
+    """What better guides cost, where some posterior was fitted in several ways."""
+    file = results.folder / LADDER
+    if file.is_file():
+        title = "Repair ladder: large marks are means over posteriors, small ones single posteriors"
+        yield "repair-ladder", partial(_draw_ladder, file, title)
+
+
+def _draw_ladder(file: Path, title: str) -> Figure:
+    return plot_ladder(pd.read_csv(file), title)
 
 
 def _of_shown_cell(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
@@ -170,7 +180,8 @@ def _which(sheet: Sheet) -> str:
 # Maps, priors
 
 
-def _load_map(results: Results, name: str) -> PlaneMap | None:
+def load_map(results: Results, name: str) -> PlaneMap | None:
+    """Map of the cell of that name; None if it has none."""
     trace = load_arrays(results, name, {"predictions": "probability|sd"})
     return plane_map(trace) if "predictions" in trace.children else None
 
@@ -193,7 +204,7 @@ def _beside_posterior(results: Results, sheet: Sheet, records: Sequence[CellReco
 def _draw_beside(
     results: Results, chosen: Sequence[tuple[str, tuple[CellRecord, CellRecord]]], title: str
 ) -> Figure:
-    maps = [MapPair(name, *(_load_map(results, r.name) for r in both)) for name, both in chosen]
+    maps = [MapPair(name, *(load_map(results, r.name) for r in both)) for name, both in chosen]
     seeds = {data_seed(fitted) for _, (fitted, _) in chosen}
     which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
     return plot_posterior_maps(maps, f"{title}{which}")
@@ -291,7 +302,7 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
 
 
 FIGURES = {
-    "class_probabilities": FigureKinds(MAP, _of_classes, _none),
+    "class_probabilities": FigureKinds(MAP, _of_classes, _ladder),
     "density": FigureKinds(CURVES, _of_numbers, _numbers_of_folder),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""

@@ -23,6 +23,7 @@ from pmbnn.prediction.density import Density
 from pmbnn.prediction.metrics import metrics_of
 from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.settings import Map
 from pmbnn.spec import METRICS
 
 FRESH_SEED = 2**31
@@ -248,16 +249,20 @@ def _fresh_metrics(
 
 
 def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
-    settings = fitted.cell.predict.map
+    x1, x2, x = map_points(dataset, fitted.cell.predict.map)
+    as_predicted = {"": fitted.mixtures[""]}
+    found, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
+    return MapPrediction(x1, x2, found[""], chains)
+
+
+def map_points(dataset: Dataset, settings: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Raw coordinates of a map about the training rows, and standardised points, x1 slowest."""
     raw = dataset.standardisation.undo(dataset.x_train)
     low, high = raw.min(axis=0), raw.max(axis=0)
     reach = settings.margin * (high - low)
-    axes = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-    x = dataset.standardisation(points)
-    as_predicted = {"": fitted.mixtures[""]}
-    found, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
-    return MapPrediction(axes[0], axes[1], found[""], chains)
+    x1, x2 = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
+    points = np.stack(np.meshgrid(x1, x2, indexing="ij"), axis=-1).reshape(-1, 2)
+    return x1, x2, dataset.standardisation(points)
 
 
 def _curves(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:

@@ -115,7 +115,7 @@ def fit_job(
     fits = _fit_all(cells, datasets, chosen, context)
     seconds = (time.monotonic() - start) / len(cells)
     return [
-        _fitted(*of_cell, search, seconds)
+        _fitted(*of_cell, context, seconds)
         for of_cell in zip(cells, chosen, training, fits, selections, strict=True)
     ]
 
@@ -145,17 +145,22 @@ class FitTask:
     held_out: HeldOut | None
 
 
-def _fitted(cell, hyperprior, rows, fits, selection, search, seconds) -> FittedCell:
-    best = best_restart(fits, selection)
+def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> FittedCell:
+    best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
+
+    def log_likelihood(fit: Fit) -> np.ndarray:
+        predictor = context.programs.predictor(cell, rows)
+        return predictor.log_joint(data, predictor.values(fit, cell.predict.draws))[0]
+
     return FittedCell(
         cell=cell,
         hyperprior=hyperprior,
-        data=model_data(hyperprior, rows, cell.likelihood),
+        data=data,
         fits=tuple(fits),
         best=best,
-        weights=restart_weights(fits, best, cell.predict.mixture),
+        weights=restart_weights(fits, best, cell.predict.mixture, log_likelihood),
         selection=selection,
-        search=search,
+        search=context.search,
         seconds=seconds,
     )
 

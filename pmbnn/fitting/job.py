@@ -13,11 +13,12 @@ from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import FittedCell, fit_job
+from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms, Report, graph_model
 from pmbnn.fitting.sampling import SampledCell, sample_job
 from pmbnn.fitting.selection import Search, Selection
-from pmbnn.fitting.tasks import CellTask, JobTask
+from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
@@ -64,7 +65,7 @@ def _fit(
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
         searched = () if job.search_cell is None else (job.search_cell,)
-        datasets = {task.cell.dataset: _load(task) for task in (*job.cells, *searched)}
+        datasets = {task.cell.dataset: load_dataset(task) for task in (*job.cells, *searched)}
         cells = [task.cell for task in job.cells]
         if cells[0].is_sampled:
             fitted = sample_job(cells, datasets, programs, report)
@@ -94,7 +95,8 @@ def _load_once(spec: DatasetSpec) -> tuple[Dataset, str]:
     return dataset, dataset.fingerprint
 
 
-def _load(task: CellTask) -> Dataset:
+def load_dataset(task: CellTask | CalibrationTask) -> Dataset:
+    """Data of a task, once for all tasks of a worker; an error if they changed meanwhile."""
     dataset, fingerprint = _load_once(task.cell.dataset)
     if fingerprint != task.fingerprint:
         raise DataError("the data changed while the sweep was running")
@@ -122,7 +124,7 @@ def _finish(
         return results.save_cell(record, files)
     except Exception as error:
         known = {name: known[name] for name in AFTER_AN_ERROR if name in known}
-        known |= {"status": "error", "reason": _reason(error)}
+        known |= {"status": "error", "reason": reason_of(error)}
         known["traceback"] = "".join(traceback.format_exception(error))
         return results.save_cell(task.record(**known, seconds=time.monotonic() - start), {})
 
@@ -190,12 +192,13 @@ def _evaluate(
     task: CellTask, fitted: InferredCell, programs: GroupPrograms
 ) -> tuple[dict[str, Any], DataTree]:
     """What a record says of a cell's predictions, and its trace."""
-    dataset, cell = _load(task), task.cell
+    dataset, cell = load_dataset(task), task.cell
     predictor = programs.predictor(cell, dataset.training)
     evaluation = evaluate(fitted, dataset, predictor)
     hyperprior, selection = fitted.hyperprior, fitted.selection
     results = {
         **evaluation.results,
+        **importance_results(fitted, predictor),
         **_way(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if selection is None else float(selection.scores.min()),
@@ -226,6 +229,6 @@ def _way(fitted: InferredCell) -> dict[str, float]:
     }
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """One line of an exception."""
     return f"{type(error).__name__}: {error}".splitlines()[0]

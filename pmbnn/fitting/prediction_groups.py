@@ -15,8 +15,8 @@ from functools import singledispatch
 import numpy as np
 import xarray as xr
 
-from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.evaluation import Curve, Evaluation
+from pmbnn.data.arrays import Dataset, Line
+from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.image_evaluation import OodPrediction
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.snapshots import Diagnosis
@@ -80,21 +80,26 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
     of_test = attrs | {"predictive": test.key}
     groups = {"test_predictions": xr.Dataset(arrays, coords, of_test)}
     for number, curve in enumerate(evaluation.curves, 1):
-        of_line = {"position": curve.line.name}
-        of_line |= {} if curve.line.gap is None else {"gap": curve.line.gap}
-        groups[f"curve_{number}"] = xr.Dataset(_curve_arrays(curve), coords, attrs | of_line)
+        arrays = density_arrays(curve.prediction, "point")
+        arrays |= _moments_of_chains(curve.of_chains, "point") | line_arrays(curve.line)
+        of_line = attrs | line_attributes(curve.line)
+        groups[f"curve_{number}"] = xr.Dataset(arrays, coords, of_line)
     return groups
 
 
-def _curve_arrays(curve: Curve) -> dict:
-    """What a curve says and where; a position on a line with one feature is that feature."""
-    line, arrays = curve.line, density_arrays(curve.prediction, "point")
-    arrays |= _moments_of_chains(curve.of_chains, "point") | {"x": ("point", line.position)}
+def line_arrays(line: Line) -> dict:
+    """Where a line is, and the truth there; a position of one feature is that feature."""
+    arrays = {"x": ("point", line.position)}
     if line.truth is not None:
         arrays["truth"] = "point", line.truth
     if len(line.direction) > 1:
         arrays["direction"] = "feature", line.direction
     return arrays
+
+
+def line_attributes(line: Line) -> dict:
+    """What a position on a line is called, and where its gap is, if it has one."""
+    return {"position": line.name} | ({} if line.gap is None else {"gap": line.gap})
 
 
 def _moments_of_chains(chains: Sequence[Density], axis: str) -> dict:

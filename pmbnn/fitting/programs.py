@@ -60,6 +60,21 @@ class GroupPrograms:
 
         return self._once("predictor", build)
 
+    def precise_predictor(self, cell: Cell, rows: Rows) -> Predictor:
+        """Its predictions in double precision: single ones round probabilities to one."""
+
+        def build():
+            model = graph_model(cell, rows)
+            if cell.is_sampled:
+                return StoredDraws(model, cell.likelihood, "float64")
+            return Predictor(model, cell.likelihood, cell.inference, "float64")
+
+        return self._once("precise predictor", build)
+
+    def other(self, group: str, width: int) -> "GroupPrograms":
+        """Those of another group that are kept as long as these."""
+        return self._once(("other", group), lambda: GroupPrograms(group, width))
+
     def search(self, find: Callable[[], Search]) -> Search:
         """The group's search for a learning rate, which the first job makes."""
         return self._once("search", find)

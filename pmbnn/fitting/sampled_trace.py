@@ -7,13 +7,13 @@ and all scales are kept, and fewer draws.
 """
 
 import json
-import re
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pmbnn.fitting.sampling import SampledCell, spread
+from pmbnn.models.build import OF_A_LAYER
 from pmbnn.prediction.predictor import Predictor
 
 LARGE_TRACE_DRAWS = 100
@@ -22,16 +22,12 @@ LARGE_TRACE_DRAWS = 100
 LEAST_DRAWS = 50
 """Draws of each chain that are kept at least: of fewer, its own statistics say little."""
 
-OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
-"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
-
 
 def sampled_groups(
     sampled: SampledCell, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
     """Groups by name; `model` gives the dims and coordinates of its variables."""
-    kept = _kept(sampled)
-    values = sampled.values[:, kept]
+    kept, values = _kept(sampled), trace_values(sampled)
     number = sampled.kept[kept]
     coords = {"chain": range(len(values)), "draw": number}
     statistics = {
@@ -56,6 +52,11 @@ def sampled_groups(
     for name in groups.keys() - {"draws"}:
         groups[name] = groups[name].assign_coords(coords).assign_attrs(draws_of=sampled.draws_of)
     return groups
+
+
+def trace_values(sampled: SampledCell) -> np.ndarray:
+    """Unconstrained vectors of the draws that are kept by name, ``(chain, draw, size)``."""
+    return sampled.values[:, _kept(sampled)]
 
 
 def _kept(sampled: SampledCell) -> np.ndarray:

@@ -15,6 +15,7 @@ from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.stacking import stacking_weights
 
 SHARE = 0.1
 """Length of the short fits of a learning rate, in lengths of a whole one."""
@@ -140,12 +141,23 @@ def best_restart(fits: Sequence[Fit], selection: Selection | None) -> int | None
     return max(alive, key=lambda i: fits[i].elbo)
 
 
-def restart_weights(fits: Sequence[Fit], best: int | None, mixture: str) -> tuple[float, ...]:
+def restart_weights(
+    fits: Sequence[Fit],
+    best: int | None,
+    mixture: str,
+    log_likelihood: Callable[[Fit], np.ndarray] | None = None,
+) -> tuple[float, ...]:
     """Weights of the restarts in a cell's predictions.
 
     ``best`` takes one alone; ``equal`` all alike; ``elbo`` in proportion to exp(ELBO), which is
-    the optimum of a mixture whose components hardly overlap. Where the ELBO means nothing (an
-    improper prior) or compares no masses (a point), ``elbo`` is ``equal``.
+    the optimum of a mixture whose components hardly overlap; ``stacked`` those whose mixture says
+    most of training rows left out. Where the ELBO means nothing (an improper prior) or compares no
+    masses (a point), ``elbo`` is ``equal``.
+
+    Parameters
+    ----------
+    log_likelihood
+        Of a fit's draws at the training rows, ``(draw, observation)``, nats; to be ``stacked``.
 
     References
     ----------
@@ -158,4 +170,6 @@ def restart_weights(fits: Sequence[Fit], best: int | None, mixture: str) -> tupl
     weights = alive.astype(float)
     if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
         weights[alive] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
+    if mixture == "stacked":
+        weights[alive] = stacking_weights([log_likelihood(f) for f in fits if not f.failed])
     return tuple(float(w) for w in weights / weights.sum())

@@ -1,11 +1,16 @@
 """What the parent process hands to its workers: cells with everything that names them."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from pmbnn.experiment.load import Cell
 from pmbnn.results.record import CellRecord
+
+if TYPE_CHECKING:
+    from pmbnn.fitting.programs import GroupPrograms, Report
 
 
 @dataclass(frozen=True)
@@ -49,3 +54,65 @@ class JobTask:
         """Hexadecimal digits that decide every number of the job."""
         content = "\n".join(task.identity for task in self.cells)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def run(
+        self,
+        folder: Path,
+        report: "Report",
+        stored: Callable[[CellRecord], None],
+        programs: "GroupPrograms | None" = None,
+    ) -> "GroupPrograms":
+        """Do it; see `run_job`."""
+        from pmbnn.fitting.job import run_job
+
+        return run_job(self, folder, report, stored, programs)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A combination whose ranks are stored, or the reason why some are missing."""
+
+    name: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class CalibrationTask:
+    """A cell whose way to its posterior is to be calibrated; see `run_calibration`.
+
+    Attributes
+    ----------
+    name, identity
+        Of its file of ranks, and what decides every one of them.
+    simulations
+        How many there are to be.
+    draws, restarts, truths
+        As those of `StoredRanks`.
+    """
+
+    cell: Cell
+    name: str
+    identity: str
+    fingerprint: str
+    group: str
+    width: int
+    simulations: int
+    draws: int
+    restarts: int
+    truths: Literal["prior", "posterior"]
+
+    def run(
+        self,
+        folder: Path,
+        report: "Report",
+        stored: Callable[[Calibrated], None],
+        programs: "GroupPrograms | None" = None,
+    ) -> "GroupPrograms":
+        """Simulate what is missing; see `run_calibration`."""
+        from pmbnn.fitting.calibration import run_calibration
+
+        return run_calibration(self, folder, report, stored, programs)
+
+
+Task = JobTask | CalibrationTask
+"""What a worker does: it has a ``group``, and ``run``."""

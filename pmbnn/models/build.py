@@ -1,5 +1,6 @@
 """Network, prior, hyperprior, likelihood and rows put together: a plain PyMC model."""
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -27,6 +28,9 @@ ROW_DATA = ("x", "target")
 
 OBSERVED = "y"
 """Name of a model's observed variable."""
+
+OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
+"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
 
 CATEGORICAL = Categorical()
 

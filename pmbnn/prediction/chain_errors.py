@@ -40,10 +40,10 @@ def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[f
 def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """Means of non-negative values without each of them in turn."""
     # Rounding may leave a probability of the others a trace below zero.
-    return (np.maximum(left, 0) for left in leave_one_out(values))
+    return (np.maximum(left, 0) for left in means_without_each(values))
 
 
-def leave_one_out(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+def means_without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """Means of values without each of them in turn."""
     total, others = sum(values), len(values) - 1
     return ((total - value) / others for value in values)

@@ -13,7 +13,7 @@ from pmbnn.inference.result import StoredGuide, derive_keys
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.approximation import Approximation
-from pmbnn.prediction.chain_errors import jackknife_error, leave_one_out, sd_of
+from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, sd_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictor import Predictor, checked_inputs
 from pmbnn.prediction.reference import Reference, compared_functions, sample
@@ -361,8 +361,8 @@ def distance_verdict(distance: float, error: float, floor: float, status: str) -
 
 def standard_error(ours: np.ndarray, theirs: np.ndarray, distance: Distance) -> float:
     """Jackknife over the blocks of both (Efron and Stein 1981)."""
-    of_ours = [distance(left, theirs.mean(axis=0)).value for left in leave_one_out(ours)]
-    of_theirs = [distance(ours.mean(axis=0), left).value for left in leave_one_out(theirs)]
+    of_ours = [distance(left, theirs.mean(axis=0)).value for left in means_without_each(ours)]
+    of_theirs = [distance(ours.mean(axis=0), left).value for left in means_without_each(theirs)]
     return float(np.hypot(jackknife_error(of_ours), jackknife_error(of_theirs)))
 
 

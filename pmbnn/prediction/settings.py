@@ -53,7 +53,8 @@ class Predict(Specification):
     ``draws`` of each restart are taken for predictions, and the first ``trace_draws`` of them
     kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
     large networks too; small ones always keep it. ``mixture`` says which restarts predict: the
-    ``best``, all alike (``equal``), or all weighted by their evidence (``elbo``).
+    ``best``, all alike (``equal``), all weighted by their evidence (``elbo``), or by what they say
+    of training rows left out (``stacked``; small networks only). Samplers mix their chains alike.
 
     ``ood`` names out-of-distribution images to show to a classifier of images; an image is
     rejected if no class has a probability above ``confidence_threshold``.
@@ -62,7 +63,7 @@ class Predict(Specification):
     draws: Annotated[int, Field(ge=2)] = 1000
     trace_draws: Annotated[int, Field(ge=2)] = 100
     log_likelihood: bool = False
-    mixture: Literal["best", "equal", "elbo"] = "best"
+    mixture: Literal["best", "equal", "elbo", "stacked"] = "best"
     map: Map = Map()
     fresh: Fresh = Fresh()
     diagnostics: Diagnostics = Diagnostics()

@@ -11,11 +11,16 @@ from pmbnn.report.details import cell_detail
 from pmbnn.report.diagnostics import status_table, unfinished_table
 from pmbnn.report.gallery import grid_view, grids
 from pmbnn.report.overview_figures import find_overviews, grouped
+from pmbnn.report.priors import ATLAS, atlas_sheets
 from pmbnn.report.published_table import PublishedView, published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of
+from pmbnn.report.verdicts import verdict_views
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
+
+VERDICTS = {"verdicts": "Verdicts"}
+"""Section that stands first where a posterior was sampled."""
 
 SECTIONS = {
     "answer": "Answer",
@@ -26,7 +31,8 @@ SECTIONS = {
     "diagnostics": "Diagnostics",
     "runs": "What was run",
 }
-"""Sections of every page; published numbers follow where an experiment names some."""
+"""Sections of every page; what priors say, where functions were drawn from them, and published
+numbers, where an experiment names some, follow."""
 
 
 NamedTable = tuple[PublishedTable, list[str]]
@@ -37,7 +43,8 @@ def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTabl
     """HTML of the report on some results folders, with their tables of published numbers."""
     cells = read_cells(folders)
     laid_out = list(grids(cells))
-    overviews = find_overviews(folders)
+    overviews, verdicts = find_overviews(folders), verdict_views(folders)
+    atlas = atlas_sheets(folders)
     published = [
         published_view(number, table, [c for c in cells if c.experiment in names], overviews)
         for number, (table, names) in enumerate(tables)
@@ -49,8 +56,12 @@ def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTabl
         policy=content_policy(style, script),
         style=style,
         script=script,
-        sections=SECTIONS | ({"published": "Published"} if published else {}),
+        sections=(VERDICTS if verdicts else {})
+        | SECTIONS
+        | (ATLAS if atlas else {})
+        | ({"published": "Published"} if published else {}),
         n_cells=len(cells),
+        verdicts=verdicts,
         answers=[answer_of(grid) for grid in laid_out],
         grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
         cell_table=cell_table(cells),
@@ -58,6 +69,7 @@ def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTabl
         claims=claims_data_table(folders),
         claimed=_claimed(published),
         overviews={name: grouped(own) for name, own in overviews.items()},
+        atlas=atlas,
         statuses=status_table(cells),
         unfinished=unfinished_table(cells),
         runs=[run_of(folder) for folder in folders],

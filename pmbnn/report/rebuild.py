@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
+from pmbnn.compare.contrasts import FILE as VERDICTS
+from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
+from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
 from pmbnn.report.writing import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
@@ -66,6 +69,16 @@ def _write_claims(folder: ExperimentResults) -> None:
     write_claims(folder.results.folder / CLAIMS, table)
 
 
+def _lacks_verdicts(folder: ExperimentResults) -> bool:
+    path = folder.results.folder / VERDICTS
+    missing = not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
+    return missing and have_reference(folder)
+
+
+def _write_verdicts(folder: ExperimentResults) -> None:
+    write_verdicts(folder.results, make_verdicts(folder))
+
+
 PARTS = (
     Part(
         "overview figures",
@@ -79,5 +92,13 @@ PARTS = (
         lambda folder: bool(missing_cell_figures(folder.results, folder.records)),
         lambda folder: draw_cells(folder.results, folder.records, cores()),
     ),
+    Part(
+        "figures of priors",
+        lambda folder: bool(outdated_priors(folder.results, folder.records)),
+        lambda folder: draw_files(
+            outdated_priors(folder.results, folder.records), folder.results, cores()
+        ),
+    ),
     Part("comparisons", _lacks_claims, _write_claims),
+    Part("verdicts", _lacks_verdicts, _write_verdicts),
 )

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,7 +113,8 @@ def _broken_figures(results: Results) -> Iterator[Problem]:
     """Figures that cannot be decoded; PNG carries checksums of its own."""
     from PIL import Image
 
-    for path in sorted([*results.cells.glob("[!.]*/*.png"), *results.figures.glob("*.png")]):
+    folders = (results.cells.glob("[!.]*"), [results.figures], [results.priors])
+    for path in sorted(path for one in chain(*folders) for path in one.glob("*.png")):
         try:
             with Image.open(path) as image:
                 image.verify()

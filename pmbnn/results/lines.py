@@ -15,7 +15,7 @@ from pmbnn.data.local_files import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
-from pmbnn.prediction.chain_errors import leave_one_out, moments_about, sd_of
+from pmbnn.prediction.chain_errors import means_without_each, moments_about, sd_of
 from pmbnn.results.reading import load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key
@@ -130,7 +130,7 @@ def _error_of_sd(line: xr.Dataset) -> np.ndarray:
     """Jackknife over chains of the standard deviation of all their draws, ``(point,)``."""
     mean, sd = line["chain_mean"].values, line["chain_sd"].values
     moments = moments_about(mean.mean(axis=0, dtype=np.float64), mean, sd)
-    of_others = [sd_of(left) for left in leave_one_out(moments)]
+    of_others = [sd_of(left) for left in means_without_each(moments)]
     return np.sqrt((len(moments) - 1) * np.var(of_others, axis=0))
 
 
@@ -138,7 +138,7 @@ def _limit(
     results: Results, record: CellRecord, trace: xr.DataTree, inputs: np.ndarray
 ) -> list[Told]:
     """Moments of the limiting Gaussian process, given the rows; empty where there is none."""
-    specs = stored_specifications(results.cells / record.name, record.settings)
+    specs = stored_specifications(results.cells / record.name, record)
     process = limit_of(specs["network"], specs["prior"], specs["hyperprior"])
     likelihood = specs["likelihood"]
     if process is None or type(likelihood) is not Normal or likelihood.is_learned:

@@ -6,6 +6,15 @@ from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import settings_row
 
+LADDER = "ladder.csv"
+"""File of a results folder that holds its repair ladder, a row a posterior and way to fit it."""
+
+CHAINS = "chains"
+"""What tables have of sampled cells where fits have the mixture of their restarts."""
+
+MIXTURE = "predict.mixture"
+"""Which restarts predict: no part of the posterior that they approximate."""
+
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
     """Every fitted cell with each sampled one of the same posterior."""
@@ -19,9 +28,20 @@ def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecor
             yield from ((record, other) for other in sampled.get(posterior_key(record), ()))
 
 
+def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
+    """Every further sampled cell of a posterior with the first one: other engines, steps, seeds."""
+    first: dict[tuple, CellRecord] = {}
+    for record in records:
+        if not record.results or not is_sampled(record):
+            continue
+        other = first.setdefault(posterior_key(record), record)
+        if other is not record:
+            yield record, other
+
+
 def is_sampled(record: CellRecord) -> bool:
     """Whether a cell's draws are of the posterior itself."""
-    return record.settings["inference"].get("engine") in SAMPLING
+    return record.settings.get("inference", {}).get("engine") in SAMPLING
 
 
 def is_of_posterior(record: CellRecord) -> bool:
@@ -33,5 +53,5 @@ def is_of_posterior(record: CellRecord) -> bool:
 def posterior_key(record: CellRecord) -> tuple:
     """Everything that decides the posterior and where it is looked at, as a key."""
     settings = settings_row(record.settings)
-    kept = {k: v for k, v in settings.items() if not k.startswith("inference.")}
+    kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}
     return record.sweep, record.fingerprint, *kept.items()

@@ -80,7 +80,7 @@ def restore_cell(cell: Path | str) -> Restored:
     """
     cell = Path(cell)
     record, trace = _stored(cell)
-    specs = stored_specifications(cell, record.settings)
+    specs = stored_specifications(cell, record)
     described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
     rows, standardisation = described
     hyperprior = specs["hyperprior"].candidates[0]

@@ -10,26 +10,22 @@ from pydantic import ValidationError
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.plugins import load_stored_plugins
+from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
 from pmbnn.spec import Registry, Specification
 
 
-def stored_specifications(cell: Path, settings: Mapping[str, Any]) -> dict[str, Specification]:
-    """Specifications of every section of a cell's settings, by its name.
+def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specification]:
+    """Specifications of every section of a stored cell's settings, by its name.
 
-    Parameters
-    ----------
-    cell
-        Folder of the cell: plugins are found from there.
-    settings
-        Of its record.
+    Plugins are found from the cell's folder.
 
     Raises
     ------
     ResultsError
         If some section is not known to this version, or needs a plugin that is unavailable.
     """
-    return {name: _specification(cell, name, settings) for name in SOURCES}
+    return {name: _specification(cell, name, record.settings) for name in SOURCES}
 
 
 def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:

@@ -47,6 +47,7 @@ class Results:
         self.folder = Path(folder)
         self.cells = self.folder / "cells"
         self.figures = self.folder / "figures"
+        self.priors = self.folder / "prior"
 
     def prepare(self) -> None:
         """Make the folders and clear away what an interrupted run left half written.
@@ -153,12 +154,18 @@ class Results:
         with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
             return tree.load()
 
+    def write_file(self, file: str | Path, write: Writer) -> None:
+        """Write a file of the folder, or of a folder in it, which is made; whole or not at all."""
+        path = self.folder / file
+        part = self.folder / f"{TEMPORARY}{path.name}"
+        write(part)
+        _flush(part)
+        path.parent.mkdir(exist_ok=True)
+        os.replace(part, path)
+
     def write_text(self, file: str, text: str) -> None:
         """Write a text file of the folder, whole or not at all."""
-        part = self.folder / f"{TEMPORARY}{file}"
-        part.write_text(text, encoding="utf-8")
-        _flush(part)
-        os.replace(part, self.folder / file)
+        self.write_file(file, lambda path: path.write_text(text, encoding="utf-8"))
 
     def write_json(self, file: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file of the folder, whole or not at all."""

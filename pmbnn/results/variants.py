@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmbnn.results.record import CellRecord
+from pmbnn.results.references import MIXTURE, is_sampled
 from pmbnn.results.tables import FIT_SEED, SEED, data_label, settings_row
 
 ENGINE = "inference.engine"
@@ -58,6 +59,9 @@ def _words(record: CellRecord, others: Sequence[CellRecord]) -> tuple[str, ...]:
     """
     rows = [settings_without(other, "prior", "hyperprior") for other in others]
     own = settings_without(record, "prior", "hyperprior")
+    if is_sampled(record):
+        # It says nothing of chains, which are always mixed alike.
+        own.pop(MIXTURE, None)
     # Engines have settings of their own, which say nothing that the engine's name does not.
     comparable = [row for row in rows if row.get(ENGINE) == own.get(ENGINE)]
     return tuple(

@@ -76,6 +76,26 @@ def last_layer(trace: "xr.DataTree") -> np.ndarray:
     return draws.values.reshape(draws.sizes["draw"], -1).astype(np.float64)
 
 
+def switched_off(trace: "xr.DataTree") -> tuple[int, int] | None:
+    """Hidden units of a dense network that are switched off under the best restart, and all units.
+
+    A unit is off where none of the weights that leave it is away from zero. None where some layer
+    is not dense, or not kept.
+    """
+    posterior, off, units = best_draws(trace), 0, 0
+    found = {int(m[1]): name for name in posterior if (m := WEIGHT.fullmatch(str(name)))}
+    if 1 not in found or len(found) < 2:
+        return None
+    for number in sorted(found)[1:]:
+        draws = posterior[found[number]].transpose("draw", ...).values.astype(np.float64)
+        if draws.ndim != 3:
+            return None
+        leaving = away_from_zero(draws.reshape(len(draws), -1)).reshape(draws.shape[1:])
+        off += int((~leaving.any(axis=1)).sum())
+        units += len(leaving)
+    return off, units
+
+
 def learned_scales(trace: "xr.DataTree") -> dict[str, float]:
     """Posterior median of every learned scale under the best restart, by name.
 

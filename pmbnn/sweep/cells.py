@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.experiment.load import Cell, Experiment, resolved_text
@@ -18,6 +19,9 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
 from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs
+
+if TYPE_CHECKING:
+    from pmbnn.data.arrays import Dataset
 
 DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
 """Packages whose versions can change the numbers of a cell."""
@@ -53,6 +57,11 @@ class Run:
         return self.results.is_finished(name) and self.results.load_record(name).status != "error"
 
 
+def decisive_versions() -> dict[str, str]:
+    """Installed versions of the packages that can change the numbers of a cell."""
+    return {name: version(name) for name in DECISIVE}
+
+
 def prepare(experiment: Experiment, folder: Path) -> Run:
     """Load every data set and name every cell; nothing is written.
 
@@ -68,8 +77,8 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     cells = [cell for sweep in experiment.sweeps for cell in sweep.cells]
     sources = {}
     for spec in dict.fromkeys(cell.dataset for cell in cells):
-        sources[spec] = _load(spec)
-    versions = {name: version(name) for name in DECISIVE}
+        sources[spec] = data_source(spec)
+    versions = decisive_versions()
     tasks, searched_on = {}, search_cells(cells)
     for cell in cells:
         fingerprint, _ = sources[cell.dataset]
@@ -84,12 +93,23 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
     return Run(experiment, Results(folder), tasks, searched_on, sources)
 
 
-def _load(spec: DatasetSpec) -> tuple[str, str]:
-    """Fingerprint and source of a data set."""
+def load_dataset(spec: DatasetSpec) -> "Dataset":
+    """The rows of a data set.
+
+    Raises
+    ------
+    DataError
+        If it is unavailable; the message names it.
+    """
     try:
-        dataset = spec.load()
+        return spec.load()
     except DataError as error:
         raise DataError(f"Data set `{spec.kind}`: {error}") from error
+
+
+def data_source(spec: DatasetSpec) -> tuple[str, str]:
+    """Fingerprint and source of a data set; raises as `load_dataset` does."""
+    dataset = load_dataset(spec)
     return dataset.fingerprint, dataset.source
 
 

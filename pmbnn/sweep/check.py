@@ -120,4 +120,5 @@ def _posterior(cell: Cell) -> tuple:
     """Everything that decides a posterior and where it is looked at."""
     settings = cell.settings
     del settings["inference"]
+    settings["predict"] = cell.predict.model_copy(update={"mixture": "best"})
     return cell.sweep, *settings.values()

@@ -8,11 +8,13 @@ from rich.console import Console
 
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
+from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
 from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
+from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
 from pmbnn.report.index_page import index_page
 from pmbnn.results.integrity import set_aside_broken
@@ -178,9 +180,10 @@ def _write_what_follows(
     write_agreement(one.results, records)
     write_in_between(one.results, records)
     draw_cells(one.results, records, workers)
-    due = outdated_overviews(one.results, records)
+    due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]
     if due and not quiet:
         console.print("drawing overviews")
     draw_files(due, one.results, workers)
     figures = [drawing.path for drawing in overviews_of(one.results, records)]
     one.results.write_text("index.html", index_page(one.experiment.name, figures, records))
+    write_sensitivity(one.results, records)

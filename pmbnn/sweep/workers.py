@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pmbnn.figures.processes import environment, spawning
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.tasks import JobTask
+    from pmbnn.fitting.tasks import Calibrated, Task
     from pmbnn.results.record import CellRecord
 
 SINGLE_THREADED = {
@@ -47,10 +47,10 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Stored:
-    """A cell of a job that is stored, and its record."""
+    """A cell of a job that is stored, and its record; or a combination that is calibrated."""
 
     job: int
-    record: "CellRecord"
+    record: "CellRecord | Calibrated"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Worker:
 
 
 def run_jobs(
-    jobs: Sequence["JobTask"],
+    jobs: Sequence["Task"],
     folder: Path,
     workers: int,
     single_threaded: bool,
@@ -99,7 +99,7 @@ def run_jobs(
                 _end(worker)
 
 
-def _give(worker: _Worker, waiting: dict[int, "JobTask"], pool: list[_Worker]) -> None:
+def _give(worker: _Worker, waiting: dict[int, "Task"], pool: list[_Worker]) -> None:
     """Send a worker its next job."""
     groups = {number: job.group for number, job in waiting.items()}
     worker.job = next_job(groups, worker.group, {other.group for other in pool})
@@ -181,15 +181,14 @@ def _serve(connection: Connection, folder: Path, plugins: Sequence[str]) -> None
     """Life of a worker: take jobs until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     from pmbnn.experiment.plugins import load_plugins
-    from pmbnn.fitting.job import run_job
     from pmbnn.inference.xla.compile import use_compilation_cache
 
     use_compilation_cache()
     load_plugins(plugins, folder)
     sender, programs = _Sender(connection), None
     while (job := sender.receive()) is not None:
-        programs = run_job(
-            job, folder, sender.progress, lambda record: sender.send(Stored(0, record)), programs
+        programs = job.run(
+            folder, sender.progress, lambda record: sender.send(Stored(0, record)), programs
         )
         sender.send(Finished(0))
 
@@ -201,7 +200,7 @@ class _Sender:
         self.connection = connection
         self.last = -NEWS_EVERY
 
-    def receive(self) -> "JobTask | None":
+    def receive(self) -> "Task | None":
         """The next job, or None when there will be no more."""
         try:
             return self.connection.recv()

@@ -8,7 +8,7 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
+COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
 
 
 def call(*arguments):
@@ -27,9 +27,7 @@ def test_help_has_a_whole_line_for_each_command():
     assert all(words.endswith(".") and "..." not in words for words in found.values())
 
 
-@pytest.mark.parametrize(
-    "command", ["sweep", "check", "predict", "report", "claims", "compare", "verify"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_help(command):
     done = call(command, "--help")
     assert done.exit_code == 0

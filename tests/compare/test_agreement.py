@@ -1,5 +1,7 @@
 """Fitted cells held against sampled ones of the same posterior."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import xarray as xr
 
 from pmbnn.compare.agreement import FILE, agreement_table, write_agreement
 from pmbnn.prediction.check import MARGIN, distance_verdict
-from pmbnn.results.references import pairs
+from pmbnn.results.references import pairs, sampler_pairs
 from pmbnn.results.store import Results, trace_writer
 
 GUIDED = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
@@ -75,6 +77,74 @@ def test_a_fit_is_paired_with_what_differs_in_inference_alone(made):
     assert found == [("fit", "same")]
 
 
+def test_mixtures_of_restarts_are_of_one_posterior(made):
+    fit = record(made, "fit", GUIDED)
+    predict = fit.settings["predict"] | {"mixture": "stacked"}
+    stacked = made.changed(fit, name="stacked", settings=fit.settings | {"predict": predict})
+    reference = record(made, "reference", SAMPLED)
+    found = [(a.name, b.name) for a, b in pairs([fit, stacked, reference])]
+    assert found == [("fit", "reference"), ("stacked", "reference")]
+
+
+def test_later_samplers_are_held_against_the_first(made):
+    nuts, smc = ({"engine": engine, "chains": 4} for engine in ("nuts", "smc"))
+    every = [
+        record(made, "fit", GUIDED), record(made, "first", SAMPLED), record(made, "nuts", nuts),
+        record(made, "again", SAMPLED | {"seed": 1}), record(made, "smc", smc),
+        record(made, "elsewhere", smc, prior="laplace"),
+    ]  # fmt: skip
+    found = [(a.name, b.name) for a, b in sampler_pairs(every)]
+    assert found == [("nuts", "first"), ("again", "first"), ("smc", "first")]
+
+
+def test_a_sampler_is_named_by_what_sets_it_apart(made, folder):
+    chains = [[0.5, 0.9], [0.7, 0.9], [0.5, 0.7], [0.7, 0.7]]
+    first = stored(folder, record(made, "first", SAMPLED), trace_of([0.6, 0.8], 0.1, chains))
+    smaller = record(made, "smaller", SAMPLED | {"energy_variance": 1e-5})
+    smaller = stored(folder, smaller, trace_of([0.6, 0.8], 0.1, chains))
+    (row,) = agreement_table(folder, [first, smaller]).to_dict("records")
+    assert (row["guide"], row["mixture"]) == ("mclmc, energy_variance 1e-05", "chains")
+    assert row["total_variation"] == pytest.approx(0, abs=1e-12)
+    assert row["verdict"] == "agrees"
+    assert "units_off" not in row
+
+
+def test_what_is_known_of_the_guide(made, folder):
+    """Units off, k-hat, and the gap to the evidence of a tempered sampler."""
+    network = {"kind": "dense", "hidden": [2], "activation": "tanh"}
+    head = {"network": network, "elbo": -262.0}
+    shapes = {"weight_1": [1, 2], "bias_1": [2], "weight_2": [2, 1], "bias_2": [1]}
+    slots = [[n, at, shape] for at, (n, shape) in zip((0, 2, 4, 6), shapes.items(), strict=True)]
+    loc, sd = np.array([3.0, 0.1, 3.0, 0.1, 2.0, 0.0, 0.5]), np.full(7, 0.01)
+    draws = np.random.default_rng(0).normal([2.0, 0.0], 0.1, size=(1, 100, 2))
+    trace = trace_of([0.4, 0.9], 0.2)
+    trace["posterior"] = xr.Dataset(
+        {
+            "weight_1": (("chain", "draw", "feature", "hidden_1"), draws[:, :, None]),
+            "weight_2": (("chain", "draw", "hidden_1", "output"), draws[..., None]),
+        }
+    )
+    trace["fit"] = xr.Dataset(attrs={"best": 0})
+    trace["guide"] = xr.Dataset(
+        {
+            "loc": (("restart", "parameter"), loc[None]),
+            "scale": (("restart", "parameter"), sd[None]),
+        },
+        {"restart": [0]},
+        {"slots": json.dumps(slots)},
+    )
+    fit = stored(folder, record(made, "fit", GUIDED, pareto_k=5.0, **head), trace)
+    numbers = {"log_evidence": -250.0, "log_evidence_mcse": 0.1}
+    smc = record(made, "smc", {"engine": "smc", "chains": 2}, network=network, **numbers)
+    smc = stored(folder, smc, trace_of([0.6, 0.8], 0.1, [[0.5, 0.9], [0.7, 0.7]]))
+    (row,) = agreement_table(folder, [fit, smc]).to_dict("records")
+    assert (row["units_off"], row["units"], row["pareto_k"]) == (1, 2, 5.0)
+    assert (row["kl_gap"], row["kl_gap_mcse"]) == (12.0, 0.1)
+    # Two units that may change places and turn their signs, all far apart.
+    assert row["symmetry_bound"] == pytest.approx(np.log(8))
+    assert row["symmetry_gap"] == pytest.approx(np.log(8), abs=1e-3)
+
+
 def test_distances_by_hand(made, folder):
     chains = np.array([[0.5, 0.9], [0.7, 0.9], [0.5, 0.7], [0.7, 0.7]])
     fit = stored(folder, record(made, "fit", GUIDED), trace_of([0.4, 0.9], 0.2))
@@ -88,7 +158,9 @@ def test_distances_by_hand(made, folder):
     assert row["sd_ratio"] == pytest.approx(2)
     # Without one chain the two means move by a third of its distance from them.
     of_others = [0.15 + (a + b) / 2 for a in (1 / 30, -1 / 30) for b in (1 / 30, -1 / 30)]
-    assert row["total_variation_mcse"] == pytest.approx(np.sqrt(3 * np.var(of_others)), rel=1e-5)
+    # A hundred draws of the guide with sds of 0.2 in both classes.
+    of_chains, own = np.sqrt(3 * np.var(of_others)), 0.2 / np.sqrt(100)
+    assert row["total_variation_mcse"] == pytest.approx(np.hypot(of_chains, own), rel=1e-5)
     assert 0 < row["total_variation_floor"] <= 0.2
     assert (row["reference"], row["engine"]) == ("reference", "mclmc")
     assert row["accuracy_difference"] == 0

@@ -139,6 +139,15 @@ def test_two_settings_of_advi_are_not_averaged(made):
         delta_table(records, WANTED)
 
 
+def test_of_several_samplers_the_first_counts(made):
+    cells = study(made, 0.002, -0.005)
+    others = [
+        cell(made, h, 9.0, inference={"engine": "smc"}) for h in (made.HALF_NORMAL, made.FIXED)
+    ]
+    expected = delta_table(cells, WANTED)
+    pd.testing.assert_frame_equal(delta_table([*cells, *others], WANTED), expected)
+
+
 def test_data_sets_of_one_name_are_told_apart(made):
     records = study(made, 0.0, 0.0) + study(made, 0.0, 0.0, data={"train": 70})
     names = list(dict.fromkeys(delta_table(records, WANTED)["data"]))

@@ -479,6 +479,17 @@ MISTAKES = [
         "`sweeps[0].prior` must have `learned: true` to set `spread`, got 0.5.",
     ),
     (
+        experiment(inference="{guide: map}", predict="{mixture: [best, stacked]}"),
+        "`sweeps[0].predict.mixture[1]` must not be stacked with guide map "
+        "(`sweeps[0].inference.guide`), a point, got 'stacked'.",
+    ),
+    (
+        experiment(network="{kind: dense, hidden: [[50, 50]]}", predict="{mixture: stacked}"),
+        "`sweeps[0].predict.mixture` must be best, elbo or equal with `sweeps[0].network`: "
+        "restarts are stacked by their draws at every training row, of networks up to 2,000 "
+        "multiply-adds a row, and it has 2,802, got 'stacked'.",
+    ),
+    (
         experiment(prior="{kind: [normal, flat], bias_scale: 2}"),
         "`sweeps[0].prior` must leave out `bias_scale` with prior `flat`, which has no scale, "
         "got 2.",
@@ -690,3 +701,9 @@ def test_reading_and_planning_loads_nothing_heavy(tmp_path):
         "assert not [name for name in heavy if name in sys.modules]\n"
     )
     subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)
+
+
+def test_a_sampler_has_one_cell_whatever_the_mixtures(load):
+    text = experiment(inference="[{steps: 10}, mclmc]", predict="{mixture: [stacked, equal]}")
+    found = [(c.is_sampled, c.predict.mixture) for c in load(text).cells]
+    assert found == [(False, "stacked"), (False, "equal"), (True, "best")]

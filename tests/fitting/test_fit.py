@@ -349,7 +349,22 @@ def test_weights_of_a_hugely_different_evidence():
     np.testing.assert_array_equal(restart_weights([fit(-1e7)] * 4, 0, "elbo"), [0.25] * 4)
 
 
-@pytest.mark.parametrize("mixture", ["best", "equal", "elbo"])
+def test_stacked_weights_of_restarts_that_did_not_diverge():
+    """Each of two restarts knows one half of the rows; the third knows neither."""
+    rng, asked = np.random.default_rng(0), []
+
+    def log_likelihood(made):
+        asked.append(made)
+        known = np.zeros(40)
+        known[[slice(0, 20), slice(20, 40), slice(0, 0)][len(asked) - 1]] = 3.0
+        return known - 5 + 0.01 * rng.standard_normal((200, 40))
+
+    found = restart_weights(SOME, 1, "stacked", log_likelihood)
+    assert asked == [SOME[0], SOME[1], SOME[3]]
+    np.testing.assert_allclose(found, [0.5, 0.5, 0, 0], atol=0.01)
+
+
+@pytest.mark.parametrize("mixture", ["best", "equal", "elbo", "stacked"])
 def test_no_weights_where_every_restart_diverged(mixture):
     assert restart_weights([fit(status="diverged")] * 2, None, mixture) == (0, 0)
 

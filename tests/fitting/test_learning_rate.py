@@ -212,13 +212,13 @@ def test_identity_of_a_cell_with_a_plain_learning_rate_is_its_own(tmp_path):
 
 def test_the_data_of_the_search_cell_decide_too(tmp_path, monkeypatch):
     first = identities(prepared(tmp_path, TUNED))
-    load = runner._load
+    load = runner.data_source
 
     def other(spec):
         fingerprint, source = load(spec)
         return (fingerprint + "changed" if spec.seed == 0 else fingerprint), source
 
-    monkeypatch.setattr(runner, "_load", other)
+    monkeypatch.setattr(runner, "data_source", other)
     changed = identities(prepared(tmp_path, TUNED))
     assert all(first[seed] != changed[seed] for seed in first)
 

@@ -80,6 +80,16 @@ def test_the_record_says_how_the_chains_went(cell):
         assert 0 < record.results[f"{name}_mcse"] < 1
 
 
+def test_rows_are_left_out_by_the_draws(cell):
+    record, trace, _ = cell
+    log_likelihood = trace["log_likelihood"]["y"].values
+    in_sample = log_likelihood.mean()
+    assert in_sample - 1 < record.results["elpd_loo"] < 0
+    assert 0 < record.results["elpd_loo_se"] < 0.5
+    assert np.isfinite(record.results["loo_pareto_k"])
+    assert "pareto_k" not in record.results
+
+
 def test_statistics_belong_to_the_draws_of_the_trace(cell):
     """The log-density that the sampler saw is PyMC's at the very weights that are kept."""
     _, trace, _ = cell

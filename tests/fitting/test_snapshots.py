@@ -158,7 +158,7 @@ def test_a_record_keeps_plain_lists(case):
 
 
 def test_a_job_puts_them_into_the_record(digits, monkeypatch):
-    monkeypatch.setattr(job, "_load", lambda task: digits.dataset)
+    monkeypatch.setattr(job, "load_dataset", lambda task: digits.dataset)
     programs = SimpleNamespace(predictor=lambda *_: digits.predictor)
     entries, trace = job._evaluate(SimpleNamespace(cell=DIGITS), digits.fitted, programs)
     assert "test_predictions" in trace.children

@@ -25,6 +25,15 @@ POSITIVE = {
     # The root of a gamma variable: SciPy's own loses what is close to 0.
     "half_normal": (lambda: pm.HalfNormal("x", 3.0, shape=8), stats.gengamma(0.5, 2, 0, 18**0.5)),
     "half_cauchy": (lambda: pm.HalfCauchy("x", 3.0, shape=8), stats.halfcauchy(0, 3)),
+    "inverse_gamma": (lambda: pm.InverseGamma("x", 2.0, 3.0, shape=8), stats.invgamma(2, 0, 3)),
+    "inverse_gamma_below_1": (
+        lambda: pm.InverseGamma("x", 0.8, 3.0, shape=8),
+        stats.invgamma(0.8, 0, 3),
+    ),
+    "inverse_gamma_large": (
+        lambda: pm.InverseGamma("x", 40.0, 3.0, shape=8),
+        stats.invgamma(40, 0, 3),
+    ),
     "exponential": (lambda: pm.Exponential("x", scale=3.0, shape=8), stats.expon(0, 3)),
 }
 

@@ -1,0 +1,176 @@
+"""What one could choose a prior by, and what each choice costs: evidence, ELBO, LOO, held-out NLL.
+
+The *regret* of a criterion is how much worse the posterior of the combination that it chooses
+predicts than that of the best one, at points that nothing was chosen by.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from pmbnn.compare.contrasts import METRICS, POINT_GUIDES
+from pmbnn.results.combinations import data_seed
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import is_of_posterior, is_sampled
+from pmbnn.results.tables import distinct_labels, mean_and_error
+from pmbnn.results.titles import data_title
+
+EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"
+"""Files of a results folder that hold the tables."""
+
+COMBINATION = ["prior", "hyperprior"]
+
+
+class Criterion(NamedTuple):
+    """Result that a combination is chosen by, in words, and whether more of it is better."""
+
+    words: str
+    more_is_better: bool
+
+
+CRITERIA: Mapping[str, Criterion] = {
+    "log_evidence": Criterion("log evidence", True),
+    "elbo": Criterion("ELBO", True),
+    "elpd_loo": Criterion("LOO", True),
+    "validation_nll": Criterion("held-out NLL", False),
+}
+
+NUMBERS = (
+    *("log_evidence", "log_evidence_mcse", "elbo", "elpd_loo", "elpd_loo_se", "validation_nll"),
+    *METRICS,
+)
+"""Results of a cell that the table of evidence has."""
+
+
+def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
+    """A row for each cell of a posterior: what it may be chosen by, and how well it predicts.
+
+    Columns: ``data``, ``seed``, ``prior``, ``hyperprior``; ``source``, the sampler or the guide,
+    and whether it was ``sampled``; ``status``; results as cells have them; ``log_bayes_factor``,
+    log evidence less the highest on the same data by the same sampler, nats, with its Monte-Carlo
+    standard error.
+    """
+    usable = [r for r in records if r.results and _is_of_posterior(r)]
+    if not usable:
+        return pd.DataFrame()
+    names = {section: _labels([r.settings[section] for r in usable]) for section in COMBINATION}
+    rows = [
+        {
+            "data": data_title(record),
+            "seed": data_seed(record),
+            **{s: of[repr(record.settings[s])] for s, of in names.items()},
+            "source": _source(record),
+            "sampled": is_sampled(record),
+            "status": record.status,
+            **{name: record.results.get(name, math.nan) for name in NUMBERS},
+        }
+        for record in usable
+    ]
+    return _with_bayes_factors(pd.DataFrame(rows))
+
+
+def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
+    """What choosing by each criterion costs, a row a data set, criterion and source of it.
+
+    Columns: ``data``, ``criterion``, ``source``, ``seeds``, ``combinations`` to choose from;
+    ``regret``, nats an observation, mean over data seeds with standard error ``regret_se`` and
+    ``regret_largest``; ``right``, the share of data seeds on which the best was chosen; and
+    ``by_chance``, the mean regret of a combination drawn at random.
+
+    Parameters
+    ----------
+    evidence
+        As `evidence_table` makes it. The posterior's NLL is that of the first sampler that has
+        every combination; criteria that are not known of all of them are left out.
+    """
+    found = []
+    if evidence.empty:
+        return evidence
+    for data, of_data in evidence.groupby("data", sort=False):
+        costs = [
+            cost
+            for _, of_seed in of_data.groupby("seed", sort=False, dropna=False)
+            for cost in _regrets(of_seed)
+        ]
+        if not costs:
+            continue
+        for key, group in pd.DataFrame(costs).groupby(["criterion", "source"], sort=False):
+            mean, error = mean_and_error(list(group["regret"]))
+            found.append(
+                {"data": data, **dict(zip(("criterion", "source"), key, strict=True))}
+                | {"seeds": len(group), "combinations": int(group["combinations"].min())}
+                | {"regret": mean, "regret_se": error, "regret_largest": group["regret"].max()}
+                | {"right": float((group["regret"] == 0).mean())}
+                | {"by_chance": group["by_chance"].mean()}
+            )
+    return pd.DataFrame(found)
+
+
+def _regrets(of_seed: pd.DataFrame) -> Iterator[dict]:
+    """Regret of every criterion that is known of all combinations of one data set and seed."""
+    groups = of_seed.groupby("source", sort=False)
+    by_source = {name: rows.set_index(COMBINATION) for name, rows in groups}
+    nll = _posterior_nll(by_source, of_seed)
+    if nll is None:
+        return
+    for name, criterion in CRITERIA.items():
+        for source, rows in by_source.items():
+            values = rows[name].reindex(nll.index)
+            if values.isna().any() or rows.index.has_duplicates:
+                continue
+            chosen = values.idxmax() if criterion.more_is_better else values.idxmin()
+            yield {
+                "criterion": criterion.words,
+                "source": source,
+                "combinations": len(nll),
+                "regret": float(nll[chosen] - nll.min()),
+                "by_chance": float(nll.mean() - nll.min()),
+            }
+
+
+def _posterior_nll(
+    by_source: Mapping[str, pd.DataFrame], of_seed: pd.DataFrame
+) -> pd.Series | None:
+    """NLL of every combination under the posterior; None where no sampler has two of them all."""
+    every = of_seed[COMBINATION].drop_duplicates()
+    for rows in by_source.values():
+        if not rows["sampled"].all() or rows.index.has_duplicates or len(rows) < len(every):
+            continue
+        for metric in METRICS:
+            if rows[metric].notna().all() and len(rows) > 1:
+                return rows[metric]
+    return None
+
+
+def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with log evidences less the highest of their data, seed and source."""
+    known = table["log_evidence"].fillna(-math.inf)
+    groups = [table[name].astype(str) for name in ("data", "seed", "source")]
+    best = known.groupby(groups).transform("max")
+    error = table["log_evidence_mcse"].where(known == best).groupby(groups).transform("max")
+    of_first = known == best
+    table["log_bayes_factor"] = (table["log_evidence"] - best).where(table["log_evidence"].notna())
+    both = (table["log_evidence_mcse"] ** 2 + error**2) ** 0.5
+    table["log_bayes_factor_mcse"] = both.where(~of_first, 0.0).where(table["log_evidence"].notna())
+    return table
+
+
+def _labels(sections: Sequence[Mapping]) -> dict[str, str]:
+    """Name of each different section, by its text."""
+    different = {repr(section): section for section in sections}
+    return dict(zip(different, distinct_labels(list(different.values())), strict=True))
+
+
+def _is_of_posterior(record: CellRecord) -> bool:
+    guide = record.settings["inference"].get("guide")
+    return guide not in POINT_GUIDES and is_of_posterior(record) and record.status != "improper"
+
+
+def _source(record: CellRecord) -> str:
+    """Sampler, or guide with how its restarts are mixed."""
+    if is_sampled(record):
+        return record.settings["inference"]["engine"]
+    mixture = record.settings["predict"].get("mixture", "best")
+    return record.settings["inference"]["guide"] + ("" if mixture == "best" else f", {mixture}")

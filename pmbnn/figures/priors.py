@@ -1,0 +1,246 @@
+"""What a prior says before anything is seen, and beside it what the posterior says."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pmbnn.figures import style
+from pmbnn.figures.curves import (
+    MARGIN,
+    MEAN,
+    TRUTH,
+    curve_names,
+    draw_curve,
+    limits,
+    position_name,
+    positions_on,
+    range_words,
+)
+from pmbnn.figures.overviews import load_map
+from pmbnn.figures.plane import (
+    HIGHEST_SD,
+    PlaneMap,
+    draw_decision_boundary,
+    draw_probability,
+    draw_uncertainty,
+    plane_map,
+    probability_label,
+    shape_of,
+)
+from pmbnn.figures.stage import Drawing
+from pmbnn.results.priors import (
+    StoredPrior,
+    data_path,
+    figure_path,
+    has_functions,
+    load_functions,
+    posterior_beside,
+    stored_priors,
+)
+from pmbnn.results.reading import load_groups, stored_variables
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import is_sampled
+from pmbnn.results.store import RECORD, Results
+from pmbnn.results.titles import combination_title, data_title
+
+WIDTH = 2.0
+"""Width of a map, in inches."""
+
+MOMENTS = ("prior mean", "prior sd", "posterior mean", "posterior sd")
+COLUMNS = len(MOMENTS)
+"""Maps beside each other: means and deviations take one row."""
+
+ABSENT, OTHER = "no cell here yet", "another scale\nwas chosen"
+"""What stands in the place of a posterior."""
+
+SHOWN_RANGE = (0.02, 0.98)
+"""Quantiles of drawn functions that a panel reaches to: heavy tails have no end."""
+
+FAR = 10
+"""Times the largest target beyond which functions are shown on a logarithmic axis."""
+
+
+def plot_prior_maps(
+    prior: xr.DataTree, posterior: PlaneMap | None, title: str, absence: str = ABSENT
+) -> Figure:
+    """Functions drawn from the prior over the plane; below, their mean and sd and the posterior's.
+
+    Over the prior there is no boundary of the mean: without anything seen all classes are alike.
+
+    Parameters
+    ----------
+    prior
+        Group ``predictions`` with the prior's ``probability`` and ``sd``, and ``function``, single
+        ones.
+    posterior
+        The posterior's map; None where there is none.
+    absence
+        Why there is none.
+    """
+    plane = plane_map(prior)
+    functions = prior["predictions"]["function"].isel(output=0)
+    functions = functions.transpose("function", "x1", "x2").values
+    figure, grid = _panels(len(functions), shape_of(plane))
+    for axes, function in zip(grid[:-1].flat, functions, strict=False):
+        probability = draw_probability(axes, plane._replace(probability=function))
+        draw_decision_boundary(axes, plane._replace(probability=function), width=0.8)
+    highest = style.upper_limit([p.sd for p in (plane, posterior) if p is not None], HIGHEST_SD)
+    draw_probability(grid[-1, 0], plane)
+    sd = draw_uncertainty(grid[-1, 1], plane, highest)
+    if posterior is None:
+        for axes in grid[-1, 2:]:
+            style.draw_empty(axes, absence)
+            axes.set_box_aspect(shape_of(plane))
+    else:
+        draw_probability(grid[-1, 2], posterior)
+        draw_uncertainty(grid[-1, 3], posterior, highest)
+        for axes in grid[-1, 2:]:
+            draw_decision_boundary(axes, posterior, width=0.8)
+    label = probability_label(plane)
+    style.add_colour_bar(figure, probability, list(grid[:-1].flat), label, shrink=0.8)
+    style.add_colour_bar(figure, sd, list(grid[-1]), "sd of that probability", aspect=12)
+    style.set_title(figure, title)
+    return figure
+
+
+def _panels(functions: int, shape: float) -> tuple[Figure, np.ndarray]:
+    """Empty figure with a panel for each function, and a row for means and deviations below."""
+    rows = -(-functions // COLUMNS) + 1
+    figure = style.new_figure(COLUMNS * WIDTH + 1.6, rows * (WIDTH * shape + 0.15) + 1.0)
+    grid = figure.subplots(rows, COLUMNS, squeeze=False)
+    for axes in grid.flat:
+        axes.set(xticks=[], yticks=[])
+    for axes in grid[:-1].flat[functions:]:
+        axes.set_axis_off()
+    words = "functions drawn from the prior"
+    grid[0, 0].set_title(words, fontsize=style.LABEL_SIZE, loc="left")
+    for axes, words in zip(grid[-1], MOMENTS, strict=True):
+        axes.set_title(words, fontsize=style.LABEL_SIZE)
+    return figure, grid
+
+
+def plot_prior_curves(
+    prior: xr.DataTree, posterior: xr.DataTree | None, title: str, absence: str = ABSENT
+) -> Figure:
+    """Functions drawn from the prior over each range; below, what the posterior says there.
+
+    Parameters
+    ----------
+    prior
+        Groups ``curve_1``, ... with single functions and their interval, and ``rows``.
+    posterior
+        Curves of the posterior; None where there are none.
+    absence
+        Why there are none.
+    """
+    names = curve_names(prior)
+    figure = style.new_figure(4.2 * len(names) + 0.8, 6.6)
+    panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    for (above, below), name in zip(panels.T, names, strict=True):
+        _draw_functions(above, prior, name)
+        above.set_title(range_words(prior, name), fontsize=style.LABEL_SIZE)
+        if posterior is None:
+            style.draw_empty(below, absence)
+            continue
+        draw_curve(below, posterior, name)
+        below.set_ylim(limits([posterior], name))
+        below.set_xlabel(position_name(prior, name), fontsize=style.LABEL_SIZE)
+    for axes, words in zip(panels[:, 0], ("prior", "posterior"), strict=True):
+        axes.set_ylabel(f"y, {words}", fontsize=style.LABEL_SIZE)
+    _add_legend(figure, [panels[0, 0], panels[1, 0]])
+    style.set_title(figure, title)
+    return figure
+
+
+def _draw_functions(axes: Axes, prior: xr.DataTree, name: str) -> None:
+    """Functions drawn, their central interval at each input, and the training rows."""
+    curve, rows = prior[name].dataset, prior["rows"].dataset
+    x, functions = curve["x"].values, curve["function"].transpose("function", "point").values
+    low, high = curve["interval"].transpose("bound", "point").values
+    level = f"{100 * curve.attrs['level']:.0f} %"
+    axes.fill_between(x, low, high, color=MEAN, alpha=0.12, linewidth=0, label=f"{level} of them")
+    for number, function in enumerate(functions):
+        label = "functions" if number == 0 else None
+        axes.plot(x, function, color=MEAN, linewidth=0.7, alpha=0.7, label=label)
+    if "truth" in curve:
+        axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
+    at = positions_on(curve, rows["x"].transpose("observation", "feature").values)
+    axes.plot(at, rows["y"].values, "o", color="black", markersize=3)
+    axes.set_xlim(x[0], x[-1])
+    _scale_y(axes, rows["y"].values, functions)
+    axes.tick_params(labelsize=style.TICK_SIZE)
+
+
+def _scale_y(axes: Axes, targets: np.ndarray, functions: np.ndarray) -> None:
+    """Limits that hold the targets and most of the functions; logarithms where these are far."""
+    shown = np.concatenate([targets, np.quantile(functions, SHOWN_RANGE)])
+    bottom, top = float(shown.min()), float(shown.max())
+    reach = float(np.abs(targets).max()) or 1.0
+    if max(-bottom, top) > FAR * reach:
+        axes.set_yscale("symlog", linthresh=reach)
+        axes.set_ylim(min(bottom, -reach) * 1.5, max(top, reach) * 1.5)
+        return
+    margin = MARGIN * (top - bottom) or 1.0
+    axes.set_ylim(bottom - margin, top + margin)
+
+
+def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """What lines and shades of both rows are, each once."""
+    named: dict[str, object] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    below = {"loc": "outside lower center", "ncols": 6, "frameon": False}
+    figure.legend(named.values(), named.keys(), fontsize=style.TICK_SIZE, **below)
+
+
+# Of a results folder
+
+
+def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
+    """Figures of the folder's priors that are missing, or older than what they show.
+
+    There is none of images: their table says all.
+    """
+    due = []
+    for prior in stored_priors(results):
+        among = [r for r in records if r.results and prior.is_among(r)]
+        path, data = figure_path(results, prior.name), data_path(results, prior.name)
+        sources = [data, *(results.cells / r.name / RECORD for r in among)]
+        if path.is_file() and path.stat().st_mtime >= max(s.stat().st_mtime for s in sources):
+            continue
+        if has_functions(results, prior.name):
+            beside, absence = posterior_beside(prior, among), OTHER if among else ABSENT
+            due.append(Drawing(path, partial(draw_prior, results, prior, beside, absence)))
+    return due
+
+
+def draw_prior(
+    results: Results, prior: StoredPrior, beside: CellRecord | None, absence: str = ABSENT
+) -> Figure:
+    """The figure of one combination, with the posterior of a cell beside it if there is one."""
+    functions = load_functions(results, prior.name)
+    title = f"{data_title(prior.record)}: {combination_title(prior.record)}"
+    if beside is not None:
+        title += f"; posterior by {_method(beside)}"
+    if "predictions" in functions.children:
+        plane = None if beside is None else load_map(results, beside.name)
+        return plot_prior_maps(functions, plane, title, absence)
+    curves = None
+    if beside is not None:
+        held = stored_variables(results, beside.name)
+        wanted = ["constant_data", "observed_data", *(g for g in held if g.startswith("curve_"))]
+        curves = load_groups(results, beside.name, wanted)
+    return plot_prior_curves(functions, curves, title, absence)
+
+
+def _method(record: CellRecord) -> str:
+    """How a cell came by its posterior: ``MCLMC``, ``ADVI, mean field``."""
+    inference = record.settings["inference"]
+    if is_sampled(record):
+        return f"{inference['engine'].upper()}, {record.status}"
+    return f"ADVI, {inference['guide'].replace('_', ' ')}"

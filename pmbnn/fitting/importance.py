@@ -1,0 +1,69 @@
+"""What importance weights of a cell's own draws say: Pareto k-hat of a guide, LOO of chains."""
+
+import numpy as np
+
+from pmbnn.experiment.plan import is_large
+from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.sampled_trace import trace_values
+from pmbnn.fitting.sampling import SampledCell
+from pmbnn.prediction.leave_one_out import leave_one_out
+from pmbnn.prediction.predictor import Predictor
+
+LEAST_DRAWS = 25
+"""Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
+
+
+def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str, float]:
+    """Results by name; none of large networks, whose draws at every row would take too long.
+
+    Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide; missing of a point. Of a
+    sampler, by the draws that its trace keeps, ``elpd_loo``, the expected log predictive density by
+    leaving rows out, in nats an observation (higher is better), its standard error over rows
+    ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row.
+
+    References
+    ----------
+    Yao et al. (2018), Yes, but did it work? Evaluating variational inference; Vehtari, Gelman and
+    Gabry (2017), Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC.
+    """
+    if is_large(inferred.cell):
+        return {}
+    if isinstance(inferred, FittedCell):
+        return _of_guide(inferred, predictor)
+    return _of_chains(inferred, predictor)
+
+
+def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
+    from arviz_stats.base import array_stats
+
+    if fitted.cell.inference.is_point:
+        return {}
+    predict, best = fitted.cell.predict, fitted.fits[fitted.best]
+    values = predictor.values(best, predict.draws)
+    # As many at once as the trace keeps, for which densities are compiled anyway.
+    blocks = np.array_split(values, range(predict.trace_draws, len(values), predict.trace_draws))
+    whole = [block for block in blocks if len(block) == predict.trace_draws]
+    ratios = [
+        predictor.log_joint(fitted.data, block)[1] - predictor.log_guide([best], [1.0], block)
+        for block in whole
+    ]
+    log_ratio = np.concatenate(ratios) if ratios else np.empty(0)
+    if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
+        return {}
+    # It takes what leave-one-out has: the logarithms of the ratios' inverses.
+    return {"pareto_k": float(array_stats.psislw(-log_ratio)[1])}
+
+
+def _of_chains(sampled: SampledCell, predictor: Predictor) -> dict[str, float]:
+    values = trace_values(sampled)
+    values = values.reshape(-1, values.shape[-1])
+    if len(values) < LEAST_DRAWS:
+        return {}
+    by_row, k = leave_one_out(predictor.log_joint(sampled.data, values)[0])
+    error = by_row.std(ddof=1) / np.sqrt(len(by_row))
+    return {
+        "elpd_loo": float(by_row.mean()),
+        "elpd_loo_se": float(error),
+        "loo_pareto_k": float(np.max(k)),
+    }

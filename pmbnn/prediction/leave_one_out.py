@@ -1,0 +1,39 @@
+"""Leave-one-out log densities from draws, by Pareto-smoothed importance sampling."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+
+def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log density of each row by draws that have not seen it, and k-hat of its importance ratios.
+
+    Parameters
+    ----------
+    log_likelihood
+        Of every row at draws given all rows, ``(draw, observation)``, nats.
+
+    Returns
+    -------
+    tuple of np.ndarray
+        Nats and k-hat, ``(observation,)`` each; k-hat is −∞ for a row whose largest ratios are
+        all the same.
+
+    References
+    ----------
+    Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation using leave-one-out
+    cross-validation and WAIC.
+    """
+    # Not at the top: it loads xarray and SciPy's statistics.
+    from arviz_stats.base import array_stats
+
+    of_rows = log_likelihood.T.astype(np.float64)
+    draws = of_rows.shape[1]
+    plain = np.log(draws) - logsumexp(-of_rows, axis=1)
+    k = np.full(len(of_rows), -np.inf)
+    # A likelihood that rounds to one at many draws has no tail to fit, and needs none smoothed.
+    tail = int(np.ceil(min(draws / 5, 3 * np.sqrt(draws)))) + 1
+    lowest = np.partition(of_rows, tail, axis=1)[:, : tail + 1]
+    has_tail = np.ptp(lowest, axis=1) > 0
+    if has_tail.any():
+        plain[has_tail], k[has_tail], _ = array_stats.loo(of_rows[has_tail], chain_axis=None)
+    return plain, k

@@ -1,0 +1,100 @@
+"""What priors say before any fitting, where a results folder has drawn from them."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pmbnn.report.data_table import DataTable, Entry, Heading
+from pmbnn.report.images import Image, figure_image
+from pmbnn.report.numbers import plain
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.priors import PriorWords, StoredPrior, figure_path, prior_words, stored_priors
+from pmbnn.results.store import Results
+
+ATLAS = {"atlas": "Prior atlas"}
+"""Section that stands where functions were drawn from priors."""
+
+NUMBERS = {
+    "constant": "constant functions",
+    "expected_entropy": "entropy of a function",
+    "entropy": "entropy of the mean",
+    "boundary_length": "length of the boundary",
+    "saturated": "saturated hidden units",
+    "common_class": "probability of the commoner class",
+    "common_class_sd": "its sd over functions",
+    "output_range": "range of a function",
+    "output_sd": "half width of 68 %",
+    "noise": "sd of the noise",
+    "target_range": "range of the targets",
+    "targets_within": "targets within 95 %",
+}
+"""What the numbers of a prior are called."""
+
+
+class PriorView(NamedTuple):
+    """One prior × hyperprior: its figure, the place of its file, and its numbers in words."""
+
+    key: str
+    title: str
+    place: str
+    image: Image
+    numbers: dict[str, str]
+
+
+class AtlasSheet(NamedTuple):
+    """Every prior × hyperprior of one data set and network; without figures of images."""
+
+    title: str
+    table: DataTable
+    views: list[PriorView]
+
+
+def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
+    """What the priors of the folders say, a sheet for each data set and network."""
+    sheets: list[AtlasSheet] = []
+    for folder in folders:
+        groups: dict[tuple[str, ...], list[tuple[StoredPrior, PriorWords]]] = {}
+        priors = stored_priors(folder.results)
+        for prior, words in zip(priors, prior_words(priors), strict=True):
+            groups.setdefault((prior.sweep, words.data, words.network), []).append((prior, words))
+        for (sweep, *what), group in groups.items():
+            title = f"{folder.name}, {sweep}: {', '.join(what)}"
+            sheets.append(_sheet(f"atlas-{len(sheets)}", title, group, folder.results))
+    return sheets
+
+
+def _sheet(
+    name: str, title: str, group: Sequence[tuple[StoredPrior, PriorWords]], results: Results
+) -> AtlasSheet:
+    shown = [n for n in NUMBERS if any(prior.numbers.get(n) is not None for prior, _ in group)]
+    headings = [Heading("prior", choose=True), Heading("hyperprior", choose=True)]
+    headings += [Heading(NUMBERS[n], number=True, note="± Monte-Carlo error") for n in shown]
+    rows = [
+        [Entry(words.prior), Entry(words.hyperprior), *(_entry(prior.numbers, n) for n in shown)]
+        for prior, words in group
+    ]
+    table = DataTable(name, f"What priors say, {title}", "priors", headings, rows)
+    views = [
+        _view(f"{name}-figure-{number}", prior, words, results)
+        for number, (prior, words) in enumerate(group)
+        if figure_path(results, prior.name).is_file()
+    ]
+    return AtlasSheet(title, table, views)
+
+
+def _view(key: str, prior: StoredPrior, words: PriorWords, results: Results) -> PriorView:
+    path = figure_path(results, prior.name)
+    return PriorView(
+        key=key,
+        title=f"{words.prior} × {words.hyperprior}",
+        place=f"{results.folder.resolve().name}/prior/{path.name}",
+        image=figure_image(path),
+        numbers={said: _entry(prior.numbers, n).words for n, said in NUMBERS.items()},
+    )
+
+
+def _entry(numbers: Mapping[str, float | None], name: str) -> Entry:
+    """A number with its Monte-Carlo error, where it has one."""
+    value, error = numbers.get(name), numbers.get(f"{name}_mcse")
+    if value is None:
+        return Entry("")
+    return Entry(plain(value) if error is None else f"{plain(value)} ± {plain(error, 2)}", value)

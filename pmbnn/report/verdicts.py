@@ -1,0 +1,100 @@
+"""What the page says first of sampled cells: whether a prior matters, and whether ADVI is right."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pmbnn.compare.contrasts import COLUMN, sentence
+from pmbnn.compare.verdicts import read_contrasts_table
+from pmbnn.report.data_table import Entry
+from pmbnn.report.numbers import signed
+from pmbnn.results.loading import ExperimentResults
+
+BADGES = {
+    "better": "converged",
+    "equivalent": "converged",
+    "worse": "failed",
+    "faithful": "converged",
+    "distorts": "failed",
+    "reverses": "failed",
+    "undecided": "not_converged",
+}
+"""Colours of the verdicts."""
+
+
+class ContrastRow(NamedTuple):
+    """A contrast on a data set, in words; differences are in thousandths of a nat."""
+
+    contrast: str
+    data: str
+    differences: list[str]
+    posterior: Entry
+    advi: Entry
+    sentence: str
+
+
+class VerdictView(NamedTuple):
+    """The verdicts of one experiment.
+
+    Attributes
+    ----------
+    experiment
+        Its name.
+    lead
+        How many contrasts were decided, and whether they were named beforehand.
+    rows
+        Every contrast and data set.
+    """
+
+    experiment: str
+    lead: str
+    rows: list[ContrastRow]
+
+
+def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
+    """Verdicts of the folders that hold some of sampled cells."""
+    return [view for folder in folders if (view := _view(folder)) is not None]
+
+
+def _view(folder: ExperimentResults) -> VerdictView | None:
+    table = read_contrasts_table(folder.results)
+    if table.empty or table["reference"].isna().all():
+        return None
+    rows = table[table["reference"].notna()].to_dict("records")
+    return VerdictView(folder.name, _lead(rows), [_row(row) for row in rows])
+
+
+def _lead(rows: Sequence[dict]) -> str:
+    """Counts of both verdicts, and what the table hangs on."""
+    said = "exploratory: the experiment file names none" if rows[0]["exploratory"] else "named"
+    decided = sum(row["posterior_verdict"] != "undecided" for row in rows)
+    faithful = sum(row["advi_verdict"] == "faithful" for row in rows)
+    wrong = sum(row["advi_verdict"] in ("distorts", "reverses") for row in rows)
+    return (
+        f"Of {len(rows)} contrasts ({said} beforehand) the posterior decides {decided} against a "
+        f"margin of {1000 * rows[0]['margin']:g} thousandths of a nat; ADVI is faithful in "
+        f"{faithful} and distorts or reverses {wrong}. All intervals hold at once, with "
+        "probability 95 %."
+    ).replace("names none beforehand", "names none")
+
+
+def _row(row: dict) -> ContrastRow:
+    return ContrastRow(
+        contrast=row["contrast"],
+        data=f"{row['data']} ({row['seeds']} data seeds)",
+        differences=[_interval(row, name) for name in COLUMN],
+        posterior=_entry(row["posterior_verdict"]),
+        advi=_entry(row["advi_verdict"]),
+        sentence=sentence(row),
+    )
+
+
+def _entry(verdict: str) -> Entry:
+    return Entry(verdict, badge=BADGES[verdict])
+
+
+def _interval(row: dict, name: str) -> str:
+    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
+    if mean != mean:
+        return ""
+    words = signed(mean, 2)
+    return words if low != low else f"{words} ({signed(low, 2)} to {signed(high, 2)})"

@@ -1,0 +1,184 @@
+"""What priors say before anything is seen, as a results folder holds it.
+
+``prior/<name>.nc`` has the numbers of one combination of data set, network, prior, hyperprior and
+likelihood, and the functions that its figure is drawn of; ``prior.csv`` the numbers of all.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5netcdf
+import pandas as pd
+import xarray as xr
+
+from pmbnn.results.record import CellRecord, finite
+from pmbnn.results.references import is_of_posterior, is_sampled
+from pmbnn.results.store import Results, trace_writer
+from pmbnn.results.tables import settings_row
+from pmbnn.results.titles import data_title, distinct_titles
+
+FILE = "prior.csv"
+"""File of a results folder that holds the table."""
+
+SECTIONS = ("dataset", "network", "prior", "hyperprior", "likelihood")
+"""Settings that decide a prior over functions, and where it is looked at with ``map``."""
+
+
+class StoredPrior(NamedTuple):
+    """One combination.
+
+    Attributes
+    ----------
+    name
+        Of its files.
+    sweep
+        Of the experiment.
+    settings
+        Its `SECTIONS` as a record has them, the scale of a tuned one as it is here, and ``map``.
+    tuned
+        The hyperprior as the experiment file has it, where its scale is a candidate.
+    numbers
+        What the prior says.
+    """
+
+    name: str
+    sweep: str
+    settings: dict[str, Any]
+    tuned: dict[str, Any] | None
+    numbers: dict[str, Any]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its row of the table."""
+        settings = settings_row({section: self.settings[section] for section in SECTIONS})
+        head = {"sweep": self.sweep, "name": self.name, **settings}
+        return head | {"candidate": self.tuned is not None} | self.numbers
+
+    @property
+    def record(self) -> CellRecord:
+        """A record with these settings and nothing else, to be named as cells are."""
+        settings = {section: self.settings[section] for section in SECTIONS}
+        return CellRecord(
+            sweep=self.sweep, name=self.name, status="not_converged", settings=settings
+        )
+
+    def is_among(self, record: CellRecord) -> bool:
+        """Whether a cell has this prior, looked at in the same places, or chose among such."""
+        theirs = record.settings
+        if any(theirs[s] != self.settings[s] for s in SECTIONS if s != "hyperprior"):
+            return False
+        own = self.settings["hyperprior"] if self.tuned is None else self.tuned
+        return theirs["hyperprior"] == own and theirs["predict"].get("map") == self.settings["map"]
+
+    def is_of(self, record: CellRecord) -> bool:
+        """Whether a cell's posterior is that of this very prior."""
+        if self.tuned is None or not self.is_among(record):
+            return self.is_among(record)
+        chosen, own = record.results.get("scale"), self.settings["hyperprior"]["scale"]
+        return chosen is not None and math.isclose(chosen, own)
+
+
+class PriorWords(NamedTuple):
+    """Names of what a combination is of, as told apart from others beside it."""
+
+    data: str
+    network: str
+    prior: str
+    hyperprior: str
+
+
+def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
+    """Names of combinations, each with what sets it apart from those of the same kinds."""
+    named = {
+        section: distinct_titles([prior.settings[section] for prior in priors])
+        for section in ("network", "prior", "hyperprior")
+    }
+    data = [data_title(prior.record) for prior in priors]
+    found = map(PriorWords, data, *named.values())
+    return [
+        words._replace(hyperprior=f"{words.hyperprior} (candidate)") if prior.tuned else words
+        for prior, words in zip(priors, found, strict=True)
+    ]
+
+
+def data_path(results: Results, name: str) -> Path:
+    """Where the numbers and functions of a combination lie."""
+    return results.priors / f"{name}.nc"
+
+
+def figure_path(results: Results, name: str) -> Path:
+    """Where the figure of a combination lies."""
+    return results.priors / f"{name}.png"
+
+
+def save_prior(results: Results, prior: StoredPrior, groups: Mapping[str, xr.Dataset]) -> None:
+    """Write a combination, whole or not at all."""
+    content = finite(prior._asdict())
+    tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    tree.attrs["prior"] = json.dumps(content, allow_nan=False)
+    results.write_file(data_path(results, prior.name), trace_writer(tree))
+
+
+def load_prior(results: Results, name: str) -> StoredPrior:
+    """A combination without its functions.
+
+    Raises
+    ------
+    OSError
+        If it is not there.
+    """
+    with h5netcdf.File(data_path(results, name), "r") as file:
+        return StoredPrior(**json.loads(str(file.attrs["prior"])))
+
+
+def load_functions(results: Results, name: str) -> xr.DataTree:
+    """The functions of a combination, in memory."""
+    with xr.open_datatree(data_path(results, name), engine="h5netcdf") as tree:
+        return tree.load()
+
+
+def has_functions(results: Results, name: str) -> bool:
+    """Whether functions of a combination are kept, to draw its figure of."""
+    with h5netcdf.File(data_path(results, name), "r") as file:
+        return bool(file.groups)
+
+
+def is_stored(results: Results, name: str) -> bool:
+    """Whether a combination is there, whole."""
+    return data_path(results, name).is_file()
+
+
+def write_priors(results: Results, names: Sequence[str]) -> None:
+    """Write the table of those combinations that are stored, in order; none leaves no file."""
+    rows = [load_prior(results, name).row for name in names if is_stored(results, name)]
+    if not rows:
+        results.remove_table(FILE)
+        return
+    # As objects: whole numbers beside missing ones stay whole.
+    results.write_table(FILE, pd.DataFrame(rows, dtype=object))
+
+
+def stored_priors(results: Results) -> list[StoredPrior]:
+    """Combinations of the table, in its order; none where there is no table."""
+    path = results.folder / FILE
+    if not path.is_file():
+        return []
+    names = pd.read_csv(path, usecols=["name"], dtype=str)["name"]
+    return [load_prior(results, name) for name in names if is_stored(results, name)]
+
+
+def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellRecord | None:
+    """The cell whose posterior stands beside a prior: a sampled one, else one fitted to it."""
+    fitting = [r for r in records if r.results and prior.is_of(r)]
+    sampled = [r for r in fitting if is_sampled(r)]
+    converged = [r for r in sampled if r.status == "converged"]
+    fitted = [r for r in fitting if not is_sampled(r) and is_of_posterior(r) and not _is_point(r)]
+    return next(iter((*converged, *sampled, *fitted)), None)
+
+
+def _is_point(record: CellRecord) -> bool:
+    """Whether a fit is a point: it has no spread to set beside a prior's."""
+    return record.settings["inference"].get("guide") in ("map", "maximum_likelihood")

@@ -1,0 +1,258 @@
+"""Calibration of an experiment's combinations: what is simulated, on which processes, its table."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import Cell, Experiment
+from pmbnn.experiment.names import cell_label, model_words, spec_label
+from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
+from pmbnn.experiment.plugins import own_sources
+from pmbnn.experiment.selection import select_cells
+from pmbnn.figures.processes import cores
+from pmbnn.fitting.tasks import CalibrationTask
+from pmbnn.results.lock import writing
+from pmbnn.results.ranks import FOLDER, Truths, load_ranks
+from pmbnn.results.store import Results
+from pmbnn.spec import Tune
+from pmbnn.sweep.calibration_progress import CalibrationDisplay
+from pmbnn.sweep.cells import data_source, decisive_versions
+from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be calibrated.
+
+    Attributes
+    ----------
+    tasks
+        A combination each.
+    left_out
+        What is not, and why, one line each.
+    """
+
+    tasks: tuple[CalibrationTask, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CalibrationOutcome:
+    """What has become of a calibration.
+
+    Attributes
+    ----------
+    folder
+        Where its table and figures lie.
+    table
+        That of every combination of the plan that has ranks.
+    failed
+        Reasons by the words of combinations that lack some.
+    """
+
+    folder: Path
+    table: "pd.DataFrame"
+    failed: Mapping[str, str]
+
+
+def plan_calibration(
+    experiment: Experiment,
+    only: Sequence[str] = (),
+    simulations: int = 500,
+    draws: int = 99,
+    restarts: int | None = None,
+    truths: Truths = "prior",
+) -> Plan:
+    """What is to be calibrated of an experiment.
+
+    Parameters
+    ----------
+    only
+        Cells to look at, as ``["prior=laplace"]``; all unless given.
+    simulations
+        Of each combination.
+    draws
+        Posterior draws that a truth has its rank among.
+    restarts
+        Fits of each simulated data set; as many as a cell has unless given.
+    truths
+        What they are drawn from.
+
+    Raises
+    ------
+    ConfigError
+        If `only` meets no cell, or none of those met can be calibrated.
+    DataError
+        If some data set is unavailable.
+    """
+    chosen, left_out = [], {}
+    for cell in select_cells(list(experiment.cells), list(only)):
+        reason = why_left_out(cell, draws)
+        if reason is None:
+            chosen.append(cell)
+        else:
+            left_out[reason] = None
+    if not chosen:
+        raise ConfigError(f"`--only` must leave something to calibrate: {'; '.join(left_out)}.")
+    # Cells that differ in what is predicted are fitted alike.
+    distinct = {settings_digest(cell): cell for cell in reversed(chosen)}
+    sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
+    tasks = [
+        _task(cell, sources[cell.dataset], simulations, draws, restarts, truths)
+        for cell in reversed(distinct.values())
+    ]
+    return Plan(tuple(tasks), tuple(left_out))
+
+
+def why_left_out(cell: Cell, draws: int) -> str | None:
+    """Why a cell cannot be calibrated; None if it can."""
+    prior, inference = cell.prior, cell.inference
+    if not prior.has_scale:
+        return f"prior {prior.kind}: improper, no truth can be drawn from it"
+    if len(cell.hyperprior.candidates) > 1:
+        return "tuned scales: give a fixed one, or a hyperprior"
+    if cell.is_sampled:
+        if inference.chains * inference.draws < draws:
+            return f"{inference.engine} with fewer than {draws} draws of all chains"
+        return None
+    if inference.is_point:
+        return f"guide {inference.guide}: a point has no draws to rank a truth among"
+    if isinstance(inference.learning_rate, Tune):
+        return "learning rates to be searched for: give a number"
+    return None
+
+
+def _task(cell, fingerprint, simulations, draws, restarts, truths) -> CalibrationTask:
+    if cell.is_sampled:
+        restarts = 1
+    elif restarts is None:
+        restarts = cell.inference.restarts
+    content = [
+        settings_digest(cell),
+        fingerprint,
+        decisive_versions(),
+        {"draws": draws, "restarts": restarts, "truths": truths},
+        own_sources(cell),
+    ]
+    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return CalibrationTask(
+        cell=cell,
+        name=f"{cell_label(cell)}-{truths}-{identity}",
+        identity=identity,
+        fingerprint=fingerprint,
+        group=group_key(cell),
+        width=width(cell),
+        simulations=simulations,
+        draws=draws,
+        restarts=restarts,
+        truths=truths,
+    )
+
+
+def task_words(task: CalibrationTask) -> str:
+    """A combination in words."""
+    return " ".join([spec_label(task.cell.dataset), *model_words(task.cell)])
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """The plan in words, with a rough time."""
+    lines = [f"left out: {line}" for line in plan.left_out]
+    seconds = 0.0
+    for task in plan.tasks:
+        one = task.simulations * _fit_seconds(task)
+        seconds += one
+        lines.append(f"{task.simulations} simulations, {_duration(one)}: {task_words(task)}")
+    return [*lines, f"in all: {_duration(seconds)} of fitting on one core"]
+
+
+def _fit_seconds(task: CalibrationTask) -> float:
+    """Rough time of fitting one simulated data set."""
+    cell = task.cell
+    if not cell.is_sampled:
+        inference = cell.inference.model_copy(update={"restarts": task.restarts, "validation": 0})
+        cell = replace(cell, inference=inference)
+    rows = 2 if task.truths == "posterior" else 1
+    return rows * cell_work(cell).seconds
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def calibrate(
+    experiment: Experiment,
+    plan: Plan,
+    folder: Path,
+    console: Console,
+    workers: int | None = None,
+    wait: bool = False,
+    quiet: bool = False,
+) -> CalibrationOutcome:
+    """Simulate what is missing of a plan, and write table and figures of all that is there.
+
+    What is stored stays, whatever stops it; a combination that fails does not stop the others.
+    """
+    results = Results(folder)
+    with writing(folder, wait):
+        results.prepare()
+        due = [task for task in plan.tasks if _lacks_some(results, task)]
+        if not quiet:
+            for line in plan.left_out:
+                console.print(f"left out: {line}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{len(plan.tasks)} combinations, {len(due)} to simulate")
+        with CalibrationDisplay(console, len(due), quiet) as display:
+            reasons: dict[str, str | None] = {}
+            for task, event in _run(due, folder, workers or cores(), experiment.plugins):
+                words = task_words(task)
+                if isinstance(event, Progressed):
+                    display.running(words, event.stage, event.done, event.total)
+                elif words not in reasons:
+                    # A worker that is done says so after what it has stored.
+                    reason = event.record.reason if isinstance(event, Stored) else event.died
+                    reasons[words] = reason
+                    display.finished(words, reason)
+        table = _write(results, plan, due)
+    failed = {words: reason for words, reason in reasons.items() if reason is not None}
+    return CalibrationOutcome(folder, table, failed)
+
+
+def _lacks_some(results: Results, task: CalibrationTask) -> bool:
+    found = load_ranks(results, task.name)
+    return found is None or bool(found.missing(task.simulations))
+
+
+def _run(
+    tasks: Sequence[CalibrationTask], folder: Path, workers: int, plugins: Sequence[str]
+) -> Iterator[tuple[CalibrationTask, Progressed | Stored | Finished]]:
+    """What happens, by task; networks that fill the machine come last, one after the other."""
+    for alone in (False, True):
+        batch = [task for task in tasks if takes_all_cores(task.cell) == alone]
+        for event in run_jobs(batch, folder, 1 if alone else workers, not alone, plugins):
+            yield batch[event.job], event
+
+
+def _write(results: Results, plan: Plan, due: Sequence[CalibrationTask]) -> "pd.DataFrame":
+    """Table and figures; the table has the combinations of other plans in the folder as well."""
+    from pmbnn.compare.calibration import FILE, calibration_table
+    from pmbnn.figures.calibration import plot_calibration
+    from pmbnn.figures.style import save_figure
+    from pmbnn.results.ranks import all_ranks
+
+    stored = {ranks.name: ranks for ranks in all_ranks(results)}
+    results.write_table(FILE, calibration_table(stored.values()))
+    own = [task for task in plan.tasks if task.name in stored]
+    for task in own:
+        path = f"{FOLDER}/{task.name}.png"
+        if task in due or not (results.folder / path).is_file():
+            figure = plot_calibration(stored[task.name], task_words(task))
+            results.write_file(path, lambda part, figure=figure: save_figure(figure, part))
+    return calibration_table(stored[task.name] for task in own)

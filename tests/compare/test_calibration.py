@@ -1,0 +1,46 @@
+"""``calibration.csv``: a row for each combination and quantity."""
+
+import numpy as np
+import pytest
+
+from pmbnn.compare.calibration import calibration_table
+from pmbnn.prediction.calibration import FAILED, uniformity
+
+
+@pytest.mark.parametrize(
+    ("shape", "direction"),
+    [("wide", "over-dispersed"), ("narrow", "under-dispersed"), ("low", "biased low")],
+)
+def test_rows_say_what_is_wrong(made, shape, direction):
+    stored = made.ranks(shape)
+    table = calibration_table([made.ranks(), stored])
+    assert list(table["quantity"]) == [*stored.quantities] * 2
+    assert list(table["verdict"]) == ["calibrated"] * 3 + ["miscalibrated"]
+    assert list(table["direction"]) == ["", "", "", direction]
+    assert list(table["deviation"][2:]) == [
+        one.deviation for one in uniformity(stored.ranks, stored.draws)
+    ]
+    row = table.iloc[3]
+    assert (row["prior.kind"], row["hyperprior.kind"]) == ("normal", "half_normal")
+    assert (row["inference.engine"], row["inference.guide"]) == ("compiled", "mean_field")
+    assert (row["simulations"], row["failed"], row["draws"], row["restarts"]) == (300, 0, 99, 1)
+    assert (row["truths"], row["reference"]) == ("prior", "")
+    assert np.isnan(row["effective_draws"])
+    assert "predict.draws" not in table
+
+
+def test_fits_that_diverged_are_counted(made):
+    stored = made.ranks()
+    lost = stored.followed_by(np.array([300, 301]), np.full((2, 2), FAILED), 1.0)
+    table = calibration_table([lost])
+    assert table["simulations"].tolist() == [300, 300]
+    assert table["failed"].tolist() == [2, 2]
+    assert table["deviation"].tolist() == calibration_table([stored])["deviation"].tolist()
+    none = made.ranks(ranks=np.full((300, 2), FAILED))
+    table = calibration_table([none])
+    assert table["simulations"].tolist() == [0, 0]
+    assert table["verdict"].isna().all()
+
+
+def test_no_ranks_no_rows():
+    assert calibration_table([]).empty

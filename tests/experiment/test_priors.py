@@ -1,0 +1,74 @@
+"""The priors of an experiment, each once."""
+
+import pytest
+
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.priors import checked_combinations, combinations, left_out, prior_lines
+from pmbnn.experiment.selection import select_cells
+
+TEXT = """
+name: toy
+sweeps:
+  - name: toy
+    dataset:
+      - {kind: moons, noise: 0.3, seed: [4, 1]}
+      - {kind: circles, noise: 0.3}
+    network: {kind: dense, hidden: [[2]]}
+    prior: [normal, flat]
+    hyperprior: [{kind: fixed, scale: {tune: {log: [0.1, 10, 3]}}}, half_normal]
+    inference: [{steps: 60, kl_weight: [1, 0.1]}, mclmc]
+    predict: {draws: 10, map: {resolution: 4}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def of(text=TEXT):
+        (tmp_path / "toy.yaml").write_text(text)
+        return load_experiment(tmp_path / "toy.yaml")
+
+    return of
+
+
+def test_seeds_fits_and_predictions_make_no_other_prior(load):
+    """Candidates of a tuned scale do."""
+    cells = load().cells
+    found = combinations(cells, cells)
+    expected = [(data, scale) for data in (4, 0) for scale in (0.1, 1.0, 10.0, None)]
+    assert [
+        (one.cell.dataset.seed, getattr(one.cell.hyperprior, "scale", None)) for one in found
+    ] == [(seed, pytest.approx(scale) if scale else None) for seed, scale in expected]
+    assert [one.tuned is not None for one in found] == [True, True, True, False] * 2
+    assert {one.cell.prior.kind for one in found} == {"normal"}
+    assert {one.cell.predict.map.resolution for one in found} == {4}
+    assert len({one.random_seed for one in found}) == len(found)
+
+
+def test_the_first_data_seed_of_all_stands_for_the_wanted(load):
+    cells = load().cells
+    wanted = select_cells(list(cells), ["dataset.seed=1", "hyperprior=half_normal"])
+    (one,) = combinations(cells, wanted)
+    assert one.cell.dataset.seed == 4
+    assert one in combinations(cells, cells)
+
+
+def test_a_seed_hangs_on_nothing_around(load):
+    """Neither on the grid nor on what is predicted."""
+    cells = load().cells
+    before = {one.cell.hyperprior: one.random_seed for one in combinations(cells, cells[-1:])}
+    text = TEXT.replace("resolution: 4", "resolution: 5").replace("seed: [4, 1]", "seed: 2")
+    after = load(text).cells
+    found = {one.cell.hyperprior: one.random_seed for one in combinations(after, after)[-4:]}
+    assert before.items() <= found.items()
+
+
+def test_an_improper_prior_is_left_out_and_named(load):
+    cells = load().cells
+    assert left_out(cells) == ["prior flat: improper, nothing can be drawn from it"]
+    lines = prior_lines(load(), cells)
+    assert lines[0].startswith("toy: 8 combinations")
+    assert "left out: prior flat" in lines[-1]
+    improper = select_cells(list(cells), ["prior=flat"])
+    with pytest.raises(ConfigError, match="`--prior-only` must have a proper prior, got flat only"):
+        checked_combinations(cells, improper)

@@ -1,0 +1,282 @@
+"""Calibration of a combination: what is simulated, fitted, ranked and stored."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import log_softmax
+
+from pmbnn.experiment.load import load_experiment
+from pmbnn.fitting import calibration as module
+from pmbnn.fitting.calibration import (
+    PRIOR,
+    Calibration,
+    Simulated,
+    run_calibration,
+    simulated_ranks,
+)
+from pmbnn.fitting.job import load_dataset
+from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.inference.result import derive_keys
+from pmbnn.prediction.calibration import FAILED, uniformity
+from pmbnn.results.ranks import FOLDER, load_ranks
+from pmbnn.results.store import Results
+from pmbnn.sweep.calibrate import plan_calibration
+
+MOONS = """
+name: tiny
+sweeps:
+  - name: tiny
+    dataset: {kind: moons, noise: 0.3, train: 60, test: 40}
+    network: {kind: dense, hidden: [[2]]}
+    prior: normal
+    hyperprior: half_normal
+    inference: [{steps: 60, restarts: 2}, {engine: mclmc, chains: 4, draws: 16, descent: 50,
+      tuning: 200, thin: 2}]
+"""
+
+LINEAR = """
+name: linear
+sweeps:
+  - name: linear
+    dataset: {kind: sine, train: 20}
+    network: {kind: dense, hidden: [[]]}
+    prior: normal
+    likelihood: {kind: normal, sd: 1.0}
+    inference: {guide: full_rank, steps: [3000, 1]}
+"""
+
+
+def tasks(folder, text=MOONS, **asked):
+    (file := folder / "file.yaml").write_text(text)
+    asked = {"simulations": 20, "draws": 19} | asked
+    return plan_calibration(load_experiment(file), (), **asked).tasks
+
+
+def bench(task, programs=None):
+    programs = programs or GroupPrograms(task.group, task.width)
+    return Calibration(task, load_dataset(task), programs, lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory):
+    """The tiny experiment's fitted combination, ready to be calibrated."""
+    task, _ = tasks(tmp_path_factory.mktemp("guide"))
+    return bench(task)
+
+
+# Simulations
+
+
+def test_targets_have_the_probabilities_of_their_truth(guide):
+    truth, reference = guide.truths([3])
+    assert reference == PRIOR
+    many = guide.simulate(range(400), np.repeat(truth, 400, axis=0))
+    p = guide.predictor.parameters(many[0].data, truth, guide.rows.x)["probability"][0, :, 1]
+    drawn = np.stack([one.rows.y for one in many])
+    assert drawn.dtype == guide.rows.y.dtype
+    error = np.sqrt(np.maximum(p * (1 - p), 1e-4) / 400)
+    assert np.abs((drawn.mean(axis=0) - p) / error).max() < 4.5
+    assert all((one.rows.x == guide.rows.x).all() for one in many)
+    assert (many[0].data["target"] == many[0].rows.y).all()
+
+
+def test_a_simulation_is_decided_by_its_number_alone(guide):
+    truths, _ = guide.truths(range(5))
+    assert (guide.truths([3])[0][0] == truths[3]).all()
+    every, alone = guide.simulate(range(5), truths), guide.simulate([3], truths[3:4])
+    assert (every[3].rows.y == alone[0].rows.y).all()
+    assert not (every[3].rows.y == every[4].rows.y).all()
+
+
+def test_fits_do_not_depend_on_their_company(guide):
+    truths, _ = guide.truths(range(3))
+    simulated = guide.simulate(range(3), truths)
+    every, (alone,) = guide.infer(simulated), guide.infer(simulated[2:])
+    assert alone.shape == (19, guide.predictor.flat.size)
+    assert (every[2] == alone).all()
+    assert not (every[0] == every[1]).any()
+
+
+def test_the_best_restart_is_drawn_from(guide, monkeypatch):
+    simulated = guide.simulate([0], guide.truths([0])[0])
+    (drawn,) = guide.infer(simulated)
+    fits = []
+    engine = module.ENGINES["compiled"]
+
+    def fit(*arguments):
+        fits.extend(engine.fit(*arguments))
+        return fits
+
+    monkeypatch.setitem(module.ENGINES, "compiled", engine._replace(fit=fit))
+    guide.infer(simulated)
+    best = max(fits, key=lambda one: one.elbo)
+    assert len(fits) == 2
+    assert fits[0].elbo != fits[1].elbo
+    assert (drawn == guide.predictor.values(best, 19)).all()
+
+
+def test_quantities_are_functions_scales_and_the_log_likelihood(guide):
+    (one,) = guide.simulate([0], guide.truths([0])[0])
+    values = guide.truths(range(4))[0]
+    found = guide.quantities(one.data, values)
+    assert list(found) == [
+        *(f"probability of 0 at input {i}" for i in (1, 2, 3, 4)),
+        *("layer_1_scale", "layer_2_scale", "log-likelihood"),
+    ]
+    named = guide.predictor.posterior(one.data, values)
+    weight, bias = ([named[f"{n}_{k}"] for k in (1, 2)] for n in ("weight", "bias"))
+    for d in range(4):
+        hidden = np.tanh(one.rows.x @ weight[0][d] + bias[0][d])
+        log_p = log_softmax(hidden @ weight[1][d] + bias[1][d], axis=1)
+        own = np.take_along_axis(log_p, one.rows.y[:, None], axis=1).sum()
+        assert found["log-likelihood"][d] == pytest.approx(own, rel=1e-9)
+        at = np.tanh(guide.inputs[1] @ weight[0][d] + bias[0][d]) @ weight[1][d] + bias[1][d]
+        p = np.exp(log_softmax(at))[0]
+        assert found["probability of 0 at input 2"][d] == pytest.approx(p, rel=1e-9)
+    assert found["layer_1_scale"] == pytest.approx(named["layer_1_scale"])
+
+
+# Around the data
+
+
+def test_around_the_data_both_are_fitted(tmp_path):
+    task, _ = tasks(tmp_path, truths="posterior")
+    around = bench(task)
+    truths = np.zeros((1, around.predictor.flat.size))
+    (one,) = around.simulate([0], truths)
+    n = len(around.rows)
+    assert (one.rows.x == np.concatenate([around.rows.x] * 2)).all()
+    assert (one.rows.y[:n] == around.rows.y).all()
+    assert 0.2 < (one.rows.y[n:] == 1).mean() < 0.8
+    assert (one.data["x"] == one.rows.x).all()
+    again = bench(tasks(tmp_path)[0], around.programs).simulate([0], truths)
+    # Random numbers are those of the way truths come by.
+    assert (again[0].rows.y != one.rows.y[n:]).any()
+
+
+@pytest.mark.slow
+def test_truths_around_the_data_are_draws_of_the_posterior(tmp_path):
+    task, _ = tasks(tmp_path, LINEAR, truths="posterior")
+    around = bench(task)
+    truths, reference = around.truths(range(800))
+    assert reference.words == "MCLMC, converged"
+    assert reference.effective_draws > 1000
+    x, y = around.rows.x[:, 0], around.rows.y
+    design = np.column_stack([x, np.ones(len(x))])
+    covariance = np.linalg.inv(design.T @ design + np.eye(2))
+    standard = (truths - covariance @ design.T @ y) / np.sqrt(np.diag(covariance))
+    # Weight and bias, as they lie in the vector.
+    assert [slot.name for slot in around.predictor.flat.layout.slots] == ["weight_1", "bias_1"]
+    for k in range(2):
+        assert stats.kstest(standard[:, k], stats.norm.cdf).pvalue > 1e-3
+    assert (around.truths([7])[0][0] == truths[7]).all()
+    with pytest.raises(ValueError, match="`--simulations` must be at most the 6400 draws"):
+        around.truths([6400])
+
+
+# Ranks, scripted
+
+
+def simulated(number, truth):
+    return Simulated(number, np.array(truth), None, {})
+
+
+def test_a_truth_without_draws_has_no_ranks():
+    def infer(every):
+        return [None if one.number == 1 else np.full((9, 1), one.number) for one in every]
+
+    def quantities(data, values):
+        return {"first": values[:, 0], "second": np.where(values[:, 0] == 2, np.nan, 0.0)}
+
+    every = [simulated(0, [5.0]), simulated(1, [5.0]), simulated(2, [5.0])]
+    names, ranks = simulated_ranks(every, infer, quantities, derive_keys)
+    assert names == ("first", "second")
+    assert ranks[1:].tolist() == [[FAILED] * 2] * 2
+    assert ranks[0, 0] == 9
+    assert 0 <= ranks[0, 1] <= 9
+    _, again = simulated_ranks(every[:1], infer, quantities, derive_keys)
+    assert again.tolist() == ranks[:1].tolist()
+
+
+# From task to file
+
+
+def calibrated(task, folder, programs=None):
+    """Stored ranks of a task, and what was said of it."""
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    said, stages = [], []
+    programs = run_calibration(task, folder, lambda *a: stages.append(a), said.append, programs)
+    return load_ranks(Results(folder), task.name), said, stages, programs
+
+
+def test_interrupted_and_gone_on_with_ranks_are_the_same(guide, tmp_path, monkeypatch):
+    task, _ = tasks(tmp_path, simulations=40)
+    whole, (said,), stages, programs = calibrated(task, tmp_path / "whole", guide.programs)
+    assert programs is guide.programs
+    assert said.reason is None
+    assert whole.numbers.tolist() == list(range(40))
+    assert whole.ranks.shape == (40, 7)
+    assert ((whole.ranks >= 0) & (whole.ranks <= 19)).all()
+    assert [done for _, done, *_ in stages] == [0, 16, 32, 40]
+    assert whole.settings["prior"]["kind"] == "normal"
+    # Stopped after the first sixteen ...
+    save, stored = module.save_ranks, []
+
+    def stop(results, ranks):
+        save(results, ranks)
+        stored.append(ranks)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "save_ranks", stop)
+    with pytest.raises(KeyboardInterrupt):
+        calibrated(task, tmp_path / "parts", programs)
+    monkeypatch.undo()
+    assert len(stored[0].numbers) == 16
+    # ... then fewer than all, then all.
+    first, *_ = calibrated(replace(task, simulations=20), tmp_path / "parts", programs)
+    assert len(first.numbers) == 20
+    parts, *_ = calibrated(task, tmp_path / "parts", programs)
+    assert (parts.numbers == whole.numbers).all()
+    assert (parts.ranks == whole.ranks).all()
+    assert parts.inputs.tolist() == whole.inputs.tolist()
+    # Once more does nothing.
+    _, _, stages, _ = calibrated(task, tmp_path / "parts", programs)
+    assert stages == []
+
+
+@pytest.mark.slow
+def test_a_sampler_is_ranked_the_same_way(tmp_path):
+    _, task = tasks(tmp_path, simulations=2)
+    found, (said,), _, _ = calibrated(task, tmp_path / "out")
+    assert said.reason is None
+    assert task.width == task.restarts == 1
+    assert found.ranks.shape == (2, 7)
+    assert ((found.ranks >= 0) & (found.ranks <= 19)).all()
+
+
+def test_what_goes_wrong_is_said(tmp_path):
+    task, _ = tasks(tmp_path)
+    changed = replace(task, fingerprint="another")
+    found, (said,), _, _ = calibrated(changed, tmp_path / "out")
+    assert found is None
+    assert said.name == task.name
+    assert said.reason == "DataError: the data changed while the sweep was running"
+
+
+# Linear regression, whose posterior the guide can be
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("truths", ["prior", "posterior"])
+def test_an_exact_guide_is_calibrated_and_one_that_never_moved_is_not(tmp_path, truths):
+    exact, unmoved = tasks(tmp_path, LINEAR, simulations=320, draws=99, truths=truths)
+    found, *_ = calibrated(exact, tmp_path / "out")
+    assert [one.verdict for one in uniformity(found.ranks, 99)] == ["calibrated"] * 5
+    found, *_ = calibrated(unmoved, tmp_path / "out")
+    judged = dict(zip(found.quantities, uniformity(found.ranks, 99), strict=True))
+    # Its draws hardly scatter, about where fits start.
+    wrong = {"prior": "under-dispersed", "posterior": "biased high"}
+    assert judged["mu at input 2"].direction == wrong[truths]
+    assert judged["log-likelihood"].direction == "biased low"

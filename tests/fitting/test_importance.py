@@ -1,0 +1,66 @@
+"""Importance weights of a cell's own draws."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pmbnn.data import Moons
+from pmbnn.experiment.cells import Cell
+from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.importance import importance_results
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import HalfNormal, Normal
+from pmbnn.prediction.settings import Predict
+
+SMALL = Dense(hidden=(3,))
+
+
+class NormalGuide:
+    """A predictor of a standard normal posterior under a normal guide of another scale."""
+
+    def __init__(self, sd):
+        self.sd = sd
+
+    def values(self, fit, draws):
+        return self.sd * np.random.default_rng(0).standard_normal((draws, 1))
+
+    def log_joint(self, data, values):
+        return None, stats.norm.logpdf(values[:, 0]) - 250.0
+
+    def log_guide(self, fits, weights, values):
+        assert (len(fits), weights) == (1, [1.0])
+        return stats.norm.logpdf(values[:, 0], scale=self.sd)
+
+
+def cell_with(draws, trace_draws=50, network=SMALL, **inference):
+    predict, data = Predict(draws=draws, trace_draws=trace_draws), Moons(noise=0.3)
+    prior, settings = (Normal(), HalfNormal()), Inference(**inference)
+    cell = Cell("toy", data, network, *prior, Categorical(), settings, predict)
+    return FittedCell(cell, HalfNormal(), {}, ("the only fit",), 0, (1.0,), None, None, 1.0)
+
+
+def pareto_k(sd, draws=2000):
+    return importance_results(cell_with(draws), NormalGuide(sd))["pareto_k"]
+
+
+def test_a_wide_guide_has_light_tails_and_a_narrow_one_heavy_ones():
+    """The ratio's tail index is 1 less the squared ratio of the scales, where that is positive."""
+    assert pareto_k(1.5) < 0.3
+    assert pareto_k(0.5, draws=20_000) == pytest.approx(0.75, abs=0.15)
+    assert pareto_k(0.8, draws=20_000) == pytest.approx(0.36, abs=0.15)
+
+
+def test_too_few_draws_say_nothing():
+    assert importance_results(cell_with(20, 20), NormalGuide(0.5)) == {}
+    assert importance_results(cell_with(40, 50), NormalGuide(0.5)) == {}
+
+
+def test_ratios_that_are_not_finite_say_nothing():
+    assert importance_results(cell_with(100), NormalGuide(np.nan)) == {}
+
+
+def test_large_networks_and_points_are_not_looked_at():
+    assert importance_results(cell_with(100, network=Dense(hidden=(60, 60))), None) == {}
+    assert importance_results(cell_with(100, guide="map"), None) == {}

@@ -1,0 +1,36 @@
+"""Leave-one-out densities against closed forms."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pmbnn.prediction.leave_one_out import leave_one_out
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_normal_mean_with_known_variance():
+    """Each row's density given all others is known."""
+    y = RNG.normal(1.0, 1.0, 30)
+    mean = RNG.normal(y.mean(), 1 / np.sqrt(30), 4000)
+    found, k = leave_one_out(stats.norm.logpdf(y, mean[:, None], 1.0))
+    others = (y.sum() - y) / 29
+    expected = stats.norm.logpdf(y, others, np.sqrt(1 + 1 / 29))
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    assert k.max() < 0.5
+    in_sample = stats.norm.logpdf(y, y.mean(), np.sqrt(1 + 1 / 30))
+    assert found.mean() < in_sample.mean()
+
+
+def test_rows_of_which_draws_say_the_same():
+    """Probabilities that round to one have no tail: as such rows occur beside others."""
+    certain = np.zeros((200, 1), np.float32)
+    few = np.zeros((200, 1), np.float32)
+    few[:5] = -1e-7
+    usual = RNG.normal(-1, 0.1, (200, 1))
+    found, k = leave_one_out(np.concatenate([certain, few, usual], axis=1))
+    assert found[0] == 0
+    assert found[1] == pytest.approx(0, abs=1e-8)
+    assert found[2] == pytest.approx(-1.005, abs=0.02)
+    assert k[0] == -np.inf
+    assert np.isfinite(k[2])

@@ -1,0 +1,59 @@
+"""The first section of a page on cells whose posterior was sampled."""
+
+import pandas as pd
+import pytest
+
+from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
+from pmbnn.report.verdicts import verdict_views
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.store import Results
+
+
+def contrast(name, posterior, advi, **changes):
+    ends = {"": -0.002, "_low": -0.003, "_high": -0.001}
+    of = ("reference", "advi", "delta")
+    numbers = {f"{name}{end}": v for name in of for end, v in ends.items()}
+    row = {"contrast": name, "exploratory": False, "data": "moons, noise 0.4", "seeds": 5}
+    row |= {"metric": "excess_nll", "margin": 0.001, "note": "", **numbers}
+    return row | {"posterior_verdict": posterior, "advi_verdict": advi} | changes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def of(*rows):
+        results = Results(tmp_path)
+        results.prepare()
+        results.write_table(FILE, pd.DataFrame(rows, columns=VERDICT_COLUMNS))
+        return ExperimentResults("trust", results, (), (), ())
+
+    return of
+
+
+def test_counts_and_rows(folder):
+    rows = [
+        contrast("normal: learned less fixed", "better", "distorts"),
+        contrast("laplace: learned less fixed", "undecided", "undecided", note="Few seeds."),
+        contrast("cauchy: learned less fixed", "equivalent", "faithful"),
+    ]
+    (view,) = verdict_views([folder(*rows)])
+    assert view.lead.startswith(
+        "Of 3 contrasts (named beforehand) the posterior decides 2 against a margin of 1 "
+        "thousandths of a nat; ADVI is faithful in 1 and distorts or reverses 1."
+    )
+    first, second, _ = view.rows
+    assert first.differences == ["−2 (−3 to −1)"] * 3
+    assert (first.posterior.words, first.posterior.badge) == ("better", "converged")
+    assert (first.advi.words, first.advi.badge) == ("distorts", "failed")
+    assert "the first is better under the posterior" in first.sentence
+    assert second.sentence.endswith("Few seeds.")
+
+
+def test_contrasts_that_were_not_named_are_exploratory(folder):
+    (view,) = verdict_views([folder(contrast("a", "better", "faithful", exploratory=True))])
+    assert "(exploratory: the experiment file names none)" in view.lead
+
+
+def test_without_a_reference_there_is_no_section(folder):
+    missing = dict.fromkeys([f"reference{end}" for end in ("", "_low", "_high")])
+    assert verdict_views([folder(contrast("a", "undecided", "undecided", **missing))]) == []
+    assert verdict_views([folder()]) == []

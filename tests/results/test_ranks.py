@@ -1,0 +1,68 @@
+"""Stored ranks: what is written comes back, whole or not at all."""
+
+import numpy as np
+import pytest
+
+from pmbnn.results.ranks import FOLDER, StoredRanks, all_ranks, load_ranks, save_ranks
+from pmbnn.results.store import TEMPORARY, Results, ResultsError
+
+
+@pytest.fixture
+def results(tmp_path):
+    found = Results(tmp_path)
+    found.prepare()
+    return found
+
+
+@pytest.fixture
+def ranks(made):
+    return made.ranks(reference="MCLMC, converged", effective_draws=512.5)
+
+
+def test_what_is_stored_comes_back(results, ranks):
+    save_ranks(results, ranks)
+    found = load_ranks(results, ranks.name)
+    for name in StoredRanks.__dataclass_fields__:
+        ours, theirs = getattr(ranks, name), getattr(found, name)
+        if isinstance(ours, np.ndarray):
+            assert (ours == theirs).all()
+        else:
+            assert ours == theirs
+            assert type(ours) is type(theirs)
+    assert load_ranks(results, "another") is None
+    assert [one.name for one in all_ranks(results)] == [ranks.name]
+
+
+def test_more_simulations_follow(ranks):
+    more = ranks.followed_by(np.array([300, 302]), np.array([[1, 2], [3, 4]]), 2.0)
+    assert more.numbers[-2:].tolist() == [300, 302]
+    assert more.ranks[-1].tolist() == [3, 4]
+    assert more.seconds == ranks.seconds + 2
+    assert more.missing(303) == [301]
+    assert more.missing(10) == []
+
+
+def test_an_interrupted_write_leaves_what_was_there(results, ranks, monkeypatch):
+    save_ranks(results, ranks)
+
+    def fail(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pmbnn.results.store.os.replace", fail)
+    more = ranks.followed_by(np.array([300]), np.array([[1, 2]]), 1.0)
+    with pytest.raises(OSError, match="disk full"):
+        save_ranks(results, more)
+    monkeypatch.undo()
+    assert len(load_ranks(results, ranks.name).numbers) == 300
+    assert [one.name for one in all_ranks(results)] == [ranks.name]
+    # What is half written goes when the folder is next written.
+    assert len(list(results.folder.glob(f"{TEMPORARY}*"))) == 1
+    results.prepare()
+    assert not list(results.folder.glob(f"{TEMPORARY}*"))
+
+
+def test_what_cannot_be_read_is_named(results, ranks):
+    (results.folder / FOLDER).mkdir()
+    (results.folder / FOLDER / "broken.nc").write_bytes(b"no netCDF")
+    with pytest.raises(ResultsError, match=r"broken\.nc` cannot be read: .* Remove the file"):
+        load_ranks(results, "broken")
