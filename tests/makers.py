@@ -147,6 +147,63 @@ def curves_trace(spread=0.5, ranges=((-1, 1), (-3, 3)), mean=2.0):
     return xr.DataTree.from_dict(groups)
 
 
+def line_trace(mean=0.0, sd=1.0, chains=None, gap=0.0, points=5, direction=(0.6, 0.8)):
+    """Trace with a line across a gap at 0 between four training rows in the plane.
+
+    ``mean`` and ``sd`` are numbers or have a value a point; ``chains`` are means and standard
+    deviations of each, ``(chain, point)``.
+    """
+    one = np.ones(points)
+    arrays = {"x": ("point", np.linspace(-2.0, 2.0, points)), "mean": ("point", mean * one)}
+    arrays |= {"epistemic_sd": ("point", sd * one), "total_sd": ("point", np.hypot(sd, 0.1) * one)}
+    arrays["direction"] = "feature", np.asarray(direction)
+    for name in ("output_interval", "total_interval"):
+        bounds = np.stack([mean - 2 * sd * one, mean + 2 * sd * one])
+        arrays[name] = ("bound", "point"), bounds
+    if chains is not None:
+        for name, values in zip(("chain_mean", "chain_sd"), chains, strict=True):
+            arrays[name] = ("chain", "point"), np.asarray(values)
+    attrs = {"level": 0.95, "position": "λ"} | ({} if gap is None else {"gap": gap})
+    x = np.array([[1.0, 1.2], [0.9, 1.1], [-1.0, -0.8], [-1.1, -1.2]])
+    rows = {
+        "x": (("observation", "feature"), (x - 1) / 2),
+        "standardisation_mean": ("feature", np.ones(2)),
+        "standardisation_sd": ("feature", np.full(2, 2.0)),
+    }
+    groups = {"/curve_1": xr.Dataset(arrays, attrs=attrs), "/constant_data": xr.Dataset(rows)}
+    groups["/observed_data"] = xr.Dataset({"y": ("observation", x.sum(axis=1))})
+    return xr.DataTree.from_dict(groups)
+
+
+def line_record(name, inference=None, scale=4.0, hidden=(50,), status="converged"):
+    """Record of a cell that predicts numbers along a line, one that has a limit."""
+    from pmbnn.data import InBetween
+    from pmbnn.inference.samplers.settings import SAMPLING
+    from pmbnn.inference.settings import Inference
+    from pmbnn.models.likelihoods import Normal as NormalNoise
+    from pmbnn.models.networks import Dense
+    from pmbnn.models.priors import Fixed, Normal
+    from pmbnn.prediction.settings import Predict
+
+    specs = {
+        "dataset": InBetween(),
+        "network": Dense(hidden=hidden, activation="relu"),
+        "prior": Normal(fan_in=True, bias_scale=1.0),
+        "hyperprior": Fixed(scale=scale),
+        "likelihood": NormalNoise(sd=0.1),
+        "inference": SAMPLING[inference]() if inference else Inference(),
+        "predict": Predict(),
+    }
+    return CellRecord(
+        sweep="toy",
+        name=name,
+        status=status,
+        settings={section: spec.model_dump(mode="json") for section, spec in specs.items()},
+        predictive="density",
+        results={"rmse": 0.1, "nll": 0.5},
+    )
+
+
 def weights_trace(away=2, scale=None, draws=200, seed=0):
     """Trace of a 2-3-3-2 network, so many of whose six last weights are away from zero.
 
@@ -363,7 +420,7 @@ def store(folder, cells):
 
 
 def write_in_between(folder, name="origin", rows=100, seed=0):
-    """Write two clusters of points to `folder`/in_between as their study's files have them."""
+    """Inputs and targets of two clusters, written beneath a folder as their study has them."""
     rng = np.random.default_rng(seed)
     centre = np.where(np.arange(rows) % 2, 1.0, -1.0)[:, None]
     x = centre + 0.1 * rng.normal(size=(rows, 2))

@@ -38,7 +38,7 @@ def shrunk(content: dict) -> dict:
             sweep["network"] = given | {"hidden": [[8]]}
         for dataset in datasets:
             dataset["seed"] = 0
-            if dataset["kind"] in ("sine", "quartic"):
+            if dataset["kind"] in ("sine", "quartic", "in_between"):
                 continue
             dataset |= {"train": 100, "test": 60}
             if dataset["kind"] == "mnist":
@@ -101,7 +101,8 @@ def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
     others = ("noise", "priors", "regression_quartic", "regression_sine", "scales")
     trust = ("trust", "trust_headline", "trust_ladder", "trust_samplers")
-    assert [file.stem for file in FILES] == [*(f"mnist_{m}" for m in mnist), *others, *trust]
+    expected = ["in_between", *(f"mnist_{m}" for m in mnist), *others, *trust]
+    assert [file.stem for file in FILES] == expected
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -113,7 +114,9 @@ def test_file_is_named_after_its_experiment(file):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_file_runs_to_its_figures(file, tmp_path):
+def test_file_runs_to_its_figures(file, tmp_path, made, monkeypatch):
+    made.write_in_between(tmp_path)
+    monkeypatch.setenv("PMBNN_DATA", str(tmp_path))
     tiny = tmp_path / file.name
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
     run = prepare(load_experiment(tiny), tmp_path / "out")

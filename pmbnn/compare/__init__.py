@@ -6,6 +6,7 @@
 - `boundary`: whether uncertainty is highest where the classes truly meet;
 - `measures`: that of one cell, and how few weights of its last layer are away from zero;
 - `agreement`: how far fits are from the posterior itself, ``agreement.csv``;
+- `in_between`: how uncertain each method is in a gap between rows, ``in_between.csv``;
 - `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints;
 - `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``, which
   ``pmbnn compare`` prints;
@@ -23,6 +24,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "claims": ["claims_table", "read_claims", "write_claims"],
         "contrasts": ["delta_table", "verdict_table"],
         "hierarchical": ["joint_intervals", "mean_draws", "simultaneous_intervals"],
+        "in_between": ["in_between_table", "write_in_between"],
         "paired": ["paired_rows"],
         "ranking": ["rank_combinations"],
         "scores": ["SCORES", "Scores"],

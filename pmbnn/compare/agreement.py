@@ -101,8 +101,8 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
         both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
         # What was stored before chains were told apart has no error.
         if len(both) == 2 and "chain" in both[1].dims:
-            found = _distances(kind, kind.compare(*both, fitted), sampled.status)
-            told |= {f"{name}_{place}" if place else name: v for name, v in found.items()}
+            compared = kind.compare(*both, fitted)
+            told |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
     if "verdict" not in told:
         return {}
     apart = {
@@ -191,8 +191,8 @@ class Kind(NamedTuple):
     arrays
         Names of the arrays that it takes, as a regular expression.
     groups
-        Group of a trace by the place that columns name at their end; that of the test rows, which
-        they do not name, comes first.
+        Group of a trace by the place that columns name; that of the test rows, which they do not
+        name, comes first.
     compare
         Reads them, of the fitted and of the sampled cell.
     differences
@@ -210,15 +210,17 @@ class Kind(NamedTuple):
     title: str
 
 
-def _distances(kind: Kind, compared: Compared, status: str) -> dict[str, Any]:
+def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict[str, Any]:
     """Distance with error and floor, what else there is, and what that comes to."""
+    name = f"{kind.name}{suffix}"
     ours, chains, further, error = compared
     value = kind.distance(ours, chains.mean(axis=0)).value
     of_others = [kind.distance(ours, other).value for other in means_without_each(chains)]
     error = float(np.hypot(jackknife_error(of_others), error))
     floor = floor_of(chains, kind.distance)
-    found = {kind.name: value, f"{kind.name}_mcse": error, f"{kind.name}_floor": floor}
-    return found | further | {"verdict": distance_verdict(value, error, floor, status)}
+    further = further | {"verdict": distance_verdict(value, error, floor, status)}
+    found = {name: value, f"{name}_mcse": error, f"{name}_floor": floor}
+    return found | {f"{of}{suffix}": what for of, what in further.items()}
 
 
 def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:

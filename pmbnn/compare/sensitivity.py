@@ -28,6 +28,7 @@ from pmbnn.models.priors import Fixed
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled
+from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import settings_row
 from pmbnn.results.weights import SCALE
@@ -156,8 +157,6 @@ def _stored(
     results: Results, record: CellRecord
 ) -> tuple[dict[str, Any], Dataset, np.ndarray | None]:
     """Specifications and data of a cell, and the draws kept of it, ``(chain, draw, size)``."""
-    from pmbnn.results.restore import stored_specifications
-
     specs = stored_specifications(results.cells / record.name, record)
     dataset = _loaded(specs["dataset"])
     if dataset.fingerprint != record.fingerprint:

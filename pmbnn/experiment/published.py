@@ -5,6 +5,7 @@ number beside the mean of ours; docs/experiment_files.md has an example.
 """
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -174,6 +175,30 @@ class PublishedFigure(_Part):
     command: str = ""
 
 
+class PublishedCurve(_Part):
+    """Published moments of a function along a line through the inputs.
+
+    Attributes
+    ----------
+    study, source
+        What they are of, and whose they are.
+    file
+        A CSV file beneath the local folder of data, of which no copy is kept; where it is not
+        there, nothing is shown.
+    position
+        Its column of positions on the line; others are ``mean`` and ``variance``, of the function
+        without noise.
+    where
+        Settings, under dotted names, of the cells of the same posterior.
+    """
+
+    study: str
+    source: str
+    file: str
+    position: str = "x"
+    where: dict[str, Setting]
+
+
 class PublishedTable(_Part):
     """Content of a file of published numbers.
 
@@ -185,6 +210,8 @@ class PublishedTable(_Part):
         What was claimed, by the comparison in ``claims.csv`` that tests it.
     figures
         Published figures and where ours are.
+    curves
+        Published curves, which figures and tables of ours show beside our own.
     command
         What draws a figure, ``{experiment}`` standing for the name of its experiment.
     groups
@@ -194,6 +221,7 @@ class PublishedTable(_Part):
     studies: dict[str, str] = {}
     claims: dict[str, str] = {}
     figures: tuple[PublishedFigure, ...] = ()
+    curves: tuple[PublishedCurve, ...] = ()
     command: str = "python -m pmbnn.sweep {experiment}.yaml"
     groups: tuple[Group, ...] = ()
 
@@ -241,6 +269,11 @@ def read_published(text: str, name: str) -> PublishedTable:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ConfigError(f"{name}: {_message(first)}") from None
+
+
+def are_meant(where: Mapping[str, object], row: Mapping[str, object]) -> bool:
+    """Whether a row of settings under dotted names has those that a selector names."""
+    return all(key in row and row[key] == value for key, value in where.items())
 
 
 def published_text(path: object, folder: Path) -> str | None:

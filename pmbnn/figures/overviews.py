@@ -23,6 +23,7 @@ from pmbnn.figures.design import plot_design
 from pmbnn.figures.grid import plot_grid
 from pmbnn.figures.ladder import plot_ladder
 from pmbnn.figures.last_layer import plot_last_layer, shown_rows
+from pmbnn.figures.lines import plot_lines
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import PlaneMap, plane_map
@@ -30,6 +31,7 @@ from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
 from pmbnn.figures.scales import comparable_rows, plot_scales
 from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine, data_seed
+from pmbnn.results.lines import AlongLine, along_lines
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import LADDER, pairs
@@ -253,7 +255,18 @@ def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figur
     return plot_compared_noise(*traces, f"{cell_title(shown)}, beside {cell_title(other)}")
 
 
-# Curves beneath each other
+# Curves beneath each other, and along a line across a gap
+
+
+def _numbers_of_folder(results: Results, records: Sequence[CellRecord]) -> Drawings:
+    """Figures of densities that go beyond a sheet."""
+    yield from _compared_curves(results, records)
+    alike: dict[str, list[AlongLine]] = {}
+    for line in along_lines(results, records):
+        alike.setdefault(data_label(line.record), []).append(line)
+    for label, lines in alike.items():
+        title = f"{data_title(lines[0].record)}: the function along a line across the gap"
+        yield f"{_as_file_name(label)}-gap", partial(plot_lines, lines[:MOST], title)
 
 
 def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawings:
@@ -290,6 +303,6 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
 
 FIGURES = {
     "class_probabilities": FigureKinds(MAP, _of_classes, _ladder),
-    "density": FigureKinds(CURVES, _of_numbers, _compared_curves),
+    "density": FigureKinds(CURVES, _of_numbers, _numbers_of_folder),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""

@@ -115,14 +115,15 @@ def sample_job(
     datasets
         The loaded data by specification.
     """
-    return [_sampled(cell, datasets[cell.dataset].training, programs, report) for cell in cells]
+    return [_sampled(cell, datasets[cell.dataset], programs, report) for cell in cells]
 
 
-def _sampled(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> SampledCell:
-    start = time.monotonic()
+def _sampled(cell: Cell, dataset: Dataset, programs: GroupPrograms, report: Report) -> SampledCell:
+    start, rows = time.monotonic(), dataset.training
     selection = _select(cell, rows, programs, report)
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
-    samples = _sample(cell, rows, hyperprior, "sample", programs, report)
+    gaps = across_gaps(cell, dataset)
+    samples = _sample(cell, rows, hyperprior, "sample", programs, report, gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
     seconds = time.monotonic() - start
     return SampledCell(cell, hyperprior, data, samples, selection, seconds)
@@ -149,6 +150,12 @@ def _select(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> 
     return Selection(np.array(scales, dtype=float), np.array(nll)[:, None], chosen)
 
 
+def across_gaps(cell: Cell, dataset: Dataset) -> list[np.ndarray]:
+    """Inputs of lines across a gap between rows: chains that agree at rows may not in between."""
+    lines = [line for line in cell.dataset.lines() if line.gap is not None]
+    return [dataset.standardisation(line.inputs) for line in lines]
+
+
 def _sample(
     cell: Cell,
     rows: Rows,
@@ -156,13 +163,14 @@ def _sample(
     name: str,
     programs: GroupPrograms,
     report: Report,
+    further: Sequence[np.ndarray] = (),
 ) -> Samples:
     data, stage = model_data(hyperprior, rows, cell.likelihood), name.split("/")[0]
     report(stage, 0, cell.inference.draws, None, None)
     return sample_posterior(
         programs.program(cell, rows),
         data,
-        functions_of(programs.predictor(cell, rows), data),
+        functions_of(programs.predictor(cell, rows), data, *further),
         identity=f"{settings_digest(cell)}/{name}",
         report=lambda done, wanted, _: report(stage, done, wanted, None, None),
     )

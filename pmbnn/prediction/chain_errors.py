@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.special import logsumexp
 
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictive import Predictive
@@ -30,9 +31,10 @@ def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator
 
 def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[float]:
     """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``."""
-    densities = [np.exp(chain.log_score(target)) for chain in chains]
-    with np.errstate(divide="ignore"):
-        return [-float(np.log(mean).mean()) for mean in without_each(densities)]
+    scores = np.stack([chain.log_score(target) for chain in chains])
+    # As logarithms: the density of a target far from every other chain is too small for a number.
+    others = (np.delete(scores, left, axis=0) for left in range(len(scores)))
+    return [-float((logsumexp(of, axis=0) - np.log(len(of))).mean()) for of in others]
 
 
 def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:

@@ -264,9 +264,14 @@ def compared_functions(model: pm.Model) -> Functions:
     return functions_of(StoredDraws(model, likelihood), model_values(model))
 
 
-def functions_of(predictor: StoredDraws, data: Mapping[str, np.ndarray]) -> Functions:
-    """What a model's likelihood says at up to `INPUTS` of its inputs, of draws of the vector."""
-    x = spread_rows(data["x"])
+def functions_of(
+    predictor: StoredDraws, data: Mapping[str, np.ndarray], *further: np.ndarray
+) -> Functions:
+    """What a model's likelihood says at up to `INPUTS` of its inputs, of draws of the vector.
+
+    And at as many of each of `further` arrays of inputs, ``(observation, feature)``.
+    """
+    x = np.concatenate([spread_rows(of) for of in (data["x"], *further)])
 
     def of(values: np.ndarray) -> np.ndarray:
         # A chain at a time: a large network's layers at all draws would fill the memory.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pmbnn.experiment.published import Published
+from pmbnn.experiment.published import Published, are_meant
 from pmbnn.report.cells import CellView
 from pmbnn.results.tables import best_group, mean_and_error, settings_row
 
@@ -81,7 +81,7 @@ def _is_meant(cell: CellView, number: Published) -> bool:
     if number.experiment not in (None, cell.experiment):
         return False
     row = settings_row(cell.record.settings) | {"sweep": cell.record.sweep}
-    return all(key in row and row[key] == value for key, value in number.where.items())
+    return are_meant(number.where, row)
 
 
 def value_at(record: Any, path: str) -> Any:

@@ -4,26 +4,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from pydantic import ValidationError
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Rows, Standardisation
-from pmbnn.experiment.cells import SOURCES
-from pmbnn.experiment.errors import ConfigError
-from pmbnn.experiment.plugins import load_stored_plugins
 from pmbnn.inference.result import StoredGuide
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
 from pmbnn.results.record import CellRecord
+from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.spec import Registry, Specification
+from pmbnn.spec import Specification
 
 SHOWN_CELLS = 5
 """Cells that a message names of those there are."""
@@ -103,17 +99,6 @@ def restore_cell(cell: Path | str) -> Restored:
         fits=fits,
         weights=weights,
     )
-
-
-def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specification]:
-    """Specifications of a stored cell by section.
-
-    Raises
-    ------
-    ResultsError
-        If one is not known to this version, or needs a plugin.
-    """
-    return {name: _specification(cell, name, record.settings) for name in SOURCES}
 
 
 def _predicting(
@@ -225,26 +210,6 @@ def _loaded(cell: Path, record: CellRecord, spec: DatasetSpec) -> tuple[Rows, St
     if dataset.fingerprint != record.fingerprint:
         raise DataError(f"The data of cell `{cell.name}` are not those it was fitted on.")
     return dataset.training.take([0]), dataset.standardisation
-
-
-def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:
-    """The specification that a record's settings were written from."""
-    source = SOURCES[section]
-    try:
-        own = settings[section]
-        if isinstance(source, Registry) and own[source.tag] not in source:
-            load_stored_plugins(cell.parent.parent)
-        cls = source.class_of(own) if isinstance(source, Registry) else source
-        return cls.model_validate_json(json.dumps(own))
-    except ConfigError as error:
-        raise ResultsError(
-            f"The settings `{section}` of cell `{cell}` need a plugin: {error}"
-        ) from error
-    except (KeyError, ValidationError) as error:
-        raise ResultsError(
-            f"The settings `{section}` of cell `{cell}` are not known to this version: "
-            "fit the experiment again."
-        ) from error
 
 
 def _alive(trace: xr.DataTree) -> list[int]:

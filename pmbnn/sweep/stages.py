@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pmbnn.compare.agreement import write_agreement
+from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
@@ -177,6 +178,7 @@ def _write_what_follows(
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""
     write_tables(one, records)
     write_agreement(one.results, records)
+    write_in_between(one.results, records)
     draw_cells(one.results, records, workers)
     due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]
     if due and not quiet:

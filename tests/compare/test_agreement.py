@@ -152,7 +152,8 @@ def test_distances_by_hand(made, folder):
     reference = stored(folder, reference, trace_of([0.6, 0.8], 0.1, chains))
     (row,) = agreement_table(folder, [fit, reference]).to_dict("records")
     assert row["total_variation"] == pytest.approx((0.2 + 0.1) / 2)
-    assert row["total_variation_map"] == row["total_variation"]
+    for of in ("", "_mcse", "_floor"):
+        assert row[f"total_variation_map{of}"] == row[f"total_variation{of}"]
     assert row["same_class"] == 0.5
     assert row["sd_ratio"] == pytest.approx(2)
     # Without one chain the two means move by a third of its distance from them.
@@ -175,7 +176,8 @@ def test_distances_of_numbers_by_hand(made, folder):
     a, b = 10**0.5, 1.75**0.5
     off = [(1 + (1 - a) ** 2) / a**2, (2 - b) ** 2 / b**2]
     assert row["wasserstein"] == pytest.approx(np.sqrt(np.mean(off)))
-    assert row["wasserstein_curve"] == row["wasserstein"]
+    for of in ("", "_mcse", "_floor"):
+        assert row[f"wasserstein_curve{of}"] == row[f"wasserstein{of}"]
     assert row["mean_distance"] == pytest.approx(np.sqrt(0.5 / a**2))
     assert row["sd_ratio"] == pytest.approx((1 / a + 2 / b) / 2)
     assert row["nll_difference"] == pytest.approx(0.05)

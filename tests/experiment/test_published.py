@@ -8,7 +8,7 @@ import pytest
 
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
-from pmbnn.experiment.published import FILE, Number, Published, read_published
+from pmbnn.experiment.published import FILE, Number, Published, are_meant, read_published
 from pmbnn.sweep.cells import prepare, write_header
 
 TABLE = """
@@ -49,6 +49,25 @@ def test_numbers_take_what_their_group_says():
 def test_an_experiment_need_not_be_named():
     (number, *_) = read_published(TABLE.replace("    experiment: priors\n", ""), "a").numbers
     assert number.experiment is None
+
+
+def test_curves():
+    text = (
+        TABLE
+        + """
+curves:
+  - {study: smith, source: his sampler, file: in_between/a.csv, position: lambda,
+     where: {network.hidden: "50", hyperprior.scale: 4}}
+"""
+    )
+    (curve,) = read_published(text, "own.yaml").curves
+    assert (curve.file, curve.position) == ("in_between/a.csv", "lambda")
+    row = {"network.hidden": "50", "hyperprior.scale": 4.0, "prior.kind": "normal"}
+    assert are_meant(curve.where, row)
+    assert not are_meant(curve.where, row | {"hyperprior.scale": 3.0})
+    assert not are_meant(curve.where, {"network.hidden": "50"})
+    with pytest.raises(ConfigError, match=r"^own.yaml: `curves\[0\].file` is missing\."):
+        read_published(text.replace("file: in_between/a.csv, ", ""), "own.yaml")
 
 
 FIRST = "groups[0].numbers[0]"

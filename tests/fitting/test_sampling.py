@@ -16,6 +16,7 @@ from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.density import Density
 from pmbnn.prediction.stored_draws import kept_draws
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results
@@ -256,6 +257,15 @@ def test_nll_without_each_chain():
         others = np.delete(log_p, left, axis=0)
         expected = -(logsumexp(others, axis=0) - np.log(2)).mean()
         assert found[left] == pytest.approx(expected)
+
+
+def test_nll_of_targets_that_a_chain_thinks_next_to_impossible():
+    """Of a density of exp(−2000), which no number holds."""
+    one = np.ones(2)
+    chains = [Density(*[one] * 5, np.array([-2000.0, score]), one, one) for score in (-1, -2, -3)]
+    found = nll_without_each(chains, one)
+    assert found[0] == pytest.approx((2000 - logsumexp([-2, -3]) + np.log(2)) / 2)
+    assert np.isfinite(jackknife_error(found))
 
 
 @pytest.mark.slow

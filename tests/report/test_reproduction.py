@@ -7,7 +7,7 @@ import pytest
 
 from pmbnn.compare.claims import CLAIMS
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.published import read_published
+from pmbnn.experiment.published import are_meant, read_published
 from pmbnn.report.beside import value_at
 from pmbnn.report.overview_figures import repeated_figures
 from pmbnn.report.published_table import MARKS
@@ -49,6 +49,9 @@ PUBLISHED = {
 
 
 TABLE = ROOT / "experiments" / "reproduction" / "published.yaml"
+
+
+IN_BETWEEN = TABLE.with_name("in_between.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +156,23 @@ def test_the_index_of_figures_names_every_figure_and_its_command(table):
         for experiment in figure.experiments:
             for pattern in figure.files:
                 assert f"`results/{experiment}/figures/{pattern}.png`" in text
+
+
+# The table of in-between uncertainty
+
+
+def test_in_between_numbers_and_curves_are_of_cells_of_their_experiment():
+    text = IN_BETWEEN.read_text(encoding="utf-8")
+    table, file = read_published(text, IN_BETWEEN.name), ROOT / "experiments" / "in_between.yaml"
+    assert load_experiment(file).published == text
+    assert sorted(number.value for number in table.numbers) == [0.015, 0.018, 0.342, 1.014]
+    assert all(len(list(fitting(number))) == 1 for number in table.numbers)
+    assert {number.study for number in table.numbers} == set(table.studies)
+    rows = [
+        settings_row(record["settings"]) | {"sweep": record["sweep"]}
+        for record in records_of("in_between")
+    ]
+    for curve in table.curves:
+        # A fitted cell and a sampled one.
+        assert sum(are_meant(curve.where, row) for row in rows) == 2
+    assert len(table.curves) == 2

@@ -1,0 +1,180 @@
+"""What each method says of the function along a line across a gap, posterior by posterior.
+
+Fitted and sampled cells of one posterior, the limit of infinitely wide layers where it is known,
+and published moments where a results folder's table of published numbers names them and their
+file is in the local folder of data. The function is the network's output: noise is not included.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pmbnn.data.local_files import local_folder, read_columns
+from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
+from pmbnn.models.infinite_width import limit_of
+from pmbnn.models.likelihoods import Normal
+from pmbnn.prediction.chain_errors import means_without_each, moments_about, sd_of
+from pmbnn.results.reading import load_groups, stored_variables
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import is_sampled, posterior_key
+from pmbnn.results.specifications import stored_specifications
+from pmbnn.results.store import Results
+from pmbnn.results.tables import settings_row
+
+LINE, ROWS = "curve_1", ("constant_data", "observed_data")
+"""Groups of a trace: what is said along the line, and the rows that were fitted."""
+
+LIMIT, PUBLISHED = "gaussian_process", "published"
+"""Methods that are no cell's."""
+
+
+class Told(NamedTuple):
+    """What one method says along a line.
+
+    Attributes
+    ----------
+    method
+        Guide or engine of a cell, or one of the names above.
+    mean, sd
+        Of the function, ``(point,)``, in the targets' units.
+    error
+        Monte-Carlo standard error of ``sd``, where chains tell it, ``(point,)``.
+    record
+        The cell that says it, if one does.
+    """
+
+    method: str
+    mean: np.ndarray
+    sd: np.ndarray
+    error: np.ndarray | None = None
+    record: CellRecord | None = None
+
+
+class AlongLine(NamedTuple):
+    """All that is said of one posterior along a line.
+
+    Attributes
+    ----------
+    record
+        A cell of that posterior, for its settings.
+    position, name, gap
+        Where the points are, ``(point,)``; what a position is called; and the gap's.
+    rows
+        Positions of the training rows, and their targets, ``(2, observation)``.
+    told
+        By each method: fits, samplers, the limit, what was published.
+    """
+
+    record: CellRecord
+    position: np.ndarray
+    name: str
+    gap: float
+    rows: np.ndarray
+    told: tuple[Told, ...]
+
+    @property
+    def reference(self) -> Told | None:
+        """What the others are held against: the published moments, else those of a sampler."""
+        sampled = [t for t in self.told if t.record is not None and is_sampled(t.record)]
+        return next((t for t in self.told if t.method == PUBLISHED), next(iter(sampled), None))
+
+
+def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLine]:
+    """Every posterior of which some cell is told along a line across a gap, in order."""
+    posteriors: dict[tuple, list[CellRecord]] = {}
+    for record in records:
+        if record.results and "direction" in stored_variables(results, record.name).get(LINE, ()):
+            posteriors.setdefault(posterior_key(record), []).append(record)
+    curves = _published_curves(results) if posteriors else ()
+    found = [_along(results, cells, curves) for cells in posteriors.values()]
+    return [line for line in found if line is not None]
+
+
+def _along(
+    results: Results, cells: Sequence[CellRecord], curves: Sequence[PublishedCurve]
+) -> AlongLine | None:
+    """What is said of one posterior; None where its line crosses no gap."""
+    trees = {cell.name: load_groups(results, cell.name, (LINE, *ROWS)) for cell in cells}
+    first, trace = cells[0], trees[cells[0].name]
+    line = trace[LINE].dataset
+    if "gap" not in line.attrs:
+        return None
+    position, direction = line["x"].values, line["direction"].values
+    raw = _raw_rows(trace)
+    told = [_told(cell, trees[cell.name][LINE].dataset) for cell in sorted(cells, key=is_sampled)]
+    told += _limit(results, first, trace, position[:, None] * direction)
+    told += [_published(curve, position) for curve in curves if _is_of(curve, first)]
+    rows = np.stack([raw @ direction, trace["observed_data"]["y"].values])
+    name, gap = str(line.attrs["position"]), float(line.attrs["gap"])
+    return AlongLine(first, position, name, gap, rows, tuple(filter(None, told)))
+
+
+def _raw_rows(trace: xr.DataTree) -> np.ndarray:
+    """Training inputs in their own units, ``(observation, feature)``."""
+    kept = trace["constant_data"].dataset
+    return (
+        kept["x"].values * kept["standardisation_sd"].values + kept["standardisation_mean"].values
+    )
+
+
+def _told(record: CellRecord, line: xr.Dataset) -> Told:
+    inference = record.settings["inference"]
+    method = inference["engine"] if is_sampled(record) else inference["guide"]
+    error = _error_of_sd(line) if "chain_sd" in line else None
+    return Told(method, line["mean"].values, line["epistemic_sd"].values, error, record)
+
+
+def _error_of_sd(line: xr.Dataset) -> np.ndarray:
+    """Jackknife over chains of the standard deviation of all their draws, ``(point,)``."""
+    mean, sd = line["chain_mean"].values, line["chain_sd"].values
+    moments = moments_about(mean.mean(axis=0, dtype=np.float64), mean, sd)
+    of_others = [sd_of(left) for left in means_without_each(moments)]
+    return np.sqrt((len(moments) - 1) * np.var(of_others, axis=0))
+
+
+def _limit(
+    results: Results, record: CellRecord, trace: xr.DataTree, inputs: np.ndarray
+) -> list[Told]:
+    """Moments of the limiting Gaussian process, given the rows; empty where there is none."""
+    specs = stored_specifications(results.cells / record.name, record)
+    process = limit_of(specs["network"], specs["prior"], specs["hyperprior"])
+    likelihood = specs["likelihood"]
+    if process is None or type(likelihood) is not Normal or likelihood.is_learned:
+        return []
+    kept = trace["constant_data"].dataset
+    at = (inputs - kept["standardisation_mean"].values) / kept["standardisation_sd"].values
+    x, y = kept["x"].values.astype(np.float64), trace["observed_data"]["y"].values
+    return [Told(LIMIT, *process.condition(x, y, likelihood.sd, at))]
+
+
+# What was published
+
+
+def _published_curves(results: Results) -> tuple[PublishedCurve, ...]:
+    path = results.folder / FILE
+    if not path.is_file():
+        return ()
+    return read_published(path.read_text(encoding="utf-8"), FILE).curves
+
+
+def _is_of(curve: PublishedCurve, record: CellRecord) -> bool:
+    return are_meant(curve.where, settings_row(record.settings) | {"sweep": record.sweep})
+
+
+def _published(curve: PublishedCurve, position: np.ndarray) -> Told | None:
+    """Published moments at positions on the line; None where their file is not there.
+
+    Raises
+    ------
+    DataError
+        If it is damaged.
+    """
+    folder = local_folder()
+    path = folder and folder / curve.file
+    if path is None or not path.is_file():
+        return None
+    at, mean, variance = read_columns(path, (curve.position, "mean", "variance")).T
+    moments = (np.interp(position, at, of) for of in (mean, np.sqrt(variance)))
+    return Told(PUBLISHED, *moments)
