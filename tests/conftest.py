@@ -1,9 +1,20 @@
 """Fixtures that several test files use."""
 
+import os
 import sys
+from pathlib import Path
 
 import makers
 import pytest
+
+# Most of the suite is compilation: what one worker, tier or run has compiled, the next one loads,
+# as commands do (`use_compilation_cache`). A second run takes half as long.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pmbnn" / "xla"
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": str(CACHE),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 @pytest.fixture(scope="session")
