@@ -83,7 +83,9 @@ def calibrate(
 
 
 def _calibrate(file, only, asked, out, dry_run, workers, wait, quiet) -> int:
+    from pmbnn.compare.calibration import FILE
     from pmbnn.experiment.load import load_experiment
+    from pmbnn.results.ranks import FOLDER
     from pmbnn.sweep.calibrate import calibrate, plan_calibration, plan_lines
 
     experiment = load_experiment(file)
@@ -96,8 +98,9 @@ def _calibrate(file, only, asked, out, dry_run, workers, wait, quiet) -> int:
     console.print(printed_table(outcome.table))
     for line in notes(outcome.table):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
-    table, figures = folder / "calibration.csv", folder / "calibration"
-    console.print(f"table {table}; figures {figures}", soft_wrap=True, highlight=False)
+    if not outcome.table.empty:
+        words = f"table {folder / FILE}; figures {folder / FOLDER}"
+        console.print(words, soft_wrap=True, highlight=False)
     return FAILED if outcome.failed else 0
 
 

@@ -86,23 +86,36 @@ def _tables(found: "pd.DataFrame") -> "list[Table]":
 
 
 def _table(kind: "Kind", found: "pd.DataFrame") -> "Table":
-    """Distance at test rows, mean and largest over data seeds, of each combination and guide."""
+    """Distance at test rows, mean and largest over data seeds, of each posterior and guide."""
     from rich.table import Table
 
+    from pmbnn.results.references import OF_POSTERIOR
+
     table = Table(title=f"{kind.title}, test rows", title_justify="left")
-    for name in ("data", "prior", "hyperprior", "guide"):
+    for name in ("data", "prior", "hyperprior", "guide", "settings"):
         table.add_column(name)
     for name in ("mean", "largest", "floor", "sd ratio", "agrees", "differs", "undecided"):
         table.add_column(name, justify="right")
     keys = ["dataset.kind", "prior.kind", "hyperprior.kind", "guide"]
-    for key, group in found.groupby(keys, sort=False):
+    others = [
+        name
+        for name in found.columns
+        if name.split(".")[0] in (*OF_POSTERIOR, "mixture")
+        and name not in (*keys, "dataset.seed")
+        and found[name].nunique(dropna=False) > 1
+    ]
+    for every, group in found.groupby([*keys, *others], sort=False, dropna=False):
+        key, values = every[: len(keys)], every[len(keys) :]
+        settings = [
+            f"{name.split('.')[-1]} {value}"
+            for name, value in zip(others, values, strict=True)
+            if value == value  # what is missing is not equal to itself
+        ]
         distance, floor = group[kind.name], group[f"{kind.name}_floor"]
         counts = [str((group["verdict"] == v).sum()) for v in ("agrees", "differs", "undecided")]
         numbers = (distance.mean(), distance.max(), floor.mean())
-        table.add_row(
-            *map(str, key), *(f"{n:.4f}" for n in numbers), f"{group['sd_ratio'].median():.2f}",
-            *counts,
-        )  # fmt: skip
+        printed = [*(f"{n:.4f}" for n in numbers), f"{group['sd_ratio'].median():.2f}"]
+        table.add_row(*map(str, key), ", ".join(settings), *printed, *counts)
     return table
 
 

@@ -31,7 +31,7 @@ from pmbnn.prediction.check import (
 )
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import CHAINS, is_sampled, pairs, sampler_pairs
+from pmbnn.results.references import CHAINS, OF_POSTERIOR, is_sampled, pairs, sampler_pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import differences, settings_row
 from pmbnn.results.weights import WEIGHT, switched_off
@@ -152,7 +152,7 @@ def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
 def _names(key: str) -> bool:
     """Whether a setting is one of those that name the posterior in a table."""
     section, *_ = key.split(".")
-    return section in ("dataset", "prior", "hyperprior")
+    return section in OF_POSTERIOR
 
 
 # Distances by the kind of prediction
@@ -254,10 +254,16 @@ def _compare_numbers(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -
         "mean_distance": float(np.sqrt(np.mean((apart / unit) ** 2))),
         "sd_ratio": float(np.median(sd_of(mean) / unit)),
     }
+    if "chain_mean" in ours:
+        own = moments_about(centre, ours["chain_mean"].values, ours["chain_sd"].values)
+        reference = chains.mean(axis=0)
+        of_others = [wasserstein(o, reference).value for o in means_without_each(own)]
+        return Compared(mean, chains, further, jackknife_error(of_others))
     # Of n independent draws, the mean has variance 1 / n and the standard deviation 1 / 2n, in
     # units of the normal that they are from.
-    draws = fitted.settings["predict"]["draws"]
-    return Compared(mean, chains, further, float(np.sqrt(1.5 / draws)))
+    own_unit = np.sqrt(np.mean((sd_of(mean) / unit) ** 2))
+    error = own_unit * np.sqrt(1.5 / fitted.settings["predict"]["draws"])
+    return Compared(mean, chains, further, float(error))
 
 
 KINDS: Mapping[str, Kind] = {

@@ -8,15 +8,14 @@ import pandas as pd
 
 from pmbnn.prediction.calibration import alive, uniformity
 from pmbnn.results.ranks import StoredRanks
+from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.tables import settings_row
 
 FILE = "calibration.csv"
 """File of a results folder that holds its table."""
 
-SECTIONS = ("dataset", "network", "prior", "hyperprior", "likelihood")
-"""Sections of the settings whose fields are columns; of ``inference`` those in `INFERENCE`."""
-
 INFERENCE = ("engine", "guide", "steps", "epochs", "kl_weight")
+"""Fields of ``inference`` that are columns beside those that name the posterior."""
 
 
 def calibration_table(stored: Iterable[StoredRanks]) -> pd.DataFrame:
@@ -57,4 +56,4 @@ def _rows(stored: StoredRanks) -> Iterator[dict[str, Any]]:
 
 def _is_shown(key: str) -> bool:
     section, *path = key.split(".")
-    return section in SECTIONS or (section == "inference" and path[0] in INFERENCE)
+    return section in OF_POSTERIOR or (section == "inference" and path[0] in INFERENCE)

@@ -11,14 +11,12 @@ import pandas as pd
 
 from pmbnn.results.lines import AlongLine, Told, along_lines
 from pmbnn.results.record import CellRecord
+from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.store import Results
 from pmbnn.results.tables import settings_row
 
 FILE = "in_between.csv"
 """File of a results folder that holds its table."""
-
-SECTIONS = ("dataset", "network", "prior", "hyperprior", "likelihood")
-"""Sections of settings that name a posterior."""
 
 
 def in_between_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
@@ -54,7 +52,7 @@ def write_in_between(results: Results, records: Sequence[CellRecord]) -> None:
 
 
 def _row(line: AlongLine, told: Told) -> dict[str, Any]:
-    settings = settings_row({name: line.record.settings[name] for name in SECTIONS})
+    settings = settings_row({name: line.record.settings[name] for name in OF_POSTERIOR})
     row = {"sweep": line.record.sweep, **settings, "method": told.method}
     if told.record is not None:
         row |= {"name": told.record.name, "status": told.record.status}

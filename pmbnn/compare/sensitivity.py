@@ -23,15 +23,14 @@ import xarray as xr
 
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.models.likelihoods import NOISE
 from pmbnn.models.priors import Fixed
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled
+from pmbnn.results.references import OF_POSTERIOR, is_sampled
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import settings_row
-from pmbnn.results.weights import SCALE
+from pmbnn.results.weights import scale_draws
 
 if TYPE_CHECKING:
     from pmbnn.prediction.density_parts import DensityParts
@@ -148,7 +147,7 @@ def cell_sensitivity(
     draws = values.reshape(-1, values.shape[-1]).astype(np.float64)
     nll = -used.parts(test, draws)["likelihood"] / len(dataset.y_test)
     quantities = {"mean test NLL": nll} | _predicted(used.predictor, data, draws, dataset)
-    quantities |= _scales(used.predictor.posterior(data, draws))
+    quantities |= scale_draws(used.predictor.posterior(data, draws))
     rows = power_scaled(quantities, used.parts(data, draws), values.shape[:2])
     return pd.DataFrame([_head(record) | row for row in rows])
 
@@ -273,13 +272,14 @@ def _programs(
     key = repr((*parts, rows.input_shape, rows.outputs))
     if key not in programs:
         model = build_model(network, prior, hyperprior, likelihood, rows.take([0]))
-        programs[key] = Programs(DensityParts(model), StoredDraws(model, likelihood))
+        parts = DensityParts(model, own_bias_scale=prior.bias_scale is not None)
+        programs[key] = Programs(parts, StoredDraws(model, likelihood))
     return programs[key]
 
 
 def _names_posterior(key: str) -> bool:
     """Whether a setting is one of those that name the posterior in a table."""
-    return key.split(".")[0] in ("dataset", "network", "prior", "hyperprior")
+    return key.split(".")[0] in OF_POSTERIOR
 
 
 # Quantities
@@ -316,14 +316,3 @@ PREDICTED: dict[str, Callable[..., tuple[str, np.ndarray]]] = {
     "density": _output,
 }
 """What is looked at of a kind of prediction, ``(draw, observation)``, and its name."""
-
-
-def _scales(named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every learned scale, those of units one by one, and the noise."""
-    found = {}
-    for name, values in named.items():
-        if SCALE.fullmatch(name) or name == NOISE:
-            for index in np.ndindex(values.shape[1:]):
-                place = f"[{', '.join(map(str, index))}]" if index else ""
-                found[f"{name}{place}"] = values[(slice(None), *index)].astype(np.float64)
-    return found

@@ -1,6 +1,6 @@
 """The priors of an experiment, each once: what there is to draw functions from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pmbnn.data.base import DatasetSpec
@@ -37,23 +37,27 @@ class Combination:
 def combinations(every: Sequence[Cell], wanted: Sequence[Cell]) -> list[Combination]:
     """Every proper prior of the wanted cells once, each candidate of a tuned scale by itself.
 
-    Data sets that differ in their seed have the same prior but for where it is looked at: the
-    first among `every` cell stands for all.
+    Data sets that differ in their seed have the same prior but for where it is looked at, and
+    sweeps may share a prior: the first among `every` cell stands for all.
     """
-    first: dict[DatasetSpec, DatasetSpec] = {}
-    for cell in every:
-        first.setdefault(_without_seed(cell.dataset), cell.dataset)
     found: dict[tuple, Combination] = {}
-    for cell in wanted:
-        if not cell.prior.has_scale:
-            continue
-        dataset, places = first[_without_seed(cell.dataset)], Predict(map=cell.predict.map)
-        here = replace(cell, dataset=dataset, inference=Inference(), predict=places)
-        tuned = None if cell.hyperprior.candidates == (cell.hyperprior,) else cell.hyperprior
-        for hyperprior in cell.hyperprior.candidates:
-            one = Combination(replace(here, hyperprior=hyperprior), tuned)
-            found.setdefault((tuned, *one.cell.settings.values()), one)
-    return list(found.values())
+    for cell in every:
+        for key, one in _keyed(cell):
+            found.setdefault(key, one)
+    asked = dict.fromkeys(key for cell in wanted for key, _ in _keyed(cell))
+    return [found[key] for key in asked]
+
+
+def _keyed(cell: Cell) -> Iterator[tuple[tuple, Combination]]:
+    """What there is to draw from of one cell, each with what it has in common with others."""
+    if not cell.prior.has_scale:
+        return
+    here = replace(cell, inference=Inference(), predict=Predict(map=cell.predict.map))
+    tuned = None if cell.hyperprior.candidates == (cell.hyperprior,) else cell.hyperprior
+    for hyperprior in cell.hyperprior.candidates:
+        one = replace(here, hyperprior=hyperprior)
+        alike = replace(one, dataset=_without_seed(cell.dataset))
+        yield (tuned, *alike.settings.values()), Combination(one, tuned)
 
 
 def _without_seed(dataset: DatasetSpec) -> DatasetSpec:

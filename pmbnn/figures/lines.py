@@ -1,6 +1,7 @@
 """The function along a line across a gap between training rows, as each method has it."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def plot_lines(lines: Sequence[AlongLine], title: str) -> Figure:
     methods = [method for method in methods if method != PUBLISHED]
     if not methods:
         raise ValueError("`lines` must have what some method says.")
-    colours = dict(zip(methods, style.CLASS_COLOURS, strict=False))
+    colours = dict(zip(methods, cycle(style.CLASS_COLOURS), strict=False))
     columns = len(methods) + 1
     figure = style.new_figure(WIDTH * columns + 0.6, HEIGHT * len(lines) + 1.2)
     panels = figure.subplots(len(lines), columns, squeeze=False, sharex=True)

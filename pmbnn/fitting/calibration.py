@@ -5,7 +5,6 @@ the observed data. Targets are simulated from it at the training inputs, the com
 to them as a sweep would fit it, or sampled, and what the truth says ranked among posterior draws.
 """
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,17 +27,13 @@ from pmbnn.inference.result import PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.models.build import model_data
-from pmbnn.models.likelihoods import NOISE
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.prior_draws import seeded_prior_draws
 from pmbnn.prediction.reference import functions_of, merged
 from pmbnn.results.ranks import StoredRanks, load_ranks, save_ranks
 from pmbnn.results.store import Results
-from pmbnn.results.weights import SCALE
-
-LEARNED = re.compile(rf"{SCALE.pattern}|{NOISE}|mixture_sigma_\d")
-"""Names of learned scales."""
+from pmbnn.results.weights import scale_draws
 
 
 @dataclass(frozen=True)
@@ -352,7 +347,7 @@ class Calibration:
         log_likelihood, _ = self.predictor.log_joint(data, values)
         return {
             **_function_values(functions, len(self.inputs), self.rows.classes),
-            **_scales(named),
+            **scale_draws(named),
             "log-likelihood": log_likelihood.sum(axis=1),
         }
 
@@ -371,16 +366,4 @@ def _function_values(
                 continue
             for k, own in enumerate(classes[:-1]):
                 found[f"{name} of {own} at input {i + 1}"] = array[:, i, k]
-    return found
-
-
-def _scales(named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every learned scale; those of units one by one."""
-    found = {}
-    for name, array in named.items():
-        if not LEARNED.fullmatch(name):
-            continue
-        for index in np.ndindex(array.shape[1:]):
-            place = f"[{', '.join(map(str, index))}]" if index else ""
-            found[f"{name}{place}"] = array[(slice(None), *index)]
     return found

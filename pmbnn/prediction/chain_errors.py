@@ -9,19 +9,19 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictive import Predictive
 
 
-def jackknife_error(of_others: Sequence[float]) -> float:
-    """Standard error of a statistic of all chains.
+def jackknife_error(of_others: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:
+    """Standard error of a statistic of all chains, or of an array of them.
 
     Parameters
     ----------
     of_others
-        The statistic without each of the chains in turn, ``(chain,)``.
+        The statistic without each of the chains in turn, ``(chain, ...)``.
 
     References
     ----------
     Efron and Stein (1981), The Jackknife Estimate of Variance.
     """
-    return float(np.sqrt((len(of_others) - 1) * np.var(of_others)))
+    return np.sqrt((len(of_others) - 1) * np.var(of_others, axis=0))
 
 
 def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:

@@ -29,18 +29,31 @@ class DensityParts:
     itself. Prior scales of single weights, and prior means, count as weights; learned scales, what
     all weights share, and the noise of a likelihood as scales.
 
+    Parameters
+    ----------
+    model
+        Of a network.
+    own_bias_scale
+        Whether biases are drawn around a fixed scale of their own, `Prior.bias_scale`.
+
     Attributes
     ----------
     names
         ``likelihood``, ``weights`` and, where any are learned, ``scales``.
     """
 
-    def __init__(self, model: pm.Model) -> None:
+    def __init__(self, model: pm.Model, own_bias_scale: bool = False) -> None:
         flat = flatten_model(model, rows=None, jacobian=False)
         of_weight = {name: bool(OF_A_LAYER.match(name)) for name in flat.log_priors}
         terms = {
             LIKELIHOOD: [by_row.sum() for by_row in flat.log_likelihoods.values()],
-            WEIGHTS: [_of_standard(flat, name) for name, own in of_weight.items() if own],
+            WEIGHTS: [
+                flat.log_priors[name]
+                if own_bias_scale and name.startswith("bias")
+                else _of_standard(flat, name)
+                for name, own in of_weight.items()
+                if own
+            ],
             SCALES: [flat.log_priors[name] for name, own in of_weight.items() if not own],
         }
         graphs = {name: sum(parts) for name, parts in terms.items() if parts}

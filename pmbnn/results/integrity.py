@@ -61,12 +61,12 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     """Everything in a results folder that is not as it was written.
 
     Data files are compared with the digests in their cell's record, the record with its own;
-    figures are decoded.
+    what is stored of priors and ranks is read, figures are decoded.
 
     Parameters
     ----------
     repair
-        Whether to set broken cells aside and remove broken figures, so that the next sweep of
+        Whether to set broken cells aside and remove other broken files, so that the next sweep of
         the folder fits and draws them again.
 
     Raises
@@ -77,7 +77,8 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     results = Results(folder)
     if not results.cells.is_dir():
         raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
-    found = [*broken_cells(results, digests=True), *_broken_figures(results)]
+    found = [*broken_cells(results, digests=True), *_broken_files(results)]
+    found += _broken_figures(results)
     if repair:
         for problem in found:
             if problem.cell is None:
@@ -107,6 +108,19 @@ def _problem(results: Results, name: str, digests: bool) -> Problem | None:
         if digests and sha256(path) != expected.sha256:
             return Problem(path, name, "is not what was written: its SHA-256 differs")
     return None
+
+
+def _broken_files(results: Results) -> Iterator[Problem]:
+    """Priors and ranks that cannot be read."""
+    from pmbnn.results.priors import read_prior
+    from pmbnn.results.ranks import FOLDER, read_ranks
+
+    for folder, read in ((results.priors, read_prior), (results.folder / FOLDER, read_ranks)):
+        for path in sorted(folder.glob("*.nc")):
+            try:
+                read(path)
+            except ResultsError as error:
+                yield Problem(path, None, f"cannot be read: {error.__cause__}")
 
 
 def _broken_figures(results: Results) -> Iterator[Problem]:

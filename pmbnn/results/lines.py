@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from pmbnn.data import DataError
 from pmbnn.data.local_files import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
-from pmbnn.prediction.chain_errors import means_without_each, moments_about, sd_of
+from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
 from pmbnn.results.reading import load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key
@@ -25,6 +26,9 @@ from pmbnn.results.tables import settings_row
 
 LINE, ROWS = "curve_1", ("constant_data", "observed_data")
 """Groups of a trace: what is said along the line, and the rows that were fitted."""
+
+ROUNDING = 1e-6
+"""Share of a line's length that published positions may lack at its ends."""
 
 LIMIT, PUBLISHED = "gaussian_process", "published"
 """Methods that are no cell's."""
@@ -78,6 +82,7 @@ class AlongLine(NamedTuple):
     def reference(self) -> Told | None:
         """What the others are held against: the published moments, else those of a sampler."""
         sampled = [t for t in self.told if t.record is not None and is_sampled(t.record)]
+        sampled.sort(key=lambda t: t.record.status != "converged")
         return next((t for t in self.told if t.method == PUBLISHED), next(iter(sampled), None))
 
 
@@ -131,7 +136,7 @@ def _error_of_sd(line: xr.Dataset) -> np.ndarray:
     mean, sd = line["chain_mean"].values, line["chain_sd"].values
     moments = moments_about(mean.mean(axis=0, dtype=np.float64), mean, sd)
     of_others = [sd_of(left) for left in means_without_each(moments)]
-    return np.sqrt((len(moments) - 1) * np.var(of_others, axis=0))
+    return jackknife_error(of_others)
 
 
 def _limit(
@@ -169,12 +174,16 @@ def _published(curve: PublishedCurve, position: np.ndarray) -> Told | None:
     Raises
     ------
     DataError
-        If it is damaged.
+        If it is damaged, or does not reach as far as the line.
     """
     folder = local_folder()
     path = folder and folder / curve.file
     if path is None or not path.is_file():
         return None
     at, mean, variance = read_columns(path, (curve.position, "mean", "variance")).T
+    reach = position[[0, -1]] * (1 - ROUNDING)
+    if (np.diff(at) <= 0).any() or at[0] > reach[0] or at[-1] < reach[1]:
+        words = f"from {position[0]:.3g} or below to {position[-1]:.3g} or above, ascending"
+        raise DataError(f"`{path}` must have `{curve.position}` {words}.")
     moments = (np.interp(position, at, of) for of in (mean, np.sqrt(variance)))
     return Told(PUBLISHED, *moments)

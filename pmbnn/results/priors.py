@@ -15,16 +15,13 @@ import pandas as pd
 import xarray as xr
 
 from pmbnn.results.record import CellRecord, finite
-from pmbnn.results.references import is_of_posterior, is_sampled
-from pmbnn.results.store import Results, trace_writer
+from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
+from pmbnn.results.store import Results, ResultsError, trace_writer
 from pmbnn.results.tables import settings_row
 from pmbnn.results.titles import data_title, distinct_titles
 
 FILE = "prior.csv"
 """File of a results folder that holds the table."""
-
-SECTIONS = ("dataset", "network", "prior", "hyperprior", "likelihood")
-"""Settings that decide a prior over functions, and where it is looked at with ``map``."""
 
 
 class StoredPrior(NamedTuple):
@@ -37,7 +34,8 @@ class StoredPrior(NamedTuple):
     sweep
         Of the experiment.
     settings
-        Its `SECTIONS` as a record has them, the scale of a tuned one as it is here, and ``map``.
+        What names its posterior, as a record has it, the scale of a tuned one as it is here; and
+        ``map``.
     tuned
         The hyperprior as the experiment file has it, where its scale is a candidate.
     numbers
@@ -53,14 +51,14 @@ class StoredPrior(NamedTuple):
     @property
     def row(self) -> dict[str, Any]:
         """Its row of the table."""
-        settings = settings_row({section: self.settings[section] for section in SECTIONS})
+        settings = settings_row({section: self.settings[section] for section in OF_POSTERIOR})
         head = {"sweep": self.sweep, "name": self.name, **settings}
         return head | {"candidate": self.tuned is not None} | self.numbers
 
     @property
     def record(self) -> CellRecord:
         """A record with these settings and nothing else, to be named as cells are."""
-        settings = {section: self.settings[section] for section in SECTIONS}
+        settings = {section: self.settings[section] for section in OF_POSTERIOR}
         return CellRecord(
             sweep=self.sweep, name=self.name, status="not_converged", settings=settings
         )
@@ -68,7 +66,7 @@ class StoredPrior(NamedTuple):
     def is_among(self, record: CellRecord) -> bool:
         """Whether a cell has this prior, looked at in the same places, or chose among such."""
         theirs = record.settings
-        if any(theirs[s] != self.settings[s] for s in SECTIONS if s != "hyperprior"):
+        if any(theirs[s] != self.settings[s] for s in OF_POSTERIOR if s != "hyperprior"):
             return False
         own = self.settings["hyperprior"] if self.tuned is None else self.tuned
         return theirs["hyperprior"] == own and theirs["predict"].get("map") == self.settings["map"]
@@ -127,11 +125,22 @@ def load_prior(results: Results, name: str) -> StoredPrior:
 
     Raises
     ------
-    OSError
-        If it is not there.
+    ResultsError
+        If it cannot be read.
     """
-    with h5netcdf.File(data_path(results, name), "r") as file:
-        return StoredPrior(**json.loads(str(file.attrs["prior"])))
+    return read_prior(data_path(results, name))
+
+
+def read_prior(path: Path) -> StoredPrior:
+    """The same, of its file."""
+    try:
+        with h5netcdf.File(path, "r") as file:
+            return StoredPrior(**json.loads(str(file.attrs["prior"])))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(
+            f"The prior `{path}` cannot be read: {error}. Remove the file, and `--prior-only` "
+            "draws it again."
+        ) from error
 
 
 def load_functions(results: Results, name: str) -> xr.DataTree:

@@ -113,15 +113,16 @@ def load_ranks(results: Results, name: str) -> StoredRanks | None:
     path = results.folder / FOLDER / f"{name}.nc"
     if not path.is_file():
         return None
-    return _read(path)
+    return read_ranks(path)
 
 
 def all_ranks(results: Results) -> Iterator[StoredRanks]:
     """All stored ranks of a folder, by name."""
-    yield from (_read(path) for path in sorted((results.folder / FOLDER).glob("*.nc")))
+    yield from (read_ranks(path) for path in sorted((results.folder / FOLDER).glob("*.nc")))
 
 
-def _read(path: Path) -> StoredRanks:
+def read_ranks(path: Path) -> StoredRanks:
+    """Ranks as a file holds them; raises as `load_ranks` does."""
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf")
         return StoredRanks(

@@ -12,6 +12,9 @@ LADDER = "ladder.csv"
 CHAINS = "chains"
 """What tables have of sampled cells where fits have the mixture of their restarts."""
 
+OF_POSTERIOR = ("dataset", "network", "prior", "hyperprior", "likelihood")
+"""Sections of settings that name a posterior in tables."""
+
 MIXTURE = "predict.mixture"
 """Which restarts predict: no part of the posterior that they approximate."""
 

@@ -8,10 +8,12 @@ be neither: its draws then reach past zero, and far.
 """
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pmbnn.models.likelihoods import NOISE
 from pmbnn.results.reading import group_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ NARROW = 0.5
 
 WEIGHT = re.compile(r"weight_(\d+)")
 SCALE = re.compile(r"(?:layer_\d+|network)_scale")
+LEARNED = re.compile(rf"{SCALE.pattern}|{NOISE}|mixture_sigma_\d")
+"""Names of what is learned of scales: those of priors, and the noise."""
 
 
 def best_restart(trace: "xr.DataTree") -> int:
@@ -106,6 +110,18 @@ def learned_scales(trace: "xr.DataTree") -> dict[str, float]:
     names = sorted(str(name) for name in posterior if SCALE.fullmatch(str(name)))
     medians = {name: posterior[name].median("draw").values for name in names}
     return {name: float(np.exp(np.log(median).mean())) for name, median in medians.items()}
+
+
+def scale_draws(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draws of every learned scale by name, those of units one by one, ``(draw,)`` each."""
+    found = {}
+    for name, array in draws.items():
+        if not LEARNED.fullmatch(name):
+            continue
+        for index in np.ndindex(array.shape[1:]):
+            place = f"[{', '.join(map(str, index))}]" if index else ""
+            found[f"{name}{place}"] = array[(slice(None), *index)].astype(np.float64)
+    return found
 
 
 def central_interval(draws: np.ndarray, coverage: float = COVERAGE) -> tuple[np.ndarray, ...]:

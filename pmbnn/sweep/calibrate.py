@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,15 +103,14 @@ def plan_calibration(
         else:
             left_out[reason] = None
     if not chosen:
-        raise ConfigError(f"`--only` must leave something to calibrate: {'; '.join(left_out)}.")
-    # Cells that differ in what is predicted are fitted alike.
-    distinct = {settings_digest(cell): cell for cell in reversed(chosen)}
+        raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
     sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
     tasks = [
-        _task(cell, sources[cell.dataset], simulations, draws, restarts, truths)
-        for cell in reversed(distinct.values())
+        _task(cell, sources[cell.dataset], simulations, draws, restarts, truths) for cell in chosen
     ]
-    return Plan(tuple(tasks), tuple(left_out))
+    # Cells that differ in what is predicted are fitted alike: the first stands for them.
+    distinct = {task.identity: task for task in reversed(tasks)}
+    return Plan(tuple(reversed(distinct.values())), tuple(left_out))
 
 
 def why_left_out(cell: Cell, draws: int) -> str | None:
@@ -163,6 +163,13 @@ def task_words(task: CalibrationTask) -> str:
     return " ".join([spec_label(task.cell.dataset), *model_words(task.cell)])
 
 
+def distinct_words(tasks: Sequence[CalibrationTask]) -> dict[str, str]:
+    """Combinations in words by their names; of those in the same words, the name itself."""
+    words = {task.name: task_words(task) for task in tasks}
+    counts = Counter(words.values())
+    return {name: one if counts[one] == 1 else name for name, one in words.items()}
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """The plan in words, with a rough time."""
     lines = [f"left out: {line}" for line in plan.left_out]
@@ -211,8 +218,9 @@ def calibrate(
             console.print(f"{len(plan.tasks)} combinations, {len(due)} to simulate")
         with CalibrationDisplay(console, len(due), quiet) as display:
             reasons: dict[str, str | None] = {}
+            named = distinct_words(due)
             for task, event in _run(due, folder, workers or cores(), experiment.plugins):
-                words = task_words(task)
+                words = named[task.name]
                 if isinstance(event, Progressed):
                     display.running(words, event.stage, event.done, event.total)
                 elif words not in reasons:
@@ -245,13 +253,17 @@ def _write(results: Results, plan: Plan, due: Sequence[CalibrationTask]) -> "pd.
     from pmbnn.compare.calibration import FILE, calibration_table
     from pmbnn.figures.calibration import plot_calibration
     from pmbnn.figures.style import save_figure
+    from pmbnn.prediction.calibration import alive
     from pmbnn.results.ranks import all_ranks
 
     stored = {ranks.name: ranks for ranks in all_ranks(results)}
-    results.write_table(FILE, calibration_table(stored.values()))
+    if stored:
+        results.write_table(FILE, calibration_table(stored.values()))
     own = [task for task in plan.tasks if task.name in stored]
     for task in own:
         path = f"{FOLDER}/{task.name}.png"
+        if not len(alive(stored[task.name].ranks)):
+            continue
         if task in due or not (results.folder / path).is_file():
             figure = plot_calibration(stored[task.name], task_words(task))
             results.write_file(path, lambda part, figure=figure: save_figure(figure, part))

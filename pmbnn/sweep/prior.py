@@ -1,5 +1,6 @@
 """What the priors of an experiment say before anything is fitted: ``prior.csv`` and its figures."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,9 +20,9 @@ from pmbnn.experiment.priors import Combination, checked_combinations, combinati
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
 from pmbnn.figures.stage import draw_files
+from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
 from pmbnn.results.priors import (
-    SECTIONS,
     PriorWords,
     StoredPrior,
     data_path,
@@ -31,6 +32,7 @@ from pmbnn.results.priors import (
     stored_priors,
     write_priors,
 )
+from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import decisive_versions, load_dataset
 from pmbnn.sweep.progress import duration
@@ -128,7 +130,10 @@ def priors_table(priors: Sequence[StoredPrior]) -> Table:
 
 def _number(numbers: dict, name: str) -> str:
     value = numbers.get(name)
-    return "" if value is None else f"{value:.3g} ± {numbers[f'{name}_mcse']:.1g}"
+    if value is None:
+        return ""
+    error = numbers[f"{name}_mcse"]
+    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
 
 
 def _names(
@@ -143,10 +148,15 @@ def _names(
                 others[spec] = load_dataset(spec).fingerprint
         known = loaded[spec].fingerprint if spec in loaded else others.get(spec)
         if known is not None:
-            # A candidate has a figure of its own: the posterior beside it is another.
             name = f"{cell_label(one.cell)}-{identity(one.cell, known, versions)}"
-            names[one] = name if one.tuned is None else f"{name}-candidate"
+            # A candidate has a figure of its own: the posterior beside it is another.
+            names[one] = name if one.tuned is None else f"{name}-candidate-{_digest(one.tuned)}"
     return names
+
+
+def _digest(tuned: Hyperprior) -> str:
+    """Tells a grid of scales from others that have some of them too."""
+    return hashlib.sha256(tuned.model_dump_json().encode()).hexdigest()[:6]
 
 
 def _draw_missing(
@@ -170,7 +180,9 @@ def _draw_missing(
                 functions = _functions(one.cell, dataset, programs)
                 found = evaluate_prior(one.cell, dataset, functions, one.random_seed)
             except NotDrawnError as error:
-                report(f"{label}: left out, {error}")
+                report(label)
+                words = f"left out: {label}, {error}"
+                console.print(words, soft_wrap=True, highlight=False, markup=False)
                 continue
             save_prior(results, _stored(one, names[one], found.numbers), found.groups)
             report(f"{label} ({duration(monotonic() - start)})")
@@ -178,7 +190,7 @@ def _draw_missing(
 
 def _stored(one: Combination, name: str, numbers: dict[str, float]) -> StoredPrior:
     """A combination with its numbers, as a results folder has it."""
-    settings = {s: one.cell.settings[s].model_dump(mode="json") for s in SECTIONS}
+    settings = {s: one.cell.settings[s].model_dump(mode="json") for s in OF_POSTERIOR}
     settings["map"] = one.cell.predict.map.model_dump(mode="json")
     tuned = None if one.tuned is None else one.tuned.model_dump(mode="json")
     return StoredPrior(name, one.cell.sweep, settings, tuned, numbers)

@@ -194,9 +194,21 @@ def test_distances_of_numbers_by_hand(made, folder):
         np.sqrt(np.mean([(m1**2 + (1 - s1) ** 2) / s1**2, ((1 - m2) ** 2 + (2 - s2) ** 2) / s2**2]))
         for m1, m2, s1, s2 in alone
     ]
-    expected = np.hypot(np.std(of), np.sqrt(1.5 / 1000))
+    own = np.sqrt(((1 / a) ** 2 + (2 / b) ** 2) / 2)
+    expected = np.hypot(np.std(of), own * np.sqrt(1.5 / 1000))
     assert row["wasserstein_mcse"] == pytest.approx(expected, rel=1e-5)
     assert {"verdict", "verdict_curve"} <= set(row)
+
+
+def test_a_sampler_held_against_another_has_the_error_of_its_chains(made, folder):
+    """Not that of independent draws."""
+    still = moments_trace([0.0, 0.0], [1.0, 1.0], ([[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2))
+    moving = moments_trace([1.0, 1.0], [1.0, 1.0], ([[0.5, 0.5], [1.5, 1.5]], [[1.0, 1.0]] * 2))
+    other = SAMPLED | {"seed": 1}
+    reference = stored(folder, numbers(made, "reference", SAMPLED), still)
+    repeat = stored(folder, numbers(made, "repeat", other), moving)
+    (row,) = agreement_table(folder, [reference, repeat]).to_dict("records")
+    assert row["wasserstein_mcse"] == pytest.approx(0.5)
 
 
 def test_chains_that_are_not_told_apart_have_no_row(made, folder):

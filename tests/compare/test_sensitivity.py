@@ -133,7 +133,8 @@ def parts_at(prior, hyperprior, named, noise=0.5):
     model = build_model(Dense(hidden=()), prior, hyperprior, likelihood, rows)
     given = {name: np.asarray(value)[None] for name, value in named.items()}
     values = unconstrained_draws(model, given)[0]
-    return DensityParts(model)(model_data(hyperprior, rows, likelihood), values)
+    own = prior.bias_scale is not None
+    return DensityParts(model, own)(model_data(hyperprior, rows, likelihood), values)
 
 
 def drawn(draws=6):
@@ -173,6 +174,17 @@ def test_parts_are_those_of_the_posterior_not_of_its_form(per, fan_in):
     around = parts_at(prior, HalfCauchy(per=per, centred=True), own)
     for part in ("weights", "scales", "likelihood"):
         np.testing.assert_allclose(np.diff(around[part]), np.diff(apart[part]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_biases_with_a_scale_of_their_own_are_drawn_around_no_other(centred):
+    scale, weight, bias = drawn()
+    prior = Laplace(bias_scale=2.0)
+    weights = {"weight_1": weight * scale[:, None, None]} if centred else {"weight_1_z": weight}
+    named = weights | {"bias_1": bias, "layer_1_scale": scale}
+    found = parts_at(prior, HalfCauchy(centred=centred), named)["weights"]
+    expected = stats.laplace.logpdf(weight[:, 0, 0]) + stats.laplace.logpdf(bias[:, 0], scale=2.0)
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-8)
 
 
 def test_variances_local_scales_and_noise():

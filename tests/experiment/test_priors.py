@@ -1,6 +1,7 @@
 """The priors of an experiment, each once."""
 
 import pytest
+import yaml
 
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
@@ -51,6 +52,16 @@ def test_the_first_data_seed_of_all_stands_for_the_wanted(load):
     (one,) = combinations(cells, wanted)
     assert one.cell.dataset.seed == 4
     assert one in combinations(cells, cells)
+
+
+def test_sweeps_with_the_same_prior_share_it(load):
+    """What is asked for of the second is what there is of the first."""
+    content = yaml.safe_load(TEXT)
+    (first,) = content["sweeps"]
+    content["sweeps"].append(first | {"name": "again", "inference": {"steps": 70}})
+    cells = load(yaml.safe_dump(content)).cells
+    wanted = select_cells(list(cells), ["sweep=again"])
+    assert combinations(cells, wanted) == combinations(cells, cells)
 
 
 def test_a_seed_hangs_on_nothing_around(load):

@@ -99,6 +99,16 @@ def test_broken_figures_are_removed_and_cells_stay(folder, damage):
     assert len(folder.cell_names()) == 2
 
 
+@pytest.mark.parametrize("name", ["prior/one.nc", "calibration/one.nc"])
+def test_broken_priors_and_ranks_are_named_and_removed(folder, name):
+    path = folder.folder / name
+    path.parent.mkdir()
+    path.write_bytes(b"no netCDF")
+    (found,) = verify(folder.folder, repair=True)
+    assert found.path == path
+    assert not path.exists()
+
+
 def test_cells_of_another_format_are_no_broken_ones(folder):
     first, _ = folder.cell_names()
     (folder.cells / first / "metrics.json").write_text('{"sweep": "toy"}')

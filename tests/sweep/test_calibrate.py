@@ -14,6 +14,7 @@ from pmbnn.cli.calibrate import notes
 from pmbnn.compare.calibration import FILE, calibration_table
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.tasks import Calibrated
+from pmbnn.prediction.calibration import FAILED
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
 from pmbnn.results.store import Results
 from pmbnn.sweep import calibrate as module
@@ -75,7 +76,7 @@ def test_what_cannot_be_calibrated_is_named(tmp_path, settings, reason):
 
 def test_nothing_left_is_an_error(tmp_path):
     file = experiment(tmp_path, prior="[normal, flat]")
-    with pytest.raises(ConfigError, match="`--only` must leave something to calibrate: prior flat"):
+    with pytest.raises(ConfigError, match="There must be something to calibrate: prior flat"):
         plan(file, ["prior=flat"])
     with pytest.raises(ConfigError, match="prior"):
         plan(file, ["prior=cauchy"])
@@ -141,6 +142,29 @@ def test_failures_do_not_stop_the_others(tmp_path, scripted):
     text = console.file.getvalue()
     assert "3 combinations, 3 to simulate" in text
     assert "[2/3] moons-noise0.3-train60-test40-seed0 dense-2 laplace fixed steps60: failed" in text
+
+
+def test_a_combination_whose_fits_all_diverged_has_no_figure(tmp_path, scripted, made):
+    file, out = experiment(tmp_path), tmp_path / "out"
+    one, asked = load_experiment(file), plan(file, simulations=60)
+    (task,) = asked.tasks
+    results = Results(out)
+    results.prepare()
+    ranks = made.ranks("narrow", simulations=60)
+    settings = {k: v.model_dump(mode="json") for k, v in task.cell.settings.items()}
+    failed = np.full_like(ranks.ranks, FAILED)
+    own = {"name": task.name, "settings": settings, "truths": task.truths, "ranks": failed}
+    save_ranks(results, replace(ranks, **own))
+    found = calibrate(one, asked, out, Console(file=io.StringIO()), workers=1)
+    assert not scripted
+    assert found.table["failed"].tolist() == [60, 60]
+    assert not list((out / FOLDER).glob("*.png"))
+
+
+def test_numbers_of_restarts_are_combinations_of_their_own(tmp_path):
+    file = experiment(tmp_path, inference="{steps: 60, restarts: [1, 3]}")
+    assert [task.restarts for task in plan(file).tasks] == [1, 3]
+    assert [task.restarts for task in plan(file, restarts=2).tasks] == [2]
 
 
 def test_what_is_there_stays_and_more_goes_on(tmp_path, scripted):

@@ -159,7 +159,7 @@ def test_what_cannot_be_drawn_from_is_named_and_left_out(file, tmp_path, monkeyp
     monkeypatch.setattr(prior_evaluation, "evaluate_prior", refuse)
     found, said = run(file, tmp_path / "out", ["hyperprior=half_normal"])
     assert found == []
-    assert "left out, it has a potential" in said
+    assert "left out: moons" in said and "half_normal, it has a potential" in said
     assert not (tmp_path / "out" / "prior.csv").exists()
 
 
