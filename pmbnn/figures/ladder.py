@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from pmbnn.figures import style
 
@@ -80,7 +80,9 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: Mapping) -> None:
         )  # fmt: skip
     axes.axhline(rows["target"].iloc[0], color=style.GREY, linestyle="--", linewidth=1)
     axes.set(xscale="log", yscale="log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="#DDDDDD", linewidth=0.6, which="both")
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=style.TICK_SIZE)
