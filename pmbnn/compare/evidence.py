@@ -5,8 +5,8 @@ predicts than that of the best one, at points that nothing was chosen by.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ from pmbnn.compare.contrasts import METRICS, POINT_GUIDES
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_of_posterior, is_sampled
-from pmbnn.results.tables import distinct_labels, mean_and_error
+from pmbnn.results.tables import distinct_labels, label, mean_and_error
 from pmbnn.results.titles import data_title
 
 EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"
@@ -47,21 +47,22 @@ NUMBERS = (
 def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each cell of a posterior: what it may be chosen by, and how well it predicts.
 
-    Columns: ``data``, ``seed``, ``prior``, ``hyperprior``; ``source``, the sampler or the guide,
-    and whether it was ``sampled``; ``status``; results as cells have them; ``log_bayes_factor``,
-    log evidence less the highest on the same data by the same sampler, nats, with its Monte-Carlo
-    standard error.
+    Columns: ``data``, ``seed``, ``prior``, ``hyperprior``; ``source``, the sampler or the guide
+    with what sets it apart from others of that name, and whether it was ``sampled``; ``status``;
+    results as cells have them; ``log_bayes_factor``, log evidence less the highest on the same
+    data by the same sampler, nats, with its Monte-Carlo standard error.
     """
     usable = [r for r in records if r.results and _is_of_posterior(r)]
     if not usable:
         return pd.DataFrame()
     names = {section: _labels([r.settings[section] for r in usable]) for section in COMBINATION}
+    sources = _labels([r.settings["inference"] for r in usable], _method)
     rows = [
         {
             "data": data_title(record),
             "seed": data_seed(record),
             **{s: of[repr(record.settings[s])] for s, of in names.items()},
-            "source": _source(record),
+            "source": sources[repr(record.settings["inference"])] + _mixture(record),
             "sampled": is_sampled(record),
             "status": record.status,
             **{name: record.results.get(name, math.nan) for name in NUMBERS},
@@ -117,8 +118,10 @@ def _regrets(of_seed: pd.DataFrame) -> Iterator[dict]:
         return
     for name, criterion in CRITERIA.items():
         for source, rows in by_source.items():
+            if rows.index.has_duplicates:
+                continue
             values = rows[name].reindex(nll.index)
-            if values.isna().any() or rows.index.has_duplicates:
+            if values.isna().any():
                 continue
             chosen = values.idxmax() if criterion.more_is_better else values.idxmin()
             yield {
@@ -157,10 +160,12 @@ def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _labels(sections: Sequence[Mapping]) -> dict[str, str]:
+def _labels(
+    sections: Sequence[Mapping], name: Callable[[Mapping[str, Any]], str] = label
+) -> dict[str, str]:
     """Name of each different section, by its text."""
     different = {repr(section): section for section in sections}
-    return dict(zip(different, distinct_labels(list(different.values())), strict=True))
+    return dict(zip(different, distinct_labels(list(different.values()), name), strict=True))
 
 
 def _is_of_posterior(record: CellRecord) -> bool:
@@ -168,9 +173,12 @@ def _is_of_posterior(record: CellRecord) -> bool:
     return guide not in POINT_GUIDES and is_of_posterior(record) and record.status != "improper"
 
 
-def _source(record: CellRecord) -> str:
-    """Sampler, or guide with how its restarts are mixed."""
-    if is_sampled(record):
-        return record.settings["inference"]["engine"]
+def _method(inference: Mapping[str, Any]) -> str:
+    """Sampler or guide."""
+    return inference.get("guide") or inference["engine"]
+
+
+def _mixture(record: CellRecord) -> str:
+    """How the restarts of a guide are mixed, where not by taking the best; empty for a sampler."""
     mixture = record.settings["predict"].get("mixture", "best")
-    return record.settings["inference"]["guide"] + ("" if mixture == "best" else f", {mixture}")
+    return "" if is_sampled(record) or mixture == "best" else f", {mixture}"

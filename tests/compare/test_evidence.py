@@ -102,3 +102,24 @@ def test_fits_of_another_objective_are_passed_over(made):
     tempered = made.record(inference=ADVI | {"kl_weight": 0.1}, elbo=1.0)
     point = made.record(inference=ADVI | {"guide": "map"}, elbo=1.0)
     assert evidence_table([tempered, point]).empty
+
+
+def test_samplers_of_other_seeds_are_sources_of_their_own(made):
+    again = [
+        r.model_copy(
+            update={"settings": {**r.settings, "inference": {**r.settings["inference"], "seed": 1}}}
+        )
+        for r in cells(made)
+        if r.settings["inference"]["engine"] == "mclmc"
+    ]
+    table = evidence_table([*cells(made), *again])
+    assert {"mclmc, seed 0", "mclmc, seed 1", "smc", "mean_field"} == set(table["source"])
+    found = regret_table(table).set_index(["criterion", "source"])["regret"]
+    assert found["LOO", "mclmc, seed 0"] == found["LOO", "mclmc, seed 1"] == 0
+
+
+def test_a_source_with_two_cells_of_a_combination_has_no_regret(made):
+    records = cells(made)
+    twice = [r for r in records if r.settings["inference"]["engine"] == "mclmc"]
+    sources = set(regret_table(evidence_table([*records, *twice]))["source"])
+    assert sources == {"mean_field", "smc"}
