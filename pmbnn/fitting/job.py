@@ -67,8 +67,9 @@ def _fit(
         searched = () if job.search_cell is None else (job.search_cell,)
         datasets = {task.cell.dataset: load_dataset(task) for task in (*job.cells, *searched)}
         cells = [task.cell for task in job.cells]
+        checkpoints = results.checkpoints(job.identity)
         if cells[0].is_sampled:
-            fitted = sample_job(cells, datasets, programs, report)
+            fitted = sample_job(cells, datasets, programs, report, checkpoints)
         else:
             fitted = fit_job(
                 cells,
@@ -76,7 +77,7 @@ def _fit(
                 programs,
                 report,
                 search_cell=None if job.search_cell is None else job.search_cell.cell,
-                checkpoints=results.checkpoints(job.identity),
+                checkpoints=checkpoints,
             )
         return list(zip(job.cells, fitted, strict=True))
     except Exception as error:

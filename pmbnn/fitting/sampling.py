@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting.programs import GroupPrograms, Report
 from pmbnn.fitting.selection import Selection
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import StoredGuide
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
@@ -107,6 +109,7 @@ def sample_job(
     datasets: Mapping[object, Dataset],
     programs: GroupPrograms,
     report: Report,
+    checkpoints: Path,
 ) -> list[SampledCell]:
     """Every cell, sampled.
 
@@ -114,30 +117,42 @@ def sample_job(
     ----------
     datasets
         The loaded data by specification.
+    checkpoints
+        Folder for the checkpoints of this job's long chains.
     """
-    return [_sampled(cell, datasets[cell.dataset], programs, report) for cell in cells]
+    context = SamplingContext(programs, report, Checkpoints(checkpoints))
+    return [_sampled(cell, datasets[cell.dataset], context) for cell in cells]
 
 
-def _sampled(cell: Cell, dataset: Dataset, programs: GroupPrograms, report: Report) -> SampledCell:
+@dataclass(frozen=True)
+class SamplingContext:
+    """What all chains of a job share."""
+
+    programs: GroupPrograms
+    report: Report
+    checkpoints: Checkpoints
+
+
+def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> SampledCell:
     start, rows = time.monotonic(), dataset.training
-    selection = _select(cell, rows, programs, report)
+    selection = _select(cell, rows, context)
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
-    samples = _sample(cell, rows, hyperprior, "sample", programs, report, gaps)
+    samples = _sample(cell, rows, hyperprior, "sample", context, gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
     seconds = time.monotonic() - start
     return SampledCell(cell, hyperprior, data, samples, selection, seconds)
 
 
-def _select(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> Selection | None:
+def _select(cell: Cell, rows: Rows, context: SamplingContext) -> Selection | None:
     """Scores of every candidate scale on held-out training rows; None where there is one."""
     candidates, settings = cell.hyperprior.candidates, cell.inference
     if len(candidates) == 1:
         return None
     kept, held_out = rows.split(settings.validation, random_seed=settings.seed)
-    predictor, nll = programs.predictor(cell, kept), []
+    predictor, nll = context.programs.predictor(cell, kept), []
     for number, hyperprior in enumerate(candidates):
-        samples = _sample(cell, kept, hyperprior, f"choose/{number}", programs, report)
+        samples = _sample(cell, kept, hyperprior, f"choose/{number}", context)
         if samples.chains.broken.any():
             nll.append(np.nan)
             continue
@@ -161,16 +176,17 @@ def _sample(
     rows: Rows,
     hyperprior: Hyperprior,
     name: str,
-    programs: GroupPrograms,
-    report: Report,
+    context: SamplingContext,
     further: Sequence[np.ndarray] = (),
 ) -> Samples:
     data, stage = model_data(hyperprior, rows, cell.likelihood), name.split("/")[0]
-    report(stage, 0, cell.inference.draws, None, None)
+    programs, identity = context.programs, f"{settings_digest(cell)}/{name}"
+    context.report(stage, 0, cell.inference.draws, None, None)
     return sample_posterior(
         programs.program(cell, rows),
         data,
         functions_of(programs.predictor(cell, rows), data, *further),
-        identity=f"{settings_digest(cell)}/{name}",
-        report=lambda done, wanted, _: report(stage, done, wanted, None, None),
+        identity=identity,
+        report=lambda done, wanted, _: context.report(stage, done, wanted, None, None),
+        checkpoint=context.checkpoints.of(identity),
     )

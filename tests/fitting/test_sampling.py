@@ -1,5 +1,7 @@
 """Cells whose posterior is sampled: what becomes of their chains, from the file to the trace."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,10 +11,13 @@ from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import job as job_module
+from pmbnn.fitting import sampling
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.sampling import spread
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.samplers.mclmc import MclmcSampler
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -47,12 +52,12 @@ def prepared(folder, data=MOONS, prior="normal", hyperprior="half_normal", infer
     return run
 
 
-def sampled(folder, **settings):
+def sampled(folder, report=lambda *_: None, **settings):
     """Results of a tiny experiment, sampled in this process."""
     run, programs = prepared(folder, **settings), None
     for one in jobs(list(run.tasks)):
         task = JobTask(one.group, one.width, tuple(run.tasks[cell] for cell in one.wanted))
-        programs = run_job(task, run.results.folder, lambda *_: None, lambda _: None, programs)
+        programs = run_job(task, run.results.folder, report, lambda _: None, programs)
     return Results(run.results.folder)
 
 
@@ -143,6 +148,41 @@ def test_arviz_takes_it(cell):
     assert isinstance(trace["posterior"].dataset, xr.Dataset)
     summary = az.summary(trace, var_names=["layer_1_scale"])
     assert summary["r_hat"].notna().all()
+
+
+@pytest.mark.slow
+def test_an_interrupted_job_goes_on_from_its_last_draws(tmp_path, monkeypatch):
+    """Its chains for one of two scales were done; these are not drawn again."""
+    monkeypatch.setattr(sampling, "Checkpoints", partial(Checkpoints, interval=0.0))
+    tuned = "{kind: fixed, scale: {tune: {log: [0.5, 1, 2]}}}"
+    whole, found = (tmp_path / name for name in ("whole", "found"))
+    for folder in (whole, found):
+        folder.mkdir()
+    news, stop = [], None
+
+    def report(stage, done, wanted, *_):
+        news.append((stage, done, wanted))
+        if len(news) == stop:
+            raise KeyboardInterrupt
+
+    expected = sampled(whole, report=report, hyperprior=tuned)
+    every, stop = news, news.index(("sample", 0, 16))
+    news = []
+    with pytest.raises(KeyboardInterrupt):
+        sampled(found, report=report, hyperprior=tuned)
+    assert list((found / "out" / "checkpoints").iterdir())
+    extended, stop = [], None
+    watch = MclmcSampler.extend
+    monkeypatch.setattr(MclmcSampler, "extend", lambda *of: extended.append(of[-1]) or watch(*of))
+    results = sampled(found, report=report, hyperprior=tuned)
+    assert extended
+    assert not any("/choose/" in identity for identity in extended)
+    (record, trace, _), (same, of_same, _) = only(expected), only(results)
+    np.testing.assert_array_equal(trace["draws"]["values"], of_same["draws"]["values"])
+    assert record.results == same.results
+    assert record.sampling == same.sampling
+    assert not (found / "out" / "checkpoints").exists()
+    assert every[-1][0] == "sample"
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Draws of chains, whichever sampler makes them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -70,26 +70,26 @@ class Evidence(NamedTuple):
         return cls(float(runs.max() + np.log(ratios.mean())), float(error))
 
 
-class Started(NamedTuple):
-    """Chains that are ready to go.
+class Tuning(NamedTuple):
+    """How chains move.
 
     Attributes
     ----------
-    extend
-        Gives their next block of draws, each time it is called.
-    broken
+    failed
         Chains that could not be tuned, ``(chain,)``.
-    tuned
+    values
         What they were tuned to, by name.
     """
 
-    extend: Callable[[], Chains]
-    broken: np.ndarray
-    tuned: Mapping[str, float]
+    failed: np.ndarray
+    values: Mapping[str, float]
 
 
-class Sampler(Protocol):
+class Sampler[State](Protocol):
     """All chains of a model as compiled programs, for any data of the same shapes.
+
+    Its methods are called within ``precision(density.dtype)``, with the prepared data and an
+    identity that decides every random number. The state of its chains is a tree of arrays.
 
     Attributes
     ----------
@@ -100,14 +100,17 @@ class Sampler(Protocol):
     density: LogDensity
     settings: Sampling
 
-    def start(self, prepared: tuple, identity: str) -> Started:
-        """Chains on prepared data; call it within ``precision(density.dtype)``.
+    def start(self, prepared: tuple, identity: str) -> State:
+        """Chains that are tuned, before their first draw."""
 
-        Parameters
-        ----------
-        identity
-            Decides every random number.
-        """
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state; nothing is computed."""
+
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """Chains after their next `settings.draws` draws, and these."""
+
+    def tuning(self, state: State) -> Tuning:
+        """How chains were tuned."""
 
 
 @dataclass(frozen=True, eq=False)

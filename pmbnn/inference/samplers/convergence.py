@@ -48,7 +48,11 @@ class Convergence:
     def of(cls, values: np.ndarray) -> "Convergence":
         """From values of functions, ``(chain, draw, function)``."""
         found = function_rhat(values)
-        return cls(float(np.percentile(found, PERCENTILE)), float(found.max()), values.shape[1])
+        with np.errstate(invalid="ignore"):
+            percentile = np.percentile(found, PERCENTILE)
+        # Between two infinities there is no number.
+        percentile = np.inf if np.isnan(percentile) else percentile
+        return cls(float(percentile), float(found.max()), values.shape[1])
 
 
 def function_rhat(values: np.ndarray) -> np.ndarray:

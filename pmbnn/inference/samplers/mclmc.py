@@ -26,10 +26,10 @@ import numpy as np
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, Started
+from pmbnn.inference.samplers.chains import Chains, Tuning
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
-from pmbnn.inference.xla.compile import compiler_options, precision
+from pmbnn.inference.xla.compile import compiler_options
 
 
 class State(NamedTuple):
@@ -41,6 +41,8 @@ class State(NamedTuple):
         Position, direction, log-density and its gradient, as blackjax has them.
     length, step_size
         Length after which a direction is forgotten, and that of a step, as they were tuned.
+    is_tuned
+        Whether that succeeded.
     draws
         Draws so far.
     """
@@ -48,6 +50,7 @@ class State(NamedTuple):
     walk: IntegratorState
     length: jax.Array
     step_size: jax.Array
+    is_tuned: jax.Array
     draws: jax.Array
 
 
@@ -99,7 +102,8 @@ def init(start_key, key, log_density: Callable, size: int, settings: Mclmc, dtyp
         diagonal_preconditioning=False,
     )
     length, step_size = (jnp.asarray(v, dtype) for v in (found.L, found.step_size))
-    return State(walk, length, step_size, jnp.zeros((), jnp.int32))
+    is_tuned = jnp.isfinite(step_size) & jnp.isfinite(length)
+    return State(walk, length, step_size, is_tuned, jnp.zeros((), jnp.int32))
 
 
 def build_kernel(settings: Mclmc) -> Callable[..., tuple[State, Draw]]:
@@ -130,7 +134,7 @@ def build_kernel(settings: Mclmc) -> Callable[..., tuple[State, Draw]]:
         walk, squares, n_not_finite = jax.lax.fori_loop(0, settings.thin, body, start)
         error = squares / (settings.thin * walk.position.size)
         draw = Draw(walk.position, walk.logdensity, error, n_not_finite)
-        return State(walk, state.length, state.step_size, state.draws + 1), draw
+        return state._replace(walk=walk, draws=state.draws + 1), draw
 
     return kernel
 
@@ -156,21 +160,26 @@ class MclmcSampler:
     init: Callable[..., State]
     advance: Callable[..., tuple[State, Draw]]
 
-    def start(self, prepared: tuple, identity: str) -> Started:
+    def start(self, prepared: tuple, identity: str) -> State:
         """Chains that are tuned, and all move as the median one was tuned to."""
-        starts, moves, later = chain_keys(identity, self.settings.chains)
-        state = self.init(starts, moves, prepared)
-        is_tuned = np.isfinite(state.step_size) & np.isfinite(state.length)
-        state = with_common_steps(state)
-        tuned = {name: float(getattr(state, name)[0]) for name in ("step_size", "length")}
+        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        return with_common_steps(self.init(starts, moves, prepared))
 
-        def extend() -> Chains:
-            nonlocal state
-            with precision(self.density.dtype):
-                state, drawn = self.advance(later, state, prepared)
-            return self._chains(jax.device_get(drawn), tuned["step_size"])
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state."""
+        starts, moves, _ = chain_keys("", self.settings.chains)
+        return self.init.eval_shape(starts, moves, prepared)
 
-        return Started(extend, ~np.asarray(is_tuned), tuned)
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """Chains after their next draws, and these."""
+        *_, later = chain_keys(identity, self.settings.chains)
+        state, drawn = self.advance(later, state, prepared)
+        return state, self._chains(jax.device_get(drawn), float(state.step_size[0]))
+
+    def tuning(self, state: State) -> Tuning:
+        """Their step, and the length after which a direction is forgotten."""
+        values = {name: float(getattr(state, name)[0]) for name in ("step_size", "length")}
+        return Tuning(~np.asarray(state.is_tuned), values)
 
     def _chains(self, drawn: Draw, step_size: float) -> Chains:
         finite = np.isfinite(drawn.position).all(axis=2) & np.isfinite(drawn.log_density)

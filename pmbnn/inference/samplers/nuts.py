@@ -27,10 +27,10 @@ from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.mcmc.hmc import HMCState
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, Started
+from pmbnn.inference.samplers.chains import Chains, Tuning
 from pmbnn.inference.samplers.settings import Nuts
 from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
-from pmbnn.inference.xla.compile import compiler_options, precision
+from pmbnn.inference.xla.compile import compiler_options
 
 
 class State(NamedTuple):
@@ -155,27 +155,34 @@ class NutsSampler:
     init: Callable[..., State]
     advance: Callable[..., tuple[State, Draw]]
 
-    def start(self, prepared: tuple, identity: str) -> Started:
+    def start(self, prepared: tuple, identity: str) -> State:
         """Chains after their warm-up."""
-        starts, moves, later = chain_keys(identity, self.settings.chains)
-        state = self.init(starts, moves, prepared)
+        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        return self.init(starts, moves, prepared)
+
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state."""
+        starts, moves, _ = chain_keys("", self.settings.chains)
+        return self.init.eval_shape(starts, moves, prepared)
+
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """Chains after their next draws, and these."""
+        *_, later = chain_keys(identity, self.settings.chains)
+        state, drawn = self.advance(later, state, prepared)
+        drawn = jax.device_get(drawn)
+        is_finite = np.isfinite(drawn.position).all(axis=2)
+        is_finite &= np.isfinite(drawn.statistics["lp"])
+        broken = (drawn.is_broken | ~is_finite).any(axis=1)
+        return state, Chains(drawn.position, drawn.statistics, broken)
+
+    def tuning(self, state: State) -> Tuning:
+        """Their median step, and the leapfrog steps of a warm-up."""
         is_tuned = np.isfinite(state.step_size) & np.isfinite(state.inverse_mass).all(axis=1)
-        tuned = {
+        values = {
             "step_size": float(np.median(state.step_size)),
             "warm_up_steps": float(np.mean(state.warm_up_steps)),
         }
-
-        def extend() -> Chains:
-            nonlocal state
-            with precision(self.density.dtype):
-                state, drawn = self.advance(later, state, prepared)
-            drawn = jax.device_get(drawn)
-            is_finite = np.isfinite(drawn.position).all(axis=2)
-            is_finite &= np.isfinite(drawn.statistics["lp"])
-            broken = (drawn.is_broken | ~is_finite).any(axis=1)
-            return Chains(drawn.position, drawn.statistics, broken)
-
-        return Started(extend, ~np.asarray(is_tuned), tuned)
+        return Tuning(~np.asarray(is_tuned), values)
 
 
 def build_sampler(density: LogDensity, settings: Nuts) -> NutsSampler:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers import mclmc, nuts, smc
 from pmbnn.inference.samplers.chains import Chains, Sampler, Samples
+from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.convergence import Convergence, Status
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.unsupported import explained
@@ -47,6 +49,7 @@ def sample_posterior(
     *,
     identity: str,
     report: Report | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Samples:
     """Draws of a model's posterior, as many as it takes for functions of them to agree.
 
@@ -63,28 +66,49 @@ def sample_posterior(
         Decides everything: the same text gives the same bits.
     report
         Called as the chains go on.
+    checkpoint
+        Where chains are left from time to time, and looked for.
     """
     density, improper = sampler.density, sampler.density.flat.improper
+
+    def leave(walk: Walk, at_end: bool = False) -> Walk:
+        if checkpoint is not None:
+            checkpoint.save_if_due(lambda: arrays_of(walk), at_end)
+        return walk
+
     with precision(density.dtype), explained(density.flat, density.dtype):
-        started = sampler.start(density.prepare(data), identity)
-    found, convergence = drawn_until_agreed(
-        started.extend,
+        prepared = density.prepare(data)
+        walk = None
+        if checkpoint is not None:
+            walk = restored(checkpoint, sampler.shapes(prepared))
+        walk = walk or leave(Walk(sampler.start(prepared, identity)))
+        tuning = sampler.tuning(walk.state)
+
+    def extend(walk: Walk) -> Walk:
+        with precision(density.dtype):
+            return leave(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
+
+    walk, convergence = drawn_until_agreed(
+        extend,
+        walk,
         functions,
         sampler.settings.draws,
         report,
         doublings=0 if improper else DOUBLINGS,
     )
-    status, reason = verdict(found, convergence, started.broken, improper)
-    return Samples(found, status, reason, convergence, started.tuned)
+    leave(walk, at_end=True)
+    status, reason = verdict(walk.chains, convergence, tuning.failed, improper)
+    return Samples(walk.chains, status, reason, convergence, tuning.values)
 
 
 def drawn_until_agreed(
-    extend: Callable[[], Chains],
+    extend: Callable[[Walk], Walk],
+    walk: Walk,
     functions: Functions,
     draws: int,
     report: Report | None = None,
     doublings: int = DOUBLINGS,
-) -> tuple[Chains, Convergence | None]:
+) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
 
     Broken chains are not gone on with: more of the same would not mend them.
@@ -92,23 +116,28 @@ def drawn_until_agreed(
     Parameters
     ----------
     extend
-        Gives the next `draws` draws of each chain.
+        Goes on for `draws` draws of each chain.
+    walk
+        Where the chains are, some blocks of `draws` draws having been drawn before, or none.
     """
-    found, values = None, []
+    values: list[np.ndarray] = []
     for doubled in range(doublings + 1):
-        wanted = draws * 2**doubled
-        while found is None or found.draws < wanted:
-            new = extend()
-            found = new if found is None else found.followed_by(new)
-            if new.broken.any():
-                return found, None
-            values.append(functions(new.values))
+        blocks = 2**doubled
+        while len(values) < blocks:
+            done = draws * len(values)
+            if walk.draws == done:
+                walk = extend(walk)
+            if walk.chains.broken.any():
+                return walk, None
+            values.append(functions(walk.chains.values[:, done : done + draws]))
+            if report is not None and len(values) < blocks:
+                report(done + draws, draws * blocks, "")
         convergence = Convergence.of(np.concatenate(values, axis=1))
         if report is not None:
-            report(found.draws, wanted, str(convergence))
+            report(draws * blocks, draws * blocks, str(convergence))
         if convergence.passed:
             break
-    return found, convergence
+    return walk, convergence
 
 
 def verdict(

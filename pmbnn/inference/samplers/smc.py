@@ -37,10 +37,10 @@ from blackjax.smc.solver import dichotomy
 from jax.scipy.special import logsumexp
 
 from pmbnn.inference.log_density import LogDensity, TemperedDensity, build_tempered_density
-from pmbnn.inference.samplers.chains import Chains, Started
+from pmbnn.inference.samplers.chains import Chains, Tuning
 from pmbnn.inference.samplers.settings import Smc
 from pmbnn.inference.samplers.starts import chain_keys, key_of
-from pmbnn.inference.xla.compile import compiler_options, precision
+from pmbnn.inference.xla.compile import compiler_options
 
 MOST_TEMPERATURES = 1_000
 """A run that has not arrived by then is broken."""
@@ -235,19 +235,22 @@ class SmcSampler:
     settings: Smc
     draw: Callable[..., Drawn]
 
-    def start(self, prepared: tuple, identity: str) -> Started:
-        """Chains of independent runs: each block is a new one of every chain."""
-        chains, blocks = self.settings.chains, 0
-        _, _, keys = chain_keys(identity, chains)
+    def start(self, prepared: tuple, identity: str) -> jax.Array:
+        """No block of runs so far: the state is their number."""
+        return jnp.zeros((), jnp.int32)
 
-        def extend() -> Chains:
-            nonlocal blocks
-            with precision(self.density.dtype):
-                drawn = jax.device_get(self.draw(keys, jnp.int32(blocks), prepared))
-            blocks += 1
-            return _chains(drawn)
+    def shapes(self, prepared: tuple) -> jax.ShapeDtypeStruct:
+        """That of a number."""
+        return jax.ShapeDtypeStruct((), jnp.int32)
 
-        return Started(extend, np.zeros(chains, bool), {})
+    def extend(self, state: jax.Array, prepared: tuple, identity: str) -> tuple[jax.Array, Chains]:
+        """A new run of each chain, independent of those before."""
+        *_, keys = chain_keys(identity, self.settings.chains)
+        return state + 1, _chains(jax.device_get(self.draw(keys, state, prepared)))
+
+    def tuning(self, state: jax.Array) -> Tuning:
+        """Nothing: steps adapt as particles go."""
+        return Tuning(np.zeros(self.settings.chains, bool), {})
 
 
 def _chains(drawn: Drawn) -> Chains:

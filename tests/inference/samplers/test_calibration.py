@@ -62,7 +62,8 @@ def test_truths_lie_anywhere_among_the_draws(engine):
         truth, y = simulated(rng)
         with precision("float64"):
             prepared = sampler.density.prepare({"targets": y})
-            chains = sampler.start(prepared, f"calibration/{i}").extend()
+            state = sampler.start(prepared, f"calibration/{i}")
+            chains = sampler.extend(state, prepared, f"calibration/{i}")[1]
         assert not chains.broken.any()
         ranks.append((some_of(chains, rng) < truth).sum(axis=0))
     # Of three sampled scalars, one falls below that by chance in 330 tries.

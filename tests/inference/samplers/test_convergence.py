@@ -5,11 +5,13 @@ import pytest
 from arviz_stats.base import array_stats
 
 from pmbnn.inference.samplers.chains import Chains
+from pmbnn.inference.samplers.checkpoint import Walk
 from pmbnn.inference.samplers.convergence import Convergence, function_rhat
 from pmbnn.inference.samplers.run import drawn_until_agreed, verdict
 
 rng = np.random.default_rng(0)
 UNTUNED = np.zeros(4, bool)
+START = Walk(state=0)
 
 
 def chains_of(values, n_not_finite=0):
@@ -38,6 +40,16 @@ def test_constants_and_what_is_not_finite():
     assert 0.9 < found[3] < 1.3
 
 
+def test_where_several_functions_have_none_the_chains_disagree():
+    """Among many, and with no other."""
+    values = rng.normal(size=(4, 50, 20))
+    values[..., :5] = np.nan
+    for some in (values, values[..., :1], values[..., :2]):
+        found = Convergence.of(some)
+        assert found.percentile == found.largest == np.inf
+        assert not found.passed
+
+
 @pytest.mark.parametrize(
     ("percentile", "largest", "passed"),
     [(1.02, 1.05, True), (1.021, 1.03, False), (1.0, 1.051, False)],
@@ -52,12 +64,13 @@ class Script:
     def __init__(self, disagreeing, broken_at=None):
         self.disagreeing, self.broken_at, self.calls = disagreeing, broken_at, 0
 
-    def __call__(self):
+    def __call__(self, walk):
         values = np.random.default_rng(self.calls).normal(size=(4, 400, 2))
         if self.calls < self.disagreeing:
             values += np.array([0.0, 0.0, 0.0, 1.5])[:, None, None]
         self.calls += 1
-        return chains_of(values, n_not_finite=int(self.calls == self.broken_at))
+        broken = int(self.calls == self.broken_at)
+        return walk.followed_by(self.calls, chains_of(values, n_not_finite=broken))
 
 
 @pytest.mark.parametrize(
@@ -68,30 +81,37 @@ def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
     """One block of eight that disagrees counts for an eighth of the mean only."""
     script, reports = Script(disagreeing), []
     found, convergence = drawn_until_agreed(
-        script, lambda v: v, 400, lambda done, wanted, words: reports.append((done, wanted))
+        script,
+        START,
+        lambda v: v,
+        400,
+        lambda done, wanted, words: reports.append((done, wanted, bool(words))),
     )
     assert script.calls == blocks
-    assert found.values.shape == (4, 400 * blocks, 2)
-    doubled = {400 * 2**i for i in range(4) if 2**i <= blocks}
-    assert reports == [(n, n) for n in sorted(doubled)]
-    assert verdict(found, convergence, UNTUNED, improper=False)[0] == status
+    assert found.chains.values.shape == (4, 400 * blocks, 2)
+    doubled = [2**i for i in range(4) if 2**i <= blocks]
+    assert [done for done, _, agreed in reports if agreed] == [400 * n for n in doubled]
+    assert all(done <= wanted for done, wanted, _ in reports)
+    assert verdict(found.chains, convergence, UNTUNED, improper=False)[0] == status
 
 
 def test_a_broken_chain_ends_it():
     script = Script(disagreeing=8, broken_at=3)
-    found, convergence = drawn_until_agreed(script, lambda v: v, 400)
+    found, convergence = drawn_until_agreed(script, START, lambda v: v, 400)
     assert script.calls == 3
-    status, reason = verdict(found, convergence, UNTUNED, improper=False)
+    status, reason = verdict(found.chains, convergence, UNTUNED, improper=False)
     assert status == "diverged"
     assert reason.startswith("4 of 4 chains met a log-density or a gradient that is not finite")
 
 
 def test_a_chain_that_could_not_be_tuned_is_broken():
-    found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
+    found, convergence = drawn_until_agreed(Script(0), START, lambda v: v, 400)
     untuned = np.array([False, False, True, False])
-    assert verdict(found, convergence, untuned, improper=False)[1].startswith("1 of 4 chains")
+    assert verdict(found.chains, convergence, untuned, improper=False)[1].startswith(
+        "1 of 4 chains"
+    )
 
 
 def test_nothing_is_said_of_improper_posteriors_but_that():
-    found, convergence = drawn_until_agreed(Script(0), lambda v: v, 400)
-    assert verdict(found, convergence, UNTUNED, improper=True)[0] == "improper"
+    found, convergence = drawn_until_agreed(Script(0), START, lambda v: v, 400)
+    assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "improper"

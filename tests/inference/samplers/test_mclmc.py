@@ -83,7 +83,7 @@ def test_starts_are_where_the_density_is_a_number():
 
 def test_chains_move_as_the_median_one_was_tuned_to():
     tuned = np.array([0.1, np.nan, 0.3, 0.5, 0.2])
-    state = State(None, jnp.asarray(10 * tuned), jnp.asarray(tuned), None)
+    state = State(None, jnp.asarray(10 * tuned), jnp.asarray(tuned), None, None)
     found = with_common_steps(state)
     np.testing.assert_allclose(found.step_size, 0.25, rtol=1e-6)
     np.testing.assert_allclose(found.length, 2.5, rtol=1e-6)

@@ -18,6 +18,7 @@ from scipy import integrate, stats
 
 from pmbnn.inference.samplers.chains import Evidence
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.xla.compile import precision
 
 RUNS = 8
 
@@ -114,8 +115,10 @@ def test_the_same_seed_gives_the_same_bits():
 @pytest.mark.slow
 def test_each_block_has_runs_of_its_own():
     sampler = sampler_of(regression(), "smc", chains=2, draws=16, moves=1, leapfrogs=(2, 4))
-    extend = sampler.start(sampler.density.prepare({}), "0").extend
-    blocks = [extend(), extend()]
+    with precision(sampler.density.dtype):
+        prepared = sampler.density.prepare({})
+        state, first = sampler.extend(sampler.start(prepared, "0"), prepared, "0")
+        blocks = [first, sampler.extend(state, prepared, "0")[1]]
     assert not np.isin(blocks[0].values, blocks[1].values).any()
     both = blocks[0].followed_by(blocks[1])
     assert len(np.unique(both.statistics["log_evidence"])) == 4
