@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 
+import pandas as pd
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -14,6 +15,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
+from typer.testing import CliRunner
+
+from pmbnn.cli.report import app
+from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
+from pmbnn.results.store import Results
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -174,6 +180,55 @@ def test_figures_open_large(opened):
     assert focused(opened).get_attribute("id") == link.get_attribute("data-show")
 
 
+@pytest.fixture(scope="module")
+def judged(make, tmp_path_factory):
+    """A page whose experiment was sampled too, with a verdict of every colour."""
+    folder = tmp_path_factory.mktemp("judged") / "trust"
+    make.results(folder, make.records(), experiment="trust")
+    rows = [
+        make.contrast("normal: half-normal less fixed", "better", "distorts"),
+        make.contrast(make.hostile, "undecided", "undecided", note="Few seeds."),
+        make.contrast("cauchy: half-normal less fixed", "equivalent", "faithful"),
+    ]
+    Results(folder).write_table(FILE, pd.DataFrame(rows, columns=VERDICT_COLUMNS))
+    done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
+    assert done.exit_code == 0, done.output
+    return folder.parent / "out" / "report.html"
+
+
+def test_the_verdict_stands_first(browser, judged, make):
+    show(browser, judged)
+    sections = [
+        e.get_attribute("id") for e in browser.find_elements(By.CSS_SELECTOR, "main > section")
+    ]
+    assert sections[0] == "verdicts-section"
+    assert find(browser, "nav a").get_attribute("href").endswith("#verdicts-section")
+    section = find(browser, "#verdicts-section")
+    assert "the posterior decides 2 against a margin of 1 thousandths" in section.text
+    rows = [
+        [cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")]
+        for row in section.find_elements(By.CSS_SELECTOR, "tbody tr")
+    ]
+    assert [row[-2:] for row in rows] == [
+        ["better", "distorts"], ["undecided", "undecided"], ["equivalent", "faithful"]
+    ]  # fmt: skip
+    assert rows[1][0] == make.hostile
+    assert rows[0][2] == "−2 (−3 to −1)"
+    sentence = find(browser, "#verdicts-section tbody tr").get_attribute("title")
+    assert sentence.endswith("ADVI distorts it (-0.0020 nats, -0.0030 to -0.0010).")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_verdicts_on_a_narrow_screen(browser, judged, scheme):
+    """The table scrolls within its frame, and badges can be read."""
+    show(browser, judged, NARROW, scheme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= NARROW[0]
+    frame = find(browser, "#verdicts-section .scroll")
+    assert browser.execute_script("return arguments[0].scrollWidth", frame) > frame.rect["width"]
+    for badge in ("converged", "failed"):
+        assert contrast_of(browser, f"#verdicts-section .badge.{badge}") >= 4.5
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_narrow_screen(browser, page, scheme):
     show(browser, page, NARROW, scheme)
@@ -196,6 +251,13 @@ def luminance(browser, selector, what):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def contrast_of(browser, selector, ground=None):
+    """Ratio of the luminances of text and what it stands on: itself, or another element."""
+    text = luminance(browser, selector, "color")
+    both = text, luminance(browser, ground or selector, "backgroundColor")
+    return (max(both) + 0.05) / (min(both) + 0.05)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_dark_and_light_can_be_read(browser, page, scheme):
     show(browser, page, scheme=scheme)
@@ -207,18 +269,19 @@ def test_dark_and_light_can_be_read(browser, page, scheme):
                              (".badge.failed", ".badge.failed"),
                              (".mark-bound", ".mark-bound"),
                              (".mark-elsewhere", ".mark-elsewhere")]:  # fmt: skip
-        both = luminance(browser, selector, "color"), luminance(browser, ground, "backgroundColor")
         # Level AA for text of usual size.
-        assert (max(both) + 0.05) / (min(both) + 0.05) >= 4.5, selector
+        assert contrast_of(browser, selector, ground) >= 4.5, selector
 
 
-def test_no_error_and_no_request(browser, page):
-    """Over everything above, and a fresh look at the page."""
-    show(browser, page)
+def test_no_error_and_no_request(browser, page, judged):
+    """Over everything above, and a fresh look at both pages."""
+    pages = {page.as_uri(), judged.as_uri()}
+    for one in (page, judged):
+        show(browser, one)
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
     events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
     sent = [
         e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
     ]
     assert page.as_uri() in sent, "the log is kept"
-    assert {url for url in sent if not url.startswith("data:")} == {page.as_uri()}
+    assert {url for url in sent if not url.startswith("data:")} == pages

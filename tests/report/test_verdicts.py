@@ -9,15 +9,6 @@ from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
 
 
-def contrast(name, posterior, advi, **changes):
-    ends = {"": -0.002, "_low": -0.003, "_high": -0.001}
-    of = ("reference", "advi", "delta")
-    numbers = {f"{name}{end}": v for name in of for end, v in ends.items()}
-    row = {"contrast": name, "exploratory": False, "data": "moons, noise 0.4", "seeds": 5}
-    row |= {"metric": "excess_nll", "margin": 0.001, "note": "", **numbers}
-    return row | {"posterior_verdict": posterior, "advi_verdict": advi} | changes
-
-
 @pytest.fixture
 def folder(tmp_path):
     def of(*rows):
@@ -29,11 +20,11 @@ def folder(tmp_path):
     return of
 
 
-def test_counts_and_rows(folder):
+def test_counts_and_rows(folder, make):
     rows = [
-        contrast("normal: learned less fixed", "better", "distorts"),
-        contrast("laplace: learned less fixed", "undecided", "undecided", note="Few seeds."),
-        contrast("cauchy: learned less fixed", "equivalent", "faithful"),
+        make.contrast("normal: learned less fixed", "better", "distorts"),
+        make.contrast("laplace: learned less fixed", "undecided", "undecided", note="Few seeds."),
+        make.contrast("cauchy: learned less fixed", "equivalent", "faithful"),
     ]
     (view,) = verdict_views([folder(*rows)])
     assert view.lead.startswith(
@@ -48,12 +39,12 @@ def test_counts_and_rows(folder):
     assert second.sentence.endswith("Few seeds.")
 
 
-def test_contrasts_that_were_not_named_are_exploratory(folder):
-    (view,) = verdict_views([folder(contrast("a", "better", "faithful", exploratory=True))])
+def test_contrasts_that_were_not_named_are_exploratory(folder, make):
+    (view,) = verdict_views([folder(make.contrast("a", "better", "faithful", exploratory=True))])
     assert "(exploratory: the experiment file names none)" in view.lead
 
 
-def test_without_a_reference_there_is_no_section(folder):
+def test_without_a_reference_there_is_no_section(folder, make):
     missing = dict.fromkeys([f"reference{end}" for end in ("", "_low", "_high")])
-    assert verdict_views([folder(contrast("a", "undecided", "undecided", **missing))]) == []
+    assert verdict_views([folder(make.contrast("a", "undecided", "undecided", **missing))]) == []
     assert verdict_views([folder()]) == []
