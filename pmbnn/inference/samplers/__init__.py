@@ -3,7 +3,7 @@
 ``settings`` is what an experiment file says of each; ``mclmc``, ``nuts`` and ``smc`` are an engine
 each: a chain's state and kernel, and all chains as compiled programs; ``starts`` is where chains
 start; ``chains`` holds what any engine gives; ``convergence`` judges chains by functions of their
-draws; ``run`` draws until that is content.
+draws; ``checkpoint`` keeps chains on their way; ``run`` draws until their agreement is content.
 """
 
 import lazy_loader as lazy
