@@ -50,7 +50,9 @@ def shrunk(content: dict) -> dict:
         sweep["dataset"] = datasets
         given = sweep["inference"]
         listed = given if isinstance(given, list) else [given]
-        sweep["inference"] = [shorter(inference) for inference in listed]
+        short = [shorter(inference) for inference in listed]
+        # What differed in a length only is the same now.
+        sweep["inference"] = [one for at, one in enumerate(short) if one not in short[:at]]
         if "mclmc" in listed:
             # Each combination compiles a sampler of its own.
             sweep |= {"prior": "normal", "hyperprior": ["fixed", "half_normal"]}
