@@ -141,6 +141,7 @@ def test_file_runs_to_its_figures(file, tmp_path, made, monkeypatch):
     # A few draws of two chains need not agree.
     fine = {"converged", "not_converged", "undecided", "improper"}
     assert {record.status for record in stored} <= fine
+    assert all((record.overlap > 0) == (record.source == "embedded") for record in stored)
     records = run.records()
     figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)

@@ -45,10 +45,12 @@ TOLERATED = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
 
 DELTA_COLUMNS = (
-    "contrast", "exploratory", "data", "seed", "metric", "delta_reference", "delta_reference_mcse",
-    "delta_advi", "delta_advi_mcse", "delta", "delta_mcse", "doubtful",
+    "contrast", "exploratory", "data", "seed", "overlap", "metric",
+    "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
+    "delta", "delta_mcse", "doubtful",
 )  # fmt: skip
-"""Of every contrast, data set and data seed. Errors are Monte-Carlo standard errors, missing where
+"""Of every contrast, data set and data seed, and how far data seeds are the same rows
+(`Dataset.overlap`). Errors are Monte-Carlo standard errors, missing where
 unknown; ``doubtful`` is the number of cells of the reference whose chains did not converge."""
 
 VERDICT_COLUMNS = (
@@ -229,6 +231,7 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             "contrast": contrast.name,
             "place": _place(first, second),
             "seed": data_seed(first),
+            "overlap": first.overlap,
             "method": _method(first),
             "setting": _inference(first),
             "doubtful": sum(record.status != "converged" for record in (first, second)),
@@ -302,6 +305,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
     means = rows.groupby([*keys, "method"], sort=False).agg(
         value=("value", "mean"),
         mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+        overlap=("overlap", "max"),
         doubtful=("doubtful", "sum"),
         pairs=("value", "size"),
     )
@@ -311,6 +315,7 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
     for method in wide["value"].columns:
         found[f"delta_{method}"] = wide["value", method]
         found[f"delta_{method}_mcse"] = wide["mcse", method]
+    found["overlap"] = wide["overlap"].max(axis=1)
     doubtful = wide["doubtful"].get("reference", pd.Series(0, index=wide.index))
     found["doubtful"] = doubtful.fillna(0).astype(int)
     return found.reset_index()
@@ -323,7 +328,8 @@ def _intervals(deltas: pd.DataFrame, random_seed: int) -> dict[tuple, dict[str, 
 
     numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
     known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
-    return joint_intervals(known, random_seed).T.to_dict()
+    overlap = deltas.groupby("data")["overlap"].max()
+    return joint_intervals(known, random_seed, overlap).T.to_dict()
 
 
 def _verdict_row(
@@ -355,6 +361,8 @@ def _note(group: pd.DataFrame, margin: float) -> str:
             words.append(
                 f"Monte-Carlo error of {name} (up to {largest:.2g}) exceeds a tenth of the margin."
             )
+    if group["overlap"].max():
+        words.append("Data seeds split the same rows: the intervals allow for it.")
     if doubtful := group["doubtful"].sum():
         words.append(f"{doubtful} sampled cells did not converge.")
     return " ".join(words)

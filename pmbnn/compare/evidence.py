@@ -47,10 +47,11 @@ NUMBERS = (
 def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each cell of a posterior: what it may be chosen by, and how well it predicts.
 
-    Columns: ``data``, ``seed``, ``prior``, ``hyperprior``; ``source``, the sampler or the guide
-    with what sets it apart from others of that name, and whether it was ``sampled``; ``status``;
-    results as cells have them; ``log_bayes_factor``, log evidence less the highest on the same
-    data by the same sampler, nats, with its Monte-Carlo standard error.
+    Columns: ``data``, ``seed``, ``overlap`` of the data seeds (`Dataset.overlap`), ``prior``,
+    ``hyperprior``; ``source``, the sampler or the guide with what sets it apart from others of that
+    name, and whether it was ``sampled``; ``status``; results as cells have them;
+    ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
+    with its Monte-Carlo standard error.
     """
     usable = [r for r in records if r.results and _is_of_posterior(r)]
     if not usable:
@@ -61,6 +62,7 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
         {
             "data": data_title(record),
             "seed": data_seed(record),
+            "overlap": record.overlap,
             **{s: of[repr(record.settings[s])] for s, of in names.items()},
             "source": sources[repr(record.settings["inference"])] + _mixture(record),
             "sampled": is_sampled(record),
@@ -98,7 +100,7 @@ def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
         if not costs:
             continue
         for key, group in pd.DataFrame(costs).groupby(["criterion", "source"], sort=False):
-            mean, error = mean_and_error(list(group["regret"]))
+            mean, error = mean_and_error(list(group["regret"]), of_data["overlap"].max())
             found.append(
                 {"data": data, **dict(zip(("criterion", "source"), key, strict=True))}
                 | {"seeds": len(group), "combinations": int(group["combinations"].min())}

@@ -4,15 +4,19 @@ A difference between two cells on one data seed is normal about the mean of its 
 on a data set, with a standard deviation of the entry's own. A share of that variance is the data
 seed's, common to all contrasts of its data set. Deviations of entries are alike on a logarithmic
 scale, as far as the data have them so: from five data seeds alone an entry would know its own to
-within a factor of two. With a single entry the interval is that of the t test.
+within a factor of two. With a single entry the interval is that of the t test. Where data seeds
+split the same rows anew, all of them share an error besides, whose variance is that of one split
+times the test rows for each training row.
 
 References
 ----------
 Gelman (2006), Prior distributions for variance parameters in hierarchical models; Hothorn, Bretz
-and Westfall (2008), Simultaneous inference in general parametric models (of max |t|).
+and Westfall (2008), Simultaneous inference in general parametric models (of max |t|); Nadeau and
+Bengio (2003), Inference for the Generalization Error (of splits); Corani and Benavoli (2015), A
+Bayesian approach for comparing cross-validated algorithms on multiple data sets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,7 +58,11 @@ class Layout(NamedTuple):
     seed: tuple[int, ...]
 
 
-def joint_intervals(quantities: Mapping[str, pd.Series], random_seed: int = 0) -> pd.DataFrame:
+def joint_intervals(
+    quantities: Mapping[str, pd.Series],
+    random_seed: int = 0,
+    overlap: Mapping[str, float] | None = None,
+) -> pd.DataFrame:
     """Intervals of all entries of several quantities, which hold all at once.
 
     Parameters
@@ -62,8 +70,8 @@ def joint_intervals(quantities: Mapping[str, pd.Series], random_seed: int = 0) -
     quantities
         Differences by name, each as `mean_draws` takes them. Quantities are fitted one by one,
         and their draws taken as independent, which makes intervals of related ones longer.
-    random_seed
-        As `mean_draws` takes it.
+    random_seed, overlap
+        As `mean_draws` takes them.
 
     Returns
     -------
@@ -71,7 +79,7 @@ def joint_intervals(quantities: Mapping[str, pd.Series], random_seed: int = 0) -
         As `simultaneous_intervals` makes it, by name, contrast and data set; entries without
         enough data seeds are missing.
     """
-    drawn = {name: mean_draws(values, random_seed) for name, values in quantities.items()}
+    drawn = {n: mean_draws(values, random_seed, overlap) for n, values in quantities.items()}
     drawn = {name: draws for name, draws in drawn.items() if not draws.empty}
     if not drawn:
         return pd.DataFrame(columns=["mean", "low", "high"])
@@ -82,7 +90,9 @@ def joint_intervals(quantities: Mapping[str, pd.Series], random_seed: int = 0) -
     return simultaneous_intervals(together)
 
 
-def mean_draws(differences: pd.Series, random_seed: int = 0) -> pd.DataFrame:
+def mean_draws(
+    differences: pd.Series, random_seed: int = 0, overlap: Mapping[str, float] | None = None
+) -> pd.DataFrame:
     """Draws from the posterior of every entry's mean difference.
 
     Parameters
@@ -92,6 +102,9 @@ def mean_draws(differences: pd.Series, random_seed: int = 0) -> pd.DataFrame:
         `LEAST_SEEDS` data seeds are left out.
     random_seed
         Decides the draws: the same seed gives the same bits.
+    overlap
+        Test rows for each training row of data sets whose data seeds split the same rows anew; 0
+        of those that are missing.
 
     Returns
     -------
@@ -114,7 +127,8 @@ def mean_draws(differences: pd.Series, random_seed: int = 0) -> pd.DataFrame:
     if scale <= 1e-12 * max(centre.abs().max(), 1e-300):
         return pd.DataFrame([centre.to_numpy()] * MOVES.chains, columns=centre.index)
     layout = Layout(tuple(by_entry.ngroup()), tuple(_seed_numbers(kept)))
-    draws = _standardised_draws(layout, (rest / scale).to_numpy(), random_seed)
+    shared = [(overlap or {}).get(data, 0.0) for data in centre.index.get_level_values("data")]
+    draws = _standardised_draws(layout, (rest / scale).to_numpy(), random_seed, shared)
     return pd.DataFrame(centre.to_numpy() + scale * draws, columns=centre.index)
 
 
@@ -168,20 +182,32 @@ def _seed_numbers(differences: pd.Series) -> np.ndarray:
     return differences.groupby(level=["data", "seed"], sort=False).ngroup().to_numpy()
 
 
-def _standardised_draws(layout: Layout, values: np.ndarray, random_seed: int) -> np.ndarray:
-    """Draws of means of standardised differences, ``(draw, entry)``."""
+def _standardised_draws(
+    layout: Layout, values: np.ndarray, random_seed: int, overlap: Sequence[float]
+) -> np.ndarray:
+    """Draws of means of standardised differences, ``(draw, entry)``.
+
+    Parameters
+    ----------
+    overlap
+        Variance of the error that all data seeds of an entry share, in those of one.
+    """
     read = {slot.name: slot for slot in _sampler(layout).density.flat.layout.slots}
 
+    def of(vectors: np.ndarray, name: str) -> np.ndarray:
+        return vectors[..., read[name].start : read[name].stop]
+
+    def deviations(vectors: np.ndarray) -> np.ndarray:
+        differing = np.exp(of(vectors, "differing_log_sd_log__"))
+        return np.exp(of(vectors, "typical_log_sd") + differing * of(vectors, "own_log_sd"))
+
     def means(vectors: np.ndarray) -> np.ndarray:
-        def of(name):
-            return vectors[..., read[name].start : read[name].stop]
+        return of(vectors, "z") * deviations(vectors) / np.sqrt(np.bincount(layout.entry))
 
-        log_sd = of("typical_log_sd") + np.exp(of("differing_log_sd_log__")) * of("own_log_sd")
-        return of("z") * np.exp(log_sd) / np.sqrt(np.bincount(layout.entry))
-
-    samples = _sampled(layout, values, means, random_seed)
-    found = means(samples.chains.values)
-    return found.reshape(-1, found.shape[-1])
+    found = _sampled(layout, values, means, random_seed).chains.values
+    errors = np.random.default_rng(random_seed).normal(size=(*found.shape[:-1], len(overlap)))
+    drawn = means(found) + np.sqrt(overlap) * deviations(found) * errors
+    return drawn.reshape(-1, drawn.shape[-1])
 
 
 def _sampled(layout: Layout, values: np.ndarray, means, random_seed: int) -> Samples:

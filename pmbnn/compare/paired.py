@@ -38,9 +38,10 @@ def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
     for measure, result, sign in measures[:2]:
         differences = list(_differences(combinations, result, sign))
         for one in differences:
-            yield _row(one, measure)
+            yield _row(one, measure, combinations.overlap)
         for against in dict.fromkeys(one.against for one in differences):
-            yield from _over_all([o for o in differences if o.against == against], measure)
+            alike = [o for o in differences if o.against == against]
+            yield from _over_all(alike, measure, combinations.overlap)
 
 
 def _differences(combinations: Combinations, result: str, sign: float) -> Iterator[Difference]:
@@ -86,7 +87,9 @@ def best_by_seed(candidates: Sequence[BySeed]) -> dict[int, CellRecord]:
     }
 
 
-def _over_all(differences: Sequence[Difference], measure: str) -> Iterator[dict[str, Any]]:
+def _over_all(
+    differences: Sequence[Difference], measure: str, overlap: float
+) -> Iterator[dict[str, Any]]:
     """Mean over combinations for every data seed, and the share of pairs below zero."""
     if len(differences) < 2:
         return
@@ -94,13 +97,13 @@ def _over_all(differences: Sequence[Difference], measure: str) -> Iterator[dict[
     seeds = sorted({seed for one in differences for seed in one.by_seed})
     values = {seed: [o.by_seed[seed] for o in differences if seed in o.by_seed] for seed in seeds}
     means = {seed: mean_and_error(found)[0] for seed, found in values.items()}
-    yield _row(Difference(ALL, ALL, against, means), measure)
+    yield _row(Difference(ALL, ALL, against, means), measure, overlap)
     below = {seed: sum(v < 0 for v in found) / len(found) for seed, found in values.items()}
-    yield _row(Difference(ALL, ALL, against, below), f"share of pairs with less {measure}")
+    yield _row(Difference(ALL, ALL, against, below), f"share of pairs with less {measure}", overlap)
 
 
-def _row(one: Difference, measure: str) -> dict[str, Any]:
-    mean, error = mean_and_error(list(one.by_seed.values()))
+def _row(one: Difference, measure: str, overlap: float) -> dict[str, Any]:
+    mean, error = mean_and_error(list(one.by_seed.values()), overlap)
     return {
         "prior": one.prior,
         "hyperprior": one.hyperprior,

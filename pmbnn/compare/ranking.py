@@ -88,20 +88,27 @@ def _row(
         return found
     if place == best:
         return found | {"verdict": LOWEST}
-    return found | paired_difference(scored[place], scored[best])
+    return found | paired_difference(scored[place], scored[best], combinations.overlap)
 
 
-def paired_difference(values: pd.Series, others: pd.Series) -> dict[str, object]:
-    """Mean of ``values`` less ``others`` where their indices agree, its error and its interval."""
+def paired_difference(
+    values: pd.Series, others: pd.Series, overlap: float = 0.0
+) -> dict[str, object]:
+    """Mean of ``values`` less ``others`` where their indices agree, its error and its interval.
+
+    Parameters
+    ----------
+    overlap
+        As `mean_and_error` takes it.
+    """
     from scipy import stats
 
     both = pd.concat([values, others], axis=1, join="inner")
     difference = both.iloc[:, 0] - both.iloc[:, 1]
-    mean, error = mean_and_error(list(difference))
+    mean, error = mean_and_error(list(difference), overlap)
     found = {"difference": mean, "difference_se": error, "shared": len(difference)}
     if not error > 0:  # one data seed, or differences that are all the same
         return found | {"low": math.nan, "high": math.nan, "verdict": UNKNOWN}
-    test = stats.ttest_rel(both.iloc[:, 0], both.iloc[:, 1])
-    low, high = test.confidence_interval(LEVEL)
+    low, high = stats.t.interval(LEVEL, len(difference) - 1, mean, error)
     verdict = BEHIND if low > 0 else TIED
     return found | {"low": float(low), "high": float(high), "verdict": verdict}

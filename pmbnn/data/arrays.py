@@ -158,6 +158,9 @@ class Dataset:
     x_validation, y_validation
         Training rows that nothing is fitted on, to set thresholds by and to follow a fit with;
         none unless asked for.
+    overlap
+        Test rows for each training row, where data seeds split the same rows anew, so that what
+        they say is related; 0 where every data seed has rows of its own.
     """
 
     x_train: np.ndarray
@@ -171,6 +174,7 @@ class Dataset:
     input_shape: tuple[int, ...] = ()
     x_validation: np.ndarray | None = None
     y_validation: np.ndarray | None = None
+    overlap: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))

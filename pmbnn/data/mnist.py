@@ -96,16 +96,18 @@ class Mnist(DatasetSpec):
         if self.validation is not None:
             held_out["x_validation"] = _apply(standardisation, digits.x_train[validation] / 255.0)
             held_out["y_validation"] = digits.y_train[validation].astype(np.int64)
+        y_test = digits.y_test[test].astype(np.int64)
         return Dataset(
             x_train=_apply(standardisation, x_train),
             y_train=y_train.astype(np.int64),
             x_test=_apply(standardisation, digits.x_test[test] / 255.0),
-            y_test=digits.y_test[test].astype(np.int64),
+            y_test=y_test,
             features=tuple(f"pixel_{pixel}" for pixel in range(self.n_features)),
             classes=tuple(str(digit) for digit in range(self.n_classes)),
             standardisation=standardisation,
             source=digits.source,
             input_shape=self.input_shape,
+            overlap=len(y_test) / len(y_train) if digits.source == "embedded" else 0.0,
             **held_out,
         )
 

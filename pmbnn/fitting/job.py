@@ -204,7 +204,8 @@ def _evaluate(
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if selection is None else float(selection.scores.min()),
     }
-    entries = {"predictive": evaluation.test.key, "results": results, "source": dataset.source}
+    entries = {"predictive": evaluation.test.key, "results": results}
+    entries |= {"source": dataset.source, "overlap": dataset.overlap}
     if evaluation.images is not None:
         entries["images"] = evaluation.images.results
     if evaluation.diagnosis is not None:

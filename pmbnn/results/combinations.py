@@ -59,6 +59,11 @@ class Combinations:
         return len({data_seed(r) for group in self._usable for r in group})
 
     @property
+    def overlap(self) -> float:
+        """How far data seeds are the same rows (`Dataset.overlap`)."""
+        return max((r.overlap for group in self._usable for r in group), default=0.0)
+
+    @property
     def repeated(self) -> str | None:
         """What the means are over: ``5 data seeds``, ``3 fits``; None if there is one of each."""
         if self.seeds > 1:

@@ -124,8 +124,9 @@ class CellRecord(_Part):
         How the chains went, where a cell was sampled.
     images, diagnostics
         Numbers on held-out and out-of-distribution images, and of the fit's snapshots.
-    source
-        Where its data came from.
+    source, overlap
+        Where its data came from, and how far those of its data seeds are the same rows
+        (`Dataset.overlap`).
     seconds
         Wall-clock time it took.
     traceback
@@ -153,6 +154,7 @@ class CellRecord(_Part):
     images: dict[str, Any] | None = None
     diagnostics: dict[str, Any] | None = None
     source: str | None = None
+    overlap: float = 0.0
     seconds: float = 0.0
     traceback: str | None = None
     files: dict[str, StoredFile] = Field(default_factory=dict)

@@ -192,11 +192,25 @@ def main_score(records: Iterable[CellRecord]) -> str:
     return next((name for name in MAIN_SCORES if name in known), MAIN_SCORES[0])
 
 
-def mean_and_error(values: Sequence[float | None]) -> tuple[float, float]:
-    """Mean and its standard error; not a number where there is nothing to tell them from."""
+def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tuple[float, float]:
+    """Mean and its standard error; not a number where there is nothing to tell them from.
+
+    Parameters
+    ----------
+    values
+        One for each data seed; those that are missing do not count.
+    overlap
+        Test rows for each training row where data seeds split the same rows anew: what they say is
+        related then, and the error of a difference larger.
+
+    References
+    ----------
+    Nadeau and Bengio (2003), Inference for the Generalization Error, section 5.
+    """
     known = pd.Series(values, dtype=float)
     with np.errstate(invalid="ignore"):  # an infinite score less itself
-        return float(known.mean()), float(known.sem())
+        error = known.sem() * math.sqrt(1 + known.count() * overlap)
+        return float(known.mean()), float(error)
 
 
 def _scores(group: Sequence[CellRecord]) -> list[float]:

@@ -207,7 +207,7 @@ def test_the_verdict_on_advi_rests_on_the_delta(reference, advi, delta, verdict)
 def normal_draws(monkeypatch):
     """Draws of means as if their error were known: no program is compiled."""
 
-    def draws(differences, random_seed=0):
+    def draws(differences, random_seed=0, overlap=None):
         rng = np.random.default_rng(len(differences))
         groups = differences.groupby(level=["contrast", "data"], sort=False)
         errors = rng.normal(size=(4000, groups.ngroups)) * groups.sem().to_numpy()
@@ -243,6 +243,22 @@ def test_what_stands_in_the_way_is_said(made, normal_draws):
     assert row["advi_verdict"] == "undecided" and math.isnan(row["delta"])
     (row,) = verdict_table(delta_table(records, WANTED), 0.002).to_dict("records")
     assert "Monte-Carlo" not in row["note"]
+
+
+def test_data_seeds_that_split_the_same_rows_have_longer_intervals(made, monkeypatch):
+    given = []
+
+    def draws(differences, random_seed=0, overlap=None):
+        given.append(dict(overlap))
+        return pd.DataFrame(columns=pd.MultiIndex.from_arrays([[], []]))
+
+    monkeypatch.setattr(hierarchical, "mean_draws", draws)
+    records = [made.changed(r, overlap=0.25) for r in study(made, 0.0, 0.0)]
+    records += study(made, 0.0, 0.0, data={"noise": 0.1})
+    first, second = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert given[0] == {"moons, noise 0.4": 0.25, "moons, noise 0.1": 0.0}
+    assert first["note"] == "Data seeds split the same rows: the intervals allow for it."
+    assert second["note"] == ""
 
 
 # The command

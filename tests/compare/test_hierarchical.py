@@ -100,6 +100,15 @@ def test_a_single_entry_has_the_tails_of_t(single):
     np.testing.assert_allclose(inside, shares, atol=0.012)
 
 
+def test_splits_of_the_same_rows_have_tails_of_t_and_a_longer_scale(single):
+    values, _ = single
+    (name,) = values.index.unique("data")
+    draws = mean_draws(values, overlap={name: 0.25, "another": 9.0})
+    shares = [0.005, 0.025, 0.16, 0.84, 0.975, 0.995]
+    t = stats.t(4, values.mean(), values.std() * np.sqrt(1 / 5 + 0.25))
+    np.testing.assert_allclose(t.cdf(np.quantile(draws, shares)), shares, atol=0.012)
+
+
 def test_the_unit_of_differences_does_not_matter(single):
     values, draws = single
     pd.testing.assert_frame_equal(mean_draws(1024 * values), 1024 * draws)

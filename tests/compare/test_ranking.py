@@ -77,6 +77,55 @@ def test_the_interval_covers_as_often_as_it_says():
     assert low <= null.count(BEHIND) <= high
 
 
+def splits(rng, number=10, rows=100, held_out=20):
+    """Test errors of two learners on random splits of one pool, ``(split, learner)``.
+
+    Both regress on an input that says nothing of the target, each on one of its own: over pools,
+    neither is better.
+    """
+    x, y = rng.normal(size=(2, rows)), rng.normal(size=rows)
+    order = rng.permuted(np.tile(np.arange(rows), (number, 1)), axis=1)
+    test, train = order[:, :held_out], order[:, held_out:]
+    slopes = (x[:, train] * y[train]).sum(-1) / (x[:, train] ** 2).sum(-1)
+    return ((y[test] - slopes[..., None] * x[:, test]) ** 2).mean(-1).T
+
+
+@pytest.mark.parametrize(("overlap", "at_least", "at_most"), [(0.25, 0.0, 0.07), (0.0, 0.12, 1.0)])
+def test_splits_of_the_same_rows_are_no_independent_data(overlap, at_least, at_most):
+    """The verdict keeps its level of 5 % where the overlap is known, and not where it is not."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(500):
+        one = pd.DataFrame(splits(rng))
+        row = paired_difference(one[0], one[1], overlap)
+        found.append(row["low"] > 0 or row["high"] < 0)
+    assert at_least <= np.mean(found) <= at_most
+
+
+def test_a_difference_over_splits_of_the_same_rows_can_be_found():
+    """By hand: an interval reaches 0.72 deviations of a split, or 1.34 where ten overlap."""
+    spread = np.linspace(-1, 1, 10)
+    spread /= spread.std(ddof=1)
+
+    def verdict(difference, overlap):
+        return paired_difference(pd.Series(spread + difference), pd.Series(0 * spread), overlap)
+
+    assert verdict(1.4, 0.25)["verdict"] == verdict(1.0, 0.0)["verdict"] == BEHIND
+    assert verdict(1.0, 0.25)["verdict"] == TIED
+    assert verdict(1.4, 0.25)["low"] == pytest.approx(1.4 - 1.338, abs=1e-3)
+
+
+def test_what_a_record_says_of_its_splits_counts(made):
+    base, step = np.full(5, 0.5), np.array([0.010, 0.012, 0.011, 0.009, 0.013])
+    records = cells(made, "normal", base) + cells(made, "laplace", base + step)
+    alone = found(records)["Laplace"]
+    shared = found([made.changed(r, overlap=0.25) for r in records])["Laplace"]
+    longer = np.sqrt(1 + 5 * 0.25)
+    assert shared["difference_se"] == pytest.approx(alone["difference_se"] * longer)
+    width = alone["high"] - alone["low"]
+    assert shared["high"] - shared["low"] == pytest.approx(width * longer)
+    assert shared["se"] == alone["se"]
+
+
 def test_of_one_data_seed_no_error_is_known(made):
     rows = found(cells(made, "normal", [0.1], [0]) + cells(made, "laplace", [9.0], [0]))
     assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNKNOWN, 1)

@@ -386,6 +386,7 @@ def test_embedded_digits_are_shuffled_and_split_by_class():
     np.testing.assert_array_equal(np.bincount(data.y_test), [100] * 10)
     assert len(np.unique(data.y_train[:100])) == 10
     assert data.source == "embedded"
+    assert data.overlap == 0.25
     assert data.x_train.mean(dtype=np.float64) == pytest.approx(0, abs=1e-5)
     assert data.x_train.std(dtype=np.float64) == pytest.approx(1, abs=1e-5)
     # No training image is a test image too.
