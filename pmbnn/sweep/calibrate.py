@@ -24,6 +24,7 @@ from pmbnn.results.store import Results
 from pmbnn.spec import Tune
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
 from pmbnn.sweep.cells import data_source, decisive_versions
+from pmbnn.sweep.progress import duration
 from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs
 
 if TYPE_CHECKING:
@@ -177,8 +178,8 @@ def plan_lines(plan: Plan) -> list[str]:
     for task in plan.tasks:
         one = task.simulations * _fit_seconds(task)
         seconds += one
-        lines.append(f"{task.simulations} simulations, {_duration(one)}: {task_words(task)}")
-    return [*lines, f"in all: {_duration(seconds)} of fitting on one core"]
+        lines.append(f"{task.simulations} simulations, {duration(one)}: {task_words(task)}")
+    return [*lines, f"in all: {duration(seconds)} of fitting on one core"]
 
 
 def _fit_seconds(task: CalibrationTask) -> float:
@@ -189,10 +190,6 @@ def _fit_seconds(task: CalibrationTask) -> float:
         cell = replace(cell, inference=inference)
     rows = 2 if task.truths == "posterior" else 1
     return rows * cell_work(cell).seconds
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def calibrate(
