@@ -40,9 +40,12 @@ def _compare(folder: Path) -> None:
     from pmbnn.compare.contrasts import sentence
     from pmbnn.compare.verdicts import make_verdicts, write_verdicts
     from pmbnn.results.loading import load_results
+    from pmbnn.results.references import refutations
     from pmbnn.results.store import ResultsError
 
     read = load_results(folder)
+    for line in refutations(read.records).values():
+        typer.echo(f"left out: {line}", err=True)
     found = make_verdicts(read)
     if found.contrasts.empty and found.regret.empty:
         raise ResultsError(f"The folder `{folder}` has no two cells to compare on the same data.")

@@ -52,6 +52,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     """A row for each fitted cell and sampled cell of the same posterior.
 
     Where several samplers were at work, the later ones are held against the first as fits are.
+    Those of `pmbnn.results.references.refutations` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with

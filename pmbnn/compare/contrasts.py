@@ -23,7 +23,7 @@ from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled, sampler_pairs
+from pmbnn.results.references import is_sampled, sampler_pairs, standing
 from pmbnn.results.tables import distinct_labels, has_no_scale
 from pmbnn.results.titles import data_title, distinct_titles
 from pmbnn.results.variants import STATED
@@ -70,8 +70,9 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
     Parameters
     ----------
     records
-        Cells of a results folder; those without results, and fits of something else than the
-        posterior, are passed over. Of several ways to sample a posterior the first counts.
+        Cells of a results folder; those without results, fits of something else than the
+        posterior, and those of `refutations` are passed over. Of several ways to sample a
+        posterior the first counts.
     contrasts
         Where none is listed, every learned scale less every fixed one of the same prior is taken,
         and called exploratory.
@@ -82,6 +83,7 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
         If a contrast has several cells for one, or a data set several settings of ADVI or of the
         reference.
     """
+    records = standing(records)
     later = {r.name for r, first in sampler_pairs(records) if _inference(r) != _inference(first)}
     usable = [r for r in records if r.results and _method(r) and r.name not in later]
     listed = contrasts.listed or tuple(learned_less_fixed(usable))

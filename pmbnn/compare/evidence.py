@@ -13,7 +13,7 @@ import pandas as pd
 from pmbnn.compare.contrasts import METRICS, POINT_GUIDES
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_of_posterior, is_sampled
+from pmbnn.results.references import is_of_posterior, is_sampled, standing
 from pmbnn.results.tables import distinct_labels, label, mean_and_error
 from pmbnn.results.titles import data_title
 
@@ -47,13 +47,15 @@ NUMBERS = (
 def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each cell of a posterior: what it may be chosen by, and how well it predicts.
 
+    Cells of `refutations` are passed over.
+
     Columns: ``data``, ``seed``, ``overlap`` of the data seeds (`Dataset.overlap`), ``prior``,
     ``hyperprior``; ``source``, the sampler or the guide with what sets it apart from others of that
     name, and whether it was ``sampled``; ``status``; results as cells have them;
     ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
     with its Monte-Carlo standard error.
     """
-    usable = [r for r in records if r.results and _is_of_posterior(r)]
+    usable = [r for r in standing(records) if r.results and _is_of_posterior(r)]
     if not usable:
         return pd.DataFrame()
     names = {section: _labels([r.settings[section] for r in usable]) for section in COMBINATION}

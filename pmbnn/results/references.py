@@ -15,13 +15,16 @@ CHAINS = "chains"
 OF_POSTERIOR = ("dataset", "network", "prior", "hyperprior", "likelihood")
 """Sections of settings that name a posterior in tables."""
 
+ERRORS = 3.0
+"""Monte-Carlo standard errors that a bound of the evidence must be above by."""
+
 MIXTURE = "predict.mixture"
 """Which restarts predict: no part of the posterior that they approximate."""
 
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every fitted cell with each sampled one of the same posterior."""
-    finished = [r for r in records if r.results]
+    """Every fitted cell with each sampled one of the same posterior that is not refuted."""
+    finished = [r for r in standing(records) if r.results]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
         if is_sampled(record):
@@ -32,9 +35,12 @@ def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecor
 
 
 def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every further sampled cell of a posterior with the first one: other engines, steps, seeds."""
+    """Every further sampled cell of a posterior with the first one: other engines, steps, seeds.
+
+    Those that are refuted are passed over.
+    """
     first: dict[tuple, CellRecord] = {}
-    for record in records:
+    for record in standing(records):
         if not record.results or not is_sampled(record):
             continue
         other = first.setdefault(posterior_key(record), record)
@@ -51,6 +57,47 @@ def is_of_posterior(record: CellRecord) -> bool:
     """Whether a fit is of the posterior that the model has, not of a tempered one."""
     inference = record.settings["inference"]
     return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
+
+
+def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
+    """Sampled cells that cannot be of the posterior, by name, and why in words.
+
+    The log evidence is the posterior's mean log-likelihood less its divergence from the prior. So
+    that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
+    one place, which agree with each other, may be.
+    """
+    bounds: dict[tuple, list[tuple[float, str]]] = {}
+    for record in records:
+        if is_sampled(record) or is_of_posterior(record):
+            name = "log_evidence" if is_sampled(record) else "elbo"
+            bound = record.results.get(name)
+            error = record.results.get(f"{name}_mcse", 0.0)
+            if bound is not None:
+                of = bounds.setdefault(_model_key(record), [])
+                of.append((bound - ERRORS * error, name.replace("_", " ").replace("elbo", "ELBO")))
+    found = {}
+    for record in records:
+        mean, of = record.results.get("log_likelihood"), bounds.get(_model_key(record))
+        if of and mean is not None and is_sampled(record):
+            bound, name = max(of)
+            if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
+                found[record.name] = (
+                    f"{record.name}: these draws are not of the posterior, whatever their R-hat "
+                    f"says: their mean log-likelihood is {mean:.1f} nats, and the {name} of the "
+                    f"same model is {bound:.1f}"
+                )
+    return found
+
+
+def standing(records: Sequence[CellRecord]) -> list[CellRecord]:
+    """Records without those of `refutations`."""
+    refuted = refutations(records)
+    return [record for record in records if record.name not in refuted]
+
+
+def _model_key(record: CellRecord) -> tuple:
+    """Everything that decides the posterior, and the scale that was chosen where one was."""
+    return *posterior_key(record), record.results.get("scale")
 
 
 def posterior_key(record: CellRecord) -> tuple:

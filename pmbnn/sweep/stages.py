@@ -21,6 +21,7 @@ from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
 from pmbnn.results.record import CellRecord
+from pmbnn.results.references import refutations
 from pmbnn.sweep.cells import (
     Run,
     forget,
@@ -178,6 +179,8 @@ def _write_what_follows(
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""
     write_tables(one, records)
     write_agreement(one.results, records)
+    for line in refutations(records).values():
+        console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
     write_in_between(one.results, records)
     draw_cells(one.results, records, workers)
     due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]

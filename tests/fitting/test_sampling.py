@@ -90,6 +90,10 @@ def test_rows_are_left_out_by_the_draws(cell):
     log_likelihood = trace["log_likelihood"]["y"].values
     in_sample = log_likelihood.mean()
     assert in_sample - 1 < record.results["elpd_loo"] < 0
+    by_chain = trace["log_likelihood"]["y"].sum("observation").mean("draw").values
+    assert record.results["log_likelihood"] == pytest.approx(by_chain.mean(), rel=1e-4)
+    error = by_chain.std(ddof=1) / 2
+    assert record.results["log_likelihood_mcse"] == pytest.approx(error, rel=1e-2)
     assert 0 < record.results["elpd_loo_se"] < 0.5
     assert np.isfinite(record.results["loo_pareto_k"])
     assert "pareto_k" not in record.results

@@ -1,0 +1,77 @@
+"""What a fit's ELBO says of draws that cannot be of the posterior."""
+
+import pytest
+
+from pmbnn.compare.contrasts import delta_table
+from pmbnn.compare.evidence import evidence_table
+from pmbnn.experiment.cells import Contrasts
+from pmbnn.results.references import pairs, refutations, sampler_pairs, standing
+
+ADVI = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
+
+
+@pytest.fixture
+def cells(made):
+    """A fit, chains at a given log-likelihood, and an evidence."""
+
+    def of(log_likelihood, error=1.0, elbo=-300.0, inference=None, scales=(None, None)):
+        return [
+            made.record(inference=ADVI | (inference or {}), elbo=elbo, scale=scales[0]),
+            made.record(
+                inference={"engine": "mclmc"}, log_likelihood=log_likelihood,
+                log_likelihood_mcse=error, scale=scales[1],
+            ),
+        ]  # fmt: skip
+
+    return of
+
+
+def test_no_posterior_explains_the_rows_worse_than_an_elbo(cells):
+    """By more than three standard errors."""
+    assert refutations(cells(-250.0)) == {}
+    assert refutations(cells(-302.9)) == {}
+    fit, stuck = cells(-303.1)
+    assert refutations([fit, stuck]) == {
+        stuck.name: f"{stuck.name}: these draws are not of the posterior, whatever their R-hat "
+        "says: their mean log-likelihood is -303.1 nats, and the ELBO of the same model is -300.0"
+    }
+    assert standing([fit, stuck]) == [fit]
+
+
+def test_an_evidence_is_a_bound_as_well(cells, made):
+    fit, chains = cells(-290.0)
+    smc = made.record(
+        inference={"engine": "smc"}, log_evidence=-280.0, log_evidence_mcse=0.5,
+        log_likelihood=-250.0, log_likelihood_mcse=1.0,
+    )  # fmt: skip
+    (words,) = refutations([fit, chains, smc]).values()
+    assert words.endswith("the log evidence of the same model is -281.5")
+
+
+def test_a_tempered_fit_and_another_scale_say_nothing(cells):
+    assert refutations(cells(-400.0, inference={"kl_weight": 0.1})) == {}
+    assert refutations(cells(-400.0, scales=(1.0, 0.1))) == {}
+    assert len(refutations(cells(-400.0, scales=(0.1, 0.1)))) == 1
+    assert refutations(cells(-400.0)[1:]) == {}
+
+
+def test_a_diverged_fit_and_chains_of_an_older_version_say_nothing(cells, made):
+    fit, chains = cells(-400.0)
+    assert refutations([made.changed(fit, results={}), chains]) == {}
+    assert refutations([fit, made.changed(chains, results={"nll": 0.5})]) == {}
+
+
+def test_refuted_cells_are_no_reference(cells, made):
+    fit, stuck = cells(-400.0)
+    other = made.record(inference={"engine": "mclmc", "seed": 1})
+    assert list(pairs([fit, stuck])) == []
+    assert list(sampler_pairs([fit, stuck, other])) == []
+    learned = [made.changed(r, results=r.results | {"excess_nll": 0.01}) for r in cells(-400.0)]
+    fixed = [
+        made.record(hyperprior=made.FIXED, inference=i, excess_nll=0.02)
+        for i in (ADVI, {"engine": "mclmc"})
+    ]
+    table = delta_table([*learned, *fixed], Contrasts())
+    assert table["delta_reference"].isna().all()
+    assert list(table["delta_advi"]) == pytest.approx([-0.01])
+    assert not evidence_table(learned)["sampled"].any()
