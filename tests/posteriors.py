@@ -25,9 +25,14 @@ def regression():
     return model
 
 
+def regression_precision():
+    """Inverse covariance of its weights."""
+    return X.T @ X / NOISE**2 + np.eye(2) / PRIOR_SD**2
+
+
 def regression_moments():
     """Means and standard deviations of its weights."""
-    precision = X.T @ X / NOISE**2 + np.eye(2) / PRIOR_SD**2
+    precision = regression_precision()
     mean = np.linalg.solve(precision, X.T @ Y / NOISE**2)
     return mean, np.sqrt(np.diag(np.linalg.inv(precision)))
 

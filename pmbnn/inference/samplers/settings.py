@@ -49,11 +49,16 @@ class Dispersed(Sampling):
     descent, descent_rate
         Steps of Adam uphill from there, and their learning rate, which bring a chain near where
         the posterior is.
+    uphill
+        What these steps raise: the log-density; or the ELBO of a mean-field normal guide, a tenth
+        of `spread` wide at first, from which the start is then drawn. The mode of many weights is
+        far from where their mass is, and from there a learned scale may shrink to nothing.
     """
 
     spread: Positive = 2.0
     descent: Annotated[int, Field(ge=0)] = 500
     descent_rate: Positive = 0.02
+    uphill: Literal["density", "elbo"] = Field("density", exclude_if=lambda what: what == "density")
 
 
 class Mclmc(Dispersed):

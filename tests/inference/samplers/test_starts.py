@@ -1,0 +1,67 @@
+"""Where chains start."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from posteriors import drawn, regression, regression_moments, regression_precision, sampler_of
+
+from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
+from pmbnn.inference.xla.compile import precision
+
+CHAINS = 400
+
+
+def starts(**settings):
+    """Starts of many chains on a regression whose posterior is normal, ``(chain, weight)``."""
+    chosen = Mclmc(chains=CHAINS, **settings)
+    density = sampler_of(regression(), "mclmc").density
+    keys, *_ = chain_keys("0", CHAINS)
+    with precision("float64"):
+        prepared = density.prepare({})
+
+        def one(words):
+            log_density = lambda x: density.value(x, prepared)  # noqa: E731
+            return find_start(key_of(words), log_density, 2, chosen, jnp.float64)
+
+        return np.asarray(jax.jit(jax.vmap(one))(keys))
+
+
+def test_uphill_on_the_density_leads_to_the_mode():
+    mean, sd = regression_moments()
+    found = starts(descent=2000, descent_rate=0.02)
+    np.testing.assert_allclose(found, np.tile(mean, (CHAINS, 1)), atol=0.05 * sd.min())
+
+
+def test_uphill_on_the_elbo_leads_to_where_the_mass_is():
+    """Draws of the mean-field optimum, which is narrower than the posterior."""
+    mean, sd = regression_moments()
+    found = starts(descent=2000, descent_rate=0.02, uphill="elbo")
+    # Of a normal posterior: 1 over the root of the precision's diagonal.
+    narrow = 1 / np.sqrt(np.diag(regression_precision()))
+    np.testing.assert_allclose(found.std(axis=0), narrow, rtol=0.15)
+    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.3 * sd.min())
+
+
+@pytest.mark.parametrize(("uphill", "wide"), [("density", 2.0), ("elbo", 2.01)])
+def test_without_a_step_starts_are_dispersed(uphill, wide):
+    """A guide's start is drawn from about the point, a tenth as wide."""
+    found = starts(descent=0, uphill=uphill)
+    np.testing.assert_allclose(found.std(axis=0), wide, rtol=0.15)
+
+
+@pytest.mark.slow
+def test_chains_that_start_so_come_to_the_posterior():
+    mean, sd = regression_moments()
+    found = drawn(regression(), "mclmc", chains=8, uphill="elbo")
+    assert found.status == "converged", found.reason
+    values = found.chains.values.reshape(-1, 2)
+    np.testing.assert_allclose(values.mean(axis=0), mean, atol=0.1 * sd.max())
+    np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.1)
+
+
+def test_the_setting_is_told_where_it_is_not_as_usual():
+    """Digests of cells that were sampled before are as they were."""
+    assert "uphill" not in Mclmc().model_dump()
+    assert Mclmc(uphill="elbo").model_dump()["uphill"] == "elbo"
