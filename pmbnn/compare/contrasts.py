@@ -330,7 +330,7 @@ def _intervals(deltas: pd.DataFrame, random_seed: int) -> dict[tuple, dict[str, 
 
     numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
     known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
-    overlap = deltas.groupby("data")["overlap"].max()
+    overlap = deltas.groupby("data")["overlap"].max().to_dict()
     return joint_intervals(known, random_seed, overlap).T.to_dict()
 
 

@@ -127,7 +127,8 @@ def mean_draws(
     if scale <= 1e-12 * max(centre.abs().max(), 1e-300):
         return pd.DataFrame([centre.to_numpy()] * MOVES.chains, columns=centre.index)
     layout = Layout(tuple(by_entry.ngroup()), tuple(_seed_numbers(kept)))
-    shared = [(overlap or {}).get(data, 0.0) for data in centre.index.get_level_values("data")]
+    overlap = {} if overlap is None else overlap
+    shared = [overlap.get(data, 0.0) for data in centre.index.get_level_values("data")]
     draws = _standardised_draws(layout, (rest / scale).to_numpy(), random_seed, shared)
     return pd.DataFrame(centre.to_numpy() + scale * draws, columns=centre.index)
 
