@@ -109,7 +109,7 @@ def sample_job(
     datasets: Mapping[object, Dataset],
     programs: GroupPrograms,
     report: Report,
-    checkpoints: Path,
+    checkpoints: Path | None = None,
 ) -> list[SampledCell]:
     """Every cell, sampled.
 
@@ -120,7 +120,7 @@ def sample_job(
     checkpoints
         Folder for the checkpoints of this job's long chains.
     """
-    context = SamplingContext(programs, report, Checkpoints(checkpoints))
+    context = SamplingContext(programs, report, checkpoints and Checkpoints(checkpoints))
     return [_sampled(cell, datasets[cell.dataset], context) for cell in cells]
 
 
@@ -130,7 +130,7 @@ class SamplingContext:
 
     programs: GroupPrograms
     report: Report
-    checkpoints: Checkpoints
+    checkpoints: Checkpoints | None
 
 
 def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> SampledCell:
@@ -188,5 +188,5 @@ def _sample(
         functions_of(programs.predictor(cell, rows), data, *further),
         identity=identity,
         report=lambda done, wanted, _: context.report(stage, done, wanted, None, None),
-        checkpoint=context.checkpoints.of(identity),
+        checkpoint=context.checkpoints and context.checkpoints.of(identity),
     )

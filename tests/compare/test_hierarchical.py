@@ -180,7 +180,9 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
         deltas = differences(rng, reference, 0.2).rename("delta_reference").reset_index()
         deltas["delta_advi"] = differences(rng, advi, 0.3).to_numpy()
         deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
-        deltas = deltas.assign(delta_reference_mcse=0.0, delta_advi_mcse=np.nan, doubtful=0)
+        deltas = deltas.assign(
+            delta_reference_mcse=0.0, delta_advi_mcse=np.nan, doubtful=0, overlap=0.0
+        )
         table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN, i)
         said.append(table[["posterior_verdict", "advi_verdict"]].to_numpy())
     said = np.array(said)
