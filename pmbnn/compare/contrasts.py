@@ -21,6 +21,7 @@ import pandas as pd
 
 from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, sampler_pairs, standing
@@ -30,8 +31,6 @@ from pmbnn.results.variants import STATED
 
 FILE = "compare.csv"
 """File of a results folder that holds its table of verdicts."""
-
-POINT_GUIDES = ("map", "maximum_likelihood")
 
 METRICS = ("excess_nll", "nll")
 """Result that deltas are of, nats an observation: at fresh points where every cell of a data set

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pmbnn.compare.contrasts import METRICS, POINT_GUIDES
+from pmbnn.compare.contrasts import METRICS
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_of_posterior, is_sampled, standing

@@ -10,6 +10,7 @@ from xarray import DataTree
 from pmbnn.compare.boundary import Sureness, at_points, boundary_measures
 from pmbnn.data import DATASETS, Synthetic
 from pmbnn.figures.plane import plane_map
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
@@ -34,8 +35,6 @@ WANTED = {
     "predictions": "probability|sd",
 }
 """Groups of a trace, and what is read of them; of the fit, its attributes."""
-
-POINT_GUIDES = ("map", "maximum_likelihood")
 
 
 class CellMeasures(NamedTuple):

@@ -29,6 +29,7 @@ from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import PlaneMap, plane_map
 from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
 from pmbnn.figures.scales import comparable_rows, plot_scales
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine, data_seed
 from pmbnn.results.lines import AlongLine, along_lines
@@ -247,7 +248,7 @@ def _deterministic(
 
 
 def _is_point(record: CellRecord) -> bool:
-    return record.settings.get("inference", {}).get("guide") in ("map", "maximum_likelihood")
+    return record.settings.get("inference", {}).get("guide") in POINT_GUIDES
 
 
 def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:

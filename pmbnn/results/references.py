@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pmbnn.inference.samplers.settings import SAMPLING
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import settings_row
 
@@ -68,7 +69,7 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     """
     bounds: dict[tuple, list[tuple[float, str]]] = {}
     for record in records:
-        if is_sampled(record) or is_of_posterior(record):
+        if _bounds_evidence(record):
             name = "log_evidence" if is_sampled(record) else "elbo"
             bound = record.results.get(name)
             error = record.results.get(f"{name}_mcse", 0.0)
@@ -87,6 +88,16 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
                     f"same model is {bound:.1f}"
                 )
     return found
+
+
+def _bounds_evidence(record: CellRecord) -> bool:
+    """Whether what a cell has for an ELBO or an evidence is one, of a posterior that there is.
+
+    A point has no width, and its objective is a density.
+    """
+    if record.status == "improper" or record.settings["inference"].get("guide") in POINT_GUIDES:
+        return False
+    return is_sampled(record) or is_of_posterior(record)
 
 
 def standing(records: Sequence[CellRecord]) -> list[CellRecord]:

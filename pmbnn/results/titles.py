@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import data_label, distinct_labels, has_no_scale, label
 
@@ -64,7 +65,7 @@ def _fit_title(record: CellRecord) -> str:
     inference = record.settings.get("inference", {})
     if record.sampling is not None:
         return f", by {inference['engine'].upper()}"
-    if inference.get("guide") in ("map", "maximum_likelihood"):
+    if inference.get("guide") in POINT_GUIDES:
         return f", {inference['guide'].replace('_', ' ')}"
     weight = inference.get("kl_weight", 1.0)
     return "" if weight == 1 else f", KL weight {weight:g}"

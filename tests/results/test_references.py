@@ -55,6 +55,17 @@ def test_a_tempered_fit_and_another_scale_say_nothing(cells):
     assert refutations(cells(-400.0)[1:]) == {}
 
 
+@pytest.mark.parametrize("guide", ["map", "maximum_likelihood"])
+def test_the_objective_of_a_point_is_no_bound(cells, guide):
+    """It is a density, which may be any number."""
+    assert refutations(cells(-400.0, inference={"guide": guide})) == {}
+
+
+def test_under_an_improper_prior_there_is_no_evidence(cells, made):
+    fit, chains = cells(-400.0)
+    assert refutations([made.changed(fit, status="improper"), chains]) == {}
+
+
 def test_a_diverged_fit_and_chains_of_an_older_version_say_nothing(cells, made):
     fit, chains = cells(-400.0)
     assert refutations([made.changed(fit, results={}), chains]) == {}
