@@ -131,7 +131,8 @@ def _row_title(line: AlongLine) -> str:
 
 
 def _method_name(method: str) -> str:
-    return NAMES.get(method, pretty(method))
+    kind, *apart = method.split(", ")
+    return ", ".join([NAMES.get(kind, pretty(kind)), *apart])
 
 
 def _add_legend(figure: Figure, panels: np.ndarray) -> None:

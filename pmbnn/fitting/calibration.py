@@ -25,7 +25,6 @@ from pmbnn.fitting.tasks import Calibrated, CalibrationTask
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.models.build import model_data
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
 from pmbnn.prediction.predictor import Predictor
@@ -238,19 +237,13 @@ class Calibration:
         Säilynoja, Schmitt, Bürkner and Vehtari (2025), Posterior SBC: Simulation-Based Calibration
         Checking Conditional on Data.
         """
-        cell, programs = self.cell, self.programs
-        if not cell.is_sampled:
-            cell = replace(cell, inference=Mclmc())
+        cell, programs = self.task.sampled, self.programs
+        if cell is not self.cell:
             programs = programs.other(group_key(cell), width(cell))
         (sampled,) = sample_job([cell], {cell.dataset: self.dataset}, programs, self.report)
         values = merged(sampled.samples.chains.values)
         if sampled.best is None:
             raise ValueError(f"the posterior cannot be drawn from: {sampled.samples.reason}")
-        if max(numbers) >= len(values):
-            raise ValueError(
-                f"`--simulations` must be at most the {len(values)} draws of the posterior, got "
-                f"{max(numbers) + 1}"
-            )
         order = np.random.default_rng(self.keys("truth").initial).permutation(len(values))
         words = f"{cell.inference.engine.upper()}, {sampled.samples.status}"
         reference = Reference(words, self._effective_draws(sampled.samples.chains.values))
@@ -267,7 +260,7 @@ class Calibration:
         observed = model_data(self.cell.hyperprior, self.rows, self.cell.likelihood)
         every = [self.quantities(observed, chain) for chain in chains.astype(np.float64)]
         arrays = (np.stack([of_one[name] for of_one in every]) for name in every[0])
-        return min(float(array_stats.ess(a, chain_axis=0, draw_axis=1)) for a in arrays)
+        return float(np.min([array_stats.ess(a, chain_axis=0, draw_axis=1) for a in arrays]))
 
     def simulate(self, numbers: Sequence[int], truths: np.ndarray) -> list[Simulated]:
         """Data sets simulated from truths, ``(simulation, size)``."""

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pmbnn.experiment.load import Cell
+from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.record import CellRecord
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class CalibrationTask:
     draws: int
     restarts: int
     truths: Literal["prior", "posterior"]
+
+    @property
+    def sampled(self) -> Cell:
+        """The cell that draws of its posterior are from: itself, or by MCLMC if it is fitted."""
+        return self.cell if self.cell.is_sampled else replace(self.cell, inference=Mclmc())
 
     def run(
         self,

@@ -5,8 +5,8 @@ and published moments where a results folder's table of published numbers names 
 file is in the local folder of data. The function is the network's output: noise is not included.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -22,7 +22,7 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import distinct_labels, settings_row
 
 LINE, ROWS = "curve_1", ("constant_data", "observed_data")
 """Groups of a trace: what is said along the line, and the rows that were fitted."""
@@ -40,7 +40,8 @@ class Told(NamedTuple):
     Attributes
     ----------
     method
-        Guide or engine of a cell, or one of the names above.
+        Guide or engine of a cell, with what sets it apart from others of the same (``mclmc, thin
+        50``), or one of the names above.
     mean, sd
         Of the function, ``(point,)``, in the targets' units.
     error
@@ -108,7 +109,12 @@ def _along(
         return None
     position, direction = line["x"].values, line["direction"].values
     raw = _raw_rows(trace)
-    told = [_told(cell, trees[cell.name][LINE].dataset) for cell in sorted(cells, key=is_sampled)]
+    ordered = sorted(cells, key=is_sampled)
+    methods = distinct_labels([cell.settings["inference"] for cell in ordered], _method)
+    told = [
+        _told(method, cell, trees[cell.name][LINE].dataset)
+        for method, cell in zip(methods, ordered, strict=True)
+    ]
     told += _limit(results, first, trace, position[:, None] * direction)
     told += [_published(curve, position) for curve in curves if _is_of(curve, first)]
     rows = np.stack([raw @ direction, trace["observed_data"]["y"].values])
@@ -124,9 +130,11 @@ def _raw_rows(trace: xr.DataTree) -> np.ndarray:
     )
 
 
-def _told(record: CellRecord, line: xr.Dataset) -> Told:
-    inference = record.settings["inference"]
-    method = inference["engine"] if is_sampled(record) else inference["guide"]
+def _method(inference: Mapping[str, Any]) -> str:
+    return inference["guide"] if "guide" in inference else inference["engine"]
+
+
+def _told(method: str, record: CellRecord, line: xr.Dataset) -> Told:
     error = _error_of_sd(line) if "chain_sd" in line else None
     return Told(method, line["mean"].values, line["epistemic_sd"].values, error, record)
 

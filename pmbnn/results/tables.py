@@ -22,6 +22,9 @@ SEED = "dataset.seed"
 FIT_SEED = "inference.seed"
 """Seed of the fits: cells that differ in it, or in the data seed, are repetitions."""
 
+NAMING = ("points", "noise", "factor")
+"""Settings of a data set that its name in tables and figures has beside its kind."""
+
 MAIN_SCORES = ("accuracy", "rmse")
 """What a cell is judged by first: of classes, of numbers."""
 
@@ -138,7 +141,7 @@ def _number(value: Any) -> str:
 def data_label(record: CellRecord) -> str:
     """Name of a data set without its seed: ``moons, noise 0.4``."""
     dataset = record.settings["dataset"]
-    shown = [f"{key} {dataset[key]:g}" for key in ("noise", "factor") if key in dataset]
+    shown = [f"{key} {_number(dataset[key])}" for key in NAMING if key in dataset]
     return ", ".join([dataset["kind"], *shown])
 
 

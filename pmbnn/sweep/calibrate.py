@@ -92,7 +92,8 @@ def plan_calibration(
     Raises
     ------
     ConfigError
-        If `only` meets no cell, or none of those met can be calibrated.
+        If `only` meets no cell, none of those met can be calibrated, or a posterior that truths
+        are to be drawn from is sampled fewer times than there are to be simulations.
     DataError
         If some data set is unavailable.
     """
@@ -109,6 +110,8 @@ def plan_calibration(
     tasks = [
         _task(cell, sources[cell.dataset], simulations, draws, restarts, truths) for cell in chosen
     ]
+    for task in tasks:
+        _check_enough_truths(task)
     # Cells that differ in what is predicted are fitted alike: the first stands for them.
     distinct = {task.identity: task for task in reversed(tasks)}
     return Plan(tuple(reversed(distinct.values())), tuple(left_out))
@@ -157,6 +160,16 @@ def _task(cell, fingerprint, simulations, draws, restarts, truths) -> Calibratio
         restarts=restarts,
         truths=truths,
     )
+
+
+def _check_enough_truths(task: CalibrationTask) -> None:
+    sampler = task.sampled.inference
+    draws = sampler.chains * sampler.draws
+    if task.truths == "posterior" and task.simulations > draws:
+        raise ConfigError(
+            f"`--simulations` must be at most {draws} around the data, which is how many draws "
+            f"of the posterior there are ({task_words(task)}); got {task.simulations}."
+        )
 
 
 def task_words(task: CalibrationTask) -> str:

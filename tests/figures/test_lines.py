@@ -52,6 +52,15 @@ def test_bands_are_two_standard_deviations_and_published_ones_dashed(made):
     np.testing.assert_array_equal(rows.get_ydata(), [0.0, 3.0])
 
 
+def test_fits_of_one_kind_have_a_panel_each(made):
+    line = along(made, told("mclmc, thin 20", 1.0), told("mclmc, thin 50", 2.0))
+    first, second, _ = plot_lines([line], "title").axes
+    assert (first.get_title(), second.get_title()) == ("MCLMC, thin 20", "MCLMC, thin 50")
+    assert first.lines[0].get_ydata()[0] == 1.0
+    assert second.lines[0].get_ydata()[0] == 2.0
+    assert first.lines[0].get_color() != second.lines[0].get_color()
+
+
 def test_nothing_to_draw(made):
     with pytest.raises(ValueError, match="must have what some method says"):
         plot_lines([along(made, told("published"))], "title")

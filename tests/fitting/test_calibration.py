@@ -172,8 +172,6 @@ def test_truths_around_the_data_are_draws_of_the_posterior(tmp_path):
     for k in range(2):
         assert stats.kstest(standard[:, k], stats.norm.cdf).pvalue > 1e-3
     assert (around.truths([7])[0][0] == truths[7]).all()
-    with pytest.raises(ValueError, match="`--simulations` must be at most the 6400 draws"):
-        around.truths([6400])
 
 
 # Ranks, scripted

@@ -92,7 +92,7 @@ def test_tables_and_figures_are_written(results):
     assert list(gap["method"]) == ["mean_field", "mclmc", "gaussian_process"]
     assert np.isfinite(gap["ratio_median"][0]) and gap["reference"][0] == "mclmc"
     names = {path.name for path in results.figures}
-    assert {"in-between-gap.png", "in-between-curves.png"} <= names
+    assert {"in-between-points-origin-gap.png", "in-between-points-origin-curves.png"} <= names
 
 
 def test_chains_are_compared_across_the_gap_too(results):

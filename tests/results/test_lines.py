@@ -40,6 +40,17 @@ def test_methods_come_in_order_whatever_that_of_the_cells(made, results):
     assert line.reference.method == "mclmc"
 
 
+def test_what_is_called_the_same_is_told_apart(made, results):
+    cells = []
+    for name, rate in (("a", 0.01), ("b", 0.001)):
+        record = made.line_record(name)
+        record.settings["inference"]["learning_rate"] = rate
+        cells.append(stored(results, record, made.line_trace()))
+    (line,) = along_lines(results, cells)
+    words = ["mean_field, learning_rate 0.01", "mean_field, learning_rate 0.001"]
+    assert [told.method for told in line.told] == [*words, "gaussian_process"]
+
+
 def test_rows_are_projected_in_their_own_units(made, results):
     cell = stored(results, made.line_record("a"), made.line_trace())
     (line,) = along_lines(results, [cell])

@@ -82,6 +82,20 @@ def test_nothing_left_is_an_error(tmp_path):
         plan(file, ["prior=cauchy"])
 
 
+def test_no_more_truths_around_the_data_than_the_posterior_has_draws(tmp_path):
+    file = experiment(tmp_path, inference="[{steps: 60}, {engine: mclmc, chains: 4, draws: 30}]")
+    assert len(plan(file, simulations=120, truths="posterior").tasks) == 2
+    words = "at most 120 around the data.* normal fixed mclmc.*; got 121"
+    with pytest.raises(ConfigError, match=words):
+        plan(file, simulations=121, truths="posterior")
+    # A fitted cell's posterior is sampled by MCLMC as it is by default.
+    only = ["inference.steps=60"]
+    assert plan(file, only, simulations=6400, truths="posterior")
+    with pytest.raises(ConfigError, match="at most 6400"):
+        plan(file, only, simulations=6401, truths="posterior")
+    assert plan(file, simulations=9000)
+
+
 def test_identities_hang_on_what_decides_a_rank(tmp_path):
     file = experiment(tmp_path, inference="{steps: 60, restarts: 3}")
     (first,) = plan(file).tasks
