@@ -24,7 +24,7 @@ from pmbnn.experiment.contrasts import AmbiguousError, pairs
 from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled, sampler_pairs, standing
+from pmbnn.results.references import is_sampled, posterior_key, sampler_pairs, standing
 from pmbnn.results.tables import distinct_labels, has_no_scale
 from pmbnn.results.titles import data_title, distinct_titles
 from pmbnn.results.variants import STATED
@@ -83,7 +83,8 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
         reference.
     """
     records = standing(records)
-    later = {r.name for r, first in sampler_pairs(records) if _inference(r) != _inference(first)}
+    further = sampler_pairs(records, posterior_key)
+    later = {r.name for r, first in further if _inference(r) != _inference(first)}
     usable = [r for r in records if r.results and _method(r) and r.name not in later]
     listed = contrasts.listed or tuple(learned_less_fixed(usable))
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))

@@ -1,6 +1,6 @@
 """Fitted cells and the sampled cells of the same posterior."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.inference.settings import POINT_GUIDES
@@ -23,28 +23,57 @@ MIXTURE = "predict.mixture"
 """Which restarts predict: no part of the posterior that they approximate."""
 
 
+def model_key(record: CellRecord) -> tuple:
+    """Everything that decides the posterior, and the scale that was chosen where one was."""
+    return *posterior_key(record), record.results.get("scale")
+
+
+def posterior_key(record: CellRecord) -> tuple:
+    """Settings that decide the posterior and where it is looked at, as a key."""
+    settings = settings_row(record.settings)
+    kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}
+    return record.sweep, record.fingerprint, *kept.items()
+
+
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every fitted cell with each sampled one of the same posterior that is not refuted."""
+    """Every fitted cell with each sampled one of the same posterior that is not refuted.
+
+    Where a scale was tuned and the two chose different ones, posteriors are different ones too.
+    """
+    yield from _fits_with_samplers(records, model_key)
+
+
+def other_scales(records: Sequence[CellRecord]) -> list[tuple[CellRecord, CellRecord]]:
+    """Fitted and sampled cells of the same settings that chose different scales."""
+    every = _fits_with_samplers(records, posterior_key)
+    return [pair for pair in every if len(set(map(model_key, pair))) > 1]
+
+
+def _fits_with_samplers(
+    records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
+) -> Iterator[tuple[CellRecord, CellRecord]]:
     finished = [r for r in standing(records) if r.results]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
         if is_sampled(record):
-            sampled.setdefault(posterior_key(record), []).append(record)
+            sampled.setdefault(key(record), []).append(record)
     for record in finished:
         if not is_sampled(record) and is_of_posterior(record):
-            yield from ((record, other) for other in sampled.get(posterior_key(record), ()))
+            yield from ((record, other) for other in sampled.get(key(record), ()))
 
 
-def sampler_pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
+def sampler_pairs(
+    records: Sequence[CellRecord], key: Callable[[CellRecord], tuple] = model_key
+) -> Iterator[tuple[CellRecord, CellRecord]]:
     """Every further sampled cell of a posterior with the first one: other engines, steps, seeds.
 
-    Those that are refuted are passed over.
+    Those that are refuted are passed over; `key` says what is one posterior.
     """
     first: dict[tuple, CellRecord] = {}
     for record in standing(records):
         if not record.results or not is_sampled(record):
             continue
-        other = first.setdefault(posterior_key(record), record)
+        other = first.setdefault(key(record), record)
         if other is not record:
             yield record, other
 
@@ -74,11 +103,11 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
             bound = record.results.get(name)
             error = record.results.get(f"{name}_mcse", 0.0)
             if bound is not None:
-                of = bounds.setdefault(_model_key(record), [])
+                of = bounds.setdefault(model_key(record), [])
                 of.append((bound - ERRORS * error, name.replace("_", " ").replace("elbo", "ELBO")))
     found = {}
     for record in records:
-        mean, of = record.results.get("log_likelihood"), bounds.get(_model_key(record))
+        mean, of = record.results.get("log_likelihood"), bounds.get(model_key(record))
         if of and mean is not None and is_sampled(record):
             bound, name = max(of)
             if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
@@ -104,15 +133,3 @@ def standing(records: Sequence[CellRecord]) -> list[CellRecord]:
     """Records without those of `refutations`."""
     refuted = refutations(records)
     return [record for record in records if record.name not in refuted]
-
-
-def _model_key(record: CellRecord) -> tuple:
-    """Everything that decides the posterior, and the scale that was chosen where one was."""
-    return *posterior_key(record), record.results.get("scale")
-
-
-def posterior_key(record: CellRecord) -> tuple:
-    """Everything that decides the posterior and where it is looked at, as a key."""
-    settings = settings_row(record.settings)
-    kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}
-    return record.sweep, record.fingerprint, *kept.items()

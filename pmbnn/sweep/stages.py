@@ -21,7 +21,7 @@ from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import refutations
+from pmbnn.results.references import other_scales, refutations
 from pmbnn.sweep.cells import (
     Run,
     forget,
@@ -181,6 +181,9 @@ def _write_what_follows(
     write_agreement(one.results, records)
     for line in refutations(records).values():
         console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
+    if apart := other_scales(records):
+        words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
+        console.print(words, soft_wrap=True, highlight=False, markup=False)
     write_in_between(one.results, records)
     draw_cells(one.results, records, workers)
     due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]

@@ -5,7 +5,14 @@ import pytest
 from pmbnn.compare.contrasts import delta_table
 from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
-from pmbnn.results.references import pairs, refutations, sampler_pairs, standing
+from pmbnn.results.references import (
+    other_scales,
+    pairs,
+    posterior_key,
+    refutations,
+    sampler_pairs,
+    standing,
+)
 
 ADVI = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
 
@@ -86,3 +93,21 @@ def test_refuted_cells_are_no_reference(cells, made):
     assert table["delta_reference"].isna().all()
     assert list(table["delta_advi"]) == pytest.approx([-0.01])
     assert not evidence_table(learned)["sampled"].any()
+
+
+def test_where_scales_were_chosen_posteriors_are_the_same_only_at_the_same(made):
+    tuned = {"kind": "fixed", "scale": {"tune": {"log": [0.1, 10.0, 3]}}}
+    chosen = [
+        ("fit", ADVI, 1.0),
+        ("sampled", {"engine": "mclmc"}, 1.0),
+        ("other", {"engine": "mclmc", "seed": 1}, 0.1),
+    ]
+    fit, sampled, other = (
+        made.changed(made.record(hyperprior=tuned, inference=i), name=n, results={"scale": scale})
+        for n, i, scale in chosen
+    )
+    cells = [fit, sampled, other]
+    assert list(pairs(cells)) == [(fit, sampled)]
+    assert other_scales(cells) == [(fit, other)]
+    assert list(sampler_pairs(cells)) == []
+    assert list(sampler_pairs(cells, posterior_key)) == [(other, sampled)]
