@@ -68,6 +68,7 @@ def shrunk(content: dict) -> dict:
 
 FEW = {
     "mclmc": {"draws": 8, "descent": 20, "tuning": 50, "thin": 1},
+    "nuts": {"draws": 8, "descent": 20, "tuning": 50, "max_treedepth": 3},
     "smc": {"draws": 16, "moves": 1, "leapfrogs": [[2, 3]]},
 }
 """Settings of the samplers that leave a few draws."""

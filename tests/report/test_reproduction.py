@@ -173,6 +173,6 @@ def test_in_between_numbers_and_curves_are_of_cells_of_their_experiment():
         for record in records_of("in_between")
     ]
     for curve in table.curves:
-        # A fitted cell and a sampled one.
-        assert sum(are_meant(curve.where, row) for row in rows) == 2
+        # A fitted cell, and those of two samplers.
+        assert sum(are_meant(curve.where, row) for row in rows) == 3
     assert len(table.curves) == 2
