@@ -137,7 +137,7 @@ def test_file_runs_to_its_figures(file, tmp_path, made, monkeypatch):
     stored = []
     for job in jobs(list(run.tasks), wanted):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
-        run_job(task, run.results.folder, lambda *_: None, stored.append)
+        run_job(task, run.results.folder, stored.append)
     assert len(stored) == len(wanted) > 0
     # A few draws of two chains need not agree.
     fine = {"converged", "not_converged", "undecided", "improper"}

@@ -18,13 +18,14 @@ from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import group_key, settings_digest, width
 from pmbnn.fitting.job import load_dataset, reason_of
-from pmbnn.fitting.programs import GroupPrograms, Report, graph_model
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import best_restart
 from pmbnn.fitting.tasks import Calibrated, CalibrationTask
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.stages import stage
 from pmbnn.models.build import model_data
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
 from pmbnn.prediction.predictor import Predictor
@@ -79,7 +80,6 @@ Quantities = Callable[[Mapping[str, np.ndarray], np.ndarray], dict[str, np.ndarr
 def run_calibration(
     task: CalibrationTask,
     folder: Path,
-    report: Report,
     stored: Callable[[Calibrated], None],
     programs: GroupPrograms | None = None,
 ) -> GroupPrograms:
@@ -90,35 +90,34 @@ def run_calibration(
     if programs is None or (programs.group, programs.width) != (task.group, task.width):
         programs = GroupPrograms(task.group, task.width)
     try:
-        _simulate_missing(task, Results(folder), programs, report)
+        _simulate_missing(task, Results(folder), programs)
         stored(Calibrated(task.name))
     except Exception as error:
         stored(Calibrated(task.name, reason_of(error)))
     return programs
 
 
-def _simulate_missing(
-    task: CalibrationTask, results: Results, programs: GroupPrograms, report: Report
-) -> None:
+def _simulate_missing(task: CalibrationTask, results: Results, programs: GroupPrograms) -> None:
     found, start = load_ranks(results, task.name), time.monotonic()
     missing = list(range(task.simulations)) if found is None else found.missing(task.simulations)
     if not missing:
         return
-    report("simulate", task.simulations - len(missing), task.simulations, None, None)
-    calibration = Calibration(task, load_dataset(task), programs, report)
+    calibration = Calibration(task, load_dataset(task), programs)
     truths, reference = calibration.truths(missing)
-    for first in range(0, len(missing), task.width):
-        numbers = missing[first : first + task.width]
-        simulated = calibration.simulate(numbers, truths[first : first + task.width])
-        names, ranks = simulated_ranks(
-            simulated, calibration.infer, calibration.quantities, calibration.keys
-        )
-        if found is None:
-            found = calibration.without_ranks(names, reference)
-        now = time.monotonic()
-        found, start = found.followed_by(np.array(numbers), ranks, now - start), now
-        save_ranks(results, found)
-        report("simulate", len(found.numbers), task.simulations, None, None)
+    with stage("simulate", task.simulations, "simulation") as went_on:
+        went_on(task.simulations - len(missing))
+        for first in range(0, len(missing), task.width):
+            numbers = missing[first : first + task.width]
+            simulated = calibration.simulate(numbers, truths[first : first + task.width])
+            names, ranks = simulated_ranks(
+                simulated, calibration.infer, calibration.quantities, calibration.keys
+            )
+            if found is None:
+                found = calibration.without_ranks(names, reference)
+            now = time.monotonic()
+            found, start = found.followed_by(np.array(numbers), ranks, now - start), now
+            save_ranks(results, found)
+            went_on(len(found.numbers))
 
 
 def simulated_ranks(
@@ -161,14 +160,11 @@ class Calibration:
         What is calibrated, and its data.
     programs
         What is compiled for its group.
-    report
-        Called as sampling goes on.
     """
 
     task: CalibrationTask
     dataset: Dataset
     programs: GroupPrograms
-    report: Report
 
     @property
     def cell(self) -> Cell:
@@ -240,7 +236,7 @@ class Calibration:
         cell, programs = self.task.sampled, self.programs
         if cell is not self.cell:
             programs = programs.other(group_key(cell), width(cell))
-        (sampled,) = sample_job([cell], {cell.dataset: self.dataset}, programs, self.report)
+        (sampled,) = sample_job([cell], {cell.dataset: self.dataset}, programs)
         values = merged(sampled.samples.chains.values)
         if sampled.best is None:
             raise ValueError(f"the posterior cannot be drawn from: {sampled.samples.reason}")

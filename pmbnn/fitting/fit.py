@@ -14,7 +14,7 @@ import numpy as np
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import settings_digest
-from pmbnn.fitting.programs import GroupPrograms, Report
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import (
     Search,
     Selection,
@@ -27,6 +27,7 @@ from pmbnn.fitting.validation import HeldOut, ValidationCallback
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import Fit, Replica, derive_keys
+from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Tune
@@ -84,7 +85,6 @@ def fit_job(
     cells: Sequence[Cell],
     datasets: Mapping[object, Dataset],
     programs: GroupPrograms,
-    report: Report,
     search_cell: Cell | None = None,
     checkpoints: Path | None = None,
 ) -> list[FittedCell]:
@@ -105,9 +105,11 @@ def fit_job(
     search = None
     if isinstance(cells[0].inference.learning_rate, Tune):
         rows = datasets[search_cell.dataset].training
-        search = programs.search(lambda: _search(search_cell, rows, programs, report))
-    context = FitContext(programs, search, report, checkpoints)
-    selections = _select(cells, training, context)
+        search = programs.search(lambda: _search(search_cell, rows, programs))
+    context = FitContext(programs, search, checkpoints)
+    selections: Sequence[Selection | None] = [None] * len(cells)
+    if cells[0].inference.validation > 0:
+        selections = _select(cells, training, context)
     chosen = [
         cell.hyperprior.candidates[selection.candidate if selection else 0]
         for cell, selection in zip(cells, selections, strict=True)
@@ -126,7 +128,6 @@ class FitContext:
 
     programs: GroupPrograms
     search: Search | None
-    report: Report
     checkpoints: Path | None
 
 
@@ -165,7 +166,8 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Fitted
     )
 
 
-def _search(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> Search:
+@staged("search")
+def _search(cell: Cell, rows: Rows, programs: GroupPrograms) -> Search:
     """Search the group's learning rate on the rows of its first cell."""
     data = model_data(cell.hyperprior.candidates[0], rows, cell.likelihood)
     name = settings_digest(cell)
@@ -178,17 +180,15 @@ def _search(cell: Cell, rows: Rows, programs: GroupPrograms, report: Report) -> 
         ENGINES[cell.inference.engine].fit,
         cell.inference.learning_rate.candidates,
         replica,
-        lambda done, steps, elbo, _: report("search", done, steps, elbo, None),
     )
 
 
+@staged("choose")
 def _select(
     cells: Sequence[Cell], training: Sequence[Rows], context: FitContext
-) -> Sequence[Selection | None]:
+) -> list[Selection]:
     """Scores of every candidate of every cell on held-out training rows."""
     share = cells[0].inference.validation
-    if share == 0:
-        return [None] * len(cells)
     parts = [
         rows.split(share, random_seed=cell.inference.seed)
         for cell, rows in zip(cells, training, strict=True)
@@ -250,7 +250,7 @@ def _fit(
     def progress(done, steps, elbo, current):
         # Of several fits at once, one would say nothing.
         accuracy = callback(done, current) if context.programs.width == 1 else None
-        context.report(stage, done, steps, elbo, accuracy)
+        return "" if accuracy is None else f"validation accuracy {accuracy:.4f}"
 
     checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
     program, fit = context.programs.program(cell, rows), ENGINES[cell.inference.engine].fit

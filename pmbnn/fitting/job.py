@@ -15,12 +15,13 @@ from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import FittedCell, fit_job
 from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.programs import GroupPrograms, Report, graph_model
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import SampledCell, sample_job
 from pmbnn.fitting.selection import Search, Selection
 from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
+from pmbnn.inference.stages import stage, staged
 from pmbnn.models.priors import Fixed
 from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
@@ -32,7 +33,6 @@ Outcome = InferredCell | Exception
 def run_job(
     job: JobTask,
     folder: Path,
-    report: Report,
     stored: Callable[[CellRecord], None],
     programs: GroupPrograms | None = None,
 ) -> GroupPrograms:
@@ -53,15 +53,13 @@ def run_job(
     if programs is None or (programs.group, programs.width) != (job.group, job.width):
         programs = GroupPrograms(job.group, job.width)
     results = Results(folder)
-    for task, outcome in _fit(job, results, programs, report):
+    for task, outcome in _fit(job, results, programs):
         stored(_finish(task, outcome, programs, results))
     results.remove_checkpoints(job.identity)
     return programs
 
 
-def _fit(
-    job: JobTask, results: Results, programs: GroupPrograms, report: Report
-) -> list[tuple[CellTask, Outcome]]:
+def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[CellTask, Outcome]]:
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
         searched = () if job.search_cell is None else (job.search_cell,)
@@ -69,13 +67,12 @@ def _fit(
         cells = [task.cell for task in job.cells]
         checkpoints = results.checkpoints(job.identity)
         if cells[0].is_sampled:
-            fitted = sample_job(cells, datasets, programs, report, checkpoints)
+            fitted = sample_job(cells, datasets, programs, checkpoints)
         else:
             fitted = fit_job(
                 cells,
                 datasets,
                 programs,
-                report,
                 search_cell=None if job.search_cell is None else job.search_cell.cell,
                 checkpoints=checkpoints,
             )
@@ -84,7 +81,7 @@ def _fit(
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
     alone = [JobTask(job.group, job.width, (task,), job.search_cell) for task in job.cells]
-    found = [pair for single in alone for pair in _fit(single, results, programs, report)]
+    found = [pair for single in alone for pair in _fit(single, results, programs)]
     for single in alone:
         results.remove_checkpoints(single.identity)
     return found
@@ -96,6 +93,7 @@ def _load_once(spec: DatasetSpec) -> tuple[Dataset, str]:
     return dataset, dataset.fingerprint
 
 
+@staged("load")
 def load_dataset(task: CellTask | CalibrationTask) -> Dataset:
     """Data of a task, once for all tasks of a worker; an error if they changed meanwhile."""
     dataset, fingerprint = _load_once(task.cell.dataset)
@@ -122,7 +120,8 @@ def _finish(
             known |= entries
             files["trace.nc"] = trace_writer(trace)
         record = task.record(**known, seconds=time.monotonic() - start)
-        return results.save_cell(record, files)
+        with stage("write"):
+            return results.save_cell(record, files)
     except Exception as error:
         known = {name: known[name] for name in AFTER_AN_ERROR if name in known}
         known |= {"status": "error", "reason": reason_of(error)}
@@ -195,7 +194,8 @@ def _evaluate(
     """What a record says of a cell's predictions, and its trace."""
     dataset, cell = load_dataset(task), task.cell
     predictor = programs.predictor(cell, dataset.training)
-    evaluation = evaluate(fitted, dataset, predictor)
+    with stage("evaluate"):
+        evaluation = evaluate(fitted, dataset, predictor)
     hyperprior, selection = fitted.hyperprior, fitted.selection
     results = {
         **evaluation.results,
@@ -210,8 +210,9 @@ def _evaluate(
         entries["images"] = evaluation.images.results
     if evaluation.diagnosis is not None:
         entries["diagnostics"] = evaluation.diagnosis.numbers()
-    model = graph_model(cell, dataset.training)
-    return entries, build_trace(fitted, evaluation, dataset, predictor, model)
+    with stage("trace"):
+        model = graph_model(cell, dataset.training)
+        return entries, build_trace(fitted, evaluation, dataset, predictor, model)
 
 
 def _way(fitted: InferredCell) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What is compiled for a group of cells, and how its use is reported."""
+"""What is compiled for a group of cells."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,13 +11,10 @@ from pmbnn.fitting.selection import Search
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
+from pmbnn.inference.stages import staged
 from pmbnn.models.build import build_model
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws
-
-Report = Callable[[str, int, int, float | None, float | None], None]
-"""Called with the stage, steps or draws done, those in all, the latest mean ELBO of a fit and,
-where there are rows to judge by and a fit takes its time, the accuracy on held-out rows."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class GroupPrograms:
     def program(self, cell: Cell, rows: Rows):
         """What fits or samples the group's cells on that many rows."""
 
+        @staged("build")
         def build():
             if cell.is_sampled:
                 density = build_log_density(graph_model(cell, rows), len(rows))
@@ -53,6 +51,7 @@ class GroupPrograms:
     def predictor(self, cell: Cell, rows: Rows) -> Predictor:
         """Predictions of the group's model."""
 
+        @staged("build")
         def build():
             if cell.is_sampled:
                 return StoredDraws(graph_model(cell, rows), cell.likelihood)
@@ -63,6 +62,7 @@ class GroupPrograms:
     def precise_predictor(self, cell: Cell, rows: Rows) -> Predictor:
         """Its predictions in double precision: single ones round probabilities to one."""
 
+        @staged("build")
         def build():
             model = graph_model(cell, rows)
             if cell.is_sampled:

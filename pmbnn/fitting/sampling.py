@@ -14,12 +14,13 @@ import numpy as np
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import settings_digest
-from pmbnn.fitting.programs import GroupPrograms, Report
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import Selection
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import StoredGuide
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed, Hyperprior
 from pmbnn.prediction.reference import functions_of, merged
@@ -108,7 +109,6 @@ def sample_job(
     cells: Sequence[Cell],
     datasets: Mapping[object, Dataset],
     programs: GroupPrograms,
-    report: Report,
     checkpoints: Path | None = None,
 ) -> list[SampledCell]:
     """Every cell, sampled.
@@ -120,7 +120,7 @@ def sample_job(
     checkpoints
         Folder for the checkpoints of this job's long chains.
     """
-    context = SamplingContext(programs, report, checkpoints and Checkpoints(checkpoints))
+    context = SamplingContext(programs, checkpoints and Checkpoints(checkpoints))
     return [_sampled(cell, datasets[cell.dataset], context) for cell in cells]
 
 
@@ -129,13 +129,12 @@ class SamplingContext:
     """What all chains of a job share."""
 
     programs: GroupPrograms
-    report: Report
     checkpoints: Checkpoints | None
 
 
 def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> SampledCell:
     start, rows = time.monotonic(), dataset.training
-    selection = _select(cell, rows, context)
+    selection = _select(cell, rows, context) if len(cell.hyperprior.candidates) > 1 else None
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", context, gaps)
@@ -144,11 +143,10 @@ def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> SampledC
     return SampledCell(cell, hyperprior, data, samples, selection, seconds)
 
 
-def _select(cell: Cell, rows: Rows, context: SamplingContext) -> Selection | None:
-    """Scores of every candidate scale on held-out training rows; None where there is one."""
+@staged("choose")
+def _select(cell: Cell, rows: Rows, context: SamplingContext) -> Selection:
+    """Scores of every candidate scale on held-out training rows."""
     candidates, settings = cell.hyperprior.candidates, cell.inference
-    if len(candidates) == 1:
-        return None
     kept, held_out = rows.split(settings.validation, random_seed=settings.seed)
     predictor, nll = context.programs.predictor(cell, kept), []
     for number, hyperprior in enumerate(candidates):
@@ -179,14 +177,12 @@ def _sample(
     context: SamplingContext,
     further: Sequence[np.ndarray] = (),
 ) -> Samples:
-    data, stage = model_data(hyperprior, rows, cell.likelihood), name.split("/")[0]
+    data = model_data(hyperprior, rows, cell.likelihood)
     programs, identity = context.programs, f"{settings_digest(cell)}/{name}"
-    context.report(stage, 0, cell.inference.draws, None, None)
     return sample_posterior(
         programs.program(cell, rows),
         data,
         functions_of(programs.predictor(cell, rows), data, *further),
         identity=identity,
-        report=lambda done, wanted, _: context.report(stage, done, wanted, None, None),
         checkpoint=context.checkpoints and context.checkpoints.of(identity),
     )

@@ -11,7 +11,7 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.record import CellRecord
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.programs import GroupPrograms, Report
+    from pmbnn.fitting.programs import GroupPrograms
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,13 @@ class JobTask:
     def run(
         self,
         folder: Path,
-        report: "Report",
         stored: Callable[[CellRecord], None],
         programs: "GroupPrograms | None" = None,
     ) -> "GroupPrograms":
         """Do it; see `run_job`."""
         from pmbnn.fitting.job import run_job
 
-        return run_job(self, folder, report, stored, programs)
+        return run_job(self, folder, stored, programs)
 
 
 @dataclass(frozen=True)
@@ -110,14 +109,13 @@ class CalibrationTask:
     def run(
         self,
         folder: Path,
-        report: "Report",
         stored: Callable[[Calibrated], None],
         programs: "GroupPrograms | None" = None,
     ) -> "GroupPrograms":
         """Simulate what is missing; see `run_calibration`."""
         from pmbnn.fitting.calibration import run_calibration
 
-        return run_calibration(self, folder, report, stored, programs)
+        return run_calibration(self, folder, stored, programs)
 
 
 Task = JobTask | CalibrationTask

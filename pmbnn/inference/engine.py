@@ -31,10 +31,11 @@ from pmbnn.inference.elbo import Objective, build_objective
 from pmbnn.inference.flat import FlatModel
 from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.initial import initial_means
-from pmbnn.inference.loop import Loop, Parameters, build_loop
+from pmbnn.inference.loop import Loop, Parameters, State, build_loop
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.stages import stage, staged
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.partition import joined
@@ -90,6 +91,7 @@ class Program:
     starter: "Program | None"
 
 
+@staged("build")
 def build_program(
     model: pm.Model, settings: Inference, rows: int, width: int = 1, dtype: str = "float32"
 ) -> Program:
@@ -248,16 +250,20 @@ def _run(
         run = restored(checkpoint, start_run(program, chunk.replicas, anywhere))
     if run is None:
         run = start_run(program, chunk.replicas, start_means(program, chunk.replicas))
-    run = _with_snapshot(chunk, run, wanted)
-    while run.done < steps and not _is_over(program, run):
-        ends = (at - run.done for at in (steps, *wanted) if at > run.done)
-        run = _with_window(chunk, run, min(program.window, *ends))
+    with stage("compile"):
+        _advanced(chunk, run, 0)
+    with stage("fit", steps, "step") as went_on:
         run = _with_snapshot(chunk, run, wanted)
-        if progress is not None:
-            elbo = _mean_elbo(program, run)
-            progress(run.done, steps, elbo, lambda run=run: _results(chunk, run, 1)[0])
-        if checkpoint is not None:
-            checkpoint.save_if_due(partial(arrays_of, run))
+        while run.done < steps and not _is_over(program, run):
+            ends = (at - run.done for at in (steps, *wanted) if at > run.done)
+            run = _with_window(chunk, run, min(program.window, *ends))
+            run = _with_snapshot(chunk, run, wanted)
+            elbo, said = _mean_elbo(program, run), None
+            if progress is not None:
+                said = progress(run.done, steps, elbo, lambda run=run: _results(chunk, run, 1)[0])
+            went_on(run.done, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+            if checkpoint is not None:
+                checkpoint.save_if_due(partial(arrays_of, run))
     if checkpoint is not None:
         checkpoint.save_if_due(partial(arrays_of, run), at_end=True)
     return run
@@ -293,11 +299,7 @@ def start_run(
 
 def _with_window(chunk: _Chunk, run: ChunkState, n: int) -> ChunkState:
     """The run with `n` more steps; replicas that had stopped stay where they were."""
-    program, batches = chunk.program, _batches(chunk, run.done, chunk.program.window)
-    with explained(program.flat, program.dtype):
-        state, sums = program.advance(
-            run.state, chunk.data, batches, chunk.keys, chunk.rates, n, chunk.steps
-        )
+    program, (state, sums) = chunk.program, _advanced(chunk, run, n)
     if run.stopped.any():
         state = kept(run.state, state, run.stopped > 0)
     ends = [*run.ends, run.done + n]
@@ -309,6 +311,15 @@ def _with_window(chunk: _Chunk, run: ChunkState, n: int) -> ChunkState:
     settled = [may_stop(history, rates) for history in elbo.T]
     newly = np.where((run.stopped == 0) & np.array(settled), len(run.ends), 0)
     return run._replace(stopped=run.stopped + newly)
+
+
+def _advanced(chunk: _Chunk, run: ChunkState, n: int) -> tuple[State, jax.Array]:
+    """State after `n` more steps, and sums over these; none compile what the next ones need."""
+    program, batches = chunk.program, _batches(chunk, run.done, chunk.program.window)
+    with explained(program.flat, program.dtype):
+        return program.advance(
+            run.state, chunk.data, batches, chunk.keys, chunk.rates, n, chunk.steps
+        )
 
 
 def _with_snapshot(chunk: _Chunk, run: ChunkState, wanted: Sequence[int]) -> ChunkState:

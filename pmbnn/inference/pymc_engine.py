@@ -20,6 +20,7 @@ from pmbnn.inference.initial import initial_means
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.stages import stage
 
 WINDOWS = 200
 """Points of the ELBO history, as many as the compiled engine keeps."""
@@ -81,29 +82,35 @@ def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress 
         def current() -> Fit:
             return _result(program, advi.approx.groups[0], losses, replica, i)
 
-        try:
-            pm.fit(
-                program.steps,
-                method=advi,
-                obj_optimizer=pm.adam(learning_rate=rate),
-                callbacks=[_callback(program, rate, rates, losses, progress, current)],
-                progressbar=False,
-                backend="c" if pytensor.config.cxx else None,
-            )
-        except FloatingPointError:  # PyMC's way to say that the loss is not a number
-            losses.append(np.nan)
+        with stage("fit", program.steps, "step") as went_on:
+
+            def told(step: int, elbo: float) -> None:
+                said = None if progress is None else progress(step, program.steps, elbo, current)
+                went_on(step, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+
+            try:
+                pm.fit(
+                    program.steps,
+                    method=advi,
+                    obj_optimizer=pm.adam(learning_rate=rate),
+                    callbacks=[_callback(program, rate, rates, losses, told)],
+                    progressbar=False,
+                    backend="c" if pytensor.config.cxx else None,
+                )
+            except FloatingPointError:  # PyMC's way to say that the loss is not a number
+                losses.append(np.nan)
     return current()
 
 
-def _callback(program, rate, rates, losses: list[float], progress, current: Callable[[], Fit]):
+def _callback(program, rate, rates, losses: list[float], told: Callable[[int, float], None]):
     """What follows the schedule and keeps the losses."""
     steps = program.steps
 
     def callback(approx, history, step):
         losses.append(history[-1])
         rate.set_value(rates[min(step, steps - 1)])
-        if progress is not None and step % max(1, steps // WINDOWS) == 0:
-            progress(step, steps, -float(history[-1]), current)
+        if step % max(1, steps // WINDOWS) == 0:
+            told(step, -float(history[-1]))
 
     return callback
 

@@ -9,10 +9,10 @@ import numpy as np
 from pmbnn.inference.convergence import Status
 from pmbnn.inference.settings import Inference
 
-Progress = Callable[[int, int, float, Callable[[], "Fit"]], None]
+Progress = Callable[[int, int, float, Callable[[], "Fit"]], str | None]
 """Called with steps done, steps in all, the latest mean ELBO of the replicas still alive, and a
 function that gives the fit as it is then: that of the first replica where a program runs several.
-Its ``replica`` tells whose it is."""
+Its ``replica`` tells whose it is. What it returns is told with the stage."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Any PyMC model fitted from Python, and what its approximation of the posterior says."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +14,7 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.engine import Program
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
-from pmbnn.inference.result import Fit, Progress
+from pmbnn.inference.result import Fit
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
@@ -25,6 +23,7 @@ from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.draws import draw_from, draw_key
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
+from pmbnn.prediction.progress import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,27 +263,8 @@ def fit(
     )
     if dtype is None:
         dtype = "float64" if likelihood_of(model) is None else "float32"
-    with _shown(progress) as report:
-        program, fits = fit_model(model, chosen, dtype=dtype, progress=report)
+    with shown(progress):
+        program, fits = fit_model(model, chosen, dtype=dtype)
     if all(found.failed for found in fits):
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
     return Approximation(model, chosen, program, tuple(fits))
-
-
-@contextmanager
-def _shown(wanted: bool) -> Iterator[Progress | None]:
-    """A bar over the steps of a fit, in a terminal or a notebook."""
-    if not wanted:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("fitting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, TextColumn("ELBO {task.fields[elbo]}"), transient=True) as bar:
-        task = bar.add_task("", total=None, elbo="")
-
-        def report(done, steps, elbo, _):
-            bar.update(task, completed=done, total=steps, elbo=f"{elbo:.1f}")
-
-        yield report

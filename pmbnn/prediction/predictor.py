@@ -13,6 +13,7 @@ from pmbnn.inference.flat import at_flat_inputs
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.stages import stage
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.models.build import OBSERVED
 from pmbnn.models.likelihoods import Likelihood
@@ -129,12 +130,13 @@ class Predictor(GuideDraws):
         One draw of the weights is in memory at a time, those of a point once.
         """
         draws = self.n_distinct(fit, draws)
-        with precision(self.dtype):
+        with precision(self.dtype), stage("predict", len(x), "row") as went_on:
             constants, constrained = self._constants(data), self.constrained(fit)
-            parts = [
-                jax.device_get(self._of_draws(constrained, draw_key(fit), draws, block, constants))
-                for block in self._blocks(x, self.predictive.block)
-            ]
+            size, parts = self.predictive.block, []
+            for number, rows in enumerate(self._blocks(x, size), 1):
+                found = self._of_draws(constrained, draw_key(fit), draws, rows, constants)
+                parts.append(jax.device_get(found))
+                went_on(min(number * size, len(x)))
         columns = zip(*parts, strict=True)
         return {
             name: np.concatenate(column, axis=1)[:, : len(x)] if rows else _with_rows(column[0])
@@ -160,14 +162,13 @@ class Predictor(GuideDraws):
         block
             Rows in memory at once.
         """
-        with precision(self.dtype):
+        with precision(self.dtype), stage("predict", len(x), "row") as went_on:
             constrained, constants = self.constrained(fit), self._constants(data)
-            parts = [
-                jax.device_get(
-                    self._reduced(reduce, constrained, draw_key(fit), draws, rows, constants)
-                )
-                for rows in self._blocks(x, block)
-            ]
+            parts = []
+            for number, rows in enumerate(self._blocks(x, block), 1):
+                found = self._reduced(reduce, constrained, draw_key(fit), draws, rows, constants)
+                parts.append(jax.device_get(found))
+                went_on(min(number * block, len(x)))
         return [np.concatenate(part)[: len(x)] for part in zip(*parts, strict=True)]
 
     def n_distinct(self, fit: Fit | StoredGuide, draws: int) -> int:

@@ -1,7 +1,6 @@
 """Any PyMC model sampled from Python: a reference to hold approximations against."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +16,7 @@ from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
-from pmbnn.inference.samplers.run import Functions, Report, build_sampler, sample_posterior
+from pmbnn.inference.samplers.run import Functions, build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
@@ -25,6 +24,7 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import checked_inputs
+from pmbnn.prediction.progress import shown
 from pmbnn.prediction.stored_draws import StoredDraws
 
 INPUTS = 400
@@ -239,15 +239,14 @@ def sample(
     chosen = SAMPLING[engine](seed=random_seed, **settings)
     if dtype is None:
         dtype = "float64" if likelihood_of(model) is None else "float32"
-    density = build_log_density(model, n_observations(model), dtype)
-    sampler = build_sampler(density, chosen)
-    with _shown(progress) as report:
+    with shown(progress):
+        density = build_log_density(model, n_observations(model), dtype)
+        sampler = build_sampler(density, chosen)
         samples = sample_posterior(
             sampler,
             model_values(model),
             compared_functions(model),
             identity=f"{engine}/{random_seed}",
-            report=report,
         )
     return Reference(model, chosen, samples, dtype)
 
@@ -296,27 +295,3 @@ def spread_rows(x: np.ndarray, most: int = INPUTS) -> np.ndarray:
 def merged(values: np.ndarray) -> np.ndarray:
     """Draws of all chains one after the other, ``(chain · draw, ...)``."""
     return values.reshape(-1, *values.shape[2:])
-
-
-@contextmanager
-def _shown(wanted: bool) -> Iterator[Report | None]:
-    """A line over the draws of a run, in a terminal or a notebook."""
-    if not wanted:
-        yield None
-        return
-    from rich.progress import (
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (SpinnerColumn(), TextColumn("sampling"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.fields[words]}"), transient=True) as bar:
-        task = bar.add_task("", total=None, words="")
-
-        def report(done, wanted, words):
-            bar.update(task, completed=done, total=wanted, words=words)
-
-        yield report

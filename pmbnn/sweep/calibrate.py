@@ -232,7 +232,7 @@ def calibrate(
             for task, event in _run(due, folder, workers or cores(), experiment.plugins):
                 words = named[task.name]
                 if isinstance(event, Progressed):
-                    display.running(words, event.stage, event.done, event.total)
+                    display.running(words, event.stages)
                 elif words not in reasons:
                     # A worker that is done says so after what it has stored.
                     reason = event.record.reason if isinstance(event, Stored) else event.died

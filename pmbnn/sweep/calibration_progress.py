@@ -1,11 +1,13 @@
 """What a running calibration shows: bars on a terminal, plain lines in a log."""
 
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pmbnn.sweep.progress import LOG_EVERY
+from pmbnn.inference.stages import News
+from pmbnn.sweep.progress import LOG_EVERY, far
 
 
 class CalibrationDisplay:
@@ -49,18 +51,23 @@ class CalibrationDisplay:
     def _is_live(self) -> bool:
         return self.console.is_terminal and not self.quiet
 
-    def running(self, words: str, stage: str, done: int, total: int) -> None:
+    def running(self, words: str, stages: Sequence[News]) -> None:
         """Show how far a combination is: simulations done, or draws of a reference."""
-        now = time.monotonic()
+        if not stages:
+            return
+        now, news = time.monotonic(), stages[0]
         told = self._told.setdefault(words, now)
         if words not in self._bars:
-            self._bars[words] = self.bar.add_task(words, total=total)
+            self._bars[words] = self.bar.add_task(words, total=news.total or None)
         self.bar.update(
-            self._bars[words], completed=done, total=total, description=f"{stage}: {words}"
+            self._bars[words],
+            completed=news.done,
+            total=news.total or None,
+            description=f"{news.stage}: {words}",
         )
         if not self._is_live and now - told >= LOG_EVERY:
             self._told[words] = now
-            self._print(f"{stage} {done}/{total}: {words}")
+            self._print(f"{far(news)}: {words}")
 
     def finished(self, words: str, reason: str | None) -> None:
         """Count a combination and say how it went."""

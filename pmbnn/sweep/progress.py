@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from pmbnn.inference.stages import News
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
@@ -38,25 +39,24 @@ LOG_EVERY = 60.0
 
 @dataclass
 class _Running:
-    """A job on its way: what its fit was doing when first heard of, and its latest line."""
+    """A job on its way: where its innermost stage was when first heard of, and its latest line."""
 
-    stage: str
-    first: int
+    first: News
     since: float
-    done: int
+    latest: News
     told: float
     line: str = ""
 
-    def is_of(self, stage: str, done: int) -> bool:
-        """Whether news are of the same fit."""
-        return stage == self.stage and done >= self.done
+    def is_of(self, news: News) -> bool:
+        """Whether news are of the same run of a stage."""
+        return news.stage == self.latest.stage and news.done >= self.latest.done
 
-    def left(self, total: int, now: float) -> str:
-        """Time left of this fit at its pace so far."""
-        if self.done == self.first:
+    def left(self, now: float) -> str:
+        """Time left of this stage at its pace so far."""
+        done, latest = self.latest.done - self.first.done, self.latest
+        if not done or not latest.total:
             return ""
-        pace = (now - self.since) / (self.done - self.first)
-        return f", {duration(pace * (total - self.done))} left"
+        return f"{duration((now - self.since) / done * (latest.total - latest.done))} left"
 
 
 class Display:
@@ -102,30 +102,18 @@ class Display:
     def _is_live(self) -> bool:
         return self.console.is_terminal and not self.quiet
 
-    def running_job(
-        self,
-        job: str,
-        stage: str,
-        done: int,
-        total: int,
-        elbo: float | None,
-        accuracy: float | None,
-    ) -> None:
-        """Show how far a job is; `job` says what is fitted, `accuracy` is on held-out rows.
-
-        Where there is no ELBO, draws are counted, not steps.
-        """
-        now = time.monotonic()
+    def running_job(self, job: str, stages: Sequence[News]) -> None:
+        """Show how far a job is; `job` says what is fitted, `stages` where, outermost first."""
+        if not stages:
+            return
+        now, news = time.monotonic(), stages[-1]
         before = self.running.get(job)
         told = before.told if before else now
-        if before is None or not before.is_of(stage, done):
-            before = _Running(stage, done, now, done, told)
-        before.done = done
-        counted = "draw" if elbo is None else "step"
-        judged = "" if elbo is None else f", ELBO {elbo:,.1f}"
-        judged += "" if accuracy is None else f", validation accuracy {accuracy:.4f}"
-        far = f"{done:,}/{total:,}{before.left(total, now)}"
-        before.line = f"{stage} {counted} {far}{judged}: {job}"
+        if before is None or not before.is_of(news):
+            before = _Running(news, now, news, told)
+        before.latest = news
+        where = ", ".join(filter(None, [*map(far, stages), before.left(now), news.words]))
+        before.line = f"{where}: {job}"
         self.running[job] = before
         if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
             before.told = now
@@ -170,6 +158,11 @@ class Display:
             for running in list(self.running.values())[:SHOWN_JOBS]
         ]
         return Group(self.bar, *lines)
+
+
+def far(news: News) -> str:
+    """A stage in words, and how much of it is done."""
+    return f"{news.stage} {news.unit} {news.done:,}/{news.total:,}" if news.total else news.stage
 
 
 USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}

@@ -1,5 +1,6 @@
 """A sweep from its experiment to its tables: what the command does, and `pmbnn.run`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import cores
+from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
@@ -31,6 +33,7 @@ from pmbnn.sweep.cells import (
     write_tables,
 )
 from pmbnn.sweep.progress import Display
+from pmbnn.sweep.times import shares, write_times
 from pmbnn.sweep.workers import Progressed, Stored
 
 
@@ -115,25 +118,32 @@ def run_experiment(
 
     Parameters are as those of `run`; progress goes to the console.
     """
-    one, workers = prepare(experiment, folder), workers or cores()
-    with writing(folder, wait):
-        # A folder of another format is rejected here, before anything in it is changed.
-        for problem in set_aside_broken(one.results):
-            words = f"set aside, to be fitted again: {problem}"
-            console.print(words, soft_wrap=True, highlight=False, markup=False)
-        write_header(one)
-        if fresh:
-            forget(one, wanted)
-        missing = one.missing(wanted)
-        if not quiet:
-            _announce(console, one, wanted, missing)
-        with CellDrawer(one.results) as drawer:
-            _fit_missing(console, one, missing, workers, quiet, drawer)
-        if not one.missing(list(one.tasks)):
-            # Of jobs that were stopped and fitted otherwise since.
-            one.results.remove_checkpoints()
-        records = one.records()
-        _write_what_follows(console, one, records, workers, quiet)
+    workers = workers or cores()
+    with measured() as of_command:
+        with stage("load"):
+            one = prepare(experiment, folder)
+        with writing(folder, wait):
+            # A folder of another format is rejected here, before anything in it is changed.
+            for problem in set_aside_broken(one.results):
+                words = f"set aside, to be fitted again: {problem}"
+                console.print(words, soft_wrap=True, highlight=False, markup=False)
+            write_header(one)
+            if fresh:
+                forget(one, wanted)
+            missing = one.missing(wanted)
+            if not quiet:
+                _announce(console, one, wanted, missing)
+            with CellDrawer(one.results) as drawer, stage("workers"):
+                of_workers = _fit_missing(console, one, missing, workers, quiet, drawer)
+            if not one.missing(list(one.tasks)):
+                # Of jobs that were stopped and fitted otherwise since.
+                one.results.remove_checkpoints()
+            records = one.records()
+            _write_what_follows(console, one, records, workers, quiet)
+            if missing:
+                write_times(one.results, len(missing), workers, of_workers, of_command)
+            if missing and not quiet:
+                console.print(f"time of workers: {shares(of_workers)}", highlight=False)
     names = {one.tasks[cell].name for cell in wanted}
     failed = tuple(record for record in records if record.name in names and record.failed)
     return Outcome(folder, tuple(records), failed)
@@ -157,39 +167,50 @@ def _fit_missing(
     workers: int,
     quiet: bool,
     drawer: CellDrawer,
-) -> None:
-    """Fit cells, having the figures of those that are stored drawn beside it."""
+) -> Counter[str]:
+    """Fit cells, having the figures of those that are stored drawn beside it.
+
+    Returns
+    -------
+    Counter
+        Seconds of all workers together by stages.
+    """
+    seconds: Counter[str] = Counter()
     work = {one.tasks[cell].name: cell_work(cell).seconds for cell in missing}
     with Display(console, work, quiet) as display:
         for job, event in run_cells(one, missing, workers):
             if isinstance(event, Progressed):
-                display.running_job(
-                    job_label(job), event.stage, event.done, event.total, event.elbo, event.accuracy
-                )
+                display.running_job(job_label(job), event.stages)
             elif isinstance(event, Stored):
                 display.stored(event.record)
                 drawer.add(event.record)
             else:
+                seconds.update(event.seconds)
                 display.finished_job(job_label(job))
+    return seconds
 
 
 def _write_what_follows(
     console: Console, one: Run, records: Sequence[CellRecord], workers: int, quiet: bool
 ) -> None:
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""
-    write_tables(one, records)
-    write_agreement(one.results, records)
-    for line in refutations(records).values():
-        console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
-    if apart := other_scales(records):
-        words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
-        console.print(words, soft_wrap=True, highlight=False, markup=False)
-    write_in_between(one.results, records)
-    draw_cells(one.results, records, workers)
+    with stage("tables"):
+        write_tables(one, records)
+        write_agreement(one.results, records)
+        for line in refutations(records).values():
+            console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
+        if apart := other_scales(records):
+            words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
+            console.print(words, soft_wrap=True, highlight=False, markup=False)
+        write_in_between(one.results, records)
+    with stage("figures of cells"):
+        draw_cells(one.results, records, workers)
     due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]
     if due and not quiet:
         console.print("drawing overviews")
-    draw_files(due, one.results, workers)
-    figures = [drawing.path for drawing in overviews_of(one.results, records)]
-    one.results.write_text("index.html", index_page(one.experiment.name, figures, records))
-    write_sensitivity(one.results, records)
+    with stage("overviews"):
+        draw_files(due, one.results, workers)
+    with stage("tables"):
+        figures = [drawing.path for drawing in overviews_of(one.results, records)]
+        one.results.write_text("index.html", index_page(one.experiment.name, figures, records))
+        write_sensitivity(one.results, records)

@@ -10,12 +10,13 @@ import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmbnn.figures.processes import environment, spawning
+from pmbnn.inference.stages import News, measured, stage, telling
 
 if TYPE_CHECKING:
     from pmbnn.fitting.tasks import Calibrated, Task
@@ -35,14 +36,10 @@ NEWS_EVERY = 0.2
 
 @dataclass(frozen=True)
 class Progressed:
-    """A job's stage, steps or draws done and in all, latest ELBO, accuracy on held-out rows."""
+    """Where a job is: the stages that it is in, outermost first."""
 
     job: int
-    stage: str
-    done: int
-    total: int
-    elbo: float | None
-    accuracy: float | None
+    stages: tuple[News, ...]
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,19 @@ class Stored:
 
 @dataclass(frozen=True)
 class Finished:
-    """A job without more to come; `died` says how its worker died, if it did."""
+    """A job without more to come.
+
+    Attributes
+    ----------
+    died
+        How its worker died, if it did.
+    seconds
+        Wall-clock time of its stages, by their names.
+    """
 
     job: int
     died: str | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 Event = Progressed | Stored | Finished
@@ -180,17 +186,19 @@ def _how_it_died(worker: _Worker) -> str:
 def _serve(connection: Connection, folder: Path, plugins: Sequence[str]) -> None:
     """Life of a worker: take jobs until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from pmbnn.experiment.plugins import load_plugins
-    from pmbnn.inference.xla.compile import use_compilation_cache
-
-    use_compilation_cache()
-    load_plugins(plugins, folder)
     sender, programs = _Sender(connection), None
-    while (job := sender.receive()) is not None:
-        programs = job.run(
-            folder, sender.progress, lambda record: sender.send(Stored(0, record)), programs
-        )
-        sender.send(Finished(0))
+    with telling(sender.told), measured() as seconds:
+        with stage("start"):
+            from pmbnn.experiment.plugins import load_plugins
+            from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
+
+            use_compilation_cache()
+            count_compiling()
+            load_plugins(plugins, folder)
+        while (job := sender.receive()) is not None:
+            programs = job.run(folder, lambda record: sender.send(Stored(0, record)), programs)
+            sender.send(Finished(0, seconds=dict(seconds)))
+            seconds.clear()
 
 
 class _Sender:
@@ -198,7 +206,7 @@ class _Sender:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.last = -NEWS_EVERY
+        self.last, self.names = -NEWS_EVERY, ()
 
     def receive(self) -> "Task | None":
         """The next job, or None when there will be no more."""
@@ -215,11 +223,9 @@ class _Sender:
             # Not an error of the cell being fitted, which must not be stored as failed.
             raise SystemExit(0) from None
 
-    def progress(
-        self, stage: str, done: int, total: int, elbo: float | None, accuracy: float | None
-    ) -> None:
-        """Report how far a fit is."""
-        now = time.monotonic()
-        if now - self.last >= NEWS_EVERY:
-            self.last = now
-            self.send(Progressed(0, stage, done, total, elbo, accuracy))
+    def told(self, stages: tuple[News, ...]) -> None:
+        """Send where a job is, if it is in another stage than before or some time has passed."""
+        now, names = time.monotonic(), tuple(news.stage for news in stages)
+        if names != self.names or now - self.last >= NEWS_EVERY:
+            self.last, self.names = now, names
+            self.send(Progressed(0, stages))

@@ -28,6 +28,7 @@ from pmbnn.fitting.selection import (
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.stages import telling
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, Flat, HalfNormal, Normal, Tune
@@ -86,8 +87,7 @@ class Script(ScriptedPredictor):
         datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
         programs = GroupPrograms("scripted", 16)
         programs._built["predictor"] = self
-        report = lambda stage, *_: self.stages.append(stage)  # noqa: E731
-        return fit_job(cells, datasets, programs, report)
+        return fit_job(cells, datasets, programs)
 
     # An engine
 
@@ -98,6 +98,7 @@ class Script(ScriptedPredictor):
     def fit(self, program, replicas, progress, checkpoints=None, steps=None, snapshots=()):
         progress(1, 1, 0.0, lambda: pytest.fail("nothing is looked at so soon"))
         self.fitted += replicas
+        self.stages.append(self.names[tuple(replicas[0].keys.noise)][1])
         found = []
         for replica in replicas:
             _, name, restart = self.names[tuple(replica.keys.noise)]
@@ -450,7 +451,7 @@ def programs():
 
 def fit_for_real(programs, cells, datasets=None):
     datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
-    return fit_job(cells, datasets, programs, lambda *_: None)
+    return fit_job(cells, datasets, programs)
 
 
 def check_same_fits(one, other):
@@ -538,13 +539,19 @@ def fit_long(programs, folder, stop=None):
     """The fitted cell, None if it was stopped after a number of windows; what was reported."""
     news = []
 
-    def report(stage, done, total, elbo, accuracy):
-        news.append((stage, done, elbo))
+    def told(stages):
+        names = [one.stage for one in stages]
+        if names[-1:] != ["fit"] or not stages[-1].done:
+            return
+        if news[-1:] == [new := (names[0], stages[-1].done, stages[-1].words)]:
+            return  # of what is within a step that is done
+        news.append(new)
         if len(news) == stop:
             raise KeyboardInterrupt
 
     try:
-        (done,) = fit_job([LONG], {LONG.dataset: DATASET}, programs, report, checkpoints=folder)
+        with telling(told):
+            (done,) = fit_job([LONG], {LONG.dataset: DATASET}, programs, checkpoints=folder)
     except KeyboardInterrupt:
         done = None
     return done, news

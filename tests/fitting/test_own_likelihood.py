@@ -140,7 +140,7 @@ def gone_through(likelihood, dataset, change=lambda data: data):
         Predict(draws=30, trace_draws=6, map=Map(resolution=3), fresh=Fresh(size=20, draws=2)),
     )
     data, programs = change(dataset.load()), GroupPrograms("own", 4)
-    (fitted,) = fit_job([cell], {dataset: data}, programs, lambda *_: None)
+    (fitted,) = fit_job([cell], {dataset: data}, programs)
     predictor = programs.predictor(cell, data.training)
     evaluation = evaluate(fitted, data, predictor)
     model = graph_model(cell, data.training)

@@ -47,7 +47,7 @@ BY_CLASS, BY_ROW = ("probability", "sd", "votes"), ("entropy", "mutual_informati
 def made(tmp_path_factory):
     """A tiny cell fitted for real, its trace, and the trace as it is read back."""
     programs, dataset = GroupPrograms("group", 1), CELL.dataset.load()
-    (fitted,) = fit_job([CELL], {CELL.dataset: dataset}, programs, lambda *_: None)
+    (fitted,) = fit_job([CELL], {CELL.dataset: dataset}, programs)
     predictor = programs.predictor(CELL, dataset.training)
     evaluation = evaluate(fitted, dataset, predictor)
     model = graph_model(CELL, dataset.training)

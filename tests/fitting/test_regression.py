@@ -57,7 +57,7 @@ def run_all(run):
     missing = run.missing(list(run.tasks))
     for job in jobs(list(run.tasks), missing) if missing else []:
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
-        run_job(task, run.results.folder, lambda *_: None, stored.append)
+        run_job(task, run.results.folder, stored.append)
     return [record.name for record in stored]
 
 

@@ -57,7 +57,7 @@ POINTS = Cell(
 
 def diagnosed(cell):
     programs, dataset = GroupPrograms("group", 2), cell.dataset.load()
-    (fitted,) = fit_job([cell], {cell.dataset: dataset}, programs, lambda *_: None)
+    (fitted,) = fit_job([cell], {cell.dataset: dataset}, programs)
     predictor = programs.predictor(cell, dataset.training)
     evaluation = evaluate(fitted, dataset, predictor)
     return SimpleNamespace(

@@ -47,7 +47,7 @@ CELL = Cell(
 def toy(tmp_path_factory):
     """A tiny cell fitted for real: all that went into its trace, and the file."""
     programs, dataset = GroupPrograms("group", 16), CELL.dataset.load()
-    (fitted,) = fit_job([CELL], {CELL.dataset: dataset}, programs, lambda *_: None)
+    (fitted,) = fit_job([CELL], {CELL.dataset: dataset}, programs)
     predictor = programs.predictor(CELL, dataset.training)
     return traced(fitted, dataset, predictor, tmp_path_factory.mktemp("toy"))
 

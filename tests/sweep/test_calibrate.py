@@ -19,6 +19,7 @@ from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
 from pmbnn.results.store import Results
 from pmbnn.sweep import calibrate as module
 from pmbnn.sweep.calibrate import calibrate, plan_calibration
+from pmbnn.inference.stages import News
 from pmbnn.sweep.workers import Finished, Progressed, Stored
 
 TEXT = """
@@ -124,7 +125,7 @@ def scripted(made, monkeypatch):
     def run_jobs(tasks, folder, workers, single_threaded, plugins):
         for number, task in enumerate(tasks):
             done.append(task.name)
-            yield Progressed(number, "simulate", 5, task.simulations, None, None)
+            yield Progressed(number, (News("simulate", 5, task.simulations),))
             if task.cell.prior.kind == "laplace":
                 yield Stored(number, Calibrated(task.name, "ValueError: no luck"))
             elif task.cell.prior.kind == "cauchy":

@@ -8,6 +8,7 @@ import pytest
 from makers import changed
 from rich.console import Console
 
+from pmbnn.inference.stages import News
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress
 from pmbnn.sweep.progress import Display, accuracy_tables, describe, duration
@@ -49,7 +50,7 @@ def log(records, work=None, quiet=False, terminal=False, clock=None):
     console = Console(file=io.StringIO(), width=160, force_terminal=terminal)
     work = {r.name: 1.0 for r in records} if work is None else work
     with Display(console, work, quiet) as display:
-        display.running_job("job", "choose", 50, 100, -12.5, None)
+        display.running_job("job", [News("choose"), News("fit", 50, 100, "step", "ELBO -12.5")])
         for one in records:
             if clock is not None:
                 clock.now += 1
@@ -102,8 +103,8 @@ def test_a_terminal_keeps_lines_of_failures_only(monkeypatch):
 
 def test_jobs_come_and_go():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    display.running_job("a", "fit", 1000, 20000, float("nan"), None)
-    display.running_job("b", "fit", 1, 2, -1.0, None)
+    display.running_job("a", [News("fit", 1000, 20000, "step", "ELBO nan")])
+    display.running_job("b", [News("fit", 1, 2, "step")])
     display.finished_job("b")
     display.finished_job("never heard of")
     display.console.print(display._render())
@@ -112,8 +113,8 @@ def test_jobs_come_and_go():
     assert running == "fit step 1,000/20,000, ELBO nan: a"
 
 
-def news(display, done, stage="fit", accuracy=None):
-    display.running_job("job", stage, done, 1000, -2.0, accuracy)
+def news(display, done, *outer):
+    display.running_job("job", [*outer, News("fit", done, 1000, "step", "ELBO -2.0")])
     return display.running["job"].line
 
 
@@ -127,13 +128,17 @@ def test_a_running_fit_tells_its_own_time_left(clock):
     assert "step 100/1,000, ELBO" in news(display, 100), "the next fit of the job"
     clock.now += 9
     assert "190/1,000, 1 min 21 s left," in news(display, 190)
-    assert "step 300/1,000, ELBO" in news(display, 300, stage="choose")
+    display.running_job("job", [News("write")])
+    assert display.running["job"].line == "write: job"
+    assert "step 300/1,000, ELBO" in news(display, 300), "another fit"
 
 
-def test_accuracy_on_held_out_rows_is_shown_where_it_is_known():
+def test_stages_around_the_innermost_are_named():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    line = news(display, 10, accuracy=0.98125)
-    assert line == "fit step 10/1,000, ELBO -2.0, validation accuracy 0.9812: job"
+    line = news(display, 10, News("simulate", 16, 100, "simulation"), News("choose"))
+    assert line == "simulate simulation 16/100, choose, fit step 10/1,000, ELBO -2.0: job"
+    display.running_job("job", [])
+    assert display.running["job"].line == line, "between two stages"
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -16,6 +16,7 @@ import pytest
 
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.sweep import workers
+from pmbnn.inference.stages import News
 from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
 
 SCRIPT = textwrap.dedent(
@@ -28,6 +29,7 @@ SCRIPT = textwrap.dedent(
     import sys
     import time
 
+    from pmbnn.inference.stages import News
     from pmbnn.sweep.workers import Finished, Progressed, Stored, _Sender
 
 
@@ -44,7 +46,7 @@ SCRIPT = textwrap.dedent(
                 sys.exit(3)
             if act == "wait":
                 time.sleep(0.3)
-            sender.progress("choose", 1, 2, -3.5, 0.75)
+            sender.told((News("choose"), News("fit", 1, 2, "step", "ELBO -3.5")))
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
@@ -116,7 +118,7 @@ def finished(events):
 def test_events_of_a_job_come_in_order(run):
     found = list(run([("a", "ok"), ("b", "ok")]))
     assert [type(event) for event in found if event.job == 0] == [Progressed, Stored, Finished]
-    assert found[0] == Progressed(0, "choose", 1, 2, -3.5, 0.75)
+    assert found[0] == Progressed(0, (News("choose"), News("fit", 1, 2, "step", "ELBO -3.5")))
     assert finished(found) == {0: None, 1: None}
     assert [stored(found)[job]["group"] for job in (0, 1)] == ["a", "b"]
     assert multiprocessing.active_children() == []
@@ -162,7 +164,7 @@ def test_workers_do_not_run_the_script_that_started_them(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "script\nFinished(job=0, died=None)\n"
+    assert done.stdout == "script\nFinished(job=0, died=None, seconds={})\n"
 
 
 def test_progress_is_thinned_out():
@@ -173,9 +175,11 @@ def test_progress_is_thinned_out():
 
     sender = workers._Sender(Connection)
     for step in range(1000):
-        sender.progress("fit", step, 1000, 0.0, None)
-    assert sent[0] == Progressed(0, "fit", 0, 1000, 0.0, None)
+        sender.told((News("fit", step, 1000),))
+    assert sent[0] == Progressed(0, (News("fit", 0, 1000),))
     assert len(sent) < 100
+    sender.told((News("write"),))
+    assert sent[-1] == Progressed(0, (News("write"),)), "it may last"
 
 
 # Death of a worker
@@ -242,7 +246,7 @@ def test_a_worker_without_a_parent_stops(run, tmp_path):
     ours.close()
     sender = workers._Sender(theirs)
     with pytest.raises(SystemExit) as stop:
-        sender.progress("fit", 1, 2, 0.0, None)
+        sender.told((News("fit", 1, 2),))
     assert stop.value.code == 0
     assert sender.receive() is None
 

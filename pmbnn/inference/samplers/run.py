@@ -11,14 +11,12 @@ from pmbnn.inference.samplers.chains import Chains, Sampler, Samples
 from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.convergence import Convergence, Status
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.stages import stage, staged
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
 DOUBLINGS = 3
 """How often the draws may double: up to eight times as many."""
-
-Report = Callable[[int, int, str], None]
-"""Called with draws of each chain so far, how many are wanted, and what is to be said of it."""
 
 Functions = Callable[[np.ndarray], np.ndarray]
 """From draws of the flat vector, ``(chain, draw, size)``, to ``(chain, draw, function)``."""
@@ -31,6 +29,7 @@ SAMPLERS: Mapping[str, Callable[[LogDensity, Sampling], Sampler]] = {
 """What builds the programs of an engine."""
 
 
+@staged("build")
 def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
     """Programs of all chains of a model.
 
@@ -48,7 +47,6 @@ def sample_posterior(
     functions: Functions,
     *,
     identity: str,
-    report: Report | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Samples:
     """Draws of a model's posterior, as many as it takes for functions of them to agree.
@@ -64,8 +62,6 @@ def sample_posterior(
         Whose R-hat decides.
     identity
         Decides everything: the same text gives the same bits.
-    report
-        Called as the chains go on.
     checkpoint
         Where chains are left from time to time, and looked for.
     """
@@ -76,7 +72,7 @@ def sample_posterior(
             checkpoint.save_if_due(lambda: arrays_of(walk), at_end)
         return walk
 
-    with precision(density.dtype), explained(density.flat, density.dtype):
+    with precision(density.dtype), explained(density.flat, density.dtype), stage("tune"):
         prepared = density.prepare(data)
         walk = None
         if checkpoint is not None:
@@ -88,14 +84,9 @@ def sample_posterior(
         with precision(density.dtype):
             return leave(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
-    walk, convergence = drawn_until_agreed(
-        extend,
-        walk,
-        functions,
-        sampler.settings.draws,
-        report,
-        doublings=0 if improper else DOUBLINGS,
-    )
+    draws, doublings = sampler.settings.draws, 0 if improper else DOUBLINGS
+    with stage("sample", draws, "draw") as went_on:
+        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, went_on, doublings)
     leave(walk, at_end=True)
     status, reason = verdict(walk.chains, convergence, tuning.failed, improper)
     return Samples(walk.chains, status, reason, convergence, tuning.values)
@@ -106,7 +97,7 @@ def drawn_until_agreed(
     walk: Walk,
     functions: Functions,
     draws: int,
-    report: Report | None = None,
+    went_on: Callable[[int, int, str], None] | None = None,
     doublings: int = DOUBLINGS,
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
@@ -119,6 +110,8 @@ def drawn_until_agreed(
         Goes on for `draws` draws of each chain.
     walk
         Where the chains are, some blocks of `draws` draws having been drawn before, or none.
+    went_on
+        Called with draws of each chain so far, how many are wanted, and what is to be said of it.
     """
     values: list[np.ndarray] = []
     for doubled in range(doublings + 1):
@@ -130,11 +123,11 @@ def drawn_until_agreed(
             if walk.chains.broken.any():
                 return walk, None
             values.append(functions(walk.chains.values[:, done : done + draws]))
-            if report is not None and len(values) < blocks:
-                report(done + draws, draws * blocks, "")
+            if went_on is not None and len(values) < blocks:
+                went_on(done + draws, draws * blocks, "")
         convergence = Convergence.of(np.concatenate(values, axis=1))
-        if report is not None:
-            report(draws * blocks, draws * blocks, str(convergence))
+        if went_on is not None:
+            went_on(draws * blocks, draws * blocks, str(convergence))
         if convergence.passed:
             break
     return walk, convergence

@@ -20,6 +20,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
 
+from pmbnn.inference.stages import recount
 from pmbnn.inference.xla.rewrites import use_fast_forms
 
 
@@ -85,6 +86,16 @@ def compiler_options() -> dict[str, int]:
     """Options for XLA's compiler on this machine."""
     # XLA would use half of what AVX-512 offers; other processors keep to what they have.
     return {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else {}
+
+
+def count_compiling() -> None:
+    """Count XLA's compiling as a stage of its own, whatever it is compiled within."""
+
+    def ended(event: str, seconds: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            recount("compile", seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(ended)
 
 
 def use_compilation_cache() -> None:

@@ -11,6 +11,7 @@ from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.stages import telling
 
 SETTINGS = {
     "mclmc": {"draws": 8, "thin": 2, "tuning": 50, "descent": 5},
@@ -26,11 +27,11 @@ class Interrupted(Exception):
 def interrupt_after(draws):
     """What interrupts chains once they have so many draws."""
 
-    def report(done, wanted, words):
-        if done == draws:
+    def told(stages):
+        if stages and (stages[-1].stage, stages[-1].done) == ("sample", draws):
             raise Interrupted
 
-    return report
+    return told
 
 
 def apart(values):
@@ -58,9 +59,9 @@ def test_interrupted_chains_go_on_with_the_same_bits(engine, tmp_path):
     whole = sample_posterior(sampler, {}, apart, identity="3")
     assert whole.chains.draws == 8 * settings["draws"]
     sampler, checkpoint = counted(sampler, calls), Checkpoint(tmp_path / "chains.npz", 0.0)
-    report = interrupt_after(3 * settings["draws"])
-    with pytest.raises(Interrupted):
-        sample_posterior(sampler, {}, apart, identity="3", report=report, checkpoint=checkpoint)
+    told = interrupt_after(3 * settings["draws"])
+    with pytest.raises(Interrupted), telling(told):
+        sample_posterior(sampler, {}, apart, identity="3", checkpoint=checkpoint)
     assert len(calls) == 3
     for _ in range(2):
         found = sample_posterior(sampler, {}, apart, identity="3", checkpoint=checkpoint)
