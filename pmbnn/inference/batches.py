@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor
@@ -57,8 +56,8 @@ def flatten_for_steps(
 
 def cast(
     data: Mapping[str, np.ndarray], dtype: str, row_data: Sequence[str] = (), padding: int = 0
-) -> dict[str, jax.Array]:
-    """Data of one replica.
+) -> dict[str, np.ndarray]:
+    """Data of one replica, in the types that a program takes.
 
     Parameters
     ----------
@@ -70,15 +69,13 @@ def cast(
         more = np.repeat(arrays[name][:1], padding, axis=0)
         arrays[name] = np.concatenate([arrays[name], more])
     # NumPy narrows numbers many times faster than JAX takes them in and narrows them.
-    narrow = {k: v.astype(KINDS.get(v.dtype.kind, dtype), copy=False) for k, v in arrays.items()}
-    return {k: jnp.asarray(v) for k, v in narrow.items()}
+    return {k: v.astype(KINDS.get(v.dtype.kind, dtype), copy=False) for k, v in arrays.items()}
 
 
 def stack(items: list, width: int):
-    """Replicas on a first axis; the only one as it is when they run one by one."""
-    if width == 1:
-        return items[0]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *items)
+    """Arrays of replicas on a first axis; the only one as it is when they run one by one."""
+    stacked = items[0] if width == 1 else jax.tree.map(lambda *of: np.stack(of), *items)
+    return jax.device_put(stacked)
 
 
 def batch_indices(

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 
@@ -63,7 +62,7 @@ class Program:
         What is compiled.
     improper
         Whether the ELBO has no maximum.
-    prepare, advance, divergence
+    start, prepare, advance, divergence
         Those of `loop` as programs, over replicas on the first axis if there are several.
     constrained
         Constrained parameters and standard deviations of a guide's own parameters.
@@ -84,6 +83,7 @@ class Program:
     objective: Objective
     loop: Loop
     improper: bool
+    start: Callable
     prepare: Callable
     advance: Callable
     divergence: Callable
@@ -125,10 +125,11 @@ def build_program(
     with precision(dtype), explained(flat, dtype):
         loop = build_loop(objective, settings, dtype)
         constrained = _constrained(guide, objective)
-    prepare, advance, divergence = loop.prepare, loop.window, loop.divergence
+    start, prepare, advance, divergence = loop.start, loop.prepare, loop.window, loop.divergence
     if width > 1:
+        start = jax.vmap(start)
         prepare = jax.vmap(prepare, axis_size=width)
-        advance = jax.vmap(advance, in_axes=(0, 0, 0, 0, 0, None, None))
+        advance = partial(advance, several=True)
         divergence, constrained = jax.vmap(divergence), jax.vmap(constrained)
     return Program(
         settings=settings,
@@ -144,6 +145,7 @@ def build_program(
         objective=objective,
         loop=loop,
         improper=improper,
+        start=jax.jit(start),
         prepare=jax.jit(prepare),
         advance=jax.jit(advance, compiler_options=compiler_options()),
         divergence=jax.jit(divergence, compiler_options=compiler_options()),
@@ -235,8 +237,8 @@ def _build_chunk(program: Program, replicas, first: int, steps: int) -> _Chunk:
     if it.batch == it.rows:
         with explained(it.flat, dtype):
             data = it.prepare(data)
-    keys = stack([jnp.asarray(r.keys.noise[:2], jnp.uint32) for r in replicas], it.width)
-    rates = [jnp.asarray(r.highest_rate(it.settings), dtype) for r in replicas]
+    keys = stack([np.asarray(r.keys.noise[:2], np.uint32) for r in replicas], it.width)
+    rates = [np.asarray(r.highest_rate(it.settings), dtype) for r in replicas]
     return _Chunk(it, replicas, first, steps, data, keys, stack(rates, it.width))
 
 
@@ -286,14 +288,8 @@ def start_run(
         rng = np.random.default_rng([*replica.keys.initial, 1])
         mean = np.asarray(mean, np.float64)
         starts.append(program.guide.initial(mean, program.settings.initial_scale, rng))
-    if program.width == 1:
-        state = program.loop.start(starts[0])
-    else:
-        stacked = {
-            name: jnp.asarray(np.stack([start[name] for start in starts]), program.dtype)
-            for name in starts[0]
-        }
-        state = jax.vmap(program.loop.start)(stacked)
+    typed = [cast(start, program.dtype) for start in starts]
+    state = program.start(stack(typed, program.width))
     return ChunkState(state, [], [], np.zeros(len(replicas), np.int64))
 
 
@@ -341,7 +337,7 @@ def _batches(chunk: _Chunk, done: int, steps: int):
         batch_indices(r.keys.batches, program.rows, program.batch, done, steps)
         for r in chunk.replicas
     ]
-    return stack([jnp.asarray(r, jnp.int32) for r in rows], program.width)
+    return stack([np.asarray(r, np.int32) for r in rows], program.width)
 
 
 # What a run has come to

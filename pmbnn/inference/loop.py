@@ -85,7 +85,7 @@ class Loop:
         return kl_weight * kl - log_likelihood, (log_likelihood, kl)
 
     def window(
-        self, state: State, data, batches, key, learning_rate, n, steps
+        self, state: State, data, batches, key, learning_rate, n, steps, *, several: bool = False
     ) -> tuple[State, jax.Array]:
         """`n` of `steps` steps, and the sums of their log-likelihoods and divergences.
 
@@ -100,22 +100,35 @@ class Loop:
             Row indices ``(step, batch)``; None if a step sees all rows.
         key
             Of the fit's own noise, ``(2,)`` unsigned 32-bit words.
+        several
+            Whether all but `n` and `steps` have replicas on the first axis. They are mapped over
+            within the loop: of a loop that is mapped over, JAX traces the body three times.
         """
-        noisy = self.objective.has_noisy_kl
+        step, divergence = self._summed_step, self.divergence
+        if several:
+            step = jax.vmap(step, in_axes=(None, 0, 0, 0, 0, 0, None))
+            divergence = jax.vmap(divergence)
+        divergence = jax.jit(divergence)  # traced once for both
 
         def body(i, carry):
-            state, sums = carry
-            prepared = self._rows(data, batches, i)
-            state, (log_likelihood, kl) = self._step(state, prepared, key, learning_rate, steps)
-            return state, sums + jnp.stack([log_likelihood, kl if noisy else jnp.zeros_like(kl)])
+            return step(i, carry, data, batches, key, learning_rate, steps)
 
-        end, sums = jax.lax.fori_loop(0, n, body, (state, jnp.zeros(2, self.dtype)))
-        if not noisy:
+        sums = jnp.zeros((*jnp.shape(learning_rate), 2), self.dtype)
+        end, sums = jax.lax.fori_loop(0, n, body, (state, sums))
+        if not self.objective.has_noisy_kl:
             # As if it changed by the same amount at every step.
-            first = self.divergence(state, data, batches, key)
-            last = self.divergence(end, data, batches, key)
-            sums = sums.at[1].set(n * first + (n - 1) / 2 * (last - first))
+            first = divergence(state, data, batches, key)
+            last = divergence(end, data, batches, key)
+            sums = sums.at[..., 1].set(n * first + (n - 1) / 2 * (last - first))
         return end, sums
+
+    def _summed_step(self, i, carry, data, batches, key, learning_rate, steps):
+        """The `i`-th step of a window, its log-likelihood and divergence added to their sums."""
+        state, sums = carry
+        prepared = self._rows(data, batches, i)
+        state, (log_likelihood, kl) = self._step(state, prepared, key, learning_rate, steps)
+        kl = kl if self.objective.has_noisy_kl else jnp.zeros_like(kl)
+        return state, sums + jnp.stack([log_likelihood, kl])
 
     def divergence(self, state: State, data, batches, key) -> jax.Array:
         """Divergence where a fit is, at the noise and the rows of its next step.

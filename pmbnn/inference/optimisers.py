@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from pmbnn.inference.settings import Inference
@@ -18,19 +19,19 @@ DIRECTIONS = {
 }
 
 
-def relative_rate(settings: Inference, step: jax.Array, steps: jax.Array) -> jax.Array:
-    """Learning rate at `step` of `steps`, in units of its highest."""
-    schedule = settings.schedule
+def relative_rate[A: (jax.Array, np.ndarray)](settings: Inference, step: A, steps: A | int) -> A:
+    """Learning rate at `step` of `steps`, in units of its highest; of JAX's arrays or NumPy's."""
+    schedule, xp = settings.schedule, step.__array_namespace__()
     if schedule == "exponential":
         return settings.decay ** (step / steps)
     if schedule == "constant":
-        return jnp.ones_like(step / steps)
+        return xp.ones_like(step / steps)
     if schedule == "cosine":
-        return 0.5 * (1 + jnp.cos(jnp.pi * step / steps))
-    warm_up = jnp.maximum(1, jnp.round(WARM_UP * steps))
+        return 0.5 * (1 + xp.cos(xp.pi * step / steps))
+    warm_up = xp.maximum(1, xp.round(WARM_UP * steps))
     rising = 1 / START + (1 - 1 / START) * step / warm_up
-    falling = 0.5 * (1 + jnp.cos(jnp.pi * (step - warm_up) / jnp.maximum(1, steps - warm_up)))
-    return jnp.where(step < warm_up, rising, falling)
+    falling = 0.5 * (1 + xp.cos(xp.pi * (step - warm_up) / xp.maximum(1, steps - warm_up)))
+    return xp.where(step < warm_up, rising, falling)
 
 
 def build_optimiser(settings: Inference) -> optax.GradientTransformation:
