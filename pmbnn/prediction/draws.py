@@ -22,6 +22,10 @@ from pmbnn.models.build import ROW_DATA
 from pmbnn.models.priors import STANDARD
 
 
+AT_ONCE = 100
+"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
+
+
 class GuideDraws:
     """Draws of every replica of one group, from its model's graph.
 
@@ -70,8 +74,12 @@ class GuideDraws:
 
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
+        size = min(draws, AT_ONCE)
         with precision(self.dtype):
-            return np.asarray(self._draws(self.constrained(fit), draw_key(fit), jnp.arange(draws)))
+            constrained, key = self.constrained(fit), draw_key(fit)
+            numbers = (np.arange(i, i + size, dtype=np.int32) for i in range(0, draws, size))
+            parts = [np.asarray(self._draws(constrained, key, of)) for of in numbers]
+        return np.concatenate(parts)[:draws]
 
     def posterior(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
