@@ -221,7 +221,7 @@ def _predictions(
     return dict(zip(mixtures, found, strict=False)), tuple(found[len(mixtures) :])
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Raw fresh points and their true class probabilities, the same for every cell."""
     x, _ = spec.sample(size, random_seed=FRESH_SEED + spec.seed)
@@ -235,7 +235,12 @@ def _fresh_metrics(
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
-    found, chains = _predictions(fitted, predictor, fitted.mixtures, x, fresh.draws)
+    # A mixture of all restarts alike has as many draws in all as one of them has alone.
+    pooled = {k: w for k, w in fitted.mixtures.items() if w is None and len(fitted.alive) > 1}
+    others = {k: w for k, w in fitted.mixtures.items() if k not in pooled}
+    found, chains = _predictions(fitted, predictor, others, x, fresh.draws)
+    share = -(-fresh.draws // len(fitted.alive))
+    found |= _predictions(fitted, predictor, pooled, x, share)[0] if pooled else {}
     results = {
         f"{prefix}{name}": score(predictive.mean, truth)
         for prefix, predictive in found.items()

@@ -9,6 +9,7 @@ from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.fitting.selection import Search
 from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.inference.stages import staged
@@ -41,10 +42,11 @@ class GroupPrograms:
         @staged("build")
         def build():
             if cell.is_sampled:
-                density = build_log_density(graph_model(cell, rows), len(rows))
+                density = build_log_density(self._graphs(cell, rows), len(rows))
                 return build_sampler(density, cell.inference)
             build_program = ENGINES[cell.inference.engine].build_program
-            return build_program(graph_model(cell, rows), cell.inference, len(rows), self.width)
+            graphs = self._graphs(cell, rows)
+            return build_program(graphs, cell.inference, len(rows), self.width)
 
         return self._once(("program", len(rows)), build)
 
@@ -54,8 +56,8 @@ class GroupPrograms:
         @staged("build")
         def build():
             if cell.is_sampled:
-                return StoredDraws(graph_model(cell, rows), cell.likelihood)
-            return Predictor(graph_model(cell, rows), cell.likelihood, cell.inference)
+                return StoredDraws(self._graphs(cell, rows), cell.likelihood)
+            return Predictor(self._graphs(cell, rows), cell.likelihood, cell.inference)
 
         return self._once("predictor", build)
 
@@ -64,10 +66,10 @@ class GroupPrograms:
 
         @staged("build")
         def build():
-            model = graph_model(cell, rows)
+            graphs = self._graphs(cell, rows)
             if cell.is_sampled:
-                return StoredDraws(model, cell.likelihood, "float64")
-            return Predictor(model, cell.likelihood, cell.inference, "float64")
+                return StoredDraws(graphs, cell.likelihood, "float64")
+            return Predictor(graphs, cell.likelihood, cell.inference, "float64")
 
         return self._once("precise predictor", build)
 
@@ -78,6 +80,10 @@ class GroupPrograms:
     def search(self, find: Callable[[], Search]) -> Search:
         """The group's search for a learning rate, which the first job makes."""
         return self._once("search", find)
+
+    def _graphs(self, cell: Cell, rows: Rows) -> ModelGraphs:
+        """Graphs of the group's model, which all of its programs are made of."""
+        return self._once("graphs", lambda: model_graphs(graph_model(cell, rows)))
 
     def _once(self, key: object, build: Callable[[], object]):
         if key not in self._built:

@@ -8,7 +8,7 @@ import pymc as pm
 import pytensor
 from pytensor.compile.mode import Mode
 
-from pmbnn.inference.flat import FlatModel, model_graphs
+from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.xla.padding import padding_of
 
@@ -25,7 +25,7 @@ def model_values(model: pm.Model) -> dict[str, np.ndarray]:
 
 
 def flatten_for_steps(
-    model: pm.Model, rows: int, batch: int | None = None, jacobian: bool = True
+    model: pm.Model | ModelGraphs, rows: int, batch: int | None = None, jacobian: bool = True
 ) -> tuple[FlatModel, int, int]:
     """The model for the rows that a step sees, how many they are, and those that do not count.
 
@@ -47,7 +47,7 @@ def flatten_for_steps(
     padding = padding_of(rows, size)
     graphs = model_graphs(model, jacobian)
     if padding or batch is not None:
-        reason = why_not_in_rows(graphs.flatten(None), model_values(model))
+        reason = why_not_in_rows(graphs.flatten(None), model_values(graphs.model))
         if reason is not None and batch is not None:
             raise ValueError(f"`batch` must be left out for this model, got {batch}: {reason}.")
         padding = 0 if reason is not None else padding

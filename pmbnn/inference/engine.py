@@ -27,7 +27,7 @@ from pmbnn.inference.checkpoint import (
 )
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.elbo import Objective, build_objective
-from pmbnn.inference.flat import FlatModel
+from pmbnn.inference.flat import FlatModel, ModelGraphs
 from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.initial import initial_means
 from pmbnn.inference.loop import Loop, Parameters, State, build_loop
@@ -93,7 +93,11 @@ class Program:
 
 @staged("build")
 def build_program(
-    model: pm.Model, settings: Inference, rows: int, width: int = 1, dtype: str = "float32"
+    model: pm.Model | ModelGraphs,
+    settings: Inference,
+    rows: int,
+    width: int = 1,
+    dtype: str = "float32",
 ) -> Program:
     """The program of fits of one model.
 

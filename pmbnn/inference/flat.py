@@ -126,8 +126,12 @@ def flat_vector(flat: FlatModel) -> TensorVariable:
 class ModelGraphs:
     """Graphs of a model on its own value variables: the costly part of flattening it.
 
+    What takes a model takes these in its place, where several things are made of one.
+
     Attributes
     ----------
+    jacobian
+        As `flatten_model` has it.
     shapes
         Of the unconstrained value of each free variable, by name, in the order of the layout.
     groups
@@ -135,6 +139,7 @@ class ModelGraphs:
     """
 
     model: pm.Model
+    jacobian: bool
     shapes: dict[str, tuple[int, ...]]
     groups: dict[str, dict[str, TensorVariable]]
 
@@ -165,7 +170,9 @@ class ModelGraphs:
         )
 
 
-def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> FlatModel:
+def flatten_model(
+    model: pm.Model | ModelGraphs, rows: int | None, jacobian: bool = True
+) -> FlatModel:
     """Graphs of `model` on its free variables, for a given number of observations.
 
     Parameters
@@ -186,8 +193,10 @@ def flatten_model(model: pm.Model, rows: int | None, jacobian: bool = True) -> F
     return model_graphs(model, jacobian).flatten(rows)
 
 
-def model_graphs(model: pm.Model, jacobian: bool = True) -> ModelGraphs:
+def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelGraphs:
     """What flattening for any number of observations starts from; as `flatten_model`."""
+    if isinstance(model, ModelGraphs):
+        return model if model.jacobian == jacobian else model_graphs(model.model, jacobian)
     _check_free(model)
     shapes = value_shapes(model)
     inputs = _by_variable(model, *_inputs(model, shapes, rows=None))
@@ -207,7 +216,7 @@ def model_graphs(model: pm.Model, jacobian: bool = True) -> ModelGraphs:
         "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
     }
     _check_deterministic(groups)
-    return ModelGraphs(model, shapes, groups)
+    return ModelGraphs(model, jacobian, shapes, groups)
 
 
 def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:

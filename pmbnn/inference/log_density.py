@@ -16,7 +16,7 @@ from pytensor.tensor import TensorVariable
 from pmbnn.inference.batches import cast, flatten_for_steps
 from pmbnn.inference.elbo import total_log_likelihood
 from pmbnn.inference.estimators import Rewritten
-from pmbnn.inference.flat import FlatModel, flat_vector
+from pmbnn.inference.flat import FlatModel, ModelGraphs, flat_vector
 from pmbnn.inference.normal_coordinates import place_of
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision, split_jax_function
@@ -98,7 +98,9 @@ class TemperedDensity(Density):
         return vector, log_density
 
 
-def build_log_density(model: pm.Model, rows: int, dtype: str = "float32") -> LogDensity:
+def build_log_density(
+    model: pm.Model | ModelGraphs, rows: int, dtype: str = "float32"
+) -> LogDensity:
     """Log-density of a model's unconstrained free variables.
 
     Parameters

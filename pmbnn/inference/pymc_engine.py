@@ -14,7 +14,7 @@ import pytensor
 
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.convergence import final_mean, verdict
-from pmbnn.inference.flat import FlatModel, flatten_model
+from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
 from pmbnn.inference.guides import MeanField, softplus
 from pmbnn.inference.initial import initial_means
 from pmbnn.inference.optimisers import relative_rate
@@ -43,15 +43,20 @@ class PymcProgram:
 
 
 def build_program(
-    model: pm.Model, settings: Inference, rows: int, width: int = 1, dtype: str = "float64"
+    model: pm.Model | ModelGraphs,
+    settings: Inference,
+    rows: int,
+    width: int = 1,
+    dtype: str = "float64",
 ) -> PymcProgram:
     """The program of mean-field ADVI by ``pm.fit``, one replica after the other.
 
     `width` and `dtype` are for the sake of one interface, and have no effect.
     """
-    flat, steps = flatten_model(model, rows), settings.total_steps(rows)
+    graphs, steps = model_graphs(model), settings.total_steps(rows)
+    flat = graphs.flatten(rows)
     rates = np.asarray(relative_rate(settings, np.arange(steps), steps), np.float64)
-    return PymcProgram(model, settings, width, steps, flat, MeanField(flat.size), rates)
+    return PymcProgram(graphs.model, settings, width, steps, flat, MeanField(flat.size), rates)
 
 
 def fit(

@@ -132,9 +132,10 @@ class ClassProbabilities(Predictive):
             step = p - mean
             # Usually step · (p - new mean), which the compiler may round to below zero.
             squares = squares + step**2 * (i / (i + 1))
-            entropy = entropy - jnp.sum(jax.scipy.special.xlogy(p, p), axis=0)
+            log_p = jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+            entropy = entropy - jnp.sum(p * log_p, axis=0)
             votes = votes + (jnp.argmax(p, axis=0) == jnp.arange(len(p))[:, None])
-            log = log + jnp.log(jnp.maximum(p, jnp.finfo(p.dtype).tiny))
+            log = log + log_p
             return mean + step / (i + 1), squares, entropy, votes, log
 
         (of_one,) = jax.eval_shape(parameters, 0)

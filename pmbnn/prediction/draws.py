@@ -7,20 +7,19 @@ asks for them.
 from collections.abc import Mapping, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import logsumexp
 
-from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.batches import cast
+from pmbnn.inference.flat import ModelGraphs, flat_vector, flatten_model
 from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import ROW_DATA
 from pmbnn.models.priors import STANDARD
-
 
 AT_ONCE = 100
 """Draws that one program makes: as many as traces keep, so that more of them compile no other."""
@@ -32,7 +31,9 @@ class GuideDraws:
     Compiled once, whatever the number of rows; the settings tell which guide to draw from.
     """
 
-    def __init__(self, model: pm.Model, settings: Inference, dtype: str = "float32") -> None:
+    def __init__(
+        self, model: pm.Model | ModelGraphs, settings: Inference, dtype: str = "float32"
+    ) -> None:
         self.dtype = dtype
         self.flat = flat = flatten_model(model, rows=None)
         self.guide = build_guide(settings, flat.size, flat.improper)
@@ -86,8 +87,8 @@ class GuideDraws:
     ) -> dict[str, np.ndarray]:
         """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
         with precision(self.dtype):
-            constants = [jnp.asarray(data[n], self.dtype) for n in self.constants]
-            arrays = self._posterior(jnp.asarray(values, self.dtype), *constants)
+            constants = [np.asarray(data[n], self.dtype) for n in self.constants]
+            arrays = self._posterior(np.asarray(values, self.dtype), *constants)
         return dict(zip(self.named, map(np.asarray, arrays), strict=True))
 
     def log_joint(
@@ -99,8 +100,8 @@ class GuideDraws:
         vector.
         """
         with precision(self.dtype):
-            arrays = [jnp.asarray(data[n]) for n in (*ROW_DATA, *self.constants)]
-            values = jnp.asarray(values, self.dtype)
+            typed = cast({n: data[n] for n in (*ROW_DATA, *self.constants)}, self.dtype)
+            arrays, values = typed.values(), np.asarray(values, self.dtype)
             log_likelihood, log_prior = self._log_joint_of_draws(values, *arrays)
         log_likelihood = np.asarray(log_likelihood)
         log_p = log_likelihood.sum(axis=1, dtype=np.float64) + np.asarray(log_prior)
@@ -122,14 +123,14 @@ class GuideDraws:
     def _log_guide_density(self, fit: Fit, values: np.ndarray) -> np.ndarray:
         with precision("float64"):
             constrained = [
-                jnp.asarray(fit.constrained[n], "float64") for n in self.guide.constrained_shapes
+                np.asarray(fit.constrained[n], "float64") for n in self.guide.constrained_shapes
             ]
-            return np.asarray(self._log_guide(jnp.asarray(values, "float64"), *constrained)[0])
+            return np.asarray(self._log_guide(np.asarray(values, "float64"), *constrained)[0])
 
     def constrained(self, fit: Fit) -> dict[str, jax.Array]:
         """Constrained parameters of a fit; call it within `precision`."""
         names = self.guide.constrained_shapes
-        return {name: jnp.asarray(fit.constrained[name], self.dtype) for name in names}
+        return jax.device_put({n: np.asarray(fit.constrained[n], self.dtype) for n in names})
 
     def draw(self, constrained, key, i):
         """The `i`-th draw of a fit's guide, whoever asks for it."""

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn.data.arrays import Rows
-from pmbnn.inference.flat import at_flat_inputs
+from pmbnn.inference.flat import ModelGraphs, at_flat_inputs, model_graphs
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
@@ -43,10 +43,16 @@ class Predictor(GuideDraws):
     """
 
     def __init__(
-        self, model: pm.Model, likelihood: Likelihood, settings: Inference, dtype: str = "float32"
+        self,
+        model: pm.Model | ModelGraphs,
+        likelihood: Likelihood,
+        settings: Inference,
+        dtype: str = "float32",
     ) -> None:
+        graphs = model_graphs(model)
+        model = graphs.model
         parameters = likelihood.parameters(model[OBSERVED])
-        super().__init__(model, settings, dtype)
+        super().__init__(graphs, settings, dtype)
         self.likelihood = likelihood
         self.predictive = PREDICTIVES[likelihood.predictive]
         graphs = at_flat_inputs(model, self.flat, parameters).values()
@@ -118,7 +124,7 @@ class Predictor(GuideDraws):
         """
         with precision(self.dtype):
             constants = self._constants(data)
-            x, values = (jnp.asarray(v, self.dtype) for v in (x, values))
+            x, values = (np.asarray(v, self.dtype) for v in (x, values))
             found = map(np.asarray, self._of_values(values, x, *constants))
         return dict(zip(self._has_rows, map(_with_rows, found), strict=True))
 
@@ -175,14 +181,14 @@ class Predictor(GuideDraws):
         """How many of so many draws of a fit differ: all draws of a point are the same."""
         return 1 if self.guide.is_point else draws
 
-    def _constants(self, data: Mapping[str, np.ndarray]) -> list[jax.Array]:
-        return [jnp.asarray(data[name], self.dtype) for name in self.constants]
+    def _constants(self, data: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return [np.asarray(data[name], self.dtype) for name in self.constants]
 
     def _blocks(self, x: np.ndarray, size: int):
         """Consecutive blocks of rows, the last one filled up with zeros."""
         for start in range(0, len(x), size):
-            rows = x[start : start + size]
-            yield jnp.asarray(np.pad(rows, ((0, size - len(rows)), (0, 0))), self.dtype)
+            rows = np.asarray(x[start : start + size], self.dtype)
+            yield np.pad(rows, ((0, size - len(rows)), (0, 0)))
 
     def _of_one(self, constrained, key, x, constants, i):
         return tuple(self._parameters(self.draw(constrained, key, i), x, *constants))

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pymc as pm
 
+from pmbnn.inference.flat import ModelGraphs
 from pmbnn.inference.result import StoredGuide
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
@@ -18,12 +19,14 @@ GOLDEN = (np.sqrt(5) - 1) / 2
 class StoredDraws(Predictor):
     """Predictions of a model from given draws of its flat vector."""
 
-    def __init__(self, model: pm.Model, likelihood: Likelihood, dtype: str = "float32") -> None:
+    def __init__(
+        self, model: pm.Model | ModelGraphs, likelihood: Likelihood, dtype: str = "float32"
+    ) -> None:
         super().__init__(model, likelihood, Inference(), dtype)
 
     def constrained(self, fit: StoredGuide) -> dict:
         """Take the draws for the parameters of a guide; call it within `precision`."""
-        return {"values": jnp.asarray(fit.constrained["values"], self.dtype)}
+        return jax.device_put({"values": np.asarray(fit.constrained["values"], self.dtype)})
 
     def draw(self, constrained, key, i):
         """The `i`-th of the draws."""

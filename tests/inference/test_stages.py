@@ -70,10 +70,10 @@ def test_seconds_are_counted_to_another_stage(clock):
 
 def test_who_listens_hears_of_all_that_is_open():
     heard = []
-    with stage("not heard of"), telling(heard.append), stage("choose"):
-        with stage("fit", 100, "step") as went_on:
-            went_on(10, words="ELBO -1.0")
-            went_on(20, 50)
+    fitting = stage("fit", 100, "step")
+    with stage("not heard of"), telling(heard.append), stage("choose"), fitting as went_on:
+        went_on(10, words="ELBO -1.0")
+        went_on(20, 50)
     of_fit = [("fit", 0, 100), ("fit", 10, 100), ("fit", 20, 50)]
     told = [[(news.stage, news.done, news.total) for news in one[1:]] for one in heard]
     choose = ("choose", 0, 0)

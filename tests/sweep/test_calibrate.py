@@ -14,12 +14,12 @@ from pmbnn.cli.calibrate import notes
 from pmbnn.compare.calibration import FILE, calibration_table
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.tasks import Calibrated
+from pmbnn.inference.stages import News
 from pmbnn.prediction.calibration import FAILED
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
 from pmbnn.results.store import Results
 from pmbnn.sweep import calibrate as module
 from pmbnn.sweep.calibrate import calibrate, plan_calibration
-from pmbnn.inference.stages import News
 from pmbnn.sweep.workers import Finished, Progressed, Stored
 
 TEXT = """

@@ -15,8 +15,8 @@ import time
 import pytest
 
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.sweep import workers
 from pmbnn.inference.stages import News
+from pmbnn.sweep import workers
 from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
 
 SCRIPT = textwrap.dedent(
