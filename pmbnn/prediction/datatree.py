@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import arviz_base
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -30,6 +29,9 @@ def build_datatree(
     xr.DataTree
         The groups, ``observed_data`` and ``constant_data``.
     """
+    # Half a second of start-up that fits in a sweep do not need.
+    import arviz_base
+
     names = model.named_vars_to_dims
     dims = {name: [d for d in found if d is not None] for name, found in names.items()}
     dims = {name: found for name, found in dims.items() if len(found) == model[name].ndim}

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
 from pmbnn.prediction.leave_one_out import leave_one_out
 
@@ -38,6 +37,8 @@ def highest_log_score(log_densities: np.ndarray) -> np.ndarray:
     log_densities
         ``(observation, fit)``, nats.
     """
+    from scipy.optimize import minimize
+
     count = log_densities.shape[1]
     best = log_densities.max(axis=1, keepdims=True)
     relative = np.exp(log_densities - best)
