@@ -121,13 +121,16 @@ def sweep_command(file: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "pmbnn.sweep", str(file), *options]
 
 
-def run_quietly(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
-    """Wall time of a command; its output is shown only if it fails."""
-    start = time.perf_counter()
+def output_of(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    """What a command prints; a RuntimeError with all of it if the command fails."""
     done = subprocess.run(
         command, env=environment, cwd=PROJECT, capture_output=True, text=True, check=False
     )
-    spent = time.perf_counter() - start
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
-    return spent
+    return done.stdout
+
+
+def run_quietly(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
+    """Wall time of a command; its output is shown only if it fails."""
+    return seconds(lambda: output_of(command, environment))

@@ -104,7 +104,7 @@ def _simulate_missing(task: CalibrationTask, results: Results, programs: GroupPr
         return
     calibration = Calibration(task, load_dataset(task), programs)
     truths, reference = calibration.truths(missing)
-    with stage("simulate", task.simulations, "simulation") as went_on:
+    with stage("simulate", task.simulations) as went_on:
         went_on(task.simulations - len(missing))
         for first in range(0, len(missing), task.width):
             numbers = missing[first : first + task.width]

@@ -162,7 +162,8 @@ class Display:
 
 def far(news: News) -> str:
     """A stage in words, and how much of it is done."""
-    return f"{news.stage} {news.unit} {news.done:,}/{news.total:,}" if news.total else news.stage
+    counted = f"{news.done:,}/{news.total:,}" if news.total else ""
+    return " ".join(filter(None, [news.stage, counted and news.unit, counted]))
 
 
 USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
+from pmbnn.inference.stages import telling
 from pmbnn.results.lock import LOCK
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
@@ -234,6 +236,7 @@ def test_a_run_leaves_every_file(whole):
         "experiment.yaml",
         "figures",
         "metrics.csv",
+        "times.csv",
         "provenance.json",
         "summary.csv",
     }
@@ -308,7 +311,7 @@ def test_a_tuned_scale_is_recorded(whole):
 def test_a_second_run_fits_nothing(whole, start):
     before, tables = mtimes(whole.out), contents(whole.out, "*.csv")
     figures = mtimes(whole.out, "figures/*")
-    assert {path.name for path in tables} == {"metrics.csv", "summary.csv"} and figures
+    assert {path.name for path in tables} == {"metrics.csv", "summary.csv", "times.csv"} and figures
     done = finish(start(WHOLE, whole.out, "--workers", "2"))
     assert (done.code, done.stderr) == (0, "")
     assert "7 cells, 7 stored already, 0 to fit" in done.stdout
@@ -495,7 +498,7 @@ class Fitter:
     def __init__(self, *bad):
         self.bad, self.asked = bad, []
 
-    def fit_job(self, cells, datasets, programs, report, search_cell=None, checkpoints=None):
+    def fit_job(self, cells, datasets, programs, search_cell=None, checkpoints=None):
         self.asked.append(cells)
         if set(cells) & set(self.bad):
             raise FloatingPointError("no number\nat all")
@@ -512,7 +515,7 @@ def run_in_process(run, fitter, monkeypatch):
     monkeypatch.setattr(job, "fit_job", fitter.fit_job)
     stored = []
     task = JobTask("group", 16, tuple(run.tasks.values()))
-    job.run_job(task, run.results.folder, lambda *_: None, stored.append)
+    job.run_job(task, run.results.folder, stored.append)
     return stored
 
 
@@ -605,13 +608,14 @@ def run_job(run, stop=None):
     (cut,) = jobs(list(run.tasks))
     stored, news = [], []
 
-    def report(*now):
-        news.append(now)
-        if len(news) == stop:
-            raise KeyboardInterrupt
+    def told(of):
+        if of and of[-1].stage == "fit" and of[-1].done:
+            news.append(of)
+            if len(news) == stop:
+                raise KeyboardInterrupt
 
-    with suppress(KeyboardInterrupt):
-        job.run_job(_task(run, cut), run.results.folder, report, stored.append)
+    with suppress(KeyboardInterrupt), telling(told):
+        job.run_job(_task(run, cut), run.results.folder, stored.append)
     return [timeless(record) for record in stored], news
 
 
@@ -641,7 +645,7 @@ def test_a_job_goes_on_from_its_checkpoints_and_removes_them(eager, tmp_path, mo
 
 
 def test_fresh_forgets_the_checkpoints_of_its_jobs_only(run, monkeypatch):
-    monkeypatch.setattr(stages, "_fit_missing", lambda *_: None)
+    monkeypatch.setattr(stages, "_fit_missing", lambda *_: Counter())
     wanted = [next(iter(run.tasks))]
     [only] = jobs(list(run.tasks), wanted)
     names = (_task(run, only).identity, "0123456789abcdef")

@@ -52,7 +52,7 @@ def stored(
     run.results.prepare()
     for job in jobs(list(run.tasks)):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
-        run_job(task, run.results.folder, lambda *_: None, lambda _: None)
+        run_job(task, run.results.folder, lambda _: None)
     return sorted(run.results.cells.iterdir())
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from pmbnn.inference.stages import News
 from pmbnn.sweep import calibration_progress
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
 
@@ -21,7 +22,7 @@ def show(monkeypatch):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
         with CalibrationDisplay(console, 2, quiet) as display:
             for done in (16, 32, 48):
-                display.running("moons [normal]", "simulate", done, 500)
+                display.running("moons [normal]", [News("simulate", done, 500)])
             display.finished("moons [normal]", None)
             display.finished("circles", "ValueError: no luck")
         return console.file.getvalue()

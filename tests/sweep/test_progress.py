@@ -135,8 +135,8 @@ def test_a_running_fit_tells_its_own_time_left(clock):
 
 def test_stages_around_the_innermost_are_named():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    line = news(display, 10, News("simulate", 16, 100, "simulation"), News("choose"))
-    assert line == "simulate simulation 16/100, choose, fit step 10/1,000, ELBO -2.0: job"
+    line = news(display, 10, News("simulate", 16, 100), News("choose"))
+    assert line == "simulate 16/100, choose, fit step 10/1,000, ELBO -2.0: job"
     display.running_job("job", [])
     assert display.running["job"].line == line, "between two stages"
 

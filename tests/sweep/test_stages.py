@@ -65,7 +65,7 @@ def sweep(experiment, folder, **options):
 
 def written(folder):
     """Every file but those that say when, with its content."""
-    names = (".lock", "provenance.json")
+    names = (".lock", "provenance.json", "times.csv")
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in names]
     return {path.relative_to(folder): path.read_bytes() for path in files}
 
