@@ -135,9 +135,10 @@ def build_kernel(settings: Smc) -> Callable[..., Run]:
     return kernel
 
 
-def is_under_way(run: Run) -> jax.Array:
+def is_under_way(run: Run) -> bool:
     """Whether there is a next temperature."""
-    return (run.beta < 1) & ~run.is_broken & (run.temperatures < MOST_TEMPERATURES)
+    beta, is_broken, temperatures = jax.device_get((run.beta, run.is_broken, run.temperatures))
+    return bool(beta < 1 and not is_broken and temperatures < MOST_TEMPERATURES)
 
 
 def _next(run: Run, settings: Smc) -> tuple[jax.Array, jax.Array]:
@@ -220,20 +221,26 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SmcSampler:
-    """Runs as a compiled program; `build_sampler` makes one.
+    """A run as compiled programs; `build_sampler` makes one.
+
+    A program ends at every temperature: one of the whole run would hold gigabytes, because a core
+    by itself gives back what a product of matrices took only when its program ends (jaxlib 0.12).
 
     Attributes
     ----------
     density, settings
         Prior and likelihood, and how particles move.
-    draw
-        A block of runs from keys, ``(chain, 2)`` unsigned 32-bit words, the number of the block
-        and the prepared data.
+    init, advance, finish
+        A run at its start, at its next temperature, and done: from the key of its chain, ``(2,)``
+        unsigned 32-bit words, the number of the block, the run but at the start, and the prepared
+        data.
     """
 
     density: TemperedDensity
     settings: Smc
-    draw: Callable[..., Drawn]
+    init: Callable[..., Run]
+    advance: Callable[..., Run]
+    finish: Callable[..., Drawn]
 
     def start(self, prepared: tuple, identity: str) -> jax.Array:
         """No block of runs so far: the state is their number."""
@@ -245,8 +252,16 @@ class SmcSampler:
 
     def extend(self, state: jax.Array, prepared: tuple, identity: str) -> tuple[jax.Array, Chains]:
         """A new run of each chain, independent of those before."""
-        *_, keys = chain_keys(identity, self.settings.chains)
-        return state + 1, _chains(jax.device_get(self.draw(keys, state, prepared)))
+        *_, chains = chain_keys(identity, self.settings.chains)
+        # One after the other: side by side, all would wait for the one of most temperatures.
+        runs = [self._run(words, state, prepared) for words in chains]
+        return state + 1, _chains(jax.tree.map(lambda *leaves: np.stack(leaves), *runs))
+
+    def _run(self, words: jax.Array, block: jax.Array, prepared: tuple) -> Drawn:
+        run = self.init(words, block, prepared)
+        while is_under_way(run):
+            run = self.advance(words, block, run, prepared)
+        return jax.device_get(self.finish(words, block, run, prepared))
 
     def tuning(self, state: jax.Array) -> Tuning:
         """Nothing: steps adapt as particles go."""
@@ -271,7 +286,7 @@ def _chains(drawn: Drawn) -> Chains:
 
 
 def build_sampler(density: LogDensity, settings: Smc) -> SmcSampler:
-    """Program of all runs of a model.
+    """Programs of a run of a model.
 
     Raises
     ------
@@ -281,24 +296,28 @@ def build_sampler(density: LogDensity, settings: Smc) -> SmcSampler:
     tempered = build_tempered_density(density)
     kernel = build_kernel(settings)
 
-    def draw(words, block, prepared):
-        def one(words):
-            prior_key, key, order_key = jax.random.split(
-                jax.random.fold_in(key_of(words), block), 3
-            )
+    def keys_of(words, block):
+        return jax.random.split(jax.random.fold_in(key_of(words), block), 3)
 
-            def log_likelihood(coordinates):
-                return tempered.log_likelihood(coordinates, prepared)
+    def of(prepared):
+        return lambda coordinates: tempered.log_likelihood(coordinates, prepared)
 
-            dtype = jnp.dtype(tempered.dtype)
-            run = init(prior_key, log_likelihood, tempered.size, settings, dtype)
-            run = jax.lax.while_loop(is_under_way, lambda r: kernel(key, r, log_likelihood), run)
-            # Particles of one ancestor lie side by side.
-            order = jax.random.permutation(order_key, settings.draws)
-            places = jax.vmap(lambda c: tempered.place(c, prepared))(run.coordinates[order])
-            return Drawn(*places, run)
+    def start(words, block, prepared):
+        prior_key, _, _ = keys_of(words, block)
+        dtype = jnp.dtype(tempered.dtype)
+        return init(prior_key, of(prepared), tempered.size, settings, dtype)
 
-        # One after the other: side by side, all would wait for the one of most temperatures.
-        return jax.lax.map(one, words)
+    def advance(words, block, run, prepared):
+        _, key, _ = keys_of(words, block)
+        return kernel(key, run, of(prepared))
 
-    return SmcSampler(tempered, settings, jax.jit(draw, compiler_options=compiler_options()))
+    def finish(words, block, run, prepared):
+        # Particles of one ancestor lie side by side.
+        _, _, order_key = keys_of(words, block)
+        order = jax.random.permutation(order_key, settings.draws)
+        places = jax.vmap(lambda c: tempered.place(c, prepared))(run.coordinates[order])
+        return Drawn(*places, run)
+
+    options = compiler_options()
+    programs = (jax.jit(one, compiler_options=options) for one in (start, advance, finish))
+    return SmcSampler(tempered, settings, *programs)
