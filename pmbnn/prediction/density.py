@@ -18,8 +18,9 @@ from pmbnn.prediction.predictive import Predictive, Weights, with_weight
 LEVEL = 0.95
 """Probability of the central intervals that are kept."""
 
-BISECTIONS = 40
-"""Halvings of the range that a quantile lies in: 1e-12 of it is left."""
+BISECTIONS = 26
+"""Halvings of the range that a quantile lies in: 1e-8 of it is left, less than the draws are kept
+to."""
 
 PAIRED = 200
 """Components that the closed form of the ranked probability score, whose work grows with their

@@ -30,9 +30,10 @@ def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     draws = of_rows.shape[1]
     plain = np.log(draws) - logsumexp(-of_rows, axis=1)
     k = np.full(len(of_rows), -np.inf)
-    # A likelihood that rounds to one at many draws has no tail to fit, and needs none smoothed.
-    tail = int(np.ceil(min(draws / 5, 3 * np.sqrt(draws)))) + 1
-    lowest = np.partition(of_rows, tail, axis=1)[:, : tail + 1]
+    # A likelihood that rounds to one at many draws, or to zero, has no tail to fit, and needs none
+    # smoothed.
+    tail = int(min(draws / 5, 3 * np.sqrt(draws)))
+    lowest = np.partition(of_rows, tail - 1, axis=1)[:, :tail]
     has_tail = np.ptp(lowest, axis=1) > 0
     if has_tail.any():
         plain[has_tail], k[has_tail], _ = array_stats.loo(of_rows[has_tail], chain_axis=None)

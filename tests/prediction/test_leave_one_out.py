@@ -34,3 +34,13 @@ def test_rows_of_which_draws_say_the_same():
     assert found[2] == pytest.approx(-1.005, abs=0.02)
     assert k[0] == -np.inf
     assert np.isfinite(k[2])
+
+
+def test_rows_that_many_draws_rule_out():
+    """Probabilities that round to zero at more draws than a tail has, and not at the next."""
+    impossible = np.full((200, 1), -1.0)
+    impossible[:40] = -100.0
+    found, k = leave_one_out(np.concatenate([impossible, RNG.normal(-1, 0.1, (200, 1))], axis=1))
+    assert found[0] == pytest.approx(-100 - np.log(40 / 200), abs=1e-6)
+    assert k[0] == -np.inf
+    assert np.isfinite(k[1])
