@@ -64,8 +64,9 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     evidence is known what `gap_columns` adds.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
-    ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median over
-    rows of the fitted cell's standard deviation of the probability to the sampled one's. Of
+    ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median, over
+    rows where the sampled cell's probabilities have a spread, of the fitted one's to it: the root
+    of their variances over draws, summed over classes. Of
     densities it is ``wasserstein``, between normals with the moments of the network's output, and
     elsewhere is the first of the lines that curves are drawn on (``_curve``). ``mean_distance`` is
     the root mean square difference of the means, both in standard deviations of the sampled
@@ -228,8 +229,10 @@ def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -
     mean = _rows(ours["probability"])
     chains = np.stack([_rows(one) for one in theirs["chain_probability"]])
     same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
-    sd, wanted = (_rows(of["sd"])[:, 0] for of in (ours, theirs))
-    further = {"same_class": float(same.mean()), "sd_ratio": float(np.median(sd / wanted))}
+    spread, wanted = (np.linalg.norm(_rows(of["sd"]), axis=1) for of in (ours, theirs))
+    ratios = spread[wanted > 0] / wanted[wanted > 0]
+    ratio = float(np.median(ratios)) if len(ratios) else float("nan")
+    further = {"same_class": float(same.mean()), "sd_ratio": ratio}
     if "chain_probability" in ours:
         own = np.stack([_rows(one) for one in ours["chain_probability"]])
         reference = chains.mean(axis=0)

@@ -145,6 +145,22 @@ def test_what_is_known_of_the_guide(made, folder):
     assert row["symmetry_gap"] == pytest.approx(np.log(8), abs=1e-3)
 
 
+def test_spreads_are_of_all_classes_and_of_rows_that_have_one(made, folder):
+    def trace(sd):
+        mean = np.full((3, 3), 1 / 3)
+        arrays = {"probability": (("row", "output"), mean), "sd": (("row", "output"), sd)}
+        arrays["chain_probability"] = (("chain", "row", "output"), np.stack([mean, mean]))
+        return xr.DataTree.from_dict({"/test_predictions": xr.Dataset(arrays)})
+
+    fitted = trace([[0.0, 0.6, 0.8], [0.3, 0.0, 0.4], [0.1, 0.1, 0.1]])
+    fitted["test_predictions"] = fitted["test_predictions"].dataset.drop_vars("chain_probability")
+    fit = stored(folder, record(made, "fit", GUIDED), fitted)
+    sampled = trace([[0.5, 0.0, 0.0], [0.25, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    reference = stored(folder, record(made, "reference", SAMPLED), sampled)
+    (row,) = agreement_table(folder, [fit, reference]).to_dict("records")
+    assert row["sd_ratio"] == pytest.approx(2)
+
+
 def test_distances_by_hand(made, folder):
     chains = np.array([[0.5, 0.9], [0.7, 0.9], [0.5, 0.7], [0.7, 0.7]])
     fit = stored(folder, record(made, "fit", GUIDED), trace_of([0.4, 0.9], 0.2))
