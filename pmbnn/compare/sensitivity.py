@@ -23,6 +23,7 @@ import xarray as xr
 
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
+from pmbnn.inference.stages import stage
 from pmbnn.models.priors import Fixed
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
@@ -93,13 +94,15 @@ def sensitivity_table(
     """
     known = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
     programs: dict[str, Programs] = {}
+    sampled = [record for record in records if record.results and is_sampled(record)]
     found = []
-    for record in records:
-        if record.results and is_sampled(record):
+    with stage("sensitivity", len(sampled), "cell") as went_on:
+        for number, record in enumerate(sampled, 1):
             # A cell's name ends in a digest of all that decides its draws.
             held = known.get(record.name)
             rows = cell_sensitivity(results, record, programs) if held is None else held
             found.append(rows)
+            went_on(number)
     found = [rows for rows in found if len(rows)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 

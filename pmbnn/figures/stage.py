@@ -21,6 +21,7 @@ from pmbnn.figures.cell_figures import draw_cell
 from pmbnn.figures.overviews import FIGURES, sheets
 from pmbnn.figures.processes import spawning
 from pmbnn.figures.style import save_figure
+from pmbnn.inference.stages import stage
 from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, TEMPORARY, Results
@@ -102,27 +103,42 @@ def _time(path: Path) -> float:
 
 def draw_cells(results: Results, records: Sequence[CellRecord], processes: int = 1) -> list[Path]:
     """Paths of the figures drawn of cells that lacked theirs, by up to that many processes."""
-    return draw_files(missing_cell_figures(results, records), results, processes)
+    return draw_files(
+        missing_cell_figures(results, records), results, processes, "figures of cells"
+    )
 
 
-def draw_files(drawings: Sequence[Drawing], results: Results, processes: int = 1) -> list[Path]:
-    """Paths of the files drawn, in the order given; this process and others share the work."""
+def draw_files(
+    drawings: Sequence[Drawing], results: Results, processes: int = 1, what: str = "overviews"
+) -> list[Path]:
+    """Paths of the files drawn, in the order given; this process and others share the work.
+
+    `what` is the name of the stage.
+    """
     results.figures.mkdir(parents=True, exist_ok=True)
+    if not drawings:
+        return []
     helpers = min(processes, len(drawings) // ENOUGH) - 1
-    if helpers < 1:
-        return [_write(drawing, results) for drawing in drawings]
-    pool = _pool(helpers)
-    try:
-        with spawning():
-            futures = [pool.submit(_write, drawing, results) for drawing in drawings]
-        pairs = list(zip(drawings, futures, strict=True))
-        # Helpers begin at the start, this process at the end, until all are taken.
-        for drawing, future in reversed(pairs):
-            if future.cancel():
-                _write(drawing, results)
-        return [_path_of(*pair, results) for pair in pairs]
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with stage(what, len(drawings), "figure") as went_on:
+        if helpers < 1:
+            paths = []
+            for drawing in drawings:
+                paths.append(_write(drawing, results))
+                went_on(len(paths))
+            return paths
+        pool = _pool(helpers)
+        try:
+            with spawning():
+                futures = [pool.submit(_write, drawing, results) for drawing in drawings]
+            pairs = list(zip(drawings, futures, strict=True))
+            # Helpers begin at the start, this process at the end, until all are taken.
+            for drawing, future in reversed(pairs):
+                if future.cancel():
+                    _write(drawing, results)
+                went_on(sum(future.done() for future in futures))
+            return [_path_of(*pair, results) for pair in pairs]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class CellDrawer:

@@ -1,17 +1,20 @@
 """What a running sweep shows: a live display on a terminal, plain lines in a log."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from pmbnn.inference.stages import News
+from pmbnn.inference.stages import News, telling
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
@@ -158,6 +161,41 @@ class Display:
             for running in list(self.running.values())[:SHOWN_JOBS]
         ]
         return Group(self.bar, *lines)
+
+
+@contextmanager
+def following(console: Console, quiet: bool) -> Iterator[None]:
+    """Show what follows the fits: the present stage on a terminal, in a log those of many parts."""
+    if quiet:
+        yield
+    elif console.is_terminal:
+        with console.status("") as status, telling(partial(_show, status)):
+            yield
+    else:
+        with telling(_Log(console)):
+            yield
+
+
+def _show(status: Status, stages: Sequence[News]) -> None:
+    status.update(far(stages[-1]) if stages else "")
+
+
+@dataclass
+class _Log:
+    """Lines on stages of a known number of parts: at their start, and from time to time."""
+
+    console: Console
+    stage: str = ""
+    told: float = 0.0
+
+    def __call__(self, stages: Sequence[News]) -> None:
+        """Say where the innermost stage is, if it is time to."""
+        if not stages or not stages[-1].total:
+            return
+        news, now = stages[-1], time.monotonic()
+        if news.stage != self.stage or now - self.told >= LOG_EVERY:
+            self.stage, self.told = news.stage, now
+            self.console.print(far(news), soft_wrap=True, highlight=False, markup=False)
 
 
 def far(news: News) -> str:

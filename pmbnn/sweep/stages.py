@@ -32,7 +32,7 @@ from pmbnn.sweep.cells import (
     write_header,
     write_tables,
 )
-from pmbnn.sweep.progress import Display
+from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
 from pmbnn.sweep.workers import Progressed, Stored
 
@@ -139,7 +139,8 @@ def run_experiment(
                 # Of jobs that were stopped and fitted otherwise since.
                 one.results.remove_checkpoints()
             records = one.records()
-            _write_what_follows(console, one, records, workers, quiet)
+            with following(console, quiet):
+                _write_what_follows(console, one, records, workers)
             if missing:
                 write_times(one.results, len(missing), workers, of_workers, of_command)
             if missing and not quiet:
@@ -191,7 +192,7 @@ def _fit_missing(
 
 
 def _write_what_follows(
-    console: Console, one: Run, records: Sequence[CellRecord], workers: int, quiet: bool
+    console: Console, one: Run, records: Sequence[CellRecord], workers: int
 ) -> None:
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""
     with stage("tables"):
@@ -203,13 +204,9 @@ def _write_what_follows(
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
             console.print(words, soft_wrap=True, highlight=False, markup=False)
         write_in_between(one.results, records)
-    with stage("figures of cells"):
-        draw_cells(one.results, records, workers)
+    draw_cells(one.results, records, workers)
     due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]
-    if due and not quiet:
-        console.print("drawing overviews")
-    with stage("overviews"):
-        draw_files(due, one.results, workers)
+    draw_files(due, one.results, workers)
     with stage("tables"):
         figures = [drawing.path for drawing in overviews_of(one.results, records)]
         one.results.write_text("index.html", index_page(one.experiment.name, figures, records))

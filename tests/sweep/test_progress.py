@@ -8,10 +8,10 @@ import pytest
 from makers import changed
 from rich.console import Console
 
-from pmbnn.inference.stages import News
+from pmbnn.inference.stages import News, stage
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress
-from pmbnn.sweep.progress import Display, accuracy_tables, describe, duration
+from pmbnn.sweep.progress import Display, accuracy_tables, describe, duration, following
 
 TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
 HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}
@@ -291,3 +291,31 @@ def test_other_settings_are_not_mixed_into_one_mean():
 
 def test_no_records_no_tables():
     assert accuracy_tables([]) == []
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_log_tells_what_follows_the_fits(monkeypatch, quiet):
+    """A stage of many parts has a line as it begins, and others where it lasts."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    console = Console(file=io.StringIO(), width=100)
+    with following(console, quiet):
+        with stage("tables"):
+            pass
+        with stage("overviews", 3, "figure") as went_on:
+            went_on(1)
+            clock.now = progress.LOG_EVERY
+            went_on(2)
+        with stage("sensitivity", 4, "cell"):
+            pass
+    lines = (
+        [] if quiet else ["overviews figure 0/3", "overviews figure 2/3", "sensitivity cell 0/4"]
+    )
+    assert console.file.getvalue().splitlines() == lines
+
+
+def test_a_terminal_shows_what_follows_the_fits():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with following(console, quiet=False), stage("overviews", 3, "figure"):
+        pass
+    assert "overviews figure 0/3" in console.file.getvalue()
