@@ -242,3 +242,21 @@ float fit(int steps, float rate, uint32_t seed, const float *x, const float *sig
     }
     return (float)(total / steps);
 }
+
+/* Gradient ascent on the log-density of the weights themselves, in place: what a gradient costs
+ * samplers. Returns the mean log-density without its constant, in nats. */
+float ascend(int steps, float rate, const float *x, const float *sign, float *z)
+{
+    double total = 0.0;
+    for (int step = 0; step < steps; step++) {
+        float by_z[SIZE], prior = 0.0f;
+        total += network(z, (const float(*)[POINTS])x, sign, by_z);
+#pragma omp simd reduction(+ : prior)
+        for (int i = 0; i < SIZE; i++) {
+            prior -= 0.5f * z[i] * z[i];
+            z[i] -= rate * (by_z[i] + z[i]);
+        }
+        total += prior;
+    }
+    return (float)(total / steps);
+}

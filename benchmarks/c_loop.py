@@ -37,6 +37,8 @@ def _library() -> ctypes.CDLL:
     library.fit.restype = ctypes.c_float
     library.loss_and_gradient.argtypes = [Floats] * 5
     library.loss_and_gradient.restype = ctypes.c_float
+    library.ascend.argtypes = [ctypes.c_int, ctypes.c_float, Floats, Floats, Floats]
+    library.ascend.restype = ctypes.c_float
     return library
 
 
@@ -62,6 +64,14 @@ def c_loss_and_gradient(x, y, loc, rho, noise) -> tuple[float, np.ndarray]:
     noise = np.ascontiguousarray(noise, np.float32)
     loss = _library().loss_and_gradient(*_data(x, y), _guide(loc, rho), noise, gradient)
     return loss, gradient
+
+
+def c_ascent(steps, rate, x, y, z) -> np.ndarray:
+    """Weights ``(57,)`` after gradient ascent on their log-density under an N(0, 1) prior."""
+    z = np.array(z, np.float32)
+    if not np.isfinite(_library().ascend(steps, rate, *_data(x, y), z)):
+        raise FloatingPointError("The ascent in C diverged.")
+    return z
 
 
 def check(x, y, loc, rho, noise, tolerance: float = 1e-4) -> None:

@@ -12,7 +12,8 @@ Gain: with the whole of this package, 16 fits of the 2-5-5-2 network at once tak
 of a bare JAX loop (``uv run python benchmarks/small_network.py``). Transpositions last are 0.3 of a
 large step with local reparameterisation and 0.5 with Flipout, what is computed once 0.15 for
 gradients, 0.08 for scales and 0.03 for the learning rate
-(``uv run python benchmarks/large_networks.py``).
+(``uv run python benchmarks/large_networks.py``). Sums over the classes take half of a gradient for
+samplers (``uv run python benchmarks/gradient.py``) where XLA reduces them with its scalar loop.
 """
 
 import functools
@@ -29,7 +30,7 @@ from pytensor.scalar.math import Softplus
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Dot, Max
+from pytensor.tensor.math import Dot, Max, Sum
 from pytensor.tensor.special import LogSoftmax
 
 from pmbnn.inference.xla.polynomials import exp_minus, log_1p
@@ -83,6 +84,10 @@ class ShortMax(Max):
     """Maximum over axes of a few elements each, as maxima of what lies side by side."""
 
 
+class ShortSum(Sum):
+    """Sum over axes of a few elements each, as sums of what lies side by side."""
+
+
 class PlainSplit(Split):
     """Split of a vector whose gradient joins parts that were computed before."""
 
@@ -101,6 +106,8 @@ def use_fast_forms(graph: FunctionGraph) -> None:
             fast = ThinLogSoftmax(axis=node.op.axis)
         elif type(node.op) is Max and _is_short(node):
             fast = ShortMax(axis=node.op.axis)
+        elif type(node.op) is Sum and _is_short(node):
+            fast = ShortSum(axis=node.op.axis)
         elif type(node.op) is Split and node.op.axis == 0:
             fast = PlainSplit(node.op.len_splits, axis=0)
         elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Softplus):
@@ -150,7 +157,7 @@ def _funcify_softplus(op, **kwargs):
 
 
 def _is_short(node) -> bool:
-    """Whether a maximum is over a few elements, none of them on the last axis."""
+    """Whether a maximum or sum is over a few elements, none of them on the last axis."""
     x, axes = node.inputs[0], node.op.axis
     if axes is None or x.type.ndim - 1 in axes:
         return False
@@ -161,6 +168,11 @@ def _is_short(node) -> bool:
 @jax_funcify.register(ShortMax)
 def _funcify_max(op, **kwargs):
     return lambda x: _short_max(x, tuple(sorted(op.axis)))
+
+
+@jax_funcify.register(ShortSum)
+def _funcify_sum(op, **kwargs):
+    return lambda x: _short_sum(x, tuple(sorted(op.axis)))
 
 
 @jax_funcify.register(PlainSplit)
@@ -216,6 +228,17 @@ def _softplus_derivative(primals, tangents):
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _short_max(x, axes):
     return _over(jnp.maximum, x, axes)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _short_sum(x, axes):
+    return _over(jnp.add, x, axes)
+
+
+@_short_sum.defjvp
+def _short_sum_derivative(axes, primals, tangents):
+    # What is added up slice by slice would get its gradient so, too; of a sum it is one array.
+    return _short_sum(primals[0], axes), jnp.sum(tangents[0], axes)
 
 
 def _over(operation, x, axes):

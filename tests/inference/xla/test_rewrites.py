@@ -34,34 +34,38 @@ def test_softplus(dtype, tolerance):
 AXES = [((1,), (4, 3, 9)), ((2, 4), (2, 3, 2, 3, 2, 5)), ((0,), (8, 2))]
 
 
+SHORT_FORMS = [(jnp.max, rewrites._short_max), (jnp.sum, rewrites._short_sum)]
+
+
+@pytest.mark.parametrize(("plain", "short"), SHORT_FORMS)
 @pytest.mark.parametrize(("axes", "shape"), AXES)
-def test_short_max(axes, shape):
-    """Values and gradients, ties included, are those of a maximum."""
+def test_short_forms(axes, shape, plain, short):
+    """Values and gradients, ties included, are those of a maximum or a sum."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 3, shape).astype(float)
     weight = rng.normal(size=np.max(x, axis=axes).shape)
 
-    def total(maximum):
-        return lambda x: jnp.sum(weight * maximum(x) ** 2)
+    def total(form):
+        return lambda x: jnp.sum(weight * form(x, axes) ** 2)
 
     with precision("float64"):
-        plain = jax.value_and_grad(total(lambda x: jnp.max(x, axis=axes)))(x)
-        short = jax.value_and_grad(total(lambda x: rewrites._short_max(x, axes)))(x)
-    np.testing.assert_allclose(short[0], plain[0], rtol=1e-14)
-    np.testing.assert_allclose(short[1], plain[1], rtol=1e-14, atol=1e-14)
-    assert np.count_nonzero(short[1]) > weight.size
+        expected, found = (jax.value_and_grad(total(form))(x) for form in (plain, short))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-14)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-14, atol=1e-14)
+    assert np.count_nonzero(found[1]) > weight.size
 
 
 @pytest.mark.parametrize(
     ("shape", "axis", "is_short"),
     [((2, 3, 7), 1, True), ((2, 9, 7), 1, False), ((2, 3, 7), 2, False), ((2, None, 7), 1, False)],
 )
-def test_which_maxima_are_short(shape, axis, is_short):
-    """Those over few elements, not over the last axis, along which vectors lie."""
+def test_which_axes_are_short(shape, axis, is_short):
+    """Those of few elements, but the last, along which vectors lie."""
     x = pt.tensor("x", shape=shape, dtype="float64")
-    graph = FunctionGraph([x], [pt.max(x, axis=axis)], clone=False)
+    graph = FunctionGraph([x], [pt.max(x, axis=axis), pt.sum(x, axis=axis)], clone=False)
     rewrites.use_fast_forms(graph)
-    assert isinstance(graph.outputs[0].owner.op, rewrites.ShortMax) == is_short
+    for output, form in zip(graph.outputs, (rewrites.ShortMax, rewrites.ShortSum), strict=True):
+        assert isinstance(output.owner.op, form) == is_short
 
 
 @pytest.mark.parametrize("classes", [2, 3])
