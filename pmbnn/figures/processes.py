@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from types import ModuleType
 
@@ -33,21 +33,40 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def spawning() -> Iterator[None]:
     """Start processes that Ctrl-C does not end, and that do not run the caller's script again."""
-    with _deferred_interrupts(), _without_interrupts(), _without_main():
+    with deferred_interrupts(), _without_interrupts(), _without_main():
         yield
 
 
 @contextmanager
-def _deferred_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait: half a start leaves a process that complains of what it was not sent."""
+def deferred_interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Let Ctrl-C wait until the end, or until what is yielded is entered, where it may come.
+
+    It would come between any two lines otherwise: within the start of a process, which then
+    complains of what it was not sent, or within a callback or a library that swallows it.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is None:
-        yield  # only the main thread may change what was set, and only what Python set
+        yield nullcontext  # only the main thread may change what was set, and only what Python set
         return
     came = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+
+    def later(number, frame):
+        came.append(number)
+
+    @contextmanager
+    def allowed():
+        signal.signal(signal.SIGINT, before)
+        try:
+            if came:
+                came.clear()
+                signal.raise_signal(signal.SIGINT)
+            yield
+        finally:
+            signal.signal(signal.SIGINT, later)
+
+    signal.signal(signal.SIGINT, later)
     try:
-        yield
+        yield allowed
     finally:
         signal.signal(signal.SIGINT, before)
         if came:

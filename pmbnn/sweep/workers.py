@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmbnn.figures.processes import environment, spawning
+from pmbnn.figures.processes import deferred_interrupts, environment, spawning
 from pmbnn.inference.stages import News, measured, stage, telling
 
 if TYPE_CHECKING:
@@ -90,16 +90,23 @@ def run_jobs(
     Jobs of one group go to one worker, where the group is compiled already, unless another
     worker would have nothing to do. Each imports the files of `plugins` first, which
     classes of its jobs may come from. Closing the iterator ends the workers; what they had stored
-    stays.
+    stays. Until then Ctrl-C comes through only while it waits for news, which is nearly always.
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
-    with environment(SINGLE_THREADED if single_threaded else {}):
+    with (
+        environment(SINGLE_THREADED if single_threaded else {}),
+        deferred_interrupts() as interrupts_allowed,
+    ):
         try:
             while waiting or any(w.job is not None for w in pool):
                 while waiting and (idle := _idle_worker(pool, workers, folder, plugins)):
                     _give(idle, waiting, pool)
-                yield from _collect(pool)
+                busy = {worker.connection: worker for worker in pool if worker.job is not None}
+                with interrupts_allowed():
+                    ready = wait(list(busy))
+                for connection in ready:
+                    yield _event(busy[connection], pool)
         finally:
             for worker in pool:
                 _end(worker)
@@ -159,20 +166,17 @@ def _end(worker: _Worker) -> None:
     worker.process.join()
 
 
-def _collect(pool: list[_Worker]) -> Iterator[Event]:
-    """Wait for news and pass on what has come."""
-    busy = {worker.connection: worker for worker in pool if worker.job is not None}
-    for connection in wait(list(busy)):
-        worker = busy[connection]
-        try:
-            event = connection.recv()
-        except (EOFError, OSError):  # of a worker ended in between, before or in a message
-            event = Finished(-1, _how_it_died(worker))
-            pool.remove(worker)
-        event = replace(event, job=worker.job)
-        if isinstance(event, Finished):
-            worker.job = None
-        yield event
+def _event(worker: _Worker, pool: list[_Worker]) -> Event:
+    """What a worker has sent; that it died, if it sent no more."""
+    try:
+        event = worker.connection.recv()
+    except (EOFError, OSError):  # of a worker ended in between, before or in a message
+        event = Finished(-1, _how_it_died(worker))
+        pool.remove(worker)
+    event = replace(event, job=worker.job)
+    if isinstance(event, Finished):
+        worker.job = None
+    return event
 
 
 def _how_it_died(worker: _Worker) -> str:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from pmbnn.figures.processes import spawning
+from pmbnn.figures.processes import deferred_interrupts, spawning
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,24 @@ def test_without_an_interrupt_nothing_is_raised_and_nothing_stays_changed():
         assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_deferred_interrupt_comes_where_it_is_allowed():
+    done = []
+    with deferred_interrupts() as allowed:
+        with spawning():
+            interrupt()
+        done.append("deferred")
+        with pytest.raises(KeyboardInterrupt), allowed():
+            done.append("entered")
+        with allowed():
+            done.append("came once")
+        with pytest.raises(KeyboardInterrupt), allowed():
+            interrupt()
+            time.sleep(10)
+        done.append("came at once")
+    assert done == ["deferred", "came once", "came at once"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_processes_may_be_started_from_another_thread():
