@@ -72,8 +72,9 @@ def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
     wanted = select_cells(every, only)
     if dry_run:
         from pmbnn.experiment.plan import print_plan
+        from pmbnn.figures.processes import cores
 
-        print_plan(experiment, wanted)
+        print_plan(experiment, wanted, workers or cores())
         return 0
     from pmbnn.sweep.stages import run_experiment
 

@@ -1,10 +1,14 @@
-"""How much work a cell is: numbers of fits and gradient steps, and a rough time."""
+"""How much work a cell is: numbers of fits and gradient steps, and a rough time.
+
+Times are those of one core of the machine that the tables of ``benchmarks/`` were recorded on.
+"""
 
 import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from pmbnn.data import Synthetic
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, choosing_rows
 from pmbnn.models.networks import Network
@@ -24,30 +28,46 @@ SMALL_FIT_STEP = 8e-6
 
 SMALL_FIT_ROWS = 700
 
-SAMPLER_GRADIENT = 2.4e-5
+SAMPLER_GRADIENT = 6.5e-6
 """Seconds a gradient of the log-density of a small network on those rows, on one core, with what a
-sampler does about it."""
+sampler does about it (benchmarks/gradient.txt)."""
 
-FLOPS_PER_MULTIPLY_ADD = 6
-"""Two for the forward pass of a matrix product and four for its gradients."""
+DOUBLED = 2
+"""Draws of a chain until its like agree, to those asked for: once or twice as many under normal and
+Laplace priors, four times under Cauchy priors (`experiments/trust.yaml`)."""
+
+FORWARD_FLOPS, FLOPS_PER_MULTIPLY_ADD = 2, 6
+"""Two for the forward pass of a matrix product, and four more for its gradients."""
 
 PRODUCTS = {"local_reparameterisation": 2, "flipout": 2}
 """Matrix products of an estimator, to one of the plain one: it has two of each size."""
 
-FLOPS_PER_SECOND = 150e9
-"""Single-precision matrix products, as reached on two cores: more in dense networks, fewer in
+FLOPS_PER_SECOND = 75e9
+"""Single-precision matrix products, as reached on one core: more in dense networks, fewer in
 convolutional ones (benchmarks/large_networks.txt)."""
 
 SECONDS_PER_PARAMETER = 3e-9
 """Noise, transformation and Adam's update of one parameter of the guide, a step."""
 
-UNKNOWN_ROWS = 60_000
-"""Assumed where only loading tells the rows: those of the largest data set here, MNIST."""
+PREDICTION = 6e-9
+"""Seconds of a prediction of one row by one draw of a small network: moments of class probabilities
+over draws."""
+
+PREDICTION_FLOPS = 50e9
+"""Of the forward passes of larger networks, fewer than of training: draws come one by one
+(benchmarks/predictions.txt)."""
+
+STORING = 0.3
+"""Seconds of a cell's trace and its file."""
+
+UNKNOWN_ROWS = (60_000, 10_000)
+"""Training and test rows where only loading tells them: those of the largest data set here,
+MNIST."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of fitting, without compilation, prediction and the empty places of a job.
+    """Work of a cell or several, without compilation and the empty places of a job.
 
     Attributes
     ----------
@@ -57,20 +77,26 @@ class Work:
         Gradient steps of all fits together.
     operations
         Steps × rows a step × multiply-adds of the forward pass.
-    seconds
-        Rough time on two cores.
+    fitting, evaluating
+        Rough times, in seconds of one core: of the steps; of predictions and of what is stored.
     """
 
     choosing_fits: int
     final_fits: int
     steps: int
     operations: float
-    seconds: float
+    fitting: float
+    evaluating: float
 
     @property
     def fits(self) -> int:
         """Fits of both kinds."""
         return self.choosing_fits + self.final_fits
+
+    @property
+    def seconds(self) -> float:
+        """Rough time of one core."""
+        return self.fitting + self.evaluating
 
 
 def network_size(cell: Cell) -> int:
@@ -99,16 +125,17 @@ def takes_all_cores(cell: Cell) -> bool:
     return multiply_adds(cell) > SHARED_NETWORK
 
 
-def assumed_rows(dataset: DatasetSpec) -> int:
-    """Training rows, as far as they are known before loading."""
+def assumed_rows(dataset: DatasetSpec) -> tuple[int, int]:
+    """Training and test rows, as far as they are known before loading."""
     if dataset.rows is not None:
-        return dataset.rows[0]
-    return getattr(dataset, "train", None) or UNKNOWN_ROWS
+        return dataset.rows
+    train, test = (getattr(dataset, name, None) for name in ("train", "test"))
+    return train or UNKNOWN_ROWS[0], test or UNKNOWN_ROWS[1]
 
 
 def cell_work(cell: Cell) -> Work:
     """Work of one cell: fits to choose by, if rows are held out, and fits on all rows."""
-    rows, settings = assumed_rows(cell.dataset), cell.inference
+    rows, settings = assumed_rows(cell.dataset)[0], cell.inference
     options = len(cell.hyperprior.candidates)
     if cell.is_sampled:
         return _sampling_work(cell, options if options > 1 else 0)
@@ -118,19 +145,49 @@ def cell_work(cell: Cell) -> Work:
         _fits(cell, settings.restarts, rows),
     ]
     steps, operations, seconds = (math.fsum(part) for part in zip(*parts, strict=True))
-    return Work(choosing, settings.restarts, int(steps), operations, seconds)
+    return Work(choosing, settings.restarts, int(steps), operations, seconds, _evaluating(cell))
 
 
 def _sampling_work(cell: Cell, choosing: int) -> Work:
     """Work of sampling; gradients of its chains count as steps."""
-    rows, settings = assumed_rows(cell.dataset), cell.inference
+    rows, settings = assumed_rows(cell.dataset)[0], cell.inference
     share = choosing_rows(rows, settings.validation) / rows
-    gradients = settings.chains * settings.gradients * (1 + choosing * share)
+    gradients = DOUBLED * settings.chains * settings.gradients * (1 + choosing * share)
     operations = gradients * rows * multiply_adds(cell)
     seconds = gradients * SAMPLER_GRADIENT * rows / SMALL_FIT_ROWS
     if is_large(cell):
         seconds = operations * FLOPS_PER_MULTIPLY_ADD / FLOPS_PER_SECOND
-    return Work(choosing, 1, int(gradients), operations, seconds)
+    return Work(choosing, 1, int(gradients), operations, seconds, _evaluating(cell))
+
+
+def _evaluating(cell: Cell) -> float:
+    """Seconds of what follows the fits of a cell: predictions, its trace and its file."""
+    operations = FORWARD_FLOPS * multiply_adds(cell) / PREDICTION_FLOPS
+    return STORING + _predictions(cell) * (PREDICTION + operations)
+
+
+def _predictions(cell: Cell) -> float:
+    """Rows × draws that a cell predicts."""
+    dataset, predict = cell.dataset, cell.predict
+    train, test = assumed_rows(dataset)
+    if cell.is_sampled:
+        mixed, distinct = cell.inference.chains, cell.inference.draws
+    else:
+        mixed, distinct = cell.inference.restarts, 1 if cell.inference.is_point else math.inf
+    draws, fresh_draws = (min(n, distinct) for n in (predict.draws, predict.fresh.draws))
+    # All restarts predict the test rows, one the rest, unless they predict together.
+    used = mixed if cell.is_sampled or predict.mixture != "best" else 1
+    further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
+    further += getattr(dataset, "validation", None) or 0
+    fresh = 0
+    if isinstance(dataset, Synthetic):
+        further += predict.map.resolution**2
+        # All restarts pooled have as many draws as one alone.
+        fresh = predict.fresh.size * fresh_draws * (used if mixed == used else used + 1)
+    if dataset.targets == "numbers":
+        further += train
+    traced = 0 if is_large(cell) and not predict.log_likelihood else predict.trace_draws * train
+    return draws * (test * mixed + further * used) + fresh + traced
 
 
 def total_work(cells: Iterable[Cell]) -> Work:

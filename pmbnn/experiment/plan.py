@@ -23,6 +23,7 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
+from pmbnn.experiment.machine import slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.inference.samplers.settings import Sampling
@@ -33,6 +34,15 @@ from pmbnn.spec import Specification, Tune
 
 GROUP_WIDTH = 16
 """Fits of small networks in one program; wider ones were no faster a fit."""
+
+STARTING = 5.0
+"""Seconds from the command to the first step, beside compiling: imports there and in workers."""
+
+CLOSING, SENSITIVITY = 0.04, 0.35
+"""Seconds a cell of tables and overviews after the last, and more of a small sampled one."""
+
+COMPILING, COMPILING_LARGE = 4.0, 4.0
+"""Seconds of one core for all programs of a group, and more of large networks."""
 
 SHOWN_GROUPS = 50
 """Groups that the printed plan has a line for: more than anyone reads."""
@@ -173,7 +183,9 @@ def job_label(job: Job) -> str:
     return f"{words} and {len(more)} more" if more else words
 
 
-def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -> list[str]:
+def plan_lines(
+    experiment: Experiment, wanted: Collection[Cell] | None = None, workers: int = 2
+) -> list[str]:
     """The plan in words: cells per sweep, what is left out, the groups, and the work."""
     every = experiment.cells
     chosen = list(every if wanted is None else wanted)
@@ -183,12 +195,37 @@ def plan_lines(experiment: Experiment, wanted: Collection[Cell] | None = None) -
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
     lines += ["", *_group_lines(groups, works), ""]
-    return [*lines, f"in all: {_work_words(in_all(works))}, without compiling and predicting"]
+    spent = slowness() * wall_seconds(groups, workers)
+    processes = "1 worker" if workers == 1 else f"{workers} workers"
+    about = f"about {_duration(spent)} on this machine with {processes}, compiling included"
+    return [*lines, f"in all: {_work_words(in_all(works))}, {about}"]
 
 
-def print_plan(experiment: Experiment, wanted: Collection[Cell] | None = None) -> None:
+def print_plan(
+    experiment: Experiment, wanted: Collection[Cell] | None = None, workers: int = 2
+) -> None:
     """Print the plan."""
-    print("\n".join(plan_lines(experiment, wanted)))
+    print("\n".join(plan_lines(experiment, wanted, workers)))
+
+
+def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
+    """Rough time of jobs, by group, from the command to its end, in seconds.
+
+    It is that of the machine of `pmbnn.experiment.cost`. Jobs that take all cores run one after
+    the other; of the rest, workers share all but the longest job and its compiling.
+    """
+    alone, shared, longest, closing = 0.0, 0.0, 0.0, 0.0
+    for cut in groups:
+        first, number = cut[0].wanted[0], sum(len(job.wanted) for job in cut)
+        closing += number * (CLOSING + SENSITIVITY * (first.is_sampled and not is_large(first)))
+        works = [total_work(job.wanted) for job in cut]
+        compiling = COMPILING + COMPILING_LARGE * is_large(first)
+        if takes_all_cores(first):
+            alone += compiling + sum(work.seconds for work in works) / workers
+        else:
+            shared += compiling + sum(work.seconds for work in works)
+            longest = max(longest, compiling + max(work.seconds for work in works))
+    return STARTING + alone + max(shared / workers, longest) + closing
 
 
 def _settings_text(
@@ -244,14 +281,14 @@ def _groups(cut: list[Job]) -> list[list[Job]]:
 
 def _group_lines(groups: list[list[Job]], works: list[Work]) -> list[str]:
     """A table of what is compiled together."""
-    rows = [("group", "cells", "jobs", "fits", "parameters", "about", "what")]
+    rows = [("group", "cells", "jobs", "fits", "parameters", "core time", "what")]
     shown = zip(groups[:SHOWN_GROUPS], works[:SHOWN_GROUPS], strict=True)
     for number, (jobs, work) in enumerate(shown, 1):
         cells = [cell for job in jobs for cell in job.wanted]
         data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
         counts = (number, len(cells), len(jobs), work.fits, f"{network_size(cells[0]):,}")
         what = f"{data} {' '.join(model_words(cells[0], scale=False))}"
-        rows.append((*map(str, counts), _duration(work.seconds), what))
+        rows.append((*map(str, counts), _duration(slowness() * work.seconds), what))
     more = len(groups) - SHOWN_GROUPS
     return ["compiled together:", *_table(rows), *([f"  and {more:,} more groups"] * (more > 0))]
 
@@ -270,7 +307,7 @@ def _work_words(work: Work) -> str:
     choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
     return (
         f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
-        f"step × row × multiply-add, roughly {_duration(work.seconds)} on two cores"
+        f"step × row × multiply-add"
     )
 
 
@@ -298,5 +335,6 @@ __all__ = [
     "print_plan",
     "settings_digest",
     "takes_all_cores",
+    "wall_seconds",
     "width",
 ]

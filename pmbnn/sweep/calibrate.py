@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import Cell, Experiment
+from pmbnn.experiment.machine import slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
 from pmbnn.experiment.plugins import own_sources
@@ -202,7 +203,7 @@ def _fit_seconds(task: CalibrationTask) -> float:
         inference = cell.inference.model_copy(update={"restarts": task.restarts, "validation": 0})
         cell = replace(cell, inference=inference)
     rows = 2 if task.truths == "posterior" else 1
-    return rows * cell_work(cell).seconds
+    return slowness() * rows * cell_work(cell).fitting
 
 
 def calibrate(

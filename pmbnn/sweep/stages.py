@@ -12,6 +12,7 @@ from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
+from pmbnn.experiment.machine import slowness
 from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
@@ -177,7 +178,8 @@ def _fit_missing(
         Seconds of all workers together by stages.
     """
     seconds: Counter[str] = Counter()
-    work = {one.tasks[cell].name: cell_work(cell).seconds for cell in missing}
+    pace = slowness() / workers
+    work = {one.tasks[cell].name: pace * cell_work(cell).seconds for cell in missing}
     with Display(console, work, quiet) as display:
         for job, event in run_cells(one, missing, workers):
             if isinstance(event, Progressed):

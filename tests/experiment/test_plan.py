@@ -1,13 +1,25 @@
 """Names, identities, groups, jobs, the estimate of the work, and the printed plan."""
 
+import itertools
 import re
 from dataclasses import replace
 
 import pytest
 
 from pmbnn.data import Circles, Mnist, Moons
+from pmbnn.data.ood import NormalNoise
+from pmbnn.experiment import machine, plan
 from pmbnn.experiment.cells import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
-from pmbnn.experiment.cost import cell_work, total_work
+from pmbnn.experiment.cost import (
+    FLOPS_PER_SECOND,
+    PREDICTION,
+    PREDICTION_FLOPS,
+    SMALL_FIT_STEP,
+    STORING,
+    cell_work,
+    multiply_adds,
+    total_work,
+)
 from pmbnn.experiment.plan import (
     cell_label,
     group_key,
@@ -18,8 +30,10 @@ from pmbnn.experiment.plan import (
     print_plan,
     settings_digest,
     takes_all_cores,
+    wall_seconds,
     width,
 )
+from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense, Lenet5, ReportConv
@@ -34,7 +48,7 @@ from pmbnn.models.priors import (
     StudentT,
     Tune,
 )
-from pmbnn.prediction.settings import Map, Predict
+from pmbnn.prediction.settings import Fresh, Map, Predict
 
 CELL = Cell(
     "sweep",
@@ -46,6 +60,7 @@ CELL = Cell(
     Inference(restarts=3),
     Predict(),
 )
+CELL16 = replace(CELL, inference=Inference(restarts=16))
 MNIST = replace(CELL, dataset=Mnist(source="embedded"), network=Dense(hidden=(64, 64)))
 
 
@@ -318,7 +333,8 @@ def test_work_of_a_small_cell():
     work = cell_work(CELL)
     assert (work.choosing_fits, work.final_fits, work.steps) == (3, 3, 60_000)
     assert work.operations == 30_000 * 57 * (560 + 700)
-    assert work.seconds == pytest.approx(30_000 * 8e-6 * (0.8 + 1))
+    assert work.fitting == pytest.approx(30_000 * SMALL_FIT_STEP * (0.8 + 1))
+    assert work.seconds == work.fitting + work.evaluating
 
 
 def test_work_of_choosing():
@@ -333,18 +349,18 @@ def test_work_of_a_large_cell():
     cell = replace(MNIST, inference=Inference(epochs=2, batch=100, validation=0))
     work, size = cell_work(cell), 784 * 64 + 64 * 64 + 64 * 10 + 138
     assert work.steps == 80
-    assert work.seconds == pytest.approx(80 * size * (6 * 100 / 150e9 + 3e-9))
+    assert work.fitting == pytest.approx(80 * size * (6 * 100 / FLOPS_PER_SECOND + 3e-9))
 
 
 @pytest.mark.parametrize("estimator", ["local_reparameterisation", "flipout"])
 def test_estimators_with_two_products_take_twice_the_time_of_one(estimator):
     settings = {"epochs": 2, "batch": 100, "validation": 0}
     plain, other = (
-        cell_work(replace(MNIST, inference=Inference(**settings, estimator=name))).seconds
+        cell_work(replace(MNIST, inference=Inference(**settings, estimator=name))).fitting
         for name in ("reparameterisation", estimator)
     )
     size = 784 * 64 + 64 * 64 + 64 * 10 + 138
-    assert other - plain == pytest.approx(80 * size * 6 * 100 / 150e9)
+    assert other - plain == pytest.approx(80 * size * 6 * 100 / FLOPS_PER_SECOND)
 
 
 def test_work_of_a_convolution():
@@ -354,8 +370,8 @@ def test_work_of_a_convolution():
     maps = (25 + 1) * 32 * 24**2 + (800 + 1) * 32 * 8**2
     work, dense = cell_work(cell), 513 * 64 + 65 * 10
     assert work.operations == 40 * 100 * (maps + dense)
-    seconds = 6 * 100 * (maps + dense) / 150e9 + 59_946 * 3e-9
-    assert work.seconds == pytest.approx(40 * seconds)
+    seconds = 6 * 100 * (maps + dense) / FLOPS_PER_SECOND + 59_946 * 3e-9
+    assert work.fitting == pytest.approx(40 * seconds)
 
 
 def test_work_adds_up():
@@ -364,7 +380,79 @@ def test_work_adds_up():
     assert total.seconds == 2 * cell_work(CELL).seconds
 
 
+def predictions(cell):
+    """Rows × draws that a cell is taken to predict."""
+    a_prediction = PREDICTION + 2 * multiply_adds(cell) / PREDICTION_FLOPS
+    return (cell_work(cell).evaluating - STORING) / a_prediction
+
+
+SHORT = Predict(draws=100, trace_draws=10, map=Map(resolution=5), fresh=Fresh(size=50, draws=20))
+
+
+def test_predictions_of_all_restarts_and_of_the_best():
+    few = replace(CELL, predict=SHORT)
+    # Test rows by all three; the map and, beside all pooled, fresh points by one; the trace.
+    assert predictions(few) == pytest.approx(100 * (3 * 300 + 25) + 2 * 20 * 50 + 10 * 700)
+    alike = replace(few, predict=SHORT.model_copy(update={"mixture": "equal"}))
+    assert predictions(alike) == pytest.approx(100 * 3 * (300 + 25) + 3 * 20 * 50 + 10 * 700)
+    point = replace(few, inference=Inference(guide="map"))
+    assert predictions(point) == pytest.approx(300 + 25 + 50 + 10 * 700)
+
+
+def test_predictions_of_all_chains():
+    sampled = replace(CELL, predict=SHORT, inference=Mclmc(chains=4, draws=40))
+    assert predictions(sampled) == pytest.approx(4 * (40 * (300 + 25) + 20 * 50) + 10 * 700)
+
+
+def test_predictions_of_images():
+    predict = SHORT.model_copy(update={"ood": (NormalNoise(size=500),)})
+    cell = replace(MNIST, dataset=Mnist(source="embedded", validation=200), predict=predict)
+    cell = replace(cell, inference=Inference(restarts=1))
+    assert predictions(cell) == pytest.approx(100 * (1000 + 500 + 200))
+
+
+# Wall-clock time
+
+
+def test_workers_share_all_but_the_longest_job():
+    groups = [jobs(grid((prior,), n, restarts=16)) for prior, n in zip(PRIORS, (3, 1), strict=True)]
+    assert [len(cut) for cut in groups] == [3, 1]
+    one, before = cell_work(CELL16).seconds, plan.STARTING + 4 * plan.CLOSING
+    every = 2 * plan.COMPILING + 4 * one
+    assert wall_seconds(groups, workers=1) == pytest.approx(before + every)
+    assert wall_seconds(groups, workers=2) == pytest.approx(before + every / 2)
+    assert wall_seconds(groups, workers=9) == pytest.approx(before + plan.COMPILING + one)
+
+
+def test_a_sampled_cell_is_followed_by_its_sensitivity():
+    sampled = [jobs([replace(CELL, inference=Mclmc())])]
+    spent = wall_seconds(sampled, 1) - cell_work(sampled[0][0].cells[0]).seconds
+    assert spent == pytest.approx(plan.STARTING + plan.COMPILING + plan.CLOSING + plan.SENSITIVITY)
+
+
+def test_jobs_that_take_all_cores_have_the_machine_to_themselves():
+    large = replace(MNIST, network=Dense(hidden=(1200, 1200)))
+    assert takes_all_cores(large)
+    both = wall_seconds([jobs([CELL]), jobs([large])], 2)
+    apart = wall_seconds([jobs([CELL])], 2) + wall_seconds([jobs([large])], 2)
+    assert both == pytest.approx(apart - plan.STARTING)
+
+
+def test_how_slow_a_machine_is_is_told_by_the_fastest_of_several_loops(monkeypatch):
+    clock = itertools.accumulate(
+        itertools.cycle([0, 4 * machine.REFERENCE, 0, 3 * machine.REFERENCE])
+    )
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock))
+    assert machine.slowness.__wrapped__() == pytest.approx(3)
+
+
 # The printed plan
+
+
+@pytest.fixture(autouse=True)
+def _reference_machine(monkeypatch):
+    """Times are told for the machine that the constants are from."""
+    monkeypatch.setattr(plan, "slowness", lambda: 1.0)
 
 
 @pytest.fixture
@@ -392,13 +480,13 @@ def test_plan_in_words(experiment, capsys):
         "    left out: prior flat with half_normal: it has no scale",
         "",
         "compiled together:",
-        "  group  cells  jobs  fits  parameters  about  what",
-        "      1      1     1     6          57    1 s  moons dense-5-5 normal half_normal",
-        "      2      1     1     6          57    1 s  moons dense-5-5 normal fixed",
-        "      3      1     1     6          57    1 s  moons dense-5-5 flat fixed",
+        "  group  cells  jobs  fits  parameters  core time  what",
+        "      1      1     1     6          57        1 s  moons dense-5-5 normal half_normal",
+        "      2      1     1     6          57        1 s  moons dense-5-5 normal fixed",
+        "      3      1     1     6          57        1 s  moons dense-5-5 flat fixed",
         "",
         "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
-        "multiply-add, roughly 1 s on two cores, without compiling and predicting",
+        "multiply-add, about 13 s on this machine with 2 workers, compiling included",
     ]
     print_plan(experiment)
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)

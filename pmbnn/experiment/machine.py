@@ -1,0 +1,26 @@
+"""The machine that a plan is for: how fast one of its cores is."""
+
+import functools
+import time
+
+LOOP, TRIES = 20_000, 5
+
+REFERENCE = 0.42e-3
+"""Seconds of that loop where `pmbnn.experiment.cost` has its constants from: half of what it takes
+on a machine on which a step, in C too, takes twice as long as in the tables of ``benchmarks/``."""
+
+
+@functools.cache
+def slowness() -> float:
+    """Time that a core takes for anything, in units of the time on that machine.
+
+    A loop of Python tells it in some milliseconds; of compiled steps it is right within a third.
+    """
+    return min(_loop() for _ in range(TRIES)) / REFERENCE
+
+
+def _loop() -> float:
+    start, total = time.perf_counter(), 0
+    for number in range(LOOP):
+        total += number
+    return time.perf_counter() - start
