@@ -67,7 +67,7 @@ def shrunk(content: dict) -> dict:
 
 
 FEW = {
-    "mclmc": {"draws": 8, "descent": 20, "tuning": 50, "thin": 1},
+    "mclmc": {"draws": 8, "descent": 20, "tuning": 200, "thin": 1},
     "nuts": {"draws": 8, "descent": 20, "tuning": 50, "max_treedepth": 3},
     "smc": {"draws": 16, "moves": 1, "leapfrogs": [[2, 3]]},
 }

@@ -147,12 +147,14 @@ def verdict(
     """
     if improper:
         return "improper", "a prior is improper, and draws cannot tell whether the posterior is"
-    broken, n = chains.broken | untuned, len(untuned)
-    if broken.any():
+    n = len(untuned)
+    if chains.broken.any():
         return "diverged", (
-            f"{broken.sum()} of {n} chains met a log-density or a gradient that is not finite, on "
-            f"the way to {chains.statistics['diverging'].sum()} draws"
+            f"{chains.broken.sum()} of {n} chains met a log-density or a gradient that is not "
+            f"finite, on the way to {chains.statistics['diverging'].sum()} draws"
         )
+    if untuned.any():
+        return "diverged", f"the tuning of {untuned.sum()} of {n} chains found no step"
     if convergence.passed:
         return "converged", str(convergence)
     return "undecided", f"{convergence} after {convergence.draws} draws of each of {n} chains"

@@ -107,8 +107,9 @@ def test_a_broken_chain_ends_it():
 def test_a_chain_that_could_not_be_tuned_is_broken():
     found, convergence = drawn_until_agreed(Script(0), START, lambda v: v, 400)
     untuned = np.array([False, False, True, False])
-    assert verdict(found.chains, convergence, untuned, improper=False)[1].startswith(
-        "1 of 4 chains"
+    assert verdict(found.chains, convergence, untuned, improper=False) == (
+        "diverged",
+        "the tuning of 1 of 4 chains found no step",
     )
 
 
