@@ -71,8 +71,8 @@ def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
     every = [cell for one in experiment.sweeps for cell in one.cells]
     wanted = select_cells(every, only)
     if dry_run:
+        from pmbnn.experiment.machine import cores
         from pmbnn.experiment.plan import print_plan
-        from pmbnn.figures.processes import cores
 
         print_plan(experiment, wanted, workers or cores())
         return 0

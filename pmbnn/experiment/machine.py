@@ -1,6 +1,7 @@
-"""The machine that a plan is for: how fast one of its cores is."""
+"""The machine that a plan is for: its cores, and how fast one is."""
 
 import functools
+import os
 import time
 
 LOOP, TRIES = 20_000, 5
@@ -8,6 +9,13 @@ LOOP, TRIES = 20_000, 5
 REFERENCE = 0.42e-3
 """Seconds of that loop where `pmbnn.experiment.cost` has its constants from: half of what it takes
 on a machine on which a step, in C too, takes twice as long as in the tables of ``benchmarks/``."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
-from pmbnn.experiment.machine import slowness
+from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.inference.samplers.settings import Sampling
@@ -221,7 +221,7 @@ def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
         works = [total_work(job.wanted) for job in cut]
         compiling = COMPILING + COMPILING_LARGE * is_large(first)
         if takes_all_cores(first):
-            alone += compiling + sum(work.seconds for work in works) / workers
+            alone += compiling + sum(work.seconds for work in works) / cores()
         else:
             shared += compiling + sum(work.seconds for work in works)
             longest = max(longest, compiling + max(work.seconds for work in works))

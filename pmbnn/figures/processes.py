@@ -1,4 +1,4 @@
-"""How other processes are started, and for how many there is room."""
+"""How other processes are started."""
 
 import os
 import signal
@@ -8,13 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from types import ModuleType
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
 from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
+from pmbnn.experiment.machine import cores
 from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import cores
 from pmbnn.report.writing import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
 from pmbnn.results.store import ResultsError

@@ -12,12 +12,11 @@ from rich.console import Console
 
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import Cell, Experiment
-from pmbnn.experiment.machine import slowness
+from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.experiment.selection import select_cells
-from pmbnn.figures.processes import cores
 from pmbnn.fitting.tasks import CalibrationTask
 from pmbnn.results.lock import writing
 from pmbnn.results.ranks import FOLDER, Truths, load_ranks

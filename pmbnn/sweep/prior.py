@@ -15,10 +15,10 @@ from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.load import Cell, Experiment
+from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plan import cell_label, identity, is_large
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import cores
 from pmbnn.figures.stage import draw_files
 from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing

@@ -12,12 +12,11 @@ from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
-from pmbnn.experiment.machine import slowness
+from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import cores
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
 from pmbnn.results.integrity import set_aside_broken

@@ -799,6 +799,11 @@ def test_a_dry_run_of_a_selection(folder, environment):
     assert done.stdout.startswith("tiny: 2 of 7 cells\n")
 
 
+def test_a_dry_run_tells_the_time_with_so_many_workers(folder, environment):
+    done = call(folder, environment, "experiment.yaml", "--dry-run", "--workers", "3")
+    assert done.stdout.splitlines()[-1].endswith("with 3 workers, compiling included")
+
+
 def test_help(folder, environment):
     done = call(folder, environment, "--help")
     assert done.returncode == 0

@@ -67,6 +67,13 @@ MNIST = replace(CELL, dataset=Mnist(source="embedded"), network=Dense(hidden=(64
 PRIORS = (Normal(), Laplace())
 
 
+@pytest.fixture(autouse=True)
+def _reference_machine(monkeypatch):
+    """Times are told for two cores of the machine that the constants are from."""
+    monkeypatch.setattr(plan, "slowness", lambda: 1.0)
+    monkeypatch.setattr(plan, "cores", lambda: 2)
+
+
 def grid(priors=PRIORS, seeds=12, restarts=3):
     """Cells of a small grid, data sets slowest."""
     return [
@@ -436,6 +443,7 @@ def test_jobs_that_take_all_cores_have_the_machine_to_themselves():
     both = wall_seconds([jobs([CELL]), jobs([large])], 2)
     apart = wall_seconds([jobs([CELL])], 2) + wall_seconds([jobs([large])], 2)
     assert both == pytest.approx(apart - plan.STARTING)
+    assert wall_seconds([jobs([large])], 1) == wall_seconds([jobs([large])], 2)
 
 
 def test_how_slow_a_machine_is_is_told_by_the_fastest_of_several_loops(monkeypatch):
@@ -447,12 +455,6 @@ def test_how_slow_a_machine_is_is_told_by_the_fastest_of_several_loops(monkeypat
 
 
 # The printed plan
-
-
-@pytest.fixture(autouse=True)
-def _reference_machine(monkeypatch):
-    """Times are told for the machine that the constants are from."""
-    monkeypatch.setattr(plan, "slowness", lambda: 1.0)
 
 
 @pytest.fixture
