@@ -31,8 +31,10 @@ sweeps:
 """Two cells of one group: what the first takes more than the second is the group's."""
 
 CELLS = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # as workers are
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs

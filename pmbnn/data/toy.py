@@ -101,6 +101,31 @@ class Synthetic(DatasetSpec):
         x = self._centres(rng.random(size), y) + self.noise * rng.standard_normal((size, 2))
         return x, y
 
+    def spread(self, size: int, random_seed: int) -> "np.ndarray":
+        """Raw inputs ``(size, 2)`` spread evenly over the distribution: for means over it.
+
+        A scrambled Sobol sequence takes the place of random numbers, and every point of it
+        stands for one of each class in turn; a mean over 8,192 of them is as close as one over
+        50,000 random rows or closer.
+
+        References
+        ----------
+        Owen (1998), Scrambling Sobol' and Niederreiter-Xing points.
+        """
+        import numpy as np
+        from scipy.special import ndtri
+        from scipy.stats.qmc import Sobol
+
+        pairs = -(-size // 2)
+        sequence = Sobol(3, rng=np.random.default_rng(random_seed))
+        # In powers of two, of which it is cut; from cells whose middle, unlike their edge, is
+        # never zero.
+        points = sequence.random_base2((pairs - 1).bit_length())[:pairs] + 2.0**-31
+        turn, *noise = points.T
+        each = np.repeat(turn, 2), np.tile([0, 1], pairs)
+        x = self._centres(*each) + self.noise * np.repeat(ndtri(np.column_stack(noise)), 2, axis=0)
+        return x[:size]
+
     def class_probabilities(self, x_raw: "np.ndarray") -> "np.ndarray":
         """Probability of each class, ``(observation, class)``, under the true densities.
 

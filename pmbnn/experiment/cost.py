@@ -49,9 +49,9 @@ convolutional ones (benchmarks/large_networks.txt)."""
 SECONDS_PER_PARAMETER = 3e-9
 """Noise, transformation and Adam's update of one parameter of the guide, a step."""
 
-PREDICTION = 6e-9
-"""Seconds of a prediction of one row by one draw of a small network: moments of class probabilities
-over draws."""
+PREDICTION = 13e-9
+"""Seconds of one core for a prediction of one row by one draw of a small network: moments of class
+probabilities over draws."""
 
 PREDICTION_FLOPS = 50e9
 """Of the forward passes of larger networks, fewer than of training: draws come one by one

@@ -16,6 +16,7 @@ from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment, Sweep
 from pmbnn.experiment.cost import (
     Work,
+    assumed_rows,
     cell_work,
     in_all,
     is_large,
@@ -33,7 +34,12 @@ from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Specification, Tune
 
 GROUP_WIDTH = 16
-"""Fits of small networks in one program; wider ones were no faster a fit."""
+"""Fits of small networks in one program at most; wider ones were no faster a fit."""
+
+ROWS_AT_ONCE = 100_000
+"""Rows that all fits of a program see at a step at most, if it has several: of more, what a layer
+makes falls out of the processor's cache. At 22,400 rows 4 fits at once take 8.8 ns a row and fit,
+16 take 12.9; at 175 rows 16 take 11.7 (one core; ``benchmarks/growth.py`` has the curve)."""
 
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""
@@ -110,8 +116,18 @@ def identity(
 
 
 def width(cell: Cell) -> int:
-    """Fits that the program of a cell runs at once: one of large networks, and all its chains."""
-    return 1 if is_large(cell) or cell.is_sampled else GROUP_WIDTH
+    """Fits that the program of a cell runs at once: one of large networks, and all its chains.
+
+    Of small networks as many as restarts of whole cells fill, so that no place stays empty; where
+    one cell has more, parts of it that are as long as each other.
+    """
+    if is_large(cell) or cell.is_sampled:
+        return 1
+    settings, rows = cell.inference, assumed_rows(cell.dataset)[0]
+    most = min(GROUP_WIDTH, max(1, ROWS_AT_ONCE // min(settings.batch or rows, rows)))
+    if settings.restarts <= most:
+        return most // settings.restarts * settings.restarts
+    return -(-settings.restarts // -(-settings.restarts // most))
 
 
 def group_key(cell: Cell) -> str:

@@ -224,7 +224,7 @@ def _predictions(
 @lru_cache(maxsize=64)
 def _fresh_points(spec: Synthetic, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Raw fresh points and their true class probabilities, the same for every cell."""
-    x, _ = spec.sample(size, random_seed=FRESH_SEED + spec.seed)
+    x = spec.spread(size, random_seed=FRESH_SEED + spec.seed)
     return x, spec.class_probabilities(x)
 
 

@@ -16,9 +16,10 @@ from pmbnn.prediction.predictive import Predictive, with_weight
 if TYPE_CHECKING:
     import jax
 
-BLOCK = 2_048
-"""Rows predicted at once. One length for all, the last block padded, so that a group compiles
-one program; short enough for a small network's layers to stay in the processor's cache."""
+BLOCK = 1_024
+"""Rows predicted at once. One length for all, the last block padded, so that a group compiles one
+program. Longer ones take a tenth less time a row; the few hundred test rows of small data sets,
+which every restart and candidate scale predicts, would be mostly padding."""
 
 IMAGE_BLOCK, MOST_FEATURES = 512, 64
 """The same where a row has more features than that: a layer of images is larger."""

@@ -27,6 +27,9 @@ TEMPORARY = ".part-"
 BROKEN = ".broken-"
 """Start of the name of a cell that was set aside."""
 
+WORTH_COMPRESSING = 16_384
+"""Bytes of an array; smaller ones grow by it, as a compressed array has an index of its own."""
+
 Writer = Callable[[Path], None]
 
 
@@ -225,7 +228,8 @@ def _flush(path: Path) -> None:
 
 
 def _compression(array: xr.DataArray) -> dict[str, Any]:
-    return {"zlib": True, "complevel": 4, "shuffle": True} if array.ndim else {}
+    compressed = array.nbytes >= WORTH_COMPRESSING
+    return {"zlib": True, "complevel": 4, "shuffle": True} if compressed else {}
 
 
 def _remove(path: Path) -> None:

@@ -6,6 +6,7 @@ takes its place.
 """
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.experiment.machine import cores
 from pmbnn.figures.processes import deferred_interrupts, environment, spawning
 from pmbnn.inference.stages import News, measured, stage, telling
 
@@ -28,7 +30,12 @@ SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-"""Environment of workers that have one core each: most networks gain little from more."""
+"""Environment of workers that have one core each: most networks gain little from more.
+
+Where there is a worker for each core, it is bound to its own: XLA reads off how many cores a
+process may use in how many parts it cuts an operation, and these take 1.2 times as long when every
+worker cuts in as many as there are cores (moons, `experiments/priors.yaml`, two of two).
+"""
 
 NEWS_EVERY = 0.2
 """Seconds between two reports of progress of one worker, at least."""
@@ -74,6 +81,7 @@ Event = Progressed | Stored | Finished
 class _Worker:
     process: multiprocessing.Process
     connection: Connection
+    core: int | None
     job: int | None = None
     group: str | None = None
 
@@ -94,13 +102,14 @@ def run_jobs(
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
+    own_cores = _own_cores(workers) if single_threaded else [None] * workers
     with (
         environment(SINGLE_THREADED if single_threaded else {}),
         deferred_interrupts() as interrupts_allowed,
     ):
         try:
             while waiting or any(w.job is not None for w in pool):
-                while waiting and (idle := _idle_worker(pool, workers, folder, plugins)):
+                while waiting and (idle := _idle_worker(pool, own_cores, folder, plugins)):
                     _give(idle, waiting, pool)
                 busy = {worker.connection: worker for worker in pool if worker.job is not None}
                 with interrupts_allowed():
@@ -138,26 +147,42 @@ def next_job(waiting: Mapping[int, str], own: str | None, taken: Collection[str 
     return min(waiting, key=lambda number: (waiting[number] != own, waiting[number] in taken))
 
 
+def _own_cores(workers: int) -> list[int | None]:
+    """The core that each worker is bound to; None where it is bound to none.
+
+    Fewer workers than cores are left to the system: others like them may be running.
+    """
+    if workers != cores() or not hasattr(os, "sched_setaffinity"):
+        return [None] * workers
+    return [*sorted(os.sched_getaffinity(0))]
+
+
 def _idle_worker(
-    pool: list[_Worker], size: int, folder: Path, plugins: Sequence[str]
+    pool: list[_Worker], own_cores: Sequence[int | None], folder: Path, plugins: Sequence[str]
 ) -> _Worker | None:
     for worker in pool:
         if worker.job is None:
             return worker
-    if len(pool) == size:
+    if len(pool) == len(own_cores):
         return None
-    pool.append(_start(folder, plugins))
+    taken = {worker.core for worker in pool}
+    core = next((core for core in own_cores if core not in taken), None)
+    pool.append(_start(core, folder, plugins))
     return pool[-1]
 
 
-def _start(folder: Path, plugins: Sequence[str]) -> _Worker:
+def _start(core: int | None, folder: Path, plugins: Sequence[str]) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, folder, plugins), daemon=True)
     with spawning():
         process.start()
+    if core is not None:
+        # Before it has come to its imports, let alone to XLA; one that is dead already shows later.
+        with suppress(OSError):
+            os.sched_setaffinity(process.pid, {core})
     theirs.close()
-    return _Worker(process, ours)
+    return _Worker(process, ours, core)
 
 
 def _end(worker: _Worker) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.integrate import quad
+from scipy.special import entr
 from sklearn.datasets import make_circles, make_moons
 
 from pmbnn.data import Circles, Moons
@@ -71,6 +72,24 @@ def test_bounds_agree_with_fresh_rows(spec):
     # Four standard errors: five specifications and two numbers each fail once in 1,600 seeds.
     assert abs(hit.mean() - bounds.best_accuracy) < 4 * hit.std() / math.sqrt(size)
     assert abs(surprise.mean() - bounds.lowest_nll) < 4 * surprise.std() / math.sqrt(size)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_bounds_agree_with_few_rows_that_are_spread_evenly(spec):
+    p = spec.class_probabilities(spec.spread(8_192, random_seed=1))
+    accuracy, nll = p.max(axis=1).mean(), entr(p).sum(axis=1).mean()
+    # As many random rows would be within 1e-2 to 2e-2.
+    assert (accuracy, nll) == pytest.approx(tuple(spec.bounds()), abs=1e-3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64])
+def test_rows_spread_evenly_are_of_either_class_in_turn_and_come_back(size):
+    tight = Circles(noise=1e-6, factor=0.5)
+    x = tight.spread(size, random_seed=3)
+    radius = np.where(np.arange(size) % 2 == 0, 1.0, 0.5)
+    np.testing.assert_allclose(np.hypot(*x.T), radius, atol=1e-4)
+    np.testing.assert_array_equal(x, tight.spread(size, random_seed=3))
+    assert not np.allclose(x, tight.spread(size, random_seed=4))
 
 
 @pytest.mark.parametrize("spec", [Moons(noise=0.001), Circles(noise=0.001)], ids=str)

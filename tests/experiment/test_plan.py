@@ -169,7 +169,7 @@ CHANGES = {
 
 def test_identities_stay_what_they_are():
     """Folders of results and PRNG keys hang on these digits."""
-    assert identity(CELL, "data", {"jax": "1"}) == "25ed1bd7c09f"
+    assert identity(CELL, "data", {"jax": "1"}) == "3baa00f941f0"
     digest = "3df08470a8e2d12e58209dd275f3802ffa495b0d0ccb413ddae34ef81773fd4d"
     assert settings_digest(CELL) == digest
 
@@ -256,8 +256,29 @@ def test_data_of_unknown_size_are_a_group_of_their_own():
 
 def test_width():
     # Two features and classes: 3 h + 2 (h + 1) parameters.
-    assert width(replace(CELL, network=Dense(hidden=(399,)))) == 16
+    assert width(replace(CELL, network=Dense(hidden=(399,)))) == 15  # of 3 restarts each
     assert width(replace(CELL, network=Dense(hidden=(400,)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("restarts", "expected"),
+    [(1, 16), (3, 15), (5, 15), (6, 12), (9, 9), (16, 16), (17, 9), (40, 14)],
+)
+def test_no_place_of_a_program_stays_empty(restarts, expected):
+    found = width(replace(CELL, inference=Inference(restarts=restarts)))
+    assert found == expected
+    assert found % restarts == 0 or 0 <= found * -(-restarts // found) - restarts < 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "restarts", "expected"),
+    [(6_250, None, 1, 16), (25_000, None, 1, 4), (25_000, 100, 1, 16), (10**6, None, 6, 1)]
+    + [(25_000, None, 6, 3), (25_000, None, 2, 4), (40_000, None, 2, 2)],
+)
+def test_many_rows_are_fitted_by_few_at_once(rows, batch, restarts, expected):
+    changed = {"inference": Inference(restarts=restarts, batch=batch)}
+    cell = replace(CELL, dataset=Moons(noise=0.4, train=rows), **changed)
+    assert width(cell) == expected
 
 
 # Jobs

@@ -171,7 +171,7 @@ E = np.array([-1, 1])
 
 def test_fresh_points_are_judged_by_the_mixture(case):
     _, weights, found, _ = case
-    raw, _ = CELL.dataset.sample(300, random_seed=FRESH_SEED)
+    raw = CELL.dataset.spread(300, random_seed=FRESH_SEED)
     truth, x = CELL.dataset.class_probabilities(raw), DATASET.standardisation(raw)
     for prefix, w in (("", weights), ("pooled_", WEIGHTS["equal"])):
         mean, *_ = mixed(w, x)

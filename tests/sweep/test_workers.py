@@ -52,7 +52,9 @@ SCRIPT = textwrap.dedent(
                 os._exit(1)
             names = ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")
             variables = {name: os.environ.get(name) for name in names}
-            sender.send(Stored(0, {"group": job.group, "pid": os.getpid(), **variables}))
+            cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+            record = {"group": job.group, "pid": os.getpid(), "cores": cores, **variables}
+            sender.send(Stored(0, record))
             if act == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if act == "hang":
@@ -273,6 +275,19 @@ def test_workers_of_small_networks_have_one_thread(run):
 def test_workers_of_large_networks_have_all_threads(run):
     (record,) = stored(run([("a", "ok")])).values()
     assert (record["XLA_FLAGS"], record["OMP_NUM_THREADS"]) == (None, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no process")
+def test_where_each_core_has_a_worker_it_is_bound_to_its_own(run):
+    ours = sorted(os.sched_getaffinity(0))
+    tasks = [(str(i), "kill" if i == 0 else "wait") for i in range(len(ours) + 1)]
+    found = [record["cores"] for record in stored(run(tasks, len(ours), True)).values()]
+    assert all(len(own) == 1 for own in found)
+    # That of the one that died is taken by the next.
+    assert sorted({core for own in found for core in own}) == ours
+    for number, single_threaded in ((len(ours) + 1, True), (len(ours), False)):
+        records = stored(run([("a", "ok")], number, single_threaded)).values()
+        assert [record["cores"] for record in records] == [ours]
 
 
 def test_what_the_user_has_set_is_kept(run, monkeypatch):
