@@ -47,10 +47,12 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
 def _arrays(group: h5netcdf.Group, pattern: str) -> xr.Dataset:
     """The arrays of a group whose names match, as xarray would read them."""
     held = group.variables
-    names = [n for n in held if re.fullmatch(pattern, n) and n not in group.dimensions]
+    # Images may have a dim of their own name; labels of a dim have it alone.
+    labels = {name for name in held if held[name].dimensions == (name,)}
+    names = [name for name in held if re.fullmatch(pattern, name) and name not in labels]
     arrays = {name: (held[name].dimensions, _values(held[name])) for name in names}
     dims = {dim for axes, _ in arrays.values() for dim in axes}
-    coords = {dim: (dim, _values(held[dim])) for dim in dims if dim in held}
+    coords = {dim: (dim, _values(held[dim])) for dim in dims & labels}
     return xr.Dataset(arrays, coords, dict(group.attrs))
 
 

@@ -1,0 +1,43 @@
+"""Parts of stored traces against what xarray reads of the whole."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pmbnn.results.reading import load_arrays, load_groups
+from pmbnn.results.store import Results, trace_writer
+
+
+@pytest.fixture
+def results(tmp_path):
+    rng = np.random.default_rng(0)
+    images = xr.Dataset(
+        # An array may have the name of one of its dims, whose labels are then nowhere.
+        {"image": (("image", "row", "column"), rng.integers(0, 9, (5, 2, 3), np.uint8))},
+        attrs={"draws_of": "a guide"},
+    )
+    predictions = xr.Dataset(
+        {"probability": (("x1", "output"), rng.random((4, 2)).astype("f4"))}
+        | {"scalar": ((), 1.5), "missing": ("x1", [0.5, np.nan, 1, 2])},
+        coords={"x1": np.linspace(0, 1, 4), "output": ["zero", "one"]},
+    )
+    found = Results(tmp_path)
+    (found.cells / "cell").mkdir(parents=True)
+    tree = xr.DataTree.from_dict({"/images": images, "/predictions": predictions})
+    trace_writer(tree)(found.cells / "cell" / "trace.nc")
+    return found
+
+
+def test_groups_are_as_xarray_reads_them(results):
+    whole = results.load_trace("cell")
+    xr.testing.assert_identical(load_groups(results, "cell", ["images", "predictions"]), whole)
+    alone = load_groups(results, "cell", ["predictions", "elsewhere"])
+    assert list(alone.children) == ["predictions"]
+    xr.testing.assert_identical(alone["predictions"], whole["predictions"])
+
+
+def test_arrays_come_with_the_labels_of_their_dims(results):
+    found = load_arrays(results, "cell", {"predictions": "prob.*", "images": "nothing"})
+    expected = results.load_trace("cell")["predictions"].to_dataset()[["probability"]]
+    xr.testing.assert_identical(found["predictions"].to_dataset(), expected)
+    assert not found["images"].variables
