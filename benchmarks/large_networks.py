@@ -1,9 +1,10 @@
-"""One training step of two large networks, against the same trained deterministically, and NumPyro.
+"""One training step of large networks, against the same trained deterministically, and NumPyro.
 
 Dense 784-400-400-10 and the report's convolutional network, batches of 128 and 500, on all
-cores. Each contestant has a process of its own, stays compiled and does a chunk of steps on
-request; rounds go through all contestants of one network and batch. The yardstick is the
-fastest deterministic form in JAX; the gather of the batch and Adam are part of every step.
+cores; and dense ones of up to ten million parameters, with the memory they take. Each contestant
+has a process of its own, stays compiled and does a chunk of steps on request; rounds go through
+all contestants of one network and batch. The yardstick is the fastest deterministic form in JAX;
+the gather of the batch and Adam are part of every step.
 
 Run: ``uv run python benchmarks/large_networks.py`` (about ten minutes).
 """
@@ -19,20 +20,27 @@ from processes import Entry, Running, start, stop
 
 DETERMINISTIC = "deterministic, JAX by hand"
 
+GROWING = {"dense13": "10,527", "dense115": "104,775", "dense660": "960,970", "dense2780": "9,941,290"}
+"""Dense networks of growing size, and their parameters; fitted in batches of 128."""
+
 
 def entries(network: str, batch: int) -> list[Entry]:
     """Contestants of one network and batch."""
     variant, found = f"{network}-{batch}", []
-    orders = ("features",) if network == "conv" else ("rows", "features")
+    orders = ("rows", "features") if network == "dense" else ("features",)
     for order in orders:
         name = f"{DETERMINISTIC}, {order} first"
         found.append(Entry(name, "project", "large_jax", f"{variant}-{order}"))
-    estimators = ["reparameterisation", "local_reparameterisation", "flipout"]
-    if network == "conv":
-        estimators.remove("local_reparameterisation")
+    estimators = ["reparameterisation"]
+    if network == "dense":
+        estimators.append("local_reparameterisation")
+    if network not in GROWING:
+        estimators.append("flipout")
     for estimator in estimators:
         name = f"pmbnn, {estimator}"
         found.append(Entry(name, "project", "large_engine", f"{variant}-{estimator}"))
+    if network in GROWING:
+        return found
     name = f"NumPyro kept scan, {orders[0]} first"
     return [*found, Entry(name, "peers", "large_numpyro", f"{variant}-{orders[0]}")]
 
@@ -90,12 +98,20 @@ def main() -> None:
     for network in ("dense", "conv"):
         for batch in (128, 500):
             table += measure(network, batch, given.rounds, pythons)
+    growing = [("parameters: contestant", *table[0][1:])]
+    for network, size in GROWING.items():
+        rows = measure(network, 128, given.rounds, pythons)
+        growing += [(name.replace(f"{network}, 128", size), *rest) for name, *rest in rows]
     lines = [
         "one training step with Adam, 5,000 rows of 784 pixels; medians, ratios round by round to",
         f"the fastest deterministic form, with their range; {given.rounds} rounds",
         measuring.machine_text(),
         "",
         measuring.table(table),
+        "",
+        "784-n-n-10 of growing size, batches of 128",
+        "",
+        measuring.table(growing),
         "",
         "peak MB is of the whole process, Python and libraries included",
     ]

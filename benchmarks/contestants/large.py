@@ -1,21 +1,12 @@
 """The large networks: their data, sizes and steps a chunk. NumPy only."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 ROWS, FEATURES, CLASSES = 5_000, 784, 10
 LEARNING_RATE, INITIAL_SCALE = 0.001, 0.02
-
-DENSE = {
-    "weight_1": (784, 400),
-    "bias_1": (400,),
-    "weight_2": (400, 400),
-    "bias_2": (400,),
-    "weight_3": (400, 10),
-    "bias_3": (10,),
-}
-"""784-400-400-10 with relu: 478,410 parameters."""
 
 CONVOLUTIONAL = {
     "kernel_1": (1, 5, 5, 32),
@@ -29,14 +20,26 @@ CONVOLUTIONAL = {
 }
 """Two times 32 filters 5 × 5 tanh and max-pool 2 × 2, dense 64 tanh, dense 10: the report's."""
 
-SHAPES = {"dense": DENSE, "conv": CONVOLUTIONAL}
-CHUNK = {("dense", 128): 3_000, ("dense", 500): 900, ("conv", 128): 60, ("conv", 500): 15}
-"""Steps that are timed at once: enough for the start of a fit to weigh little."""
+CHUNK = {"dense": 384_000, "conv": 7_680}
+"""Rows of the steps that are timed at once: enough for the start of a fit to weigh little; of a
+dense network of 784-400-400-10, and fewer of larger ones."""
+
+
+def dense(units: int) -> dict[str, tuple[int, ...]]:
+    """784-n-n-10 with relu; 478,410 parameters with 400 units."""
+    sizes = (FEATURES, units, units, CLASSES)
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, (inputs, outputs) in enumerate(pairwise(sizes), 1):
+        found |= {f"weight_{layer}": (inputs, outputs), f"bias_{layer}": (outputs,)}
+    return found
 
 
 @dataclass(frozen=True)
 class Task:
-    """One network and batch, and what else the variant says, as in ``conv-128-flipout``."""
+    """One network and batch, and what else the variant says, as in ``conv-128-flipout``.
+
+    ``dense`` may have a number of units behind it, 400 unless it has.
+    """
 
     network: str
     batch: int
@@ -50,13 +53,22 @@ class Task:
 
     @property
     def steps(self) -> int:
-        """Steps that are timed at once: enough for the start of a fit to weigh little."""
-        return CHUNK[self.network, self.batch]
+        """Steps that are timed at once."""
+        if self.network == "conv":
+            return CHUNK["conv"] // self.batch
+        as_large = min(1.0, _size(dense(400)) / _size(self.shapes))
+        return max(5, int(CHUNK["dense"] * as_large) // self.batch)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the parameters by name."""
-        return SHAPES[self.network]
+        if self.network == "conv":
+            return CONVOLUTIONAL
+        return dense(int(self.network.removeprefix("dense") or 400))
+
+
+def _size(shapes: dict[str, tuple[int, ...]]) -> int:
+    return sum(int(np.prod(shape)) for shape in shapes.values())
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
