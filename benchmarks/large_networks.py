@@ -20,7 +20,12 @@ from processes import Entry, Running, start, stop
 
 DETERMINISTIC = "deterministic, JAX by hand"
 
-GROWING = {"dense13": "10,527", "dense115": "104,775", "dense660": "960,970", "dense2780": "9,941,290"}
+GROWING = {
+    "dense13": "10,527",
+    "dense115": "104,775",
+    "dense660": "960,970",
+    "dense2780": "9,941,290",
+}
 """Dense networks of growing size, and their parameters; fitted in batches of 128."""
 
 

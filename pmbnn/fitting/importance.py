@@ -41,14 +41,8 @@ def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
         return {}
     predict, best = fitted.cell.predict, fitted.fits[fitted.best]
     values = predictor.values(best, predict.draws)
-    # As many at once as the trace keeps, for which densities are compiled anyway.
-    blocks = np.array_split(values, range(predict.trace_draws, len(values), predict.trace_draws))
-    whole = [block for block in blocks if len(block) == predict.trace_draws]
-    ratios = [
-        predictor.log_joint(fitted.data, block)[1] - predictor.log_guide([best], [1.0], block)
-        for block in whole
-    ]
-    log_ratio = np.concatenate(ratios) if ratios else np.empty(0)
+    log_ratio = predictor.log_joint(fitted.data, values)[1]
+    log_ratio -= predictor.log_guide([best], [1.0], values)
     if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
         return {}
     # It takes what leave-one-out has: the logarithms of the ratios' inverses.

@@ -30,23 +30,29 @@ from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups
 from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
 from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
+from pmbnn.inference.result import Fit
 from pmbnn.prediction.predictor import Predictor
 
 
 @dataclass(frozen=True)
 class KeptDraws:
-    """Draws of the flat vector that a trace keeps.
+    """Draws that a trace keeps.
 
     Attributes
     ----------
     of_restart
-        The first draws of each restart that did not diverge, ``(draw, size)``, by its number.
+        The first draws of the flat vector by each restart that did not diverge, ``(draw, size)``,
+        by its number; none of a large network, unless densities are asked for.
+    named
+        Variables at these draws by name, ``(draw, *shape)`` each; of a large network the last
+        layer and all scales.
     restart
         The restart that each draw of the posterior is of, ``(draw,)``: draw ``k`` is the ``k``-th
         of its restart.
     """
 
     of_restart: dict[int, np.ndarray]
+    named: dict[int, dict[str, np.ndarray]]
     restart: np.ndarray
 
     @property
@@ -89,7 +95,7 @@ def _guide_groups(
 ) -> dict[str, xr.Dataset]:
     """What is kept of draws of guides, and the guides."""
     kept = _kept_draws(fitted, predictor, large)
-    groups = _variable_groups(fitted, predictor, kept, model, large)
+    groups = _variable_groups(fitted, kept, model)
     groups |= {
         "fit": _fit_group(fitted, evaluation.diagnosis),
         "guide": _guide_group(fitted, predictor),
@@ -105,24 +111,36 @@ def _kept_draws(fitted: FittedCell, predictor: Predictor, large: bool) -> KeptDr
     draws = fitted.cell.predict.trace_draws
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
-    of_restart = {i: predictor.values(fitted.fits[i], draws) for i in fitted.alive}
+    fits = {i: fitted.fits[i] for i in fitted.alive}
+    named = {i: _named(fitted, predictor, fit, draws, large) for i, fit in fits.items()}
+    of_restart = {}
+    if not large or fitted.cell.predict.log_likelihood:
+        of_restart = {i: predictor.values(fit, draws) for i, fit in fits.items()}
     used = [i for i, weight in enumerate(fitted.weights) if weight > 0]
     rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 2])
     restart = rng.choice(used, size=draws, p=[fitted.weights[i] for i in used])
-    return KeptDraws(of_restart, restart)
+    return KeptDraws(of_restart, named, restart)
+
+
+def _named(fitted, predictor, fit: Fit, draws: int, large: bool) -> dict[str, np.ndarray]:
+    """Variables by name at the first draws of a fit, a few of which are in memory at a time."""
+    parts = []
+    for block in predictor.blocks(fit, draws):
+        found = predictor.posterior(fitted.data, block)
+        names = [name for name in found if not large or is_kept_of_large(name, found)]
+        parts.append({name: found[name] for name in names})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _chain_coords(kept: KeptDraws) -> dict[str, list[int]]:
     return {"chain": [0], "draw": list(range(len(kept.restart)))}
 
 
-def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Dataset]:
+def _variable_groups(fitted, kept: KeptDraws, model) -> dict[str, xr.Dataset]:
     """``posterior``, and ``restarts`` where there are several: weights and scales by name."""
-    named = {i: predictor.posterior(fitted.data, drawn) for i, drawn in kept.of_restart.items()}
-    first = next(iter(named.values()))
-    dims = {name: model.named_vars_to_dims.get(name, ()) for name in first}
-    names = [name for name in first if not large or is_kept_of_large(name, first)]
-    of_name = {name: {i: found[name] for i, found in named.items()} for name in names}
+    names = list(next(iter(kept.named.values())))
+    dims = {name: model.named_vars_to_dims.get(name, ()) for name in names}
+    of_name = {name: {i: found[name] for i, found in kept.named.items()} for name in names}
     used = {dim for name in names for dim in dims[name]}
     labels = {name: list(label) for name, label in model.coords.items() if name in used}
     picked = {
@@ -136,7 +154,7 @@ def _variable_groups(fitted, predictor, kept, model, large) -> dict[str, xr.Data
             name: (("restart", "draw", *dims[name]), np.stack([*array.values()]).astype("f4"))
             for name, array in of_name.items()
         }
-        coords = {"restart": list(named), "draw": list(range(len(kept.restart)))}
+        coords = {"restart": list(kept.named), "draw": list(range(len(kept.restart)))}
         attrs = {"draws_of": "the guide of each restart that did not diverge"}
         groups["restarts"] = xr.Dataset(every, coords | labels, attrs)
     return groups

@@ -4,7 +4,7 @@ Draws are regenerated from the guide's PRNG key, so that the same ones come back
 asks for them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -24,6 +24,9 @@ from pmbnn.models.priors import STANDARD
 AT_ONCE = 100
 """Draws that one program makes: as many as traces keep, so that more of them compile no other."""
 
+NUMBERS_AT_ONCE = 2_000_000
+"""Numbers of these at most: of a large network, fewer draws are in memory together."""
+
 
 class GuideDraws:
     """Draws of every replica of one group, from its model's graph.
@@ -39,6 +42,7 @@ class GuideDraws:
         self.guide = build_guide(settings, flat.size, flat.improper)
         self.constants = [name for name in flat.data if name not in ROW_DATA]
         self.vector = values = flat_vector(flat)
+        self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
         # Standard draws, which stand behind something that a trace keeps, are of no interest.
         self.named = [name for name in flat.posterior if not name.endswith(STANDARD)]
         (by_row,) = flat.log_likelihoods.values()
@@ -75,12 +79,17 @@ class GuideDraws:
 
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
-        size = min(draws, AT_ONCE)
-        with precision(self.dtype):
-            constrained, key = self.constrained(fit), draw_key(fit)
-            numbers = (np.arange(i, i + size, dtype=np.int32) for i in range(0, draws, size))
-            parts = [np.asarray(self._draws(constrained, key, of)) for of in numbers]
-        return np.concatenate(parts)[:draws]
+        return np.concatenate([*self.blocks(fit, draws)])
+
+    def blocks(self, fit: Fit, draws: int) -> Iterator[np.ndarray]:
+        """The same a few at a time, ``(draw, size)`` each: of large networks all are too many."""
+        size = min(draws, self.at_once)
+        for first in range(0, draws, size):
+            numbers = np.arange(first, first + size, dtype=np.int32)
+            with precision(self.dtype):
+                constrained = self.constrained(fit)
+                values = np.asarray(self._draws(constrained, draw_key(fit), numbers))
+            yield values[: draws - first]
 
     def posterior(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -101,11 +110,21 @@ class GuideDraws:
         """
         with precision(self.dtype):
             typed = cast({n: data[n] for n in (*ROW_DATA, *self.constants)}, self.dtype)
-            arrays, values = typed.values(), np.asarray(values, self.dtype)
-            log_likelihood, log_prior = self._log_joint_of_draws(values, *arrays)
-        log_likelihood = np.asarray(log_likelihood)
-        log_p = log_likelihood.sum(axis=1, dtype=np.float64) + np.asarray(log_prior)
-        return log_likelihood, log_p
+            values = np.asarray(values, self.dtype)
+            parts = [
+                jax.device_get(self._log_joint_of_draws(block, *typed.values()))
+                for block in self._filled(values)
+            ]
+        of_blocks = zip(*parts, strict=True)
+        log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
+        return log_likelihood, log_likelihood.sum(axis=1, dtype=np.float64) + log_prior
+
+    def _filled(self, values: np.ndarray) -> Iterator[np.ndarray]:
+        """Consecutive blocks of draws, all as long as the first: the last is filled up."""
+        size = min(len(values), self.at_once)
+        for first in range(0, len(values), size):
+            block = values[first : first + size]
+            yield np.pad(block, ((0, size - len(block)), (0, 0)), mode="edge")
 
     def log_guide(
         self, fits: Sequence[Fit], weights: Sequence[float], values: np.ndarray

@@ -52,9 +52,9 @@ def test_a_wide_guide_has_light_tails_and_a_narrow_one_heavy_ones():
     assert pareto_k(0.8, draws=20_000) == pytest.approx(0.36, abs=0.15)
 
 
-def test_too_few_draws_say_nothing():
+def test_too_few_draws_say_nothing_however_many_the_trace_keeps():
     assert importance_results(cell_with(20, 20), NormalGuide(0.5)) == {}
-    assert importance_results(cell_with(40, 50), NormalGuide(0.5)) == {}
+    assert "pareto_k" in importance_results(cell_with(40, 50), NormalGuide(0.5))
 
 
 def test_ratios_that_are_not_finite_say_nothing():
