@@ -1,4 +1,4 @@
-"""The machine that a plan is for: its cores, and how fast one is."""
+"""The machine that a plan is for: its cores, how fast one is, and its memory."""
 
 import functools
 import os
@@ -16,6 +16,14 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def memory() -> float | None:
+    """Bytes of memory of the machine; None where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
 
 
 @functools.cache

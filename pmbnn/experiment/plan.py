@@ -24,7 +24,8 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
-from pmbnn.experiment.machine import cores, slowness
+from pmbnn.experiment.machine import cores, memory, slowness
+from pmbnn.experiment.memory import largest_network, most_memory
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.inference.samplers.settings import Sampling
@@ -214,7 +215,21 @@ def plan_lines(
     spent = slowness() * wall_seconds(groups, workers)
     processes = "1 worker" if workers == 1 else f"{workers} workers"
     about = f"about {_duration(spent)} on this machine with {processes}, compiling included"
-    return [*lines, f"in all: {_work_words(in_all(works))}, {about}"]
+    lines.append(f"in all: {_work_words(in_all(works))}, {about}")
+    return [*lines, memory_line(chosen, workers)]
+
+
+def memory_line(cells: Collection[Cell], workers: int) -> str:
+    """What memory the cells take at most, and how large a network could be."""
+    taken, there = most_memory(cells, workers), memory()
+    words = f"memory: about {taken / 1e9:.1f} GB at most"
+    if there is None:
+        return words
+    words += f" of {there / 1e9:.1f} GB"
+    if taken > there:
+        words += ": TOO MUCH for this machine"
+    largest = largest_network(there)
+    return f"{words}; a network of up to {largest / 1e6:,.0f} million parameters could be fitted"
 
 
 def print_plan(

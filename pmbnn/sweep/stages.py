@@ -1,5 +1,6 @@
 """A sweep from its experiment to its tables: what the command does, and `pmbnn.run`."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
-from pmbnn.experiment.machine import cores, slowness
-from pmbnn.experiment.plan import cell_work, job_label
+from pmbnn.experiment.machine import cores, memory, slowness
+from pmbnn.experiment.memory import most_memory
+from pmbnn.experiment.plan import cell_work, job_label, memory_line
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
 from pmbnn.figures.priors import outdated_priors
@@ -132,7 +134,7 @@ def run_experiment(
                 forget(one, wanted)
             missing = one.missing(wanted)
             if not quiet:
-                _announce(console, one, wanted, missing)
+                _announce(console, one, wanted, missing, workers)
             with CellDrawer(one.results) as drawer, stage("workers"):
                 of_workers = _fit_missing(console, one, missing, workers, quiet, drawer)
             if not one.missing(list(one.tasks)):
@@ -150,7 +152,9 @@ def run_experiment(
     return Outcome(folder, tuple(records), failed)
 
 
-def _announce(console: Console, one: Run, wanted: Sequence[Cell], missing: Sequence[Cell]) -> None:
+def _announce(
+    console: Console, one: Run, wanted: Sequence[Cell], missing: Sequence[Cell], workers: int
+) -> None:
     for sweep in one.experiment.sweeps:
         for left_out in sweep.left_out:
             console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
@@ -159,6 +163,8 @@ def _announce(console: Console, one: Run, wanted: Sequence[Cell], missing: Seque
             console.print(f"data set {spec.kind}: source {source}", highlight=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
+    if missing and most_memory(missing, workers) > (memory() or math.inf):
+        console.print(memory_line(missing, workers), highlight=False)
 
 
 def _fit_missing(

@@ -496,7 +496,8 @@ def experiment():
     return Experiment("test", (Sweep("sweep", sections, cells, left_out),))
 
 
-def test_plan_in_words(experiment, capsys):
+def test_plan_in_words(experiment, capsys, monkeypatch):
+    monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda: 24e9)
     assert plan_lines(experiment) == [
         "test: 3 cells",
         "  sweep: 3 cells = 3 prior × hyperprior",
@@ -510,6 +511,8 @@ def test_plan_in_words(experiment, capsys):
         "",
         "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
         "multiply-add, about 13 s on this machine with 2 workers, compiling included",
+        "memory: about 3.1 GB at most of 24.0 GB; a network of up to 298 million parameters could "
+        "be fitted",
     ]
     print_plan(experiment)
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)
@@ -528,9 +531,22 @@ def test_only_the_first_groups_have_a_line(experiment):
     cells = tuple(replace(CELL, dataset=Moons(noise=0.4, train=10 + i)) for i in range(52))
     lines = plan_lines(replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),)))
     assert sum("dense-5-5" in line for line in lines) == 50
-    assert lines[-4].split()[0] == "50"
-    assert lines[-3] == "  and 2 more groups"
-    assert lines[-1].startswith("in all: 312 fits")
+    assert lines[-5].split()[0] == "50"
+    assert lines[-4] == "  and 2 more groups"
+    assert lines[-2].startswith("in all: 312 fits")
+
+
+def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
+    cells = (replace(CELL, network=Dense(hidden=(17_000, 17_000))),)
+    huge = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    words = []
+    for there in (24e9, 64e9, None):
+        monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda there=there: there)
+        words.append(plan_lines(huge)[-1])
+    assert words[0].startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
+    monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda: 16e9)
+    assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in plan_lines(huge)[-1]
+    assert words[2] == "memory: about 23.3 GB at most"
 
 
 def test_plan_of_a_selection(experiment):

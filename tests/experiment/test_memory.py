@@ -1,0 +1,66 @@
+"""Memory of cells against what was measured of them, and how it adds up."""
+
+from dataclasses import replace
+
+import pytest
+
+from pmbnn.data import Mnist, Moons
+from pmbnn.experiment.cells import Cell
+from pmbnn.experiment.cost import network_size
+from pmbnn.experiment.memory import cell_memory, largest_network, most_memory
+from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import Fixed, Normal
+from pmbnn.prediction.settings import Predict
+
+DIGITS = Mnist(source="embedded")
+
+
+def cell(units, dataset=DIGITS, inference=None):
+    """A cell of a network with two layers of so many units."""
+    return Cell(
+        sweep="sweep",
+        dataset=dataset,
+        network=Dense(hidden=(units, units)),
+        prior=Normal(),
+        hyperprior=Fixed(),
+        likelihood=Categorical(),
+        inference=inference or Inference(restarts=1),
+        predict=Predict(),
+    )
+
+
+@pytest.mark.parametrize(("units", "gigabytes"), [(660, 0.63), (2_780, 1.83), (6_700, 4.81)])
+def test_large_networks_take_what_was_measured(units, gigabytes):
+    """Or up to 0.7 GB more: every worker is taken for one that has fitted a large one."""
+    assert gigabytes - 0.1 < cell_memory(cell(units)) / 1e9 < gigabytes + 0.7
+
+
+def test_the_largest_network_takes_all_there_is():
+    size = largest_network(24e9)
+    units = int((size + 397**2) ** 0.5 - 397)
+    found = cell(units)
+    assert network_size(found) == pytest.approx(size, rel=1e-3)
+    assert most_memory([found], 2) == pytest.approx(24e9, rel=0.02)
+    assert largest_network(1e9) == 0
+
+
+def test_richer_guides_and_more_draws_take_more():
+    def bytes_of(**settings):
+        return cell_memory(cell(500, inference=Inference(restarts=1, **settings)))
+
+    point, mean_field, low_rank = (bytes_of(guide=g) for g in ("map", "mean_field", "low_rank"))
+    assert point < mean_field < low_rank
+    few, many = (cell_memory(cell(64, inference=Mclmc(draws=n))) for n in (400, 4_000))
+    assert many > few + 12 * 16 * 3_600 * 55_000
+
+
+def test_small_cells_run_beside_each_other_and_the_largest_alone():
+    small, large = cell(5, Moons(noise=0.4)), cell(1_000)
+    of_one = cell_memory(small)
+    assert most_memory([small], 2) - most_memory([small] * 3, 2) == -of_one
+    assert most_memory([small] * 9, 2) == most_memory([small] * 2, 2)
+    assert most_memory([small, large], 1) - most_memory([large], 1) == 0
+    assert most_memory([replace(large, sweep="other"), large], 2) == most_memory([large], 2)
