@@ -82,6 +82,18 @@ def test_bounds_agree_with_few_rows_that_are_spread_evenly(spec):
     assert (accuracy, nll) == pytest.approx(tuple(spec.bounds()), abs=1e-3)
 
 
+@pytest.mark.parametrize("spec", [Moons(noise=0.4), Circles(noise=0.35, factor=0.5)], ids=str)
+def test_few_rows_spread_evenly_are_as_close_as_fifty_thousand_random_ones(spec):
+    def off(x):
+        p = spec.class_probabilities(x)
+        accuracy, nll = p.max(axis=1).mean(), entr(p).sum(axis=1).mean()
+        return accuracy - spec.bounds().best_accuracy, nll - spec.bounds().lowest_nll
+
+    spread = [off(spec.spread(8_192, seed)) for seed in range(10)]
+    random = [off(spec.sample(50_000, seed)[0]) for seed in range(10)]
+    assert (np.square(spread).mean(axis=0) < np.square(random).mean(axis=0)).all()
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_rows_spread_evenly_are_of_either_class_in_turn_and_come_back(size):
     tight = Circles(noise=1e-6, factor=0.5)
