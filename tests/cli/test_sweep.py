@@ -801,7 +801,9 @@ def test_a_dry_run_of_a_selection(folder, environment):
 
 def test_a_dry_run_tells_the_time_with_so_many_workers(folder, environment):
     done = call(folder, environment, "experiment.yaml", "--dry-run", "--workers", "3")
-    assert done.stdout.splitlines()[-1].endswith("with 3 workers, compiling included")
+    *_, time, memory = done.stdout.splitlines()
+    assert time.endswith("with 3 workers, compiling included")
+    assert memory.startswith("memory: about ")
 
 
 def test_help(folder, environment):
