@@ -693,6 +693,31 @@ def test_a_large_network_keeps_its_last_layer_and_all_scales(large):
             np.testing.assert_array_equal(found, expected[name])
 
 
+def test_of_a_larger_one_a_few_draws_at_a_time_are_in_memory(large, tmp_path, monkeypatch):
+    """And the numbers are the same."""
+    predictor, fitted = large.predictor, large.fitted
+    values = predictor.values(fitted.fits[0], 100)
+    log_likelihood, log_p = predictor.log_joint(fitted.data, values[:10])
+    monkeypatch.setattr(predictor, "at_once", 7)
+    blocks = list(predictor.blocks(fitted.fits[0], 100))
+    assert [len(block) for block in blocks] == [7] * 14 + [2]
+    np.testing.assert_array_equal(np.concatenate(blocks), values)
+    of_blocks, log_p_of_blocks = predictor.log_joint(fitted.data, values[:10])
+    np.testing.assert_allclose(of_blocks, log_likelihood, rtol=1e-5)
+    np.testing.assert_allclose(log_p_of_blocks, log_p, rtol=1e-5)
+    again = traced(fitted, large.dataset, predictor, tmp_path).trace
+    for group in ("posterior", "restarts"):
+        assert again[group].identical(large.trace[group])
+
+
+def test_the_larger_a_network_the_fewer_draws_are_in_memory(toy, large):
+    assert toy.predictor.at_once == 100
+    assert large.predictor.at_once == 100
+    huge = replace(LARGE, network=Dense(hidden=(1_000, 1_000)))
+    model = graph_model(huge, toy.dataset.training)
+    assert Predictor(model, huge.likelihood, huge.inference).at_once == 1
+
+
 @pytest.mark.parametrize(
     ("prior", "names"),
     [
