@@ -18,7 +18,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def memory() -> float | None:
+def total_memory() -> float | None:
     """Bytes of memory of the machine; None where the system does not tell."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -4,10 +4,12 @@ Of dense networks of 10 and 50 million parameters, fitted, predicted and stored 
 guide, the largest process took 1.8 and 4.8 GB: 74 bytes a parameter and 1.1 GB beside them.
 """
 
+import math
 from collections.abc import Iterable
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import assumed_rows, network_size, takes_all_cores
+from pmbnn.inference.settings import Inference
 
 COMMAND, PROCESS = 0.85e9, 1.1e9
 """Bytes of the command and the process that draws beside it; of a worker, whatever it fits."""
@@ -30,7 +32,8 @@ def cell_memory(cell: Cell) -> float:
         own = BYTES_A_DRAW * inference.chains * inference.draws * size
     else:
         own = BYTES_A_NUMBER * size * _numbers(inference, size)
-    return PROCESS + own + BYTES_A_FEATURE * sum(assumed_rows(cell.dataset)) * _features(cell)
+    features = math.prod(cell.dataset.input_shape)
+    return PROCESS + own + BYTES_A_FEATURE * sum(assumed_rows(cell.dataset)) * features
 
 
 def most_memory(cells: Iterable[Cell], workers: int) -> float:
@@ -49,16 +52,9 @@ def largest_network(memory: float) -> float:
     return max(0.0, memory - COMMAND - PROCESS) / (2 * BYTES_A_NUMBER)
 
 
-def _numbers(inference, size: int) -> int:
+def _numbers(inference: Inference, size: int) -> int:
     """Numbers of a guide for each parameter."""
     if inference.is_point:
         return 1
-    more = {"low_rank": getattr(inference, "rank", 0), "full_rank": size}
+    more = {"low_rank": inference.rank, "full_rank": size}
     return 2 + more.get(inference.guide, 0)
-
-
-def _features(cell: Cell) -> int:
-    found = 1
-    for length in cell.dataset.input_shape:
-        found *= length
-    return found

@@ -24,7 +24,7 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
-from pmbnn.experiment.machine import cores, memory, slowness
+from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import largest_network, most_memory
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
@@ -221,7 +221,7 @@ def plan_lines(
 
 def memory_line(cells: Collection[Cell], workers: int) -> str:
     """What memory the cells take at most, and how large a network could be."""
-    taken, there = most_memory(cells, workers), memory()
+    taken, there = most_memory(cells, workers), total_memory()
     words = f"memory: about {taken / 1e9:.1f} GB at most"
     if there is None:
         return words

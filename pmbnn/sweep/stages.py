@@ -13,7 +13,7 @@ from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment
-from pmbnn.experiment.machine import cores, memory, slowness
+from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import most_memory
 from pmbnn.experiment.plan import cell_work, job_label, memory_line
 from pmbnn.experiment.selection import select_cells
@@ -163,7 +163,7 @@ def _announce(
             console.print(f"data set {spec.kind}: source {source}", highlight=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
-    if missing and most_memory(missing, workers) > (memory() or math.inf):
+    if missing and most_memory(missing, workers) > (total_memory() or math.inf):
         console.print(memory_line(missing, workers), highlight=False)
 
 

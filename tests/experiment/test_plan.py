@@ -497,7 +497,7 @@ def experiment():
 
 
 def test_plan_in_words(experiment, capsys, monkeypatch):
-    monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda: 24e9)
+    monkeypatch.setattr("pmbnn.experiment.plan.total_memory", lambda: 24e9)
     assert plan_lines(experiment) == [
         "test: 3 cells",
         "  sweep: 3 cells = 3 prior × hyperprior",
@@ -540,13 +540,13 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     cells = (replace(CELL, network=Dense(hidden=(17_000, 17_000))),)
     huge = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
     words = []
-    for there in (24e9, 64e9, None):
-        monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda there=there: there)
+    for there in (24e9, 16e9, None):
+        monkeypatch.setattr("pmbnn.experiment.plan.total_memory", lambda there=there: there)
         words.append(plan_lines(huge)[-1])
-    assert words[0].startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
-    monkeypatch.setattr("pmbnn.experiment.plan.memory", lambda: 16e9)
-    assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in plan_lines(huge)[-1]
-    assert words[2] == "memory: about 23.3 GB at most"
+    enough, too_little, unknown = words
+    assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
+    assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in too_little
+    assert unknown == "memory: about 23.3 GB at most"
 
 
 def test_plan_of_a_selection(experiment):

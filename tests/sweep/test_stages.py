@@ -147,3 +147,14 @@ def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeyp
     renamed = replace(experiment, name="other")
     assert len(pmbnn.run(renamed, quiet=True).records) == 2
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("there", "warned"), [(1e9, True), (1e12, False), (None, False)])
+def test_a_sweep_says_beforehand_what_does_not_fit(
+    experiment, fitted, tmp_path, monkeypatch, there, warned
+):
+    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.plan"):
+        monkeypatch.setattr(f"{module}.total_memory", lambda: there)
+    console = Console(file=io.StringIO(), width=300)
+    stages.run_experiment(experiment, list(experiment.cells), tmp_path / "out", console, 2)
+    assert ("TOO MUCH for this machine" in console.file.getvalue()) == warned
