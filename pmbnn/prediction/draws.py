@@ -144,7 +144,11 @@ class GuideDraws:
             constrained = [
                 np.asarray(fit.constrained[n], "float64") for n in self.guide.constrained_shapes
             ]
-            return np.asarray(self._log_guide(np.asarray(values, "float64"), *constrained)[0])
+            parts = [
+                np.asarray(self._log_guide(block, *constrained)[0])
+                for block in self._filled(np.asarray(values, "float64"))
+            ]
+        return np.concatenate(parts)[: len(values)]
 
     def constrained(self, fit: Fit) -> dict[str, jax.Array]:
         """Constrained parameters of a fit; call it within `precision`."""
