@@ -102,13 +102,14 @@ def fit_job(
     """
     start = time.monotonic()
     training = [datasets[cell.dataset].training for cell in cells]
+    most = len(training[0]) if cells[0].inference.validation > 0 else None
     search = None
     if isinstance(cells[0].inference.learning_rate, Tune):
         rows = datasets[search_cell.dataset].training
-        search = programs.search(lambda: _search(search_cell, rows, programs))
-    context = FitContext(programs, search, checkpoints)
+        search = programs.search(lambda: _search(search_cell, rows, programs, most))
+    context = FitContext(programs, search, checkpoints, most)
     selections: Sequence[Selection | None] = [None] * len(cells)
-    if cells[0].inference.validation > 0:
+    if most is not None:
         selections = _select(cells, training, context)
     chosen = [
         cell.hyperprior.candidates[selection.candidate if selection else 0]
@@ -124,11 +125,15 @@ def fit_job(
 
 @dataclass(frozen=True)
 class FitContext:
-    """What all fits of a job share."""
+    """What all fits of a job share.
+
+    ``most`` is the number of training rows, where some fits leave part of them out.
+    """
 
     programs: GroupPrograms
     search: Search | None
     checkpoints: Path | None
+    most: int | None
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Fitted
 
 
 @staged("search")
-def _search(cell: Cell, rows: Rows, programs: GroupPrograms) -> Search:
+def _search(cell: Cell, rows: Rows, programs: GroupPrograms, most: int | None) -> Search:
     """Search the group's learning rate on the rows of its first cell."""
     data = model_data(cell.hyperprior.candidates[0], rows, cell.likelihood)
     name = settings_digest(cell)
@@ -176,7 +181,7 @@ def _search(cell: Cell, rows: Rows, programs: GroupPrograms) -> Search:
         return Replica(data, derive_keys(f"{name}/search/{number}/{repeat}"), rate)
 
     return search_learning_rate(
-        programs.program(cell, rows),
+        programs.program(cell, rows, most),
         ENGINES[cell.inference.engine].fit,
         cell.inference.learning_rate.candidates,
         replica,
@@ -253,6 +258,7 @@ def _fit(
         return "" if accuracy is None else f"validation accuracy {accuracy:.4f}"
 
     checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
-    program, fit = context.programs.program(cell, rows), ENGINES[cell.inference.engine].fit
+    program = context.programs.program(cell, rows, context.most)
+    fit = ENGINES[cell.inference.engine].fit
     fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
     return [[next(fits) for _ in of_cell] for of_cell in tasks]

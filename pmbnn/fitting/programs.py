@@ -36,19 +36,30 @@ class GroupPrograms:
     width: int
     _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
-    def program(self, cell: Cell, rows: Rows):
-        """What fits or samples the group's cells on that many rows."""
+    def program(self, cell: Cell, rows: Rows, most: int | None = None):
+        """What fits or samples the group's cells on so many rows.
 
-        @staged("build")
-        def build():
-            if cell.is_sampled:
-                density = build_log_density(self._graphs(cell, rows), len(rows))
-                return build_sampler(density, cell.inference)
-            build_program = ENGINES[cell.inference.engine].build_program
-            graphs = self._graphs(cell, rows)
-            return build_program(graphs, cell.inference, len(rows), self.width)
+        Parameters
+        ----------
+        most
+            How many rows the largest fits of the group have, where there are smaller ones: one
+            program runs all of them, where the model lets it.
+        """
+        if most is not None:
+            shared = self._once(
+                ("program", most, "fewer"), lambda: self._build(cell, rows, most, fewer=True)
+            )
+            if shared.takes(len(rows)):
+                return shared
+        return self._once(("program", len(rows)), lambda: self._build(cell, rows, len(rows)))
 
-        return self._once(("program", len(rows)), build)
+    @staged("build")
+    def _build(self, cell: Cell, rows: Rows, count: int, **how):
+        graphs = self._graphs(cell, rows)
+        if cell.is_sampled:
+            return build_sampler(build_log_density(graphs, count), cell.inference)
+        build_program = ENGINES[cell.inference.engine].build_program
+        return build_program(graphs, cell.inference, count, self.width, **how)
 
     def predictor(self, cell: Cell, rows: Rows) -> Predictor:
         """Predictions of the group's model."""

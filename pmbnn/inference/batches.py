@@ -25,9 +25,15 @@ def model_values(model: pm.Model) -> dict[str, np.ndarray]:
 
 
 def flatten_for_steps(
-    model: pm.Model | ModelGraphs, rows: int, batch: int | None = None, jacobian: bool = True
-) -> tuple[FlatModel, int, int]:
+    model: pm.Model | ModelGraphs,
+    rows: int,
+    batch: int | None = None,
+    jacobian: bool = True,
+    fewer: bool = False,
+) -> tuple[FlatModel, int, int, bool]:
     """The model for the rows that a step sees, how many they are, and those that do not count.
+
+    Last, whether fits of fewer rows can be run by a program of so many.
 
     Parameters
     ----------
@@ -37,6 +43,8 @@ def flatten_for_steps(
         Rows a step; all unless given.
     jacobian
         As `flatten_model` has it.
+    fewer
+        Whether fits of fewer rows are to be run as well, if some rows can be left out.
 
     Raises
     ------
@@ -46,12 +54,13 @@ def flatten_for_steps(
     size = min(batch or rows, rows)
     padding = padding_of(rows, size)
     graphs = model_graphs(model, jacobian)
-    if padding or batch is not None:
+    if padding or fewer or batch is not None:
         reason = why_not_in_rows(graphs.flatten(None), model_values(graphs.model))
         if reason is not None and batch is not None:
             raise ValueError(f"`batch` must be left out for this model, got {batch}: {reason}.")
         padding = 0 if reason is not None else padding
-    return graphs.flatten(size + padding), size, padding
+        fewer = fewer and reason is None
+    return graphs.flatten(size + padding), size, padding, fewer
 
 
 def cast(

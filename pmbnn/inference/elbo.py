@@ -20,6 +20,9 @@ from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.partition import leaf_lengths
 from pmbnn.inference.xla.rewrites import materialised
 
+ROW_WEIGHTS = "row weights"
+"""Name of the input that `build_objective` makes where the number of rows is data."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -38,7 +41,8 @@ class Objective:
     noise
         Inputs for the noise, by name.
     data
-        Inputs for the model's data variables, by name.
+        Inputs for the model's data variables, by name; and, where the number of rows is data,
+        `ROW_WEIGHTS`.
     row_data
         Names of those with one row an observation.
     log_likelihood
@@ -66,7 +70,14 @@ class Objective:
 
 
 def build_objective(
-    flat: FlatModel, guide: Guide, settings: Inference, rows: int, batch: int, padding: int = 0
+    flat: FlatModel,
+    guide: Guide,
+    settings: Inference,
+    rows: int,
+    batch: int,
+    padding: int = 0,
+    *,
+    fewer: bool = False,
 ) -> Objective:
     """One-draw estimate of the ELBO's two parts, summed over all observations.
 
@@ -78,6 +89,9 @@ def build_objective(
         depends on no row.
     padding
         Number of rows after those, which do not count.
+    fewer
+        Whether how many rows there are is data: an input `ROW_WEIGHTS`, ``(batch + padding,)``,
+        as `row_weights` makes it, of at most so many rows.
 
     Raises
     ------
@@ -99,6 +113,11 @@ def build_objective(
         constrained = {name: materialised(v) if v.owner else v for name, v in constrained.items()}
     draw = guide.draw(constrained, {name: n.variable for name, n in noise.items()})
     likelihood = rewrite_likelihood(flat, constrained, settings.estimator)
+    weights: np.ndarray | TensorVariable | None = row_weights(rows, batch, padding)
+    data = flat.data
+    if fewer:
+        weights = pt.tensor(ROW_WEIGHTS, dtype="float64", shape=weights.shape)
+        data = data | {ROW_WEIGHTS: weights}
     divergence = build_divergence(
         flat,
         guide,
@@ -106,16 +125,16 @@ def build_objective(
         constrained,
         guide.constrained(frozen) if frozen else constrained,
         draw,
-        rows,
+        weights.sum() if fewer else rows,
     )
-    total = total_log_likelihood(likelihood, flat.rows, rows / batch, batch, padding)
+    total = total_log_likelihood(likelihood, flat.rows, weights)
     log_likelihood, kl = flat.at(draw, [total, divergence.value])
     drawn = noise | likelihood.noise
     return Objective(
         parameters=parameters,
         frozen=frozen,
         noise=drawn,
-        data=flat.data,
+        data=data,
         row_data=flat.row_data,
         log_likelihood=log_likelihood,
         kl=kl,
@@ -128,9 +147,7 @@ def build_objective(
 def total_log_likelihood(
     rewritten: Rewritten,
     row_data: Sequence[TensorVariable],
-    weight: float,
-    batch: int,
-    padding: int,
+    weights: np.ndarray | TensorVariable,
 ) -> TensorVariable:
     """Log-probability of everything observed, and potentials; a scalar, in nats.
 
@@ -138,23 +155,37 @@ def total_log_likelihood(
     ----------
     row_data
         Inputs with one row an observation.
-    weight
-        Of what depends on them: how many rows each of a step's rows stands for.
-    batch, padding
-        Rows of a step, and rows after them that do not count.
+    weights
+        Of what depends on them, for each row of a step; see `row_weights`.
     """
+    is_known = isinstance(weights, np.ndarray)
+    alike = is_known and np.ptp(weights) == 0
     terms = []
     for log_likelihood in rewritten.log_likelihoods.values():
         if not depends_on([log_likelihood], row_data):
             terms.append(log_likelihood.sum())
             continue
-        if padding:
-            counts = np.repeat([1.0, 0.0], [batch, padding])
-            others = (1,) * (log_likelihood.type.ndim - 1)
-            log_likelihood = log_likelihood * counts.reshape((-1, *others))
-        terms.append(log_likelihood.sum() * weight)
+        if alike:
+            terms.append(log_likelihood.sum() * weights[0])
+            continue
+        others = ("x",) * (log_likelihood.type.ndim - 1)
+        of_rows = pt.as_tensor_variable(weights).dimshuffle(0, *others)
+        terms.append((log_likelihood * of_rows).sum())
     terms += rewritten.potentials.values()
     return sum(terms[1:], terms[0]) if terms else pt.constant(np.float64(0.0))
+
+
+def row_weights(rows: int, batch: int, padding: int) -> np.ndarray:
+    """How many rows of the data set each row of a step stands for, ``(batch + padding,)``.
+
+    Parameters
+    ----------
+    rows, batch
+        Number of rows of the data set, and of those that a step sees.
+    padding
+        Number of rows after those, which do not count.
+    """
+    return np.repeat([rows / batch, 0.0], [batch, padding])
 
 
 def _inputs(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> dict[str, TensorVariable]:

@@ -26,7 +26,7 @@ from pmbnn.inference.checkpoint import (
     restored,
 )
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
-from pmbnn.inference.elbo import Objective, build_objective
+from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
 from pmbnn.inference.flat import FlatModel, ModelGraphs
 from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.initial import initial_means
@@ -58,6 +58,8 @@ class Program:
         Length of a fit, and of a window of its history.
     batch, padding
         Rows that a step sees, and rows after them that do not count.
+    fewer
+        Whether it also runs fits of fewer rows.
     flat, guide, objective, loop
         What is compiled.
     improper
@@ -78,6 +80,7 @@ class Program:
     window: int
     batch: int
     padding: int
+    fewer: bool
     flat: FlatModel
     guide: Guide
     objective: Objective
@@ -90,6 +93,11 @@ class Program:
     constrained: Callable[[Parameters], tuple[dict, jax.Array]]
     starter: "Program | None"
 
+    def takes(self, rows: int) -> bool:
+        """Whether it runs fits of so many rows."""
+        least = 1 if self.batch == self.rows else self.batch
+        return rows == self.rows or (self.fewer and least <= rows < self.rows)
+
 
 @staged("build")
 def build_program(
@@ -98,6 +106,7 @@ def build_program(
     rows: int,
     width: int = 1,
     dtype: str = "float32",
+    fewer: bool = False,
 ) -> Program:
     """The program of fits of one model.
 
@@ -112,6 +121,9 @@ def build_program(
         replica never depend on its company; 1 runs them one by one, on all cores.
     dtype
         ``float32`` or ``float64``.
+    fewer
+        Whether it is to run fits of fewer rows as well, where the model's rows count one by one:
+        two programs cost seconds; with 704 rows for 560, a step takes 1.15 of its time.
 
     Raises
     ------
@@ -119,13 +131,13 @@ def build_program(
         If the guide, the estimator or minibatches do not fit the model, or if it cannot be
         fitted by gradients through JAX; the message names the variable.
     """
-    flat, batch, padding = flatten_for_steps(
-        model, rows, settings.batch, jacobian=not settings.is_point
+    flat, batch, padding, fewer = flatten_for_steps(
+        model, rows, settings.batch, jacobian=not settings.is_point, fewer=fewer
     )
     steps = settings.total_steps(rows)
     improper = flat.improper and not settings.is_point
     guide = build_guide(settings, flat.size, improper)
-    objective = build_objective(flat, guide, settings, rows, batch, padding)
+    objective = build_objective(flat, guide, settings, rows, batch, padding, fewer=fewer)
     with precision(dtype), explained(flat, dtype):
         loop = build_loop(objective, settings, dtype)
         constrained = _constrained(guide, objective)
@@ -144,6 +156,7 @@ def build_program(
         window=-(-steps // WINDOWS),
         batch=batch,
         padding=padding,
+        fewer=fewer,
         flat=flat,
         guide=guide,
         objective=objective,
@@ -154,7 +167,7 @@ def build_program(
         advance=jax.jit(advance, compiler_options=compiler_options()),
         divergence=jax.jit(divergence, compiler_options=compiler_options()),
         constrained=jax.jit(constrained),
-        starter=_build_starter(model, settings, rows, width, dtype),
+        starter=_build_starter(model, settings, rows, width, dtype, fewer),
     )
 
 
@@ -171,14 +184,14 @@ def _constrained(guide: Guide, objective: Objective) -> Callable:
     return of
 
 
-def _build_starter(model, settings: Inference, rows, width, dtype) -> Program | None:
+def _build_starter(model, settings: Inference, rows, width, dtype, fewer) -> Program | None:
     if settings.initial_mean != "map":
         return None
     plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "iterate_averaging": 0.0}
     length = {"steps": max(1, round(MAP_SHARE * settings.total_steps(rows))), "epochs": None}
     point = {"guide": "map", "kl_scaling": "sum", "early_stop": False}
     settings = settings.model_copy(update=point | plain | length)
-    return build_program(model, settings, rows, width, dtype)
+    return build_program(model, settings, rows, width, dtype, fewer)
 
 
 # Fitting
@@ -211,7 +224,7 @@ def fit(
         padded = tuple(own + [own[0]] * (program.width - len(own)))
         checkpoint = None if checkpoints is None else checkpoints.of(f"{first}")
         with precision(program.dtype):
-            chunk = _build_chunk(program, padded, first, steps or program.steps)
+            chunk = _build_chunk(program, padded, first, steps)
             run = _run(chunk, progress, checkpoint, snapshots)
             fits += _results(chunk, run, len(own))
     return fits
@@ -221,29 +234,37 @@ def fit(
 class _Chunk:
     """As many replicas as a program runs at once, and what it takes of them.
 
-    ``first`` is the number of the first one, ``steps`` the length of their fits; the rest is as
-    `Loop.window` has it, replicas on the first axis if there are several.
+    ``first`` is the number of the first one, ``rows`` how many each has, ``steps`` the length of
+    their fits; the rest is as `Loop.window` has it, replicas on the first axis if there are
+    several.
     """
 
     program: Program
     replicas: tuple[Replica, ...]
     first: int
+    rows: int
     steps: int
     data: Any
     keys: jax.Array
     rates: jax.Array
 
 
-def _build_chunk(program: Program, replicas, first: int, steps: int) -> _Chunk:
+def _build_chunk(program: Program, replicas, first: int, steps: int | None) -> _Chunk:
     it, dtype = program, program.dtype
-    data = [cast(r.data, dtype, it.flat.row_data, it.padding) for r in replicas]
+    rows = len(replicas[0].data[it.flat.row_data[0]]) if it.fewer else it.rows
+    padding, more = it.padding + it.rows - rows, {}
+    if it.fewer:
+        own = (rows, padding) if it.batch == it.rows else (it.batch, 0)
+        more = {ROW_WEIGHTS: row_weights(rows, *own).astype(dtype)}
+    data = [cast(r.data, dtype, it.flat.row_data, padding) | more for r in replicas]
     data = stack(data, it.width)
     if it.batch == it.rows:
         with explained(it.flat, dtype):
             data = it.prepare(data)
     keys = stack([np.asarray(r.keys.noise[:2], np.uint32) for r in replicas], it.width)
     rates = [np.asarray(r.highest_rate(it.settings), dtype) for r in replicas]
-    return _Chunk(it, replicas, first, steps, data, keys, stack(rates, it.width))
+    rates, steps = stack(rates, it.width), steps or it.settings.total_steps(rows)
+    return _Chunk(it, replicas, first, rows, steps, data, keys, rates)
 
 
 def _run(
@@ -338,7 +359,7 @@ def _batches(chunk: _Chunk, done: int, steps: int):
     if program.batch == program.rows:
         return None
     rows = [
-        batch_indices(r.keys.batches, program.rows, program.batch, done, steps)
+        batch_indices(r.keys.batches, chunk.rows, program.batch, done, steps)
         for r in chunk.replicas
     ]
     return stack([np.asarray(r, np.int32) for r in rows], program.width)

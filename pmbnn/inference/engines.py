@@ -23,7 +23,8 @@ class Engine(NamedTuple):
     Attributes
     ----------
     build_program
-        A frozen program of a model, with ``flat``, ``guide``, ``settings``, ``steps``, ``width``.
+        A frozen program of a model, with ``flat``, ``guide``, ``settings``, ``steps``, ``width``,
+        and ``takes(rows)``, whether it runs fits of so many rows.
     fit
         Fits of replicas by such a program.
     """

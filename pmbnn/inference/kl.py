@@ -42,7 +42,7 @@ def build_divergence(
     constrained: Arrays,
     frozen: Arrays,
     draw: TensorVariable,
-    rows: int,
+    rows: int | TensorVariable,
 ) -> Divergence:
     """Divergence of `guide` from the prior, or an unbiased estimate of it, in nats.
 
@@ -139,7 +139,9 @@ def _arguments(run: list[Slot], flat: FlatModel, mean, scale):
     return parameters, mean.reshape(run[0].shape), scale.reshape(run[0].shape)
 
 
-def _by_first_dimension(singles, terms, constrained: Arrays, rows: int) -> TensorVariable:
+def _by_first_dimension(
+    singles, terms, constrained: Arrays, rows: int | TensorVariable
+) -> TensorVariable:
     """Sum over tensors of their divergence over their first dimension, times the rows.
 
     This is what reproduces the printed divergence of one published variational network (26.4

@@ -14,7 +14,7 @@ import pymc as pm
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import cast, flatten_for_steps
-from pmbnn.inference.elbo import total_log_likelihood
+from pmbnn.inference.elbo import row_weights, total_log_likelihood
 from pmbnn.inference.estimators import Rewritten
 from pmbnn.inference.flat import FlatModel, ModelGraphs, flat_vector
 from pmbnn.inference.normal_coordinates import place_of
@@ -118,12 +118,13 @@ def build_log_density(
         If a free variable is discrete or an operation has no form in JAX or no gradient; the
         message names the variable.
     """
-    flat, batch, padding = flatten_for_steps(model, rows)
+    flat, batch, padding, _ = flatten_for_steps(model, rows)
     vector = flat_vector(flat)
     # XLA would fuse what leads to each row's into the sum over rows, which it does not vectorise.
     by_row = {name: materialised(graph) for name, graph in flat.log_likelihoods.items()}
     plain = Rewritten(by_row, flat.potentials, {})
-    likelihood = total_log_likelihood(plain, flat.rows, 1.0, batch, padding)
+    weights = row_weights(batch, batch, padding)
+    likelihood = total_log_likelihood(plain, flat.rows, weights)
     graphs = flat.at(vector, [likelihood + flat.log_prior])
     with precision(dtype), explained(flat, dtype):
         functions = split_jax_function(list(flat.data.values()), [vector], graphs)

@@ -41,6 +41,10 @@ class PymcProgram:
     guide: MeanField
     relative_rates: np.ndarray
 
+    def takes(self, rows: int) -> bool:
+        """Whether it runs fits of so many rows: of any, as their length does not depend on them."""
+        return True
+
 
 def build_program(
     model: pm.Model | ModelGraphs,
@@ -48,10 +52,11 @@ def build_program(
     rows: int,
     width: int = 1,
     dtype: str = "float64",
+    fewer: bool = False,
 ) -> PymcProgram:
     """The program of mean-field ADVI by ``pm.fit``, one replica after the other.
 
-    `width` and `dtype` are for the sake of one interface, and have no effect.
+    `width`, `dtype` and `fewer` are for the sake of one interface, and have no effect.
     """
     graphs, steps = model_graphs(model), settings.total_steps(rows)
     flat = graphs.flatten(rows)

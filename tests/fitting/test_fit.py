@@ -15,6 +15,7 @@ from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting import fit as fitting
+from pmbnn.fitting import programs as of_groups
 from pmbnn.fitting.fit import (
     GroupPrograms,
     fit_job,
@@ -70,7 +71,7 @@ class Script(ScriptedPredictor):
         self.status = lambda name, restart: "converged"
         self.elbo = lambda name, restart: 0.0
         self.confidence = lambda scale, restart: 0.5
-        self.fitted, self.predicted, self.stages = [], [], []
+        self.fitted, self.predicted, self.stages, self.built = [], [], [], []
         self.names = {}
 
     def know(self, cells):
@@ -85,15 +86,19 @@ class Script(ScriptedPredictor):
     def fit_job(self, cells, datasets=None):
         self.know(cells)
         datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
-        programs = GroupPrograms("scripted", 16)
-        programs._built["predictor"] = self
-        return fit_job(cells, datasets, programs)
+        group = GroupPrograms("scripted", 16)
+        group._built["predictor"] = self
+        return fit_job(cells, datasets, group)
 
     # An engine
 
-    def build_program(self, model, settings, rows, width):
-        self.rows, self.width = rows, width
+    def build_program(self, model, settings, rows, width, fewer=False):
+        self.width = width
+        self.built.append((rows, fewer))
         return self
+
+    def takes(self, rows):
+        return True
 
     def fit(self, program, replicas, progress, checkpoints=None, steps=None, snapshots=()):
         progress(1, 1, 0.0, lambda: pytest.fail("nothing is looked at so soon"))
@@ -123,7 +128,8 @@ class Script(ScriptedPredictor):
 @pytest.fixture
 def script(monkeypatch):
     made = Script()
-    monkeypatch.setattr(fitting, "ENGINES", {"compiled": made})
+    for module in (fitting, of_groups):
+        monkeypatch.setattr(module, "ENGINES", {"compiled": made})
     return made
 
 
@@ -132,6 +138,18 @@ def rows_of(x):
 
 
 # Who sees what
+
+
+def test_one_program_runs_the_fits_to_choose_with_and_the_final_ones(script):
+    script.fit_job([CELL])
+    assert script.stages == ["choose", "fit"]
+    assert script.built == [(len(DATASET.x_train), True)]
+
+
+def test_without_a_choice_a_program_is_of_all_rows_only(script):
+    inference = CELL.inference.model_copy(update={"validation": 0.0})
+    script.fit_job([replace(CELL, hyperprior=HalfNormal(), inference=inference)])
+    assert script.built == [(len(DATASET.x_train), False)]
 
 
 def test_choosing_fits_and_held_out_rows_share_the_training_rows(script):

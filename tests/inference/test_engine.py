@@ -170,6 +170,48 @@ def test_minibatches_reach_the_optimum():
     assert np.abs(samples[0].mean(axis=0)).max() > 20 * np.hypot(*errors).max()
 
 
+FEWER = {
+    "all rows": {},
+    "divergence by tensor": {"kl_scaling": "first_dimension", "kl_weight": 0.1},
+    "minibatches": {"batch": 15, "steps": None, "epochs": 5},
+    "means from the mode": {"initial_mean": "map"},
+}
+
+
+@pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
+def test_a_program_runs_fits_of_fewer_rows(settings):
+    """As one that was made for so many, whatever it is told of the other rows."""
+    settings = Inference(**({"steps": 60} | settings))
+    program = build_program(classifier(), settings, ROWS, 2, "float64", fewer=True)
+    few = [replica(i, x=X[:45] + 0.1 * i, target=Y[:45]) for i in range(3)]
+    own = build_program(classifier(), settings, 45, 2, "float64")
+    for fit, expected in zip(fit_replicas(program, few), fit_replicas(own, few), strict=True):
+        np.testing.assert_allclose(fit.loc, expected.loc, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(fit.scale, expected.scale, rtol=1e-6)
+        np.testing.assert_allclose(fit.history.elbo[-1], expected.history.elbo[-1], rtol=1e-6)
+    whole = [replica(i) for i in range(2)]
+    own = build_program(classifier(), settings, ROWS, 2, "float64")
+    for fit, expected in zip(fit_replicas(program, whole), fit_replicas(own, whole), strict=True):
+        np.testing.assert_allclose(fit.loc, expected.loc, rtol=1e-6, atol=1e-9)
+
+
+def test_which_numbers_of_rows_a_program_takes():
+    full, mini = (
+        build_program(classifier(), Inference(batch=batch, steps=10), ROWS, fewer=True)
+        for batch in (None, 15)
+    )
+    assert [full.takes(rows) for rows in (1, ROWS, ROWS + 1)] == [True, True, False]
+    assert [mini.takes(rows) for rows in (14, 15, ROWS)] == [False, True, True]
+    exact = build_program(classifier(), Inference(steps=10), ROWS)
+    assert [exact.takes(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
+    with pm.Model(coords={"observation": range(ROWS)}) as together:
+        y = pm.Data("y", np.zeros(ROWS), dims="observation")
+        mean = pm.Normal("mean")
+        pm.MvNormal("seen", mean * np.ones(ROWS), np.eye(ROWS), observed=y)
+    whole = build_program(together, Inference(steps=10), ROWS, fewer=True)
+    assert [whole.takes(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
+
+
 def test_one_by_one():
     """Width 1 maps nothing; it starts and steps all the same."""
     settings = Inference(steps=300)
