@@ -97,8 +97,12 @@ class GuideDraws:
         """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
         with precision(self.dtype):
             constants = [np.asarray(data[n], self.dtype) for n in self.constants]
-            arrays = self._posterior(np.asarray(values, self.dtype), *constants)
-        return dict(zip(self.named, map(np.asarray, arrays), strict=True))
+            parts = [
+                jax.device_get(self._posterior(block, *constants))
+                for block in _filled(np.asarray(values, self.dtype), self.at_once)
+            ]
+        arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
+        return dict(zip(self.named, arrays, strict=True))
 
     def log_joint(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
@@ -113,18 +117,11 @@ class GuideDraws:
             values = np.asarray(values, self.dtype)
             parts = [
                 jax.device_get(self._log_joint_of_draws(block, *typed.values()))
-                for block in self._filled(values)
+                for block in _filled(values, min(len(values), self.at_once))
             ]
         of_blocks = zip(*parts, strict=True)
         log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
         return log_likelihood, log_likelihood.sum(axis=1, dtype=np.float64) + log_prior
-
-    def _filled(self, values: np.ndarray) -> Iterator[np.ndarray]:
-        """Consecutive blocks of draws, all as long as the first: the last is filled up."""
-        size = min(len(values), self.at_once)
-        for first in range(0, len(values), size):
-            block = values[first : first + size]
-            yield np.pad(block, ((0, size - len(block)), (0, 0)), mode="edge")
 
     def log_guide(
         self, fits: Sequence[Fit], weights: Sequence[float], values: np.ndarray
@@ -146,7 +143,7 @@ class GuideDraws:
             ]
             parts = [
                 np.asarray(self._log_guide(block, *constrained)[0])
-                for block in self._filled(np.asarray(values, "float64"))
+                for block in _filled(np.asarray(values, "float64"), self.at_once)
             ]
         return np.concatenate(parts)[: len(values)]
 
@@ -158,6 +155,13 @@ class GuideDraws:
     def draw(self, constrained, key, i):
         """The `i`-th draw of a fit's guide, whoever asks for it."""
         return draw_from(self.guide, constrained, key, i, self.dtype)
+
+
+def _filled(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Consecutive blocks of draws, all of one length: the last one is filled up."""
+    for first in range(0, len(values), size):
+        block = values[first : first + size]
+        yield np.pad(block, ((0, size - len(block)), (0, 0)), mode="edge")
 
 
 def draw_from(guide: Guide, constrained, key: jax.Array, i, dtype: str):
