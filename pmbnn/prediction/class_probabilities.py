@@ -16,13 +16,10 @@ from pmbnn.prediction.predictive import Predictive, with_weight
 if TYPE_CHECKING:
     import jax
 
-BLOCK = 1_024
+BLOCK = 512
 """Rows predicted at once. One length for all, the last block padded, so that a group compiles one
-program. Longer ones take a tenth less time a row; the few hundred test rows of small data sets,
-which every restart and candidate scale predicts, would be mostly padding."""
-
-IMAGE_BLOCK, MOST_FEATURES = 512, 64
-"""The same where a row has more features than that: a layer of images is larger."""
+program. Twice as many take a tenth less time a row of a small network; the few hundred test rows of
+small data sets, which every restart and candidate scale predicts, would be mostly padding."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +107,8 @@ class ClassProbabilities(Predictive):
     @classmethod
     def of_fit(cls, predictor, fit, data, x: np.ndarray, draws: int) -> "ClassProbabilities":
         """Prediction of one fit, a block of rows at a time."""
-        size = BLOCK if x.shape[1] <= MOST_FEATURES else IMAGE_BLOCK
         draws = predictor.n_distinct(fit, draws)
-        return cls(draws, *predictor.reduced(cls._reduce, fit, data, x, draws, size))
+        return cls(draws, *predictor.reduced(cls._reduce, fit, data, x, draws, BLOCK))
 
     @classmethod
     def nll(cls, predictor, fit, data, rows, draws):  # noqa: D102
