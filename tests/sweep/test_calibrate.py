@@ -122,7 +122,7 @@ def scripted(made, monkeypatch):
     """Workers that store uniform ranks, or do what the list says."""
     done = []
 
-    def run_jobs(tasks, folder, workers, single_threaded, plugins):
+    def run_jobs(tasks, folder, workers, single_threaded, plugins, devices):
         for number, task in enumerate(tasks):
             done.append(task.name)
             yield Progressed(number, (News("simulate", 5, task.simulations),))

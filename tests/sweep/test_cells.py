@@ -113,7 +113,7 @@ def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
 
     started = []
 
-    def run_jobs(tasks, folder, workers, single_threaded, plugins):
+    def run_jobs(tasks, folder, workers, single_threaded, plugins, devices):
         hidden = {cell.cell.network.hidden for task in tasks for cell in task.cells}
         started.append((hidden, workers, single_threaded))
         return iter(())

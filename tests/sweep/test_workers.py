@@ -33,7 +33,7 @@ SCRIPT = textwrap.dedent(
     from pmbnn.sweep.workers import Finished, Progressed, Stored, _Sender
 
 
-    def serve(connection, folder, plugins):
+    def serve(connection, folder, plugins, device):
         if (folder / "die_before_reading").exists():
             (folder / "die_before_reading").unlink()
             while not connection.poll(0.1):
@@ -79,7 +79,7 @@ for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
 
 SILENT = """
 from pmbnn.sweep.workers import Finished
-def serve(connection, folder, plugins):
+def serve(connection, folder, plugins, device):
     connection.recv()
     connection.send(Finished(0))
 """
@@ -303,11 +303,11 @@ def test_ctrl_c_does_not_reach_a_worker_that_is_starting(run, monkeypatch):
     start = workers._start
 
     def start_and_interrupt(*given):
-        worker = start(*given)
+        process, connection = start(*given)
         for _ in range(20):
-            os.kill(worker.process.pid, signal.SIGINT)
+            os.kill(process.pid, signal.SIGINT)
             time.sleep(0.02)
-        return worker
+        return process, connection
 
     monkeypatch.setattr(workers, "_start", start_and_interrupt)
     assert finished(run([("a", "ok")])) == {0: None}
