@@ -9,12 +9,14 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import pmbnn
 from pmbnn.inference import device as module
 from pmbnn.inference.device import (
     CPU,
@@ -92,6 +94,22 @@ def test_jax_is_asked_in_a_process_of_its_own(monkeypatch):
     assert names == ()
     assert why.startswith("JAX finds no GPU (RuntimeError: ")
     assert "gpu" in why
+
+
+def test_the_benchmark_of_a_gpu_says_that_there_is_none():
+    file = Path(pmbnn.__file__).parents[1] / "benchmarks" / "accelerator.py"
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "nothing measured: `--device` must be auto or cpu here, got 'gpu'"
+    )
 
 
 @pytest.mark.parametrize(
