@@ -110,6 +110,12 @@ def stacked(images, order, rows=5, columns=7):
     return pt.stack(windows, axis=1).reshape((2 * len(order), -1))
 
 
+def beside(images, order):
+    """The rows of such a product, in another order."""
+    windows = [pt.expand_dims(images[:, i : i + 5, j : j + 7, :], 1) for i, j in order]
+    return pt.concatenate(windows, axis=0).reshape((2 * len(order), -1))
+
+
 PLACES = [(i, j) for i in range(SIZE) for j in range(SIZE)]
 
 
@@ -120,6 +126,7 @@ PLACES = [(i, j) for i in range(SIZE) for j in range(SIZE)]
         lambda x: stacked(x, [(2 * i, 2 * j) for i, j in PLACES], 3, 5),  # with holes
         lambda x: stacked(x, PLACES, 4, 7),  # not every place
         lambda x: stacked(x, PLACES[:8]),
+        lambda x: beside(x, PLACES),  # all channels of a place, then those of the next
         lambda x: 2 * stacked(x, PLACES),
         lambda x: stacked(x, PLACES) * pt.exp(stacked(x, PLACES)),
         lambda x: pt.concatenate([stacked(x, PLACES[:4]), stacked(x, PLACES[4:])]),
