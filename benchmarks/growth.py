@@ -116,7 +116,7 @@ def curve(settings: dict[str, tuple[int, int, int, int]], rounds: int) -> dict[s
 
 def all_curves(rounds: int, shorter: int) -> dict[str, dict[str, float]]:
     """The curves of one core."""
-    from pmbnn.experiment.plan import ROWS_AT_ONCE
+    from pmbnn.inference.device import CPU
 
     def steps(rows: int, hidden: int, width: int) -> int:
         parameters = 2 * hidden + hidden * hidden + 4 * hidden + 2
@@ -126,7 +126,7 @@ def all_curves(rounds: int, shorter: int) -> dict[str, dict[str, float]]:
         return {str(one): (*setting(one), steps(*_order(setting(one)))) for one in choices}
 
     def width(rows: int) -> int:
-        return min(GROUP, max(1, ROWS_AT_ONCE // rows))  # as a sweep does it
+        return min(GROUP, max(1, CPU.traits.rows // rows))  # as a sweep does it
 
     return {
         "fits in one program": curve(settings(GROUPS, lambda g: (g, 700, 5)), rounds),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, DryRun, Out, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import FAILED, Device, DryRun, Out, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +50,7 @@ def calibrate(
     out: Out = None,
     dry_run: DryRun = False,
     workers: Workers = None,
+    device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
 ) -> None:
@@ -67,7 +68,7 @@ def calibrate(
 
     asked = (simulations, draws, restarts, "posterior" if around_data else "prior")
     try:
-        code = _calibrate(file, only or [], asked, out, dry_run, workers, wait, quiet)
+        code = _calibrate(file, only or [], asked, out, dry_run, workers, device, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -82,14 +83,15 @@ def calibrate(
     raise typer.Exit(code)
 
 
-def _calibrate(file, only, asked, out, dry_run, workers, wait, quiet) -> int:
+def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) -> int:
     from pmbnn.compare.calibration import FILE
     from pmbnn.experiment.load import load_experiment
+    from pmbnn.inference.device import find_devices
     from pmbnn.results.ranks import FOLDER
     from pmbnn.sweep.calibrate import calibrate, plan_calibration, plan_lines
 
-    experiment = load_experiment(file)
-    plan = plan_calibration(experiment, only, *asked)
+    devices, experiment = find_devices(device), load_experiment(file)
+    plan = plan_calibration(experiment, only, *asked, devices)
     if dry_run:
         typer.echo("\n".join(plan_lines(plan)))
         return 0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, DryRun, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, DryRun, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +32,7 @@ def check(
     engine: Annotated[str, typer.Option(help="Sampler that is the reference.")] = "mclmc",
     dry_run: DryRun = False,
     workers: Workers = None,
+    device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
 ) -> None:
@@ -45,7 +46,7 @@ def check(
     from pmbnn.cli.sweep import exit_status
 
     try:
-        code = _check(folder, only or [], engine, dry_run, workers, wait, quiet)
+        code = _check(folder, only or [], engine, dry_run, workers, device, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -54,9 +55,10 @@ def check(
     raise typer.Exit(code)
 
 
-def _check(folder, only, engine, dry_run, workers, wait, quiet) -> int:
+def _check(folder, only, engine, dry_run, workers, device, wait, quiet) -> int:
     from pmbnn.compare.agreement import agreement_table
     from pmbnn.experiment.plan import print_plan
+    from pmbnn.inference.device import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
     from pmbnn.results.store import Results
     from pmbnn.sweep.check import check_folder, references
@@ -65,11 +67,12 @@ def _check(folder, only, engine, dry_run, workers, wait, quiet) -> int:
         choices = ", ".join(sorted(SAMPLING))
         typer.echo(f"error: `--engine` must be one of {choices}, got {engine!r}.", err=True)
         return BAD_INPUT
-    wanted, console = references(folder, SAMPLING[engine](), only), new_console()
+    devices, console = find_devices(device), new_console()
+    wanted = references(folder, SAMPLING[engine](), only, devices)
     for line in wanted.left_out:
         console.print(f"left out: {line}", soft_wrap=True, highlight=False, markup=False)
     if dry_run:
-        print_plan(wanted.experiment, wanted.cells)
+        print_plan(wanted.experiment, wanted.cells, devices=devices)
         return 0
     outcome = check_folder(folder, wanted, console, workers, wait, quiet)
     for table in _tables(agreement_table(Results(folder), outcome.records)):

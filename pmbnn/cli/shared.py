@@ -31,7 +31,18 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop
 
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes for all but the largest networks [default: one per core]."),
+    typer.Option(
+        min=1,
+        help="Processes for all but the largest networks [default: one per core; one per GPU].",
+    ),
+]
+
+Device = Annotated[
+    str,
+    typer.Option(
+        help="What fits run on: auto (GPUs where JAX finds some), cpu or gpu.",
+        metavar="auto|cpu|gpu",
+    ),
 ]
 
 Wait = Annotated[

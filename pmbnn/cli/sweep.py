@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, DryRun, Out, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import (
+    BAD_INPUT,
+    FAILED,
+    Device,
+    DryRun,
+    Out,
+    Quiet,
+    Wait,
+    Workers,
+    new_console,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,6 +45,7 @@ def sweep(
         bool, typer.Option("--fresh", help="Fit again what is stored already.")
     ] = False,
     workers: Workers = None,
+    device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
     prior_only: Annotated[
@@ -47,9 +58,12 @@ def sweep(
     Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep is at
     work in the folder.
     """
+    from pmbnn.inference.device import find_devices
+
     try:
+        devices = find_devices(device)
         run = _priors if prior_only else _sweep
-        code = run(file, out, only or [], dry_run, fresh, workers, wait, quiet)
+        code = run(file, out, only or [], dry_run, fresh, workers, devices, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -63,7 +77,7 @@ def sweep(
     raise typer.Exit(code)
 
 
-def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
+def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
 
@@ -74,17 +88,19 @@ def _sweep(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
         from pmbnn.experiment.machine import cores
         from pmbnn.experiment.plan import print_plan
 
-        print_plan(experiment, wanted, workers or cores())
+        print_plan(experiment, wanted, workers or cores(), devices)
         return 0
     from pmbnn.sweep.stages import run_experiment
 
     folder = out or Path("results") / experiment.name
     console = new_console()
-    outcome = run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
+    outcome = run_experiment(
+        experiment, wanted, folder, console, workers, fresh, wait, quiet, devices
+    )
     return _conclude(console, outcome)
 
 
-def _priors(file, out, only, dry_run, fresh, workers, wait, quiet) -> int:
+def _priors(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
 
@@ -137,12 +153,14 @@ def exit_status(error: ValueError) -> int | None:
     """Status for an error that the user can mend; None of a fault, which is worth a traceback."""
     from pmbnn.data import DataError
     from pmbnn.experiment.load import ConfigError
+    from pmbnn.inference.device import DeviceError
 
     store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
     if lock is not None and isinstance(error, lock.FolderBusyError):
         return BUSY
     results_errors = () if store is None else (store.ResultsError,)
-    return BAD_INPUT if isinstance(error, (ConfigError, DataError, *results_errors)) else None
+    known = (ConfigError, DataError, DeviceError, *results_errors)
+    return BAD_INPUT if isinstance(error, known) else None
 
 
 if __name__ == "__main__":

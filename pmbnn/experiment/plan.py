@@ -28,19 +28,12 @@ from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import largest_network, most_memory
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
+from pmbnn.inference.device import CPU, Device, device_text, processes
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Specification, Tune
-
-GROUP_WIDTH = 16
-"""Fits of small networks in one program at most; wider ones were no faster a fit."""
-
-ROWS_AT_ONCE = 100_000
-"""Rows that all fits of a program see at a step at most, if it has several: of more, what a layer
-makes falls out of the processor's cache. At 22,400 rows 4 fits at once take 8.8 ns a row and fit,
-16 take 12.9; at 175 rows 16 take 11.7 (one core; ``benchmarks/growth.py`` has the curve)."""
 
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""
@@ -95,6 +88,7 @@ def identity(
     fingerprint: str,
     versions: Mapping[str, str],
     search_cell: tuple[Cell, str] | None = None,
+    device: Device = CPU,
 ) -> str:
     """First 12 hexadecimal digits of a SHA-256 over everything that decides a cell's result.
 
@@ -106,8 +100,13 @@ def identity(
         Of the packages that can change the numbers.
     search_cell
         The cell that the learning rate is searched on, and the fingerprint of its data.
+    device
+        That it is fitted on: another kind of device, or another number of replicas in a program
+        of it, has other last digits.
     """
     content: list[object] = [fingerprint, dict(versions)]
+    if decisive := device.decides(width(cell, device)):
+        content.append(decisive)
     if search_cell is not None:
         content += [settings_digest(search_cell[0]), search_cell[1]]
     if sources := own_sources(cell):
@@ -116,7 +115,7 @@ def identity(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def width(cell: Cell) -> int:
+def width(cell: Cell, device: Device = CPU) -> int:
     """Fits that the program of a cell runs at once: one of large networks, and all its chains.
 
     Of small networks as many as restarts of whole cells fill, so that no place stays empty; where
@@ -125,7 +124,8 @@ def width(cell: Cell) -> int:
     if is_large(cell) or cell.is_sampled:
         return 1
     settings, rows = cell.inference, assumed_rows(cell.dataset)[0]
-    most = min(GROUP_WIDTH, max(1, ROWS_AT_ONCE // min(settings.batch or rows, rows)))
+    at_once = device.traits.rows // min(settings.batch or rows, rows)
+    most = min(device.traits.replicas, max(1, at_once))
     if settings.restarts <= most:
         return most // settings.restarts * settings.restarts
     return -(-settings.restarts // -(-settings.restarts // most))
@@ -169,7 +169,9 @@ def search_cells(cells: Sequence[Cell]) -> dict[Cell, Cell]:
     return {cell: first.setdefault(group_key(cell), cell) for cell in searched}
 
 
-def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[Job]:
+def jobs(
+    cells: Sequence[Cell], wanted: Collection[Cell] | None = None, device: Device = CPU
+) -> list[Job]:
     """Jobs with the wanted cells, each at the place it has in the full plan.
 
     Parameters
@@ -178,6 +180,8 @@ def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[
         Every cell of the plan: jobs are cut from these.
     wanted
         The cells to fit; all unless given. Jobs with none of them are dropped.
+    device
+        That they are fitted on.
     """
     kept = set(cells if wanted is None else wanted)
     # Cells of one job have equally many restarts, so that each job has room for its fits.
@@ -185,10 +189,11 @@ def jobs(cells: Sequence[Cell], wanted: Collection[Cell] | None = None) -> list[
     for cell in cells:
         restarts = 1 if cell.is_sampled else cell.inference.restarts
         parts.setdefault((group_key(cell), restarts), []).append(cell)
+    widths = {key: width(part[0], device) for key, part in parts.items()}
     cut = [
-        Job(group, width(part[0]), tuple(c if c in kept else None for c in piece))
+        Job(group, widths[group, restarts], tuple(c if c in kept else None for c in piece))
         for (group, restarts), part in parts.items()
-        for piece in _pieces(part, max(1, width(part[0]) // restarts))
+        for piece in _pieces(part, max(1, widths[group, restarts] // restarts))
     ]
     return [job for job in cut if job.wanted]
 
@@ -201,22 +206,31 @@ def job_label(job: Job) -> str:
 
 
 def plan_lines(
-    experiment: Experiment, wanted: Collection[Cell] | None = None, workers: int = 2
+    experiment: Experiment,
+    wanted: Collection[Cell] | None = None,
+    workers: int = 2,
+    devices: Sequence[Device] = (CPU,),
 ) -> list[str]:
     """The plan in words: cells per sweep, what is left out, the groups, and the work."""
     every = experiment.cells
     chosen = list(every if wanted is None else wanted)
-    groups = _groups(jobs(every, chosen))
+    groups = _groups(jobs(every, chosen, devices[0]))
     works = [total_work(cell for job in cut for cell in job.wanted) for cut in groups]
     lines = [f"{experiment.name}: {_part(len(chosen), len(every))} cells"]
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
     lines += ["", *_group_lines(groups, works), ""]
+    lines.append(f"in all: {_work_words(in_all(works))}, {_about(groups, workers, devices)}")
+    return [*lines, memory_line(chosen, processes(workers, devices))]
+
+
+def _about(groups: Sequence[Sequence[Job]], workers: int, devices: Sequence[Device]) -> str:
+    """How long it all takes, as far as that is known."""
+    if devices[0].is_accelerator:
+        return f"in an unknown time on {device_text(devices)}: core times are a processor's"
     spent = slowness() * wall_seconds(groups, workers)
-    processes = "1 worker" if workers == 1 else f"{workers} workers"
-    about = f"about {_duration(spent)} on this machine with {processes}, compiling included"
-    lines.append(f"in all: {_work_words(in_all(works))}, {about}")
-    return [*lines, memory_line(chosen, workers)]
+    told = "1 worker" if workers == 1 else f"{workers} workers"
+    return f"about {_duration(spent)} on this machine with {told}, compiling included"
 
 
 def memory_line(cells: Collection[Cell], workers: int) -> str:
@@ -233,10 +247,13 @@ def memory_line(cells: Collection[Cell], workers: int) -> str:
 
 
 def print_plan(
-    experiment: Experiment, wanted: Collection[Cell] | None = None, workers: int = 2
+    experiment: Experiment,
+    wanted: Collection[Cell] | None = None,
+    workers: int = 2,
+    devices: Sequence[Device] = (CPU,),
 ) -> None:
     """Print the plan."""
-    print("\n".join(plan_lines(experiment, wanted, workers)))
+    print("\n".join(plan_lines(experiment, wanted, workers, devices)))
 
 
 def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
@@ -350,7 +367,6 @@ def _duration(seconds: float) -> str:
 
 
 __all__ = [
-    "GROUP_WIDTH",
     "Job",
     "Work",
     "cell_label",

@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CellTask:
-    """A cell to fit, with the name of its folder and the fingerprint of its data."""
+    """A cell to fit, with the name of its folder and the fingerprint of its data.
+
+    ``device`` and ``width`` are as its record has them.
+    """
 
     cell: Cell
     name: str
     identity: str
     fingerprint: str
+    device: str = "cpu"
+    width: int | None = None
 
     def record(self, **known: Any) -> CellRecord:
         """Record of the cell with what is known of its fit, by the names of its fields."""
@@ -30,6 +35,8 @@ class CellTask:
             name=self.name,
             identity=self.identity,
             fingerprint=self.fingerprint,
+            device=self.device,
+            width=self.width,
             settings={
                 section: spec.model_dump(mode="json")
                 for section, spec in self.cell.settings.items()

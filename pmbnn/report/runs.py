@@ -61,7 +61,9 @@ def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
         return {"origin": PROVENANCE_MISSING}
     machine = provenance.get("machine", {})
     words = ", ".join(
-        [str(machine.get("system", "")), f"{machine.get('cores', '?')} cores"] if machine else []
+        [str(machine.get("system", "")), f"{machine.get('cores', '?')} cores", *_device(machine)]
+        if machine
+        else []
     )
     seeds = provenance.get("seeds", {}).get("inference", [])
     return {
@@ -69,6 +71,12 @@ def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
         "machine": words,
         "seeds of the fits": ", ".join(map(str, seeds)),
     }
+
+
+def _device(machine: Mapping[str, Any]) -> list[str]:
+    """What fits ran on, where that is not the processor."""
+    device = str(machine.get("device", "cpu"))
+    return [] if device == "cpu" else [device]
 
 
 def _dataset_words(dataset: Mapping[str, Any]) -> str:

@@ -158,7 +158,7 @@ def find_overviews(results: Results) -> tuple[Path, ...]:
 
 def _row_by_keyword(record: CellRecord) -> dict[str, object]:
     """Settings by names that can be keywords; the kind of a section by the section's name."""
-    row = {"sweep": record.sweep, "name": record.name}
+    row = {"sweep": record.sweep, "name": record.name, "device": record.device}
     for name, value in settings_row(record.settings).items():
         row[name.removesuffix(".kind").replace(".", "_")] = value
     return row

@@ -124,6 +124,9 @@ class CellRecord(_Part):
         How the chains went, where a cell was sampled.
     images, diagnostics
         Numbers on held-out and out-of-distribution images, and of the fit's snapshots.
+    device, width
+        Kind of device it was fitted on; and, of another than a processor, how many replicas its
+        program held, which decides last digits.
     source, overlap
         Where its data came from, and how far those of its data seeds are the same rows
         (`Dataset.overlap`).
@@ -153,6 +156,8 @@ class CellRecord(_Part):
     kl_forms: dict[str, str] = Field(default_factory=dict)
     images: dict[str, Any] | None = None
     diagnostics: dict[str, Any] | None = None
+    device: str = "cpu"
+    width: int | None = None
     source: str | None = None
     overlap: float = 0.0
     seconds: float = 0.0

@@ -63,11 +63,16 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 def _metrics_row(record: CellRecord) -> dict[str, Any]:
     row = {"sweep": record.sweep, "name": record.name, "status": record.status}
-    row |= settings_row(record.settings) | record.results
+    row |= settings_row(record.settings) | _device(record) | record.results
     if record.images is not None:
         row |= _flatten(record.images["rejection"], "rejection")
         row |= _flatten(record.images.get("held_out", {}), "held_out")
     return row | {"seconds": record.seconds, "reason": record.reason}
+
+
+def _device(record: CellRecord) -> dict[str, str]:
+    """What a cell was fitted on, where that is not the processor."""
+    return {} if record.device == "cpu" else {"device": record.device}
 
 
 def _ood_rows(record: CellRecord) -> Iterator[dict[str, Any]]:
@@ -84,7 +89,7 @@ def _ood_rows(record: CellRecord) -> Iterator[dict[str, Any]]:
 
 def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     usable = [r for r in group if r.results]
-    row = {"sweep": group[0].sweep, **_common_settings(group)}
+    row = {"sweep": group[0].sweep, **_common_settings(group), **_device(group[0])}
     row |= {"cells": len(group), "failed": len(group) - len(usable)}
     for name in usable[0].results if usable else ():
         row[name], row[f"{name}_se"] = mean_and_error(repetitions(usable, name))
@@ -155,13 +160,13 @@ def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
 
 
 def group_by_settings(records: Iterable[CellRecord]) -> list[list[CellRecord]]:
-    """Records that differ in their seeds only, together."""
+    """Records that differ in their seeds only, together; fits on other devices are no seeds."""
     groups: dict[tuple, list[CellRecord]] = {}
     for record in records:
         settings = settings_row(record.settings)
         for seed in (SEED, FIT_SEED):
             settings.pop(seed, None)
-        groups.setdefault((record.sweep, *settings.items()), []).append(record)
+        groups.setdefault((record.sweep, record.device, *settings.items()), []).append(record)
     return list(groups.values())
 
 

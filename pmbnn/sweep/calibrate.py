@@ -18,6 +18,7 @@ from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_a
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.experiment.selection import select_cells
 from pmbnn.fitting.tasks import CalibrationTask
+from pmbnn.inference.device import CPU, Device
 from pmbnn.results.lock import writing
 from pmbnn.results.ranks import FOLDER, Truths, load_ranks
 from pmbnn.results.store import Results
@@ -25,7 +26,7 @@ from pmbnn.spec import Tune
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
 from pmbnn.sweep.cells import data_source, decisive_versions
 from pmbnn.sweep.progress import duration
-from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs
+from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +42,13 @@ class Plan:
         A combination each.
     left_out
         What is not, and why, one line each.
+    devices
+        What fits run on.
     """
 
     tasks: tuple[CalibrationTask, ...]
     left_out: tuple[str, ...]
+    devices: tuple[Device, ...] = (CPU,)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def plan_calibration(
     draws: int = 99,
     restarts: int | None = None,
     truths: Truths = "prior",
+    devices: tuple[Device, ...] = (CPU,),
 ) -> Plan:
     """What is to be calibrated of an experiment.
 
@@ -88,6 +93,8 @@ def plan_calibration(
         Fits of each simulated data set; as many as a cell has unless given.
     truths
         What they are drawn from.
+    devices
+        What fits run on.
 
     Raises
     ------
@@ -107,14 +114,13 @@ def plan_calibration(
     if not chosen:
         raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
     sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
-    tasks = [
-        _task(cell, sources[cell.dataset], simulations, draws, restarts, truths) for cell in chosen
-    ]
+    asked = (simulations, draws, restarts, truths, devices[0])
+    tasks = [_task(cell, sources[cell.dataset], *asked) for cell in chosen]
     for task in tasks:
         _check_enough_truths(task)
     # Cells that differ in what is predicted are fitted alike: the first stands for them.
     distinct = {task.identity: task for task in reversed(tasks)}
-    return Plan(tuple(reversed(distinct.values())), tuple(left_out))
+    return Plan(tuple(reversed(distinct.values())), tuple(left_out), devices)
 
 
 def why_left_out(cell: Cell, draws: int) -> str | None:
@@ -135,7 +141,7 @@ def why_left_out(cell: Cell, draws: int) -> str | None:
     return None
 
 
-def _task(cell, fingerprint, simulations, draws, restarts, truths) -> CalibrationTask:
+def _task(cell, fingerprint, simulations, draws, restarts, truths, device) -> CalibrationTask:
     if cell.is_sampled:
         restarts = 1
     elif restarts is None:
@@ -146,6 +152,7 @@ def _task(cell, fingerprint, simulations, draws, restarts, truths) -> Calibratio
         decisive_versions(),
         {"draws": draws, "restarts": restarts, "truths": truths},
         own_sources(cell),
+        *filter(None, [device.decides(width(cell, device))]),
     ]
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     return CalibrationTask(
@@ -154,7 +161,7 @@ def _task(cell, fingerprint, simulations, draws, restarts, truths) -> Calibratio
         identity=identity,
         fingerprint=fingerprint,
         group=group_key(cell),
-        width=width(cell),
+        width=width(cell, device),
         simulations=simulations,
         draws=draws,
         restarts=restarts,
@@ -229,7 +236,8 @@ def calibrate(
         with CalibrationDisplay(console, len(due), quiet) as display:
             reasons: dict[str, str | None] = {}
             named = distinct_words(due)
-            for task, event in _run(due, folder, workers or cores(), experiment.plugins):
+            at = (folder, workers or cores(), experiment.plugins, plan.devices)
+            for task, event in _run(due, *at):
                 words = named[task.name]
                 if isinstance(event, Progressed):
                     display.running(words, event.stages)
@@ -249,12 +257,17 @@ def _lacks_some(results: Results, task: CalibrationTask) -> bool:
 
 
 def _run(
-    tasks: Sequence[CalibrationTask], folder: Path, workers: int, plugins: Sequence[str]
+    tasks: Sequence[CalibrationTask],
+    folder: Path,
+    workers: int,
+    plugins: Sequence[str],
+    devices: Sequence[Device],
 ) -> Iterator[tuple[CalibrationTask, Progressed | Stored | Finished]]:
-    """What happens, by task; networks that fill the machine come last, one after the other."""
-    for alone in (False, True):
-        batch = [task for task in tasks if takes_all_cores(task.cell) == alone]
-        for event in run_jobs(batch, folder, 1 if alone else workers, not alone, plugins):
+    """What happens, by task."""
+    for batch, processes, single_threaded in turns(
+        tasks, lambda task: takes_all_cores(task.cell), workers, devices
+    ):
+        for event in run_jobs(batch, folder, processes, single_threaded, plugins, devices):
             yield batch[event.job], event
 
 

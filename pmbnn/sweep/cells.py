@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.experiment.load import Cell, Experiment, resolved_text
-from pmbnn.experiment.plan import Job, cell_label, identity, jobs, search_cells, takes_all_cores
+from pmbnn.experiment.plan import (
+    Job,
+    cell_label,
+    identity,
+    jobs,
+    search_cells,
+    takes_all_cores,
+    width,
+)
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
+from pmbnn.inference.device import CPU, Device, device_text
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
-from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs
+from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset
@@ -33,7 +42,8 @@ RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "m
 class Run:
     """An experiment ready to be run: its results folder and every cell of the full plan.
 
-    ``search_cells`` are those that learning rates are searched on, by the cells that search.
+    ``search_cells`` are those that learning rates are searched on, by the cells that search;
+    ``devices`` what fits run on.
     """
 
     experiment: Experiment
@@ -41,6 +51,7 @@ class Run:
     tasks: Mapping[Cell, CellTask]
     search_cells: Mapping[Cell, Cell]
     sources: Mapping[DatasetSpec, tuple[str, str]]
+    devices: tuple[Device, ...] = (CPU,)
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Cells that are not stored yet."""
@@ -62,8 +73,10 @@ def decisive_versions() -> dict[str, str]:
     return {name: version(name) for name in DECISIVE}
 
 
-def prepare(experiment: Experiment, folder: Path) -> Run:
+def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = (CPU,)) -> Run:
     """Load every data set and name every cell; nothing is written.
+
+    Cells that are fitted on another kind of device than a processor have names of their own.
 
     Raises
     ------
@@ -88,9 +101,11 @@ def prepare(experiment: Experiment, folder: Path) -> Run:
             fingerprint,
             versions,
             search_cell and (search_cell, sources[search_cell.dataset][0]),
+            devices[0],
         )
-        tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint)
-    return Run(experiment, Results(folder), tasks, searched_on, sources)
+        own = devices[0].decides(width(cell, devices[0]))
+        tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint, **own)
+    return Run(experiment, Results(folder), tasks, searched_on, sources, devices)
 
 
 def load_dataset(spec: DatasetSpec) -> "Dataset":
@@ -116,17 +131,21 @@ def data_source(spec: DatasetSpec) -> tuple[str, str]:
 def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[Job, Event]]:
     """Fit the given cells, smaller networks first, yielding what happens.
 
-    They run on `workers` processes of one thread each; those that fill the machine one after
-    the other on all cores. Which of the two is decided by the cell alone, for the number of
-    threads can change the last digits of its results.
+    Those that fill a processor run on all its cores one after the other, the rest on `workers`
+    processes of one thread each; on accelerators, a process for each. See `turns`.
     """
-    cut = jobs(list(run.tasks), wanted)
-    for alone in (False, True):
-        batch = [job for job in cut if takes_all_cores(_first(job)) == alone]
+    cut = jobs(list(run.tasks), wanted, run.devices[0])
+    for batch, processes, single_threaded in turns(
+        cut, lambda job: takes_all_cores(_first(job)), workers, run.devices
+    ):
         tasks = [_task(run, job) for job in batch]
-        processes = 1 if alone else workers
         for event in run_jobs(
-            tasks, run.results.folder, processes, not alone, run.experiment.plugins
+            tasks,
+            run.results.folder,
+            processes,
+            single_threaded,
+            run.experiment.plugins,
+            run.devices,
         ):
             if isinstance(event, Finished) and event.died:
                 yield from ((batch[event.job], e) for e in _bury(run, tasks, event))
@@ -137,7 +156,7 @@ def forget(run: Run, cells: Sequence[Cell]) -> None:
     """Remove what is stored of some cells, and the checkpoints of the jobs that fit them."""
     for cell in cells:
         run.results.remove(run.tasks[cell].name)
-    for job in jobs(list(run.tasks), cells):
+    for job in jobs(list(run.tasks), cells, run.devices[0]):
         run.results.remove_checkpoints(_task(run, job).identity)
 
 
@@ -196,6 +215,7 @@ def _provenance(run: Run) -> dict:
             "system": platform.platform(),
             "processor": platform.machine(),
             "cores": os.cpu_count(),
+            "device": device_text(run.devices),
         },
         "data": data,
         "seeds": {"inference": seeds},

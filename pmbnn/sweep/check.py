@@ -15,6 +15,7 @@ from pmbnn.experiment.load import (
     resolved,
 )
 from pmbnn.experiment.selection import select_cells
+from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.results.store import ResultsError
@@ -34,14 +35,22 @@ class References:
         Its sampled cells whose fitted counterpart is finished.
     left_out
         Finished cells that no reference can be had for, and why, one line each.
+    devices
+        What fits ran on, and chains are to.
     """
 
     experiment: Experiment
     cells: tuple[Cell, ...]
     left_out: tuple[str, ...]
+    devices: tuple[Device, ...] = (CPU,)
 
 
-def references(folder: Path, settings: Sampling, only: Sequence[str] = ()) -> References:
+def references(
+    folder: Path,
+    settings: Sampling,
+    only: Sequence[str] = (),
+    devices: tuple[Device, ...] = (CPU,),
+) -> References:
     """What is to be sampled, so that every finished cell of a folder has a reference.
 
     Parameters
@@ -52,6 +61,8 @@ def references(folder: Path, settings: Sampling, only: Sequence[str] = ()) -> Re
         Of the sampler.
     only
         Fitted cells to look at, as ``["prior=laplace"]``; all unless given.
+    devices
+        What fits ran on, and chains are to.
 
     Raises
     ------
@@ -64,18 +75,19 @@ def references(folder: Path, settings: Sampling, only: Sequence[str] = ()) -> Re
     if not file.is_file():
         raise ResultsError(f"`{folder}` must be a results folder of a sweep, with experiment.yaml.")
     before = load_experiment(file)
-    one = prepare(before, folder)
+    one = prepare(before, folder, devices)
     chosen = [c for c in select_cells(list(before.cells), list(only)) if not c.is_sampled]
     names = {cell: one.tasks[cell].name for cell in chosen}
     stored = [c for c in chosen if one.results.is_finished(names[c])]
     finished = [c for c in stored if one.results.load_record(names[c]).results]
     if not finished:
-        raise ResultsError(f"`{folder}` has no finished fit to hold against the posterior.")
+        kind = f" of device {devices[0].kind}" if devices[0].is_accelerator else ""
+        raise ResultsError(f"`{folder}` has no finished fit{kind} to hold against the posterior.")
     after = with_sampler(before, settings, folder)
     proper = [cell for cell in finished if cell.prior.has_scale]
     wanted = {_posterior(cell) for cell in proper if is_of_posterior(cell.inference)}
     cells = [c for c in after.cells if c.inference == settings and _posterior(c) in wanted]
-    return References(after, tuple(cells), tuple(_left_out(finished)))
+    return References(after, tuple(cells), tuple(_left_out(finished)), devices)
 
 
 def with_sampler(experiment: Experiment, settings: Sampling, folder: Path) -> Experiment:
@@ -97,7 +109,14 @@ def check_folder(
 ) -> Outcome:
     """Sample what is wanted and missing, and write every table and figure of the folder."""
     return run_experiment(
-        wanted.experiment, wanted.cells, folder, console, workers, wait=wait, quiet=quiet
+        wanted.experiment,
+        wanted.cells,
+        folder,
+        console,
+        workers,
+        wait=wait,
+        quiet=quiet,
+        devices=wanted.devices,
     )
 
 

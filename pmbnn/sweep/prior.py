@@ -20,6 +20,7 @@ from pmbnn.experiment.plan import cell_label, identity, is_large
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.stage import draw_files
+from pmbnn.inference.device import CPU, running_on
 from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
 from pmbnn.results.priors import (
@@ -173,7 +174,8 @@ def _draw_missing(
 
     use_compilation_cache()
     programs: dict[tuple, PriorFunctions] = {}
-    with _shown(console, len(missing), quiet) as report:
+    # In double precision, which GPUs are slow at: whatever fits run on, the processor draws.
+    with running_on(CPU), _shown(console, len(missing), quiet) as report:
         for one in missing:
             start, label, dataset = monotonic(), cell_label(one.cell), datasets[one.cell.dataset]
             try:

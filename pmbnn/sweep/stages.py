@@ -19,6 +19,7 @@ from pmbnn.experiment.plan import cell_work, job_label, memory_line
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
 from pmbnn.figures.priors import outdated_priors
+from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
 from pmbnn.results.integrity import set_aside_broken
@@ -67,6 +68,7 @@ def run(
     fresh: bool = False,
     wait: bool = False,
     quiet: bool = False,
+    device: str = "auto",
 ) -> ExperimentResults:
     """Results of an experiment, fitted as far as they were missing: what the command does.
 
@@ -89,11 +91,13 @@ def run(
         Whether to wait where another process writes the same folder.
     quiet
         Whether to keep progress to oneself.
+    device
+        What fits run on: ``cpu``, ``gpu``, or GPUs where JAX finds some.
 
     Raises
     ------
-    ConfigError, DataError
-        If the experiment or its data are not as they must be; nothing was fitted.
+    ConfigError, DataError, DeviceError
+        If the experiment, its data or the device are not as they must be; nothing was fitted.
     FolderBusyError
         If another process writes the folder, and `wait` is false.
     """
@@ -101,8 +105,8 @@ def run(
         experiment = load_experiment(experiment)
     wanted = select_cells(list(experiment.cells), list(only))
     folder = Path(out) if out is not None else Path("results") / experiment.name
-    console = Console(stderr=True, quiet=quiet)
-    run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet)
+    console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
+    run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet, devices)
     return load_results(folder)
 
 
@@ -115,6 +119,7 @@ def run_experiment(
     fresh: bool = False,
     wait: bool = False,
     quiet: bool = False,
+    devices: tuple[Device, ...] = (CPU,),
 ) -> Outcome:
     """Fit the wanted cells that are missing, and draw and write what follows from them.
 
@@ -123,7 +128,7 @@ def run_experiment(
     workers = workers or cores()
     with measured() as of_command:
         with stage("load"):
-            one = prepare(experiment, folder)
+            one = prepare(experiment, folder, devices)
         with writing(folder, wait):
             # A folder of another format is rejected here, before anything in it is changed.
             for problem in set_aside_broken(one.results):
@@ -161,10 +166,13 @@ def _announce(
     for spec, (_, source) in one.sources.items():
         if source not in ("scikit-learn", GENERATED):
             console.print(f"data set {spec.kind}: source {source}", highlight=False)
+    if one.devices[0].is_accelerator:
+        console.print(f"device {device_text(one.devices)}", highlight=False, markup=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
-    if missing and most_memory(missing, workers) > (total_memory() or math.inf):
-        console.print(memory_line(missing, workers), highlight=False)
+    fitting = processes(workers, one.devices)
+    if missing and most_memory(missing, fitting) > (total_memory() or math.inf):
+        console.print(memory_line(missing, fitting), highlight=False)
 
 
 def _fit_missing(
@@ -183,7 +191,7 @@ def _fit_missing(
         Seconds of all workers together by stages.
     """
     seconds: Counter[str] = Counter()
-    pace = slowness() / workers
+    pace = slowness() / processes(workers, one.devices)
     work = {one.tasks[cell].name: pace * cell_work(cell).seconds for cell in missing}
     with Display(console, work, quiet) as display:
         for job, event in run_cells(one, missing, workers):

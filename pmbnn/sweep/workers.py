@@ -9,8 +9,8 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pmbnn.experiment.machine import cores
 from pmbnn.figures.processes import deferred_interrupts, environment, spawning
+from pmbnn.inference.device import CPU, Device, processes, running_on
 from pmbnn.inference.stages import News, measured, stage, telling
 
 if TYPE_CHECKING:
@@ -77,13 +78,40 @@ class Finished:
 Event = Progressed | Stored | Finished
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a worker is: what its programs run on, and the core it is bound to, if it is."""
+
+    device: Device
+    core: int | None = None
+
+
 @dataclass
 class _Worker:
     process: multiprocessing.Process
     connection: Connection
-    core: int | None
+    place: int
     job: int | None = None
     group: str | None = None
+
+
+def turns[T](
+    jobs: Sequence[T],
+    fills_machine: Callable[[T], bool],
+    workers: int,
+    devices: Sequence[Device] = (CPU,),
+) -> list[tuple[list[T], int, bool]]:
+    """Jobs that run beside each other, on how many processes, and whether these have one thread.
+
+    On a processor jobs that fill it come last, one after the other on all cores; the others share
+    the cores. Which of the two is decided by the job alone, for the number of threads can change
+    the last digits of its results. An accelerator has a process, whatever the job.
+    """
+    alone = [job for job in jobs if fills_machine(job)]
+    others = [job for job in jobs if not fills_machine(job)]
+    if devices[0].is_accelerator:
+        return [([*others, *alone], processes(workers, devices), False)]
+    return [(others, workers, True), (alone, 1, False)]
 
 
 def run_jobs(
@@ -92,24 +120,26 @@ def run_jobs(
     workers: int,
     single_threaded: bool,
     plugins: Sequence[str] = (),
+    devices: Sequence[Device] = (CPU,),
 ) -> Iterator[Event]:
     """Run jobs on that many processes, yielding what happens as it happens.
 
     Jobs of one group go to one worker, where the group is compiled already, unless another
     worker would have nothing to do. Each imports the files of `plugins` first, which
-    classes of its jobs may come from. Closing the iterator ends the workers; what they had stored
-    stays. Until then Ctrl-C comes through only while it waits for news, which is nearly always.
+    classes of its jobs may come from. Accelerators have a worker each. Closing the iterator ends
+    the workers; what they had stored stays. Until then Ctrl-C comes through only while it waits for
+    news, which is nearly always.
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
-    own_cores = _own_cores(workers) if single_threaded else [None] * workers
+    places = _places(workers, single_threaded, devices)
     with (
         environment(SINGLE_THREADED if single_threaded else {}),
         deferred_interrupts() as interrupts_allowed,
     ):
         try:
             while waiting or any(w.job is not None for w in pool):
-                while waiting and (idle := _idle_worker(pool, own_cores, folder, plugins)):
+                while waiting and (idle := _idle_worker(pool, places, folder, plugins)):
                     _give(idle, waiting, pool)
                 busy = {worker.connection: worker for worker in pool if worker.job is not None}
                 with interrupts_allowed():
@@ -147,6 +177,14 @@ def next_job(waiting: Mapping[int, str], own: str | None, taken: Collection[str 
     return min(waiting, key=lambda number: (waiting[number] != own, waiting[number] in taken))
 
 
+def _places(workers: int, single_threaded: bool, devices: Sequence[Device]) -> list[_Place]:
+    """Where each worker is to be."""
+    if devices[0].is_accelerator:
+        return [_Place(device) for device in devices[:workers]]
+    cores = _own_cores(workers) if single_threaded else [None] * workers
+    return [_Place(devices[0], core) for core in cores]
+
+
 def _own_cores(workers: int) -> list[int | None]:
     """The core that each worker is bound to; None where it is bound to none.
 
@@ -158,31 +196,34 @@ def _own_cores(workers: int) -> list[int | None]:
 
 
 def _idle_worker(
-    pool: list[_Worker], own_cores: Sequence[int | None], folder: Path, plugins: Sequence[str]
+    pool: list[_Worker], places: Sequence[_Place], folder: Path, plugins: Sequence[str]
 ) -> _Worker | None:
     for worker in pool:
         if worker.job is None:
             return worker
-    if len(pool) == len(own_cores):
+    taken = {worker.place for worker in pool}
+    free = next((number for number in range(len(places)) if number not in taken), None)
+    if free is None:
         return None
-    taken = {worker.core for worker in pool}
-    core = next((core for core in own_cores if core not in taken), None)
-    pool.append(_start(core, folder, plugins))
+    pool.append(_Worker(*_start(places[free], folder, plugins), free))
     return pool[-1]
 
 
-def _start(core: int | None, folder: Path, plugins: Sequence[str]) -> _Worker:
+def _start(
+    place: _Place, folder: Path, plugins: Sequence[str]
+) -> tuple[multiprocessing.Process, Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, folder, plugins), daemon=True)
+    given = (theirs, folder, plugins, place.device)
+    process = context.Process(target=_serve, args=given, daemon=True)
     with spawning():
         process.start()
-    if core is not None:
+    if place.core is not None:
         # Before it has come to its imports, let alone to XLA; one that is dead already shows later.
         with suppress(OSError):
-            os.sched_setaffinity(process.pid, {core})
+            os.sched_setaffinity(process.pid, {place.core})
     theirs.close()
-    return _Worker(process, ours, core)
+    return process, ours
 
 
 def _end(worker: _Worker) -> None:
@@ -212,12 +253,14 @@ def _how_it_died(worker: _Worker) -> str:
     return f"the worker process ended with exit code {code}"
 
 
-def _serve(connection: Connection, folder: Path, plugins: Sequence[str]) -> None:
+def _serve(connection: Connection, folder: Path, plugins: Sequence[str], device: Device) -> None:
     """Life of a worker: take jobs until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender, programs = _Sender(connection), None
-    with telling(sender.told), measured() as seconds:
+    with telling(sender.told), measured() as seconds, ExitStack() as held:
         with stage("start"):
+            # Before anything else asks JAX for a device.
+            held.enter_context(running_on(device))
             from pmbnn.experiment.plugins import load_plugins
             from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
 

@@ -809,7 +809,7 @@ def test_a_dry_run_tells_the_time_with_so_many_workers(folder, environment):
 def test_help(folder, environment):
     done = call(folder, environment, "--help")
     assert done.returncode == 0
-    for option in ("--out", "--only", "--dry-run", "--fresh", "--workers", "--quiet"):
+    for option in ("--out", "--only", "--dry-run", "--fresh", "--workers", "--device", "--quiet"):
         assert option in done.stdout
 
 
@@ -914,6 +914,20 @@ def test_a_file_that_is_none_is_rejected(folder, environment, file, match):
 )
 def test_a_bad_selection_is_rejected(folder, environment, condition, match):
     check_rejected(folder, environment, "experiment.yaml", "--only", condition, match=match)
+
+
+@pytest.mark.parametrize(
+    ("device", "match"),
+    [
+        ("gpu", r"`--device` must be auto or cpu here, got 'gpu': .*pip install 'pmbnn\[cuda\]'"),
+        ("tpu", "`--device` must be one of auto, cpu, gpu, got 'tpu'"),
+    ],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_device_that_is_not_there_is_rejected(folder, environment, device, match, dry):
+    """Before anything else is done; here, as wherever JAX is told to stay on the processor."""
+    environment = environment | {"JAX_PLATFORMS": "cpu"}
+    check_rejected(folder, environment, "experiment.yaml", "--device", device, *dry, match=match)
 
 
 def test_a_results_folder_that_cannot_be_written_is_rejected(folder, environment):

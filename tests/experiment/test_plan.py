@@ -33,6 +33,8 @@ from pmbnn.experiment.plan import (
     wall_seconds,
     width,
 )
+from pmbnn.inference import device
+from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -281,7 +283,43 @@ def test_many_rows_are_fitted_by_few_at_once(rows, batch, restarts, expected):
     assert width(cell) == expected
 
 
+GPU = Device("gpu", 0, "NVIDIA A")
+
+
+@pytest.mark.parametrize(
+    ("rows", "restarts", "expected"),
+    [(700, 1, 256), (700, 3, 255), (10_000, 1, 100), (10**6, 6, 1), (700, 300, 150)],
+)
+def test_a_gpu_has_hundreds_of_fits_in_a_program(rows, restarts, expected):
+    inference = Inference(restarts=restarts)
+    cell = replace(CELL, dataset=Moons(noise=0.4, train=rows), inference=inference)
+    assert width(cell, GPU) == expected
+
+
+def test_large_networks_and_chains_are_one_program_each_whatever_the_device():
+    assert width(MNIST, GPU) == width(replace(CELL, inference=Mclmc()), GPU) == 1
+
+
+def test_a_device_decides_numbers_but_no_name_of_a_processor(monkeypatch):
+    """Cells of a processor keep their names; those of a GPU have others, for each width."""
+    before = identity(CELL, "data", {})
+    assert identity(CELL, "data", {}, device=CPU) == before
+    assert identity(CELL, "data", {}, device=Device("cpu", 3)) == before
+    found = {before}
+    for replicas in (256, 128):
+        monkeypatch.setitem(device.TRAITS, "gpu", GPU.traits._replace(replicas=replicas))
+        found.add(identity(CELL, "data", {}, device=GPU))
+        assert identity(CELL, "data", {}, device=Device("gpu", 7)) in found, "one is as another"
+    assert len(found) == 3
+
+
 # Jobs
+
+
+def test_jobs_of_a_gpu_hold_as_many_cells_as_fit():
+    (first, second) = jobs(grid(priors=(Normal(),), seeds=100), device=GPU)
+    assert [len(job.cells) for job in (first, second)] == [85, 15]
+    assert first.width == second.width == 255
 
 
 def test_jobs_hold_every_cell_once_in_groups():
@@ -516,6 +554,17 @@ def test_plan_in_words(experiment, capsys, monkeypatch):
     ]
     print_plan(experiment)
     assert capsys.readouterr().out.splitlines() == plan_lines(experiment)
+
+
+def test_the_plan_of_a_gpu_promises_no_time(experiment):
+    """Nothing is known of how long one takes."""
+    lines = plan_lines(experiment, workers=8, devices=(GPU, replace(GPU, number=1)))
+    *_, work, memory = lines
+    assert work.endswith(
+        "multiply-add, in an unknown time on gpu, 2 × NVIDIA A: core times are a processor's"
+    )
+    # Two workers of what would be eight.
+    assert memory.split(";")[0] == plan_lines(experiment, workers=2)[-1].split(";")[0]
 
 
 def test_a_group_is_named_by_what_it_is_compiled_for(experiment):

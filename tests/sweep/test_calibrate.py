@@ -14,6 +14,7 @@ from pmbnn.cli.calibrate import notes
 from pmbnn.compare.calibration import FILE, calibration_table
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.tasks import Calibrated
+from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
 from pmbnn.prediction.calibration import FAILED
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
@@ -75,6 +76,17 @@ def test_what_cannot_be_calibrated_is_named(tmp_path, settings, reason):
     assert line.startswith(reason)
 
 
+def test_simulations_on_a_gpu_are_combinations_of_their_own(tmp_path):
+    """Hundreds of them in a program; another of its like is the same device."""
+    file = experiment(tmp_path)
+    devices = [(CPU,), (Device("gpu", 0),), (Device("gpu", 1), Device("gpu", 2))]
+    (on_cpu,), (on_gpu,), (on_two,) = (plan(file, devices=of).tasks for of in devices)
+    assert (on_cpu.width, on_gpu.width) == (16, 256)
+    assert plan(file).tasks == (on_cpu,)
+    assert on_gpu == on_two
+    assert on_gpu.identity != on_cpu.identity
+
+
 def test_nothing_left_is_an_error(tmp_path):
     file = experiment(tmp_path, prior="[normal, flat]")
     with pytest.raises(ConfigError, match="There must be something to calibrate: prior flat"):
@@ -122,7 +134,7 @@ def scripted(made, monkeypatch):
     """Workers that store uniform ranks, or do what the list says."""
     done = []
 
-    def run_jobs(tasks, folder, workers, single_threaded, plugins):
+    def run_jobs(tasks, folder, workers, single_threaded, plugins, devices):
         for number, task in enumerate(tasks):
             done.append(task.name)
             yield Progressed(number, (News("simulate", 5, task.simulations),))

@@ -1,14 +1,16 @@
 """Who runs which cells; which tables of a results folder are written, and when again."""
 
 import csv
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from pmbnn.experiment.load import load_experiment
+from pmbnn.inference.device import CPU, Device
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.sweep.cells import prepare, run_cells, write_tables
+from pmbnn.sweep.cells import prepare, run_cells, write_header, write_tables
 
 
 def record(name="a", images=None):
@@ -113,7 +115,7 @@ def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
 
     started = []
 
-    def run_jobs(tasks, folder, workers, single_threaded, plugins):
+    def run_jobs(tasks, folder, workers, single_threaded, plugins, devices):
         hidden = {cell.cell.network.hidden for task in tasks for cell in task.cells}
         started.append((hidden, workers, single_threaded))
         return iter(())
@@ -123,3 +125,50 @@ def test_all_but_the_largest_networks_share_the_cores(tmp_path, monkeypatch):
     run = prepare(load_experiment(tmp_path / "sizes.yaml"), tmp_path)
     assert list(run_cells(run, list(run.tasks), 3)) == []
     assert started == [({(64, 64), (1,), (200, 200)}, 3, True), ({(400, 400)}, 1, False)]
+
+
+@pytest.mark.parametrize(("workers", "processes"), [(1, 1), (2, 2), (16, 2)])
+def test_accelerators_have_a_process_each(tmp_path, monkeypatch, workers, processes):
+    """Whatever the cores: for large networks too, which come last."""
+    import pmbnn.sweep.cells as runner
+
+    started = []
+
+    def run_jobs(tasks, folder, *given):
+        hidden = [task.cells[0].cell.network.hidden for task in tasks]
+        started.append((hidden[-1], len(hidden), given))
+        return iter(())
+
+    monkeypatch.setattr(runner, "run_jobs", run_jobs)
+    (tmp_path / "sizes.yaml").write_text(FOUR_SIZES)
+    two = (Device("gpu", 0), Device("gpu", 1))
+    run = prepare(load_experiment(tmp_path / "sizes.yaml"), tmp_path, two)
+    assert list(run_cells(run, list(run.tasks), workers)) == []
+    assert started == [((400, 400), 4, (processes, False, (), two))]
+
+
+def test_cells_of_another_device_have_names_and_records_of_their_own(tmp_path):
+    (tmp_path / "searched.yaml").write_text(SEARCHED)
+    experiment = load_experiment(tmp_path / "searched.yaml")
+    on_cpu, on_gpu = (
+        prepare(experiment, tmp_path, devices) for devices in ((CPU,), (Device("gpu", 0, "A"),))
+    )
+    names = [{task.name for task in run.tasks.values()} for run in (on_cpu, on_gpu)]
+    assert not names[0] & names[1]
+    for run, told in ((on_cpu, ("cpu", None)), (on_gpu, ("gpu", 256))):
+        task = next(iter(run.tasks.values()))
+        kept = CellRecord.from_json(task.record(status="converged").to_json())
+        assert (kept.device, kept.width) == told
+    write_header(on_gpu)
+    machine = json.loads((tmp_path / "provenance.json").read_text())["machine"]
+    assert machine["device"] == "gpu, 1 × A"
+
+
+def test_fits_on_two_devices_are_no_seeds_of_each_other(run):
+    one = record()
+    write_tables(run, [one, one.model_copy(update={"name": "b", "device": "gpu"})])
+    assert [(r["cells"], r["device"]) for r in rows(run, "summary.csv")] == [
+        ("1", ""),
+        ("1", "gpu"),
+    ]
+    assert [r["device"] for r in rows(run, "metrics.csv")] == ["", "gpu"]

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
 from pmbnn.sweep import workers
 from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
@@ -33,7 +34,7 @@ SCRIPT = textwrap.dedent(
     from pmbnn.sweep.workers import Finished, Progressed, Stored, _Sender
 
 
-    def serve(connection, folder, plugins):
+    def serve(connection, folder, plugins, device):
         if (folder / "die_before_reading").exists():
             (folder / "die_before_reading").unlink()
             while not connection.poll(0.1):
@@ -54,6 +55,7 @@ SCRIPT = textwrap.dedent(
             variables = {name: os.environ.get(name) for name in names}
             cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
             record = {"group": job.group, "pid": os.getpid(), "cores": cores, **variables}
+            record["device"] = device
             sender.send(Stored(0, record))
             if act == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -79,7 +81,7 @@ for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
 
 SILENT = """
 from pmbnn.sweep.workers import Finished
-def serve(connection, folder, plugins):
+def serve(connection, folder, plugins, device):
     connection.recv()
     connection.send(Finished(0))
 """
@@ -95,9 +97,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("NPROC", raising=False)
 
-    def events(jobs, number=1, single_threaded=False):
+    def events(jobs, number=1, single_threaded=False, devices=(CPU,)):
         tasks = [JobTask(group, 1, (act,)) for group, act in jobs]
-        return run_jobs(tasks, tmp_path, number, single_threaded)
+        return run_jobs(tasks, tmp_path, number, single_threaded, devices=devices)
 
     yield events
     for child in multiprocessing.active_children():
@@ -290,6 +292,27 @@ def test_where_each_core_has_a_worker_it_is_bound_to_its_own(run):
         assert [record["cores"] for record in records] == [ours]
 
 
+def test_accelerators_have_a_worker_each_bound_to_no_core(run):
+    """The device of a worker that died is taken by the next; never two have the same."""
+    two = (Device("gpu", 0), Device("gpu", 1))
+    tasks = [("a", "kill"), ("b", "wait"), ("c", "wait"), ("d", "wait")]
+    found = list(stored(run(tasks, 2, False, two)).values())
+    by_pid = {record["pid"]: record["device"] for record in found}
+    assert len(by_pid) == 3
+    assert sorted(device.number for device in by_pid.values()) in ([0, 0, 1], [0, 1, 1])
+    assert {found[0]["device"].number, found[1]["device"].number} == {0, 1}
+    assert {record["XLA_FLAGS"] for record in found} == {None}
+    if hasattr(os, "sched_getaffinity"):
+        assert {tuple(record["cores"]) for record in found} == {
+            tuple(sorted(os.sched_getaffinity(0)))
+        }
+
+
+def test_workers_on_a_processor_are_told_so(run):
+    (record,) = stored(run([("a", "ok")], 1, single_threaded=True)).values()
+    assert record["device"] == CPU
+
+
 def test_what_the_user_has_set_is_kept(run, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
@@ -303,11 +326,11 @@ def test_ctrl_c_does_not_reach_a_worker_that_is_starting(run, monkeypatch):
     start = workers._start
 
     def start_and_interrupt(*given):
-        worker = start(*given)
+        process, connection = start(*given)
         for _ in range(20):
-            os.kill(worker.process.pid, signal.SIGINT)
+            os.kill(process.pid, signal.SIGINT)
             time.sleep(0.02)
-        return worker
+        return process, connection
 
     monkeypatch.setattr(workers, "_start", start_and_interrupt)
     assert finished(run([("a", "ok")])) == {0: None}

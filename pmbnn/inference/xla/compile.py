@@ -20,14 +20,16 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
 
+from pmbnn.inference.device import current_device, exact_products
 from pmbnn.inference.stages import recount
+from pmbnn.inference.xla.convolutions import use_own_convolutions
 from pmbnn.inference.xla.rewrites import use_fast_forms
 
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
     """Trace, compile and run in ``float32`` or ``float64``, whatever PyTensor set globally."""
-    with jax.enable_x64(dtype == "float64"), warnings.catch_warnings():
+    with jax.enable_x64(dtype == "float64"), exact_products(), warnings.catch_warnings():
         # Graphs are written in double precision; JAX says at each cast that it narrows.
         warnings.filterwarnings("ignore", message="Explicitly requested dtype", module="jax")
         yield
@@ -77,15 +79,16 @@ def _rewritten(
     for node in graph.toposort():
         if isinstance(node.op, CheckParameterValue):
             graph.replace(node.outputs[0], node.inputs[0], import_missing=True)
+    if current_device().traits.has_convolutions:
+        use_own_convolutions(graph)
     JAX.optimizer.rewrite(graph)
     use_fast_forms(graph)
     return graph
 
 
 def compiler_options() -> dict[str, int]:
-    """Options for XLA's compiler on this machine."""
-    # XLA would use half of what AVX-512 offers; other processors keep to what they have.
-    return {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else {}
+    """Options for XLA's compiler on the device that programs run on."""
+    return dict(current_device().traits.compiler_options)
 
 
 def count_compiling() -> None:

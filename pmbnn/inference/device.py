@@ -1,0 +1,212 @@
+"""The device that programs run on, and everything that follows from it.
+
+A processor has small networks in groups that fit its cache, a process for each core, and
+convolutions as products with patches. A GPU has hundreds of fits in a program, one process, and
+convolutions by its own kernels. Nothing else asks which of them it is.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Literal, NamedTuple
+
+CHOICES = ("auto", "cpu", "gpu")
+"""What can be asked for; ``auto`` is every GPU that JAX finds, or else the processor."""
+
+REMEDY = "install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
+
+
+class DeviceError(ValueError):
+    """A device that is asked for and not there; the message has the choices and the remedy."""
+
+
+class Traits(NamedTuple):
+    """What programs take from the kind of device they run on.
+
+    Attributes
+    ----------
+    replicas
+        Fits of small networks in one program at most.
+    rows
+        Rows that all fits of a program see at a step at most, if it has several.
+    has_convolutions
+        Whether convolutions are the backend's own; products with patches unless they are.
+    exact_products
+        Whether products of single precision must be asked for: of a GPU, JAX takes them with 10
+        bits of mantissa (TF32) otherwise, and a fit would not be that of a processor.
+    compiler_options
+        For XLA.
+    """
+
+    replicas: int
+    rows: int
+    has_convolutions: bool
+    exact_products: bool
+    compiler_options: Mapping[str, int]
+
+
+TRAITS = {
+    # On a processor wider groups were no faster a fit. Of more rows, what a layer makes falls out
+    # of its cache: at 22,400 rows 4 fits at once take 8.8 ns a row and fit, 16 take 12.9; at 175
+    # rows 16 take 11.7 (one core; `benchmarks/growth.py` has the curve). And XLA would use half of
+    # what AVX-512 offers; other processors keep to what they have.
+    "cpu": Traits(16, 100_000, False, False, {"xla_cpu_prefer_vector_width": 512}),
+    # Not measured yet (`benchmarks/accelerator.py` would): hundreds, for a step of one fit is too
+    # little work; and rows so that a hundred units, ten arrays each, take 4 GB.
+    "gpu": Traits(256, 1_000_000, True, True, {}),
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device.
+
+    Attributes
+    ----------
+    kind
+        ``cpu`` or ``gpu``: how programs are written and grouped.
+    number
+        Which of several of its platform; None is the first one, and all cores of a processor.
+    name
+        What its maker calls it; nothing of a processor.
+    platform
+        JAX's name of the backend; that of the kind unless given. A GPU's programs run without one,
+        and processors pass for several devices, as ``Device("gpu", 1, platform="cpu")`` where
+        ``XLA_FLAGS`` has ``--xla_force_host_platform_device_count``.
+    """
+
+    kind: Literal["cpu", "gpu"] = "cpu"
+    number: int | None = None
+    name: str = ""
+    platform: str = field(default="", compare=False)
+
+    @property
+    def traits(self) -> Traits:
+        """What follows for programs."""
+        return TRAITS[self.kind]
+
+    @property
+    def is_accelerator(self) -> bool:
+        """Whether it is something else than the processor."""
+        return self.kind != "cpu"
+
+    def decides(self, width: int) -> dict[str, object]:
+        """What it adds to the identity of numbers that a program of so many replicas computes.
+
+        Nothing of a processor, whose groups are what they always were.
+        """
+        return {"device": self.kind, "width": width} if self.is_accelerator else {}
+
+
+CPU = Device()
+
+
+def find_devices(asked: str = "auto") -> tuple[Device, ...]:
+    """The devices that programs are to run on, one kind; JAX is not loaded into this process.
+
+    Parameters
+    ----------
+    asked
+        One of `CHOICES`.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such choice, or no such device here.
+    """
+    if asked not in CHOICES:
+        raise DeviceError(f"`--device` must be one of {', '.join(CHOICES)}, got {asked!r}.")
+    if asked == "cpu":
+        return (CPU,)
+    names, why = gpu_names()
+    if not names and asked == "gpu":
+        raise DeviceError(
+            f"`--device` must be auto or cpu here, got {asked!r}: {why}. For a GPU, {REMEDY}."
+        )
+    return tuple(Device("gpu", number, name) for number, name in enumerate(names)) or (CPU,)
+
+
+def gpu_names() -> tuple[tuple[str, ...], str]:
+    """Names of the GPUs that JAX finds, and why there are none.
+
+    A process of its own asks: one that has looked holds most of their memory until it ends.
+    """
+    # What backends are installed into; without it there is nobody to ask.
+    if find_spec("jax_plugins") is None:
+        return (), "JAX has no GPU backend installed"
+    import subprocess
+
+    code = "import jax\nfor device in jax.devices('gpu'): print(device.device_kind)"
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 0:
+        return tuple(done.stdout.splitlines()), ""
+    last = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
+    return (), f"JAX finds no GPU ({last[0].rstrip('.')})"
+
+
+def processes(workers: int, devices: Sequence[Device]) -> int:
+    """Processes that run programs beside each other: one for each accelerator at most."""
+    return min(workers, len(devices)) if devices[0].is_accelerator else workers
+
+
+def device_text(devices: Sequence[Device]) -> str:
+    """Devices in words: ``cpu``; ``gpu, 2 × NVIDIA H100``."""
+    first = devices[0]
+    return f"{first.kind}, {len(devices)} × {first.name}" if first.name else first.kind
+
+
+# Within a process
+
+
+_RUNNING_ON: ContextVar[Device | None] = ContextVar("device", default=None)
+
+
+def current_device() -> Device:
+    """The device that programs are built for and run on: that of `running_on`, or JAX's first."""
+    device = _RUNNING_ON.get()
+    if device is not None:
+        return device
+    import jax
+
+    return CPU if jax.default_backend() == "cpu" else Device("gpu")
+
+
+@contextmanager
+def running_on(device: Device) -> Iterator[None]:
+    """Build and run programs on one device.
+
+    The first device that a process runs on decides which backend it has, and which GPU it sees:
+    JAX looks once.
+    """
+    import jax
+
+    platform = device.platform or device.kind
+    if platform == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    elif device.number is not None:
+        # JAX takes hold of most of the memory of every GPU that it sees.
+        jax.config.update("jax_cuda_visible_devices", str(device.number))
+    with ExitStack() as held:
+        if device.number is not None:
+            # Of a GPU it is the only one in sight.
+            place = device.number if platform == "cpu" else 0
+            held.enter_context(jax.default_device(jax.devices(platform)[place]))
+        token = _RUNNING_ON.set(device)
+        held.callback(_RUNNING_ON.reset, token)
+        yield
+
+
+def exact_products() -> AbstractContextManager[None]:
+    """Within it, products of single precision are exact to that, whatever the device."""
+    if not current_device().traits.exact_products:
+        return nullcontext()
+    import jax
+
+    return jax.default_matmul_precision("highest")

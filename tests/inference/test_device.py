@@ -1,0 +1,256 @@
+"""Which devices there are, what follows from each, and programs on several of them.
+
+No GPU is needed: its programs run on a processor, which passes for several devices where
+``XLA_FLAGS`` says so.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pmbnn
+from pmbnn.inference import device as module
+from pmbnn.inference.device import (
+    CPU,
+    Device,
+    DeviceError,
+    current_device,
+    device_text,
+    find_devices,
+    processes,
+    running_on,
+)
+from pmbnn.inference.engine import build_program
+from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.result import Replica, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import compiler_options, precision
+from pmbnn.models.build import dense_classifier
+
+HOST = Device("gpu", platform="cpu")
+TWO = (("NVIDIA A", "NVIDIA B"), "")
+NONE = ((), "JAX has no GPU backend installed")
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Have JAX find some GPUs, or say why there are none."""
+    return lambda found: monkeypatch.setattr(module, "gpu_names", lambda: found)
+
+
+# Which there are
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "devices"),
+    [
+        ("auto", NONE, (CPU,)),
+        ("auto", TWO, (Device("gpu", 0, "NVIDIA A"), Device("gpu", 1, "NVIDIA B"))),
+        ("gpu", TWO, (Device("gpu", 0, "NVIDIA A"), Device("gpu", 1, "NVIDIA B"))),
+        ("cpu", TWO, (CPU,)),
+    ],
+)
+def test_devices(gpus, asked, found, devices):
+    gpus(found)
+    assert find_devices(asked) == devices
+
+
+def test_a_device_that_is_not_there(gpus):
+    gpus(NONE)
+    words = (
+        "`--device` must be auto or cpu here, got 'gpu': JAX has no GPU backend installed. For a "
+        "GPU, install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
+    )
+    with pytest.raises(DeviceError) as raised:
+        find_devices("gpu")
+    assert str(raised.value) == f"{words}."
+
+
+def test_a_device_that_is_none():
+    with pytest.raises(DeviceError, match="must be one of auto, cpu, gpu, got 'tpu'"):
+        find_devices("tpu")
+
+
+def test_without_a_backend_nobody_is_asked(monkeypatch):
+    """A sweep on a processor starts no process for it."""
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("asked"))
+    assert module.gpu_names() == NONE
+
+
+def test_jax_is_asked_in_a_process_of_its_own(monkeypatch):
+    """What it says is handed on: of a backend without a device, or without a driver."""
+    monkeypatch.setattr(module, "find_spec", lambda name: find_spec("jax"))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    names, why = module.gpu_names()
+    assert names == ()
+    assert why.startswith("JAX finds no GPU (RuntimeError: ")
+    assert "gpu" in why
+
+
+def test_the_benchmark_of_a_gpu_says_that_there_is_none():
+    file = Path(pmbnn.__file__).parents[1] / "benchmarks" / "accelerator.py"
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "nothing measured: `--device` must be auto or cpu here, got 'gpu'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ((CPU,), "cpu"),
+        ((HOST,), "gpu"),
+        ((Device("gpu", 0, "NVIDIA A"), Device("gpu", 1, "NVIDIA A")), "gpu, 2 × NVIDIA A"),
+    ],
+)
+def test_devices_in_words(devices, words):
+    assert device_text(devices) == words
+
+
+def test_each_accelerator_has_one_process():
+    four = (HOST,) * 4
+    assert [processes(n, four) for n in (1, 4, 16)] == [1, 4, 4]
+    assert [processes(n, (CPU,)) for n in (1, 4, 16)] == [1, 4, 16]
+
+
+# What follows from them
+
+
+def test_programs_are_built_for_the_device_they_run_on():
+    assert current_device() == CPU, "JAX's own, where nothing else is said"
+    assert compiler_options() == {"xla_cpu_prefer_vector_width": 512}
+    with running_on(HOST):
+        assert current_device() is HOST
+        assert compiler_options() == {}
+        with running_on(CPU):
+            assert current_device() is CPU
+    assert current_device() == CPU
+
+
+def test_products_of_single_precision_are_exact_to_that():
+    """JAX would take those of a GPU with 10 bits of mantissa; of a processor it has no choice."""
+    for device, expected in ((CPU, None), (HOST, "highest")):
+        with running_on(device), precision("float32"):
+            assert jax.config.jax_default_matmul_precision == expected
+            shown = str(jax.make_jaxpr(jnp.dot)(jnp.ones((2, 3)), jnp.ones((3, 2))))
+        assert ("HIGHEST" in shown) == (expected is not None)
+    assert jax.config.jax_default_matmul_precision is None
+
+
+def test_a_process_sees_no_gpu_but_its_own(monkeypatch):
+    """JAX takes hold of memory of every one that it sees."""
+    said, default = {}, jax.devices("cpu")[0]
+    monkeypatch.setattr(jax.config, "update", said.__setitem__)
+    monkeypatch.setattr(jax, "devices", lambda platform: [default] if platform == "gpu" else [])
+    with running_on(Device("gpu", 3)):
+        assert said == {"jax_cuda_visible_devices": "3"}
+        assert jax.config.jax_default_device is default
+
+
+def test_a_processor_beside_a_gpu_has_the_gpu_left_alone(monkeypatch):
+    said = {}
+    monkeypatch.setattr(jax.config, "update", said.__setitem__)
+    with running_on(CPU):
+        assert said == {"jax_platforms": "cpu"}
+
+
+# Programs
+
+ROWS = 40
+X = np.random.default_rng(0).normal(size=(ROWS, 2))
+Y = (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
+def replicas(n):
+    return [
+        Replica({"x": X + 0.01 * i, "target": Y, "prior_scale": 1.0}, derive_keys(str(i)))
+        for i in range(n)
+    ]
+
+
+def test_hundreds_at_once_are_fitted_as_a_few_are():
+    """As many as a program for a GPU holds, and the groups of a processor: but for rounding."""
+    model, settings = dense_classifier(X, Y, hidden=(3,)), Inference(steps=25)
+    n = HOST.traits.replicas
+    assert n >= 200
+    every = replicas(n)
+    with running_on(HOST):
+        many = fit_replicas(build_program(model, settings, ROWS, n, "float64"), every)
+    few = fit_replicas(build_program(model, settings, ROWS, CPU.traits.replicas, "float64"), every)
+    for name in ("loc", "scale"):
+        found, expected = (np.array([getattr(fit, name) for fit in fits]) for fits in (many, few))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert len({fit.elbo for fit in many}) == n
+
+
+ON_FOUR = """
+import json
+import jax, numpy as np
+from pmbnn.inference.device import Device, running_on
+from pmbnn.inference.engine import _build_chunk, build_program, fit, start_means, start_run
+from pmbnn.inference.result import Replica, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.compile import precision
+from pmbnn.models.build import dense_classifier
+
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+model = dense_classifier(x, y, hidden=(3,))
+data = {"x": x, "target": y, "prior_scale": 1.0}
+replicas = tuple(Replica(data, derive_keys(str(i))) for i in range(3))
+found = {}
+for number in (0, 3, 1):
+    with running_on(Device("gpu", number, platform="cpu")):
+        program = build_program(model, Inference(steps=20), 40, 3)
+        with precision("float32"):
+            chunk = _build_chunk(program, replicas, 0, 20)
+            run = start_run(program, replicas, start_means(program, replicas))
+            end = program.advance(run.state, chunk.data, None, chunk.keys, chunk.rates, 1, 20)
+            arrays = jax.tree.leaves((chunk.data, chunk.keys, run.state, end))
+            places = sorted({device.id for array in arrays for device in array.devices()})
+        fits = fit(program, replicas)
+        numbers = [float(v).hex() for one in fits for v in (*one.loc, *one.scale, one.elbo)]
+        found[number] = {"places": places, "numbers": numbers}
+print(json.dumps({"devices": len(jax.devices()), "found": found}))
+"""
+
+
+@pytest.mark.slow
+def test_programs_and_data_lie_on_the_chosen_device():
+    """Whichever it is of four, and to the last bit with the same numbers."""
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_FOUR],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["devices"] == 4
+    assert {number: one["places"] for number, one in told["found"].items()} == {
+        "0": [0],
+        "3": [3],
+        "1": [1],
+    }
+    first, *others = (one["numbers"] for one in told["found"].values())
+    assert len(first) > 50
+    assert all(other == first for other in others)
