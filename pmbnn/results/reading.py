@@ -59,7 +59,7 @@ NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 """Start of the name that the scale of a dim without labels has."""
 
 
-def _variables(group: h5py.Group) -> dict[str, h5py.Dataset]:
+def _variables(group: Mapping[str, h5py.Dataset]) -> dict[str, h5py.Dataset]:
     """What a group holds by name, without the scales of dims that have no labels."""
     return {
         name: array
@@ -70,22 +70,29 @@ def _variables(group: h5py.Group) -> dict[str, h5py.Dataset]:
 
 def _arrays(group: h5py.Group, pattern: str) -> xr.Dataset:
     """The arrays of a group whose names match, as xarray would read them."""
-    held = _variables(group)
+    every = dict(group.items())
+    held = _variables(every)
     labels = {name for name, array in held.items() if array.is_scale and array.ndim == 1}
     names = [name for name in held if re.fullmatch(pattern, name) and name not in labels]
-    arrays = {name: (_dims(group, held[name]), _values(held[name])) for name in names}
+    scales = {name: array for name, array in every.items() if array.is_scale}
+    arrays = {name: (_dims(held[name], scales), _values(held[name])) for name in names}
     dims = {dim for axes, _ in arrays.values() for dim in axes}
     coords = {dim: (dim, _values(held[dim])) for dim in dims & labels}
     attributes = {name: _attribute(value) for name, value in group.attrs.items()}
     return xr.Dataset(arrays, coords, attributes)
 
 
-def _dims(group: h5py.Group, array: h5py.Dataset) -> tuple[str, ...]:
-    if not array.is_scale:
-        return tuple(axis[0].name.rpartition("/")[2] for axis in array.dims)
-    # A scale has none of its own: an image names its dims by their numbers.
-    numbered = {held.attrs["_Netcdf4Dimid"]: n for n, held in group.items() if held.is_scale}
-    return tuple(numbered[number] for number in array.attrs["_Netcdf4Coordinates"])
+def _dims(array: h5py.Dataset, scales: Mapping[str, h5py.Dataset]) -> tuple[str, ...]:
+    if array.is_scale:  # which has no scales: an image names its dims by their numbers
+        numbers = {scale.attrs["_Netcdf4Dimid"]: name for name, scale in scales.items()}
+        return tuple(numbers[number] for number in array.attrs["_Netcdf4Coordinates"])
+    # By their places in the file: HDF5 would search it for the name of each.
+    names = {_place(scale): name for name, scale in scales.items()}
+    return tuple(names[_place(axis[0])] for axis in array.dims)
+
+
+def _place(array: h5py.Dataset) -> int:
+    return h5py.h5o.get_info(array.id).addr
 
 
 def _values(array: h5py.Dataset) -> np.ndarray:
