@@ -108,6 +108,12 @@ def _attribute(value: Any) -> Any:
     return value.tolist() if value.dtype == object else value
 
 
+def holds_array(results: Results, name: str, group: str, array: str) -> bool:
+    """Whether a group of a stored trace holds an array; none that a dim has the name of."""
+    with h5py.File(results.cells / name / "trace.nc", "r") as file:
+        return f"{group}/{array}" in file
+
+
 def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
     """One group of a trace.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.results.reading import load_arrays, load_groups, stored_variables
+from pmbnn.results.reading import holds_array, load_arrays, load_groups, stored_variables
 from pmbnn.results.store import Results, trace_writer
 
 
@@ -48,3 +48,9 @@ def test_dims_without_labels_are_no_variables(results):
     expected = {name: frozenset(whole[name].variables) for name in whole.children}
     assert stored_variables(results, "cell") == expected
     assert "row" not in expected["images"]
+
+
+def test_an_array_is_found_without_reading_the_rest(results):
+    assert holds_array(results, "cell", "predictions", "scalar")
+    assert not holds_array(results, "cell", "images", "scalar")
+    assert not holds_array(results, "cell", "elsewhere", "scalar")
