@@ -82,6 +82,7 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
     labels = probability_label(plane), UNCERTAINTY_LABEL
     for axes, heading in zip(panels, ("posterior probability", "uncertainty"), strict=True):
         draw_decision_boundary(axes, plane)
+        axes.locator_params(nbins=6)
         axes.tick_params(labelsize=style.TICK_SIZE)
         axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
