@@ -128,7 +128,7 @@ def run_experiment(
     """
     workers = workers or cores()
     with measured() as of_command:
-        with stage("load"):
+        with following(console, quiet), stage("load"):
             one = prepare(experiment, folder)
         with writing(folder, wait):
             # A folder of another format is rejected here, before anything in it is changed.
