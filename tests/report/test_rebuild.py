@@ -90,7 +90,7 @@ def test_what_takes_long_shows_itself(small):
     lines = CliRunner().invoke(app, [str(small)]).stderr.splitlines()
     stages = [line for line in lines if STAGE.fullmatch(line)]
     drawn = len(list(small.glob("figures/*.png")))
-    assert stages == [f"overviews figure 0/{drawn}", "reading cell 0/1"]
+    assert stages == [f"overviews figure 0/{drawn}", "comparing cell 0/1", "reading cell 0/1"]
 
 
 def test_what_is_current_is_left_alone(whole):
