@@ -38,16 +38,24 @@ def report(
 
 def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
     """Path of the page written, and its size in bytes."""
+    from rich.console import Console
+
+    from pmbnn.inference.stages import stage
     from pmbnn.report.page import published_tables, report_page
     from pmbnn.report.rebuild import rebuild
     from pmbnn.report.writing import check_writable, write_page
     from pmbnn.results.loading import load_results
+    from pmbnn.sweep.progress import following
 
+    console = Console(stderr=True)
     read = [load_results(folder) for folder in dict.fromkeys(folders)]
     tables = published_tables(read)
     check_writable(out)
-    whole = [rebuild(folder, partial(typer.echo, err=True)) for folder in read]
-    text = report_page(whole, tables)
+    say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    with following(console, quiet=False):
+        whole = [rebuild(folder, say) for folder in read]
+        with stage("page"):
+            text = report_page(whole, tables)
     path = out / PAGE
     write_page(path, text)
     return path, len(text.encode("utf-8"))

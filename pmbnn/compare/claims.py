@@ -1,6 +1,7 @@
 """Every comparison of a results folder as one table: ``claims.csv``."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pandas as pd
 from pmbnn.compare.measures import CellMeasures, read_measures
 from pmbnn.compare.paired import paired_rows
 from pmbnn.compare.scales import scale_rows
+from pmbnn.figures.processes import shared
+from pmbnn.inference.stages import stage
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
@@ -34,7 +37,9 @@ COLUMNS = (
 """Of every row: ``mean`` over data seeds, its standard error ``se`` (NaN for one seed)."""
 
 
-def claims_table(experiment: str, results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
+def claims_table(
+    experiment: str, results: Results, records: Sequence[CellRecord], processes: int = 1
+) -> pd.DataFrame:
     """All comparisons that the cells of a results folder allow; see `COLUMNS`.
 
     Parameters
@@ -45,8 +50,14 @@ def claims_table(experiment: str, results: Results, records: Sequence[CellRecord
         Where the traces are.
     records
         Cells to take; failed ones are passed over.
+    processes
+        That read their traces.
     """
-    measures = {r.name: read_measures(results, r) for r in records if r.results}
+    shown = [record for record in records if record.results]
+    reads = [partial(read_measures, results, record) for record in shown]
+    with stage("comparing", len(shown), "cell") as went_on:
+        read = shared(reads, processes, went_on)
+    measures = {record.name: found for record, found in zip(shown, read, strict=True)}
     variants = [variant for family in families(records) for variant in family]
     rows = [
         {column: row.get(column, "") for column in COLUMNS} | {"experiment": experiment}

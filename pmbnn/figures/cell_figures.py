@@ -23,7 +23,7 @@ from pmbnn.figures.snapshot_examples import plot_snapshot_examples
 from pmbnn.figures.training import plot_training
 from pmbnn.figures.uncertainty import plot_uncertainty
 from pmbnn.figures.weights import plot_weights
-from pmbnn.results.reading import load_groups
+from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.titles import cell_title
@@ -44,12 +44,15 @@ class CellFigure(NamedTuple):
         Groups, which may be patterns, each with an array it must hold for this to be drawn.
     uses
         Further groups that are taken where the trace has them.
+    arrays
+        Which of their arrays are read, as a regular expression.
     """
 
     file: str
     plot: Plot
     needs: tuple[tuple[str, str], ...]
     uses: tuple[str, ...] = ()
+    arrays: str = ".*"
 
     def groups(self, held: Mapping[str, frozenset[str]]) -> list[str]:
         """Groups to load of a trace that holds these arrays; none if it cannot be drawn."""
@@ -66,7 +69,7 @@ def draw_cell(
     results: Results, record: CellRecord, figure: CellFigure, groups: list[str], which: str = ""
 ) -> Figure:
     """Figure of a stored cell from these groups of its trace; its title ends on `which`."""
-    trace = load_groups(results, record.name, groups)
+    trace = load_arrays(results, record.name, dict.fromkeys(groups, figure.arrays))
     return figure.plot(trace, f"{cell_title(record)}{which}")
 
 
@@ -75,7 +78,9 @@ IMAGES = ((TEST, "image"),)
 VALIDATION = ("validation_predictions",)
 ROWS = (("constant_data", "x"), ("observed_data", "y"))
 
-MAP = CellFigure("map", plot_plane, (("predictions", "x1"),), (TEST,))
+MAP = CellFigure(
+    "map", plot_plane, (("predictions", "x1"),), (TEST,), arrays="probability|sd|x|label"
+)
 CURVES = CellFigure("curves", plot_curves, (("curve_*", "mean"), *ROWS))
 
 OF_CLASS_PROBABILITIES = (

@@ -1,6 +1,6 @@
 """One cell over the plane: the probability of the first class beside its uncertainty."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,12 +8,19 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patheffects import withStroke
 
 from pmbnn.figures import style
 from pmbnn.results.reading import group_of
 
 HIGHEST_SD = 0.5
 """No probability has a larger standard deviation than that of a fair coin."""
+
+WIDTH, PANEL = 10.7, 3.65
+"""Widths of the figure of a cell, and of each of its maps, in inches."""
+
+BEFORE, BELOW, ABOVE = 0.8, 0.85, 0.5
+"""Room for what is written to the left of a map, below it, and above it beside the title."""
 
 UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
 
@@ -69,23 +76,33 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         If the trace has no group ``predictions``.
     """
     plane = plane_map(trace)
-    figure = style.new_figure(10.5, 3.7 * shape_of(plane) + 1.5)
-    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-    probability = draw_probability(left, plane)
-    uncertainty = draw_uncertainty(right, plane, style.upper_limit([plane.sd], HIGHEST_SD))
-    for axes in (left, right):
+    figure, panels, bars = _places(shape_of(plane), len(style.title_lines(title, WIDTH)))
+    limit = style.upper_limit([plane.sd], HIGHEST_SD)
+    images = draw_probability(panels[0], plane), draw_uncertainty(panels[1], plane, limit)
+    labels = probability_label(plane), UNCERTAINTY_LABEL
+    for axes, heading in zip(panels, ("posterior probability", "uncertainty"), strict=True):
         draw_decision_boundary(axes, plane)
-        axes.tick_params(labelsize=style.TICK_SIZE, labelleft=True)
+        axes.locator_params(nbins=6)
+        axes.tick_params(labelsize=style.TICK_SIZE)
         axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
-    style.add_colour_bar(figure, probability, left, probability_label(plane))
-    style.add_colour_bar(figure, uncertainty, right, UNCERTAINTY_LABEL)
-    left.set_title("posterior probability", fontsize=style.LABEL_SIZE)
-    right.set_title("uncertainty", fontsize=style.LABEL_SIZE)
+        axes.set_title(heading, fontsize=style.LABEL_SIZE)
+    for axes, bar, image, label in zip(panels, bars, images, labels, strict=True):
+        style.add_colour_bar(figure, image, axes, label, cax=bar)
     if "test_predictions" in trace.children:
-        _draw_points(figure, (left, right), trace["test_predictions"].dataset)
+        _draw_points(figure, panels, trace["test_predictions"].dataset)
     style.set_title(figure, title)
     return figure
+
+
+def _places(shape: float, lines: int) -> tuple[Figure, list[Axes], list[Axes]]:
+    """Figure with panels for two maps, and their colour bars, below so many lines of a title."""
+    width, height = PANEL, PANEL * shape
+    figure = style.fixed_figure(WIDTH, BELOW + height + ABOVE + lines * style.TITLE_HEIGHT)
+    starts = (BEFORE, WIDTH / 2 + BEFORE)
+    panels = [style.add_panel(figure, at, BELOW, width, height) for at in starts]
+    bars = [style.add_panel(figure, at + width + 0.15, BELOW, 0.2, height) for at in starts]
+    return figure, panels, bars
 
 
 def probability_label(plane: PlaneMap) -> str:
@@ -123,11 +140,11 @@ def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> N
     # Matplotlib warns of a contour that lies nowhere.
     if not plane.probability.min() < 0.5 < plane.probability.max():
         return
-    for colour, extra in (("white", 1.2), ("black", 0.0)):
-        axes.contour(
-            plane.x1, plane.x2, plane.probability.T, [0.5],
-            colors=colour, linewidths=width + extra,
-        )  # fmt: skip
+    below = withStroke(linewidth=width + 1.2, foreground="white")
+    axes.contour(
+        plane.x1, plane.x2, plane.probability.T, [0.5],
+        colors="black", linewidths=width, path_effects=[below],
+    )  # fmt: skip
 
 
 def _draw(axes: Axes, plane: PlaneMap, values, colours, highest: float) -> AxesImage:
@@ -143,7 +160,7 @@ def _edges(centres: np.ndarray) -> tuple[float, float]:
     return centres[0] - half, centres[-1] + half
 
 
-def _draw_points(figure: Figure, panels: tuple[Axes, ...], test: xr.Dataset) -> None:
+def _draw_points(figure: Figure, panels: Sequence[Axes], test: xr.Dataset) -> None:
     """Test points by class, kept inside the maps, and a legend below them."""
     for axes in panels:
         axes.autoscale(enable=False)
@@ -156,5 +173,5 @@ def _draw_points(figure: Figure, panels: tuple[Axes, ...], test: xr.Dataset) -> 
                 label=f"class {name}, test points", zorder=3,
             )  # fmt: skip
     handles, labels = panels[0].get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": len(labels), "frameon": False}
+    below = {"loc": "lower center", "ncols": len(labels), "frameon": False}
     figure.legend(handles, labels, fontsize=style.TICK_SIZE, markerscale=1.6, **below)

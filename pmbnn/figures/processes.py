@@ -1,13 +1,19 @@
-"""How other processes are started."""
+"""How other processes are started, and how work is shared with them."""
 
+import multiprocessing
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from types import ModuleType
+
+ENOUGH = 4
+"""Calls for which a process is worth its start, where each takes as long as drawing a figure."""
 
 
 @contextmanager
@@ -97,3 +103,72 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+def shared[T](
+    calls: Sequence[Callable[[], T]], processes: int, went_on: Callable[[int], None]
+) -> list[T]:
+    """What the calls return, in their order; this process and others share the work.
+
+    What is within them must be such that a process can be sent it. An error of one is raised here,
+    wherever it was.
+
+    Parameters
+    ----------
+    calls
+        Each worth about as much time as drawing a figure.
+    processes
+        The most that take part, this one among them.
+    went_on
+        Called with how many are done, as it goes on.
+    """
+    helpers = min(processes, len(calls) // ENOUGH) - 1
+    if helpers < 1:
+        found = []
+        for call in calls:
+            found.append(call())
+            went_on(len(found))
+        return found
+    pool = helping_pool(helpers)
+    try:
+        with spawning():
+            futures = [pool.submit(call) for call in calls]
+        own: dict[int, T] = {}
+        # Helpers begin at the start, this process at the end, until all are taken.
+        for number in reversed(range(len(calls))):
+            if futures[number].cancel():
+                own[number] = calls[number]()
+            went_on(sum(future.done() for future in futures))
+        return [
+            own[number] if number in own else _result(call, futures[number])
+            for number, call in enumerate(calls)
+        ]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _result[T](call: Callable[[], T], future: Future) -> T:
+    """What a helper found, or what is found here if that helper was ended."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return call()
+
+
+def helping_pool(processes: int, niceness: int = 0) -> ProcessPoolExecutor:
+    """Processes that help this one and end with it, of so much lower a priority."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, context, initializer=_prepare, initargs=(niceness,))
+
+
+def _prepare(niceness: int) -> None:
+    """Life of a helper: its priority, and an end with the process that it helps."""
+    if niceness and hasattr(os, "nice"):  # not on Windows
+        os.nice(niceness)
+    # A helper waits for work on a pipe that it holds both ends of: nobody would tell it.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)

@@ -4,11 +4,9 @@ A cell is finished without its figure: `CellDrawer` draws those of cells beside 
 they are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
 """
 
-import multiprocessing
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
@@ -19,15 +17,12 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures.cell_figures import draw_cell
 from pmbnn.figures.overviews import FIGURES, sheets
-from pmbnn.figures.processes import spawning
+from pmbnn.figures.processes import helping_pool, shared, spawning
 from pmbnn.figures.style import save_figure
 from pmbnn.inference.stages import stage
 from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, TEMPORARY, Results
-
-ENOUGH = 4
-"""Figures for which a process is worth its start, which takes as long as drawing two."""
 
 NICENESS = 10
 """Of a process that draws beside others that fit: it gets a tenth of a core that is asked for."""
@@ -118,27 +113,9 @@ def draw_files(
     results.figures.mkdir(parents=True, exist_ok=True)
     if not drawings:
         return []
-    helpers = min(processes, len(drawings) // ENOUGH) - 1
+    writes = [partial(_write, drawing, results) for drawing in drawings]
     with stage(what, len(drawings), "figure") as went_on:
-        if helpers < 1:
-            paths = []
-            for drawing in drawings:
-                paths.append(_write(drawing, results))
-                went_on(len(paths))
-            return paths
-        pool = _pool(helpers)
-        try:
-            with spawning():
-                futures = [pool.submit(_write, drawing, results) for drawing in drawings]
-            pairs = list(zip(drawings, futures, strict=True))
-            # Helpers begin at the start, this process at the end, until all are taken.
-            for drawing, future in reversed(pairs):
-                if future.cancel():
-                    _write(drawing, results)
-                went_on(sum(future.done() for future in futures))
-            return [_path_of(*pair, results) for pair in pairs]
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return shared(writes, processes, went_on)
 
 
 class CellDrawer:
@@ -162,7 +139,7 @@ class CellDrawer:
         """Have the figure of a stored cell drawn, if it can have one."""
         drawings = missing_cell_figures(self.results, [record])
         if drawings and self._pool is None:
-            self._pool = _pool(1, niceness=NICENESS)
+            self._pool = helping_pool(1, niceness=NICENESS)
         with spawning(), suppress(BrokenProcessPool):
             for drawing in drawings:
                 self._pool.submit(_write, drawing, self.results)
@@ -178,34 +155,6 @@ class CellDrawer:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _pool(processes: int, niceness: int = 0) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(processes, context, initializer=_prepare, initargs=(niceness,))
-
-
-def _prepare(niceness: int) -> None:
-    """Life of a helper: its priority, and an end with the process that it helps."""
-    if niceness and hasattr(os, "nice"):  # not on Windows
-        os.nice(niceness)
-    # A helper waits for work on a pipe that it holds both ends of: nobody would tell it.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
-def _path_of(drawing: Drawing, future: Future, results: Results) -> Path:
-    """Path of a file that is drawn, or drawn here if the process that had it was ended."""
-    if future.cancelled():
-        return drawing.path
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return _write(drawing, results)
 
 
 def _write(drawing: Drawing, results: Results) -> Path:

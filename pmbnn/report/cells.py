@@ -1,17 +1,23 @@
 """A cell as the page shows it: its record, what its trace holds, and names for both."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pmbnn.compare.scores import SCORES
+from pmbnn.experiment.machine import cores
+from pmbnn.figures.processes import shared
+from pmbnn.inference.stages import stage
+from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
 from pmbnn.results.tables import settings_row
 from pmbnn.results.titles import (
     cell_title,
@@ -20,6 +26,13 @@ from pmbnn.results.titles import (
     data_title,
     section_title,
 )
+
+
+class Figure(NamedTuple):
+    """A figure in a cell's folder: its file, and the image of it for the page."""
+
+    path: Path
+    image: Image
 
 
 @dataclass(frozen=True)
@@ -40,7 +53,7 @@ class CellView:
     parts
         What its trace holds.
     figures
-        Files of figures in its folder.
+        Those in its folder.
     """
 
     key: str
@@ -48,7 +61,7 @@ class CellView:
     record: CellRecord
     added: Mapping[str, Any]
     parts: Parts
-    figures: tuple[Path, ...]
+    figures: tuple[Figure, ...]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -105,19 +118,22 @@ def hyperprior_title(hyperprior: Mapping[str, Any]) -> str:
 
 
 def read_cells(folders: Sequence[ExperimentResults]) -> list[CellView]:
-    """Every cell of some folders, each trace opened once."""
-    return list(_read_cells(folders))
+    """Every cell of some folders, each trace and figure opened once, by several processes."""
+    owned = [(folder, record) for folder in folders for record in folder.records]
+    reads = [partial(_read_cell, folder.results, record.name) for folder, record in owned]
+    with stage("reading", len(owned), "cell") as went_on:
+        found = shared(reads, cores(), went_on)
+    cells = []
+    for number, ((folder, record), (parts, figures)) in enumerate(zip(owned, found, strict=True)):
+        added = _added(record, parts)
+        cells.append(CellView(f"cell-{number}", folder.name, record, added, parts, figures))
+    return cells
 
 
-def _read_cells(folders: Sequence[ExperimentResults]) -> Iterator[CellView]:
-    number = 0
-    for folder in folders:
-        for record in folder.records:
-            parts = read_parts(folder.results, record.name)
-            figures = sorted((folder.results.cells / record.name).glob("*.png"))
-            added = _added(record, parts)
-            yield CellView(f"cell-{number}", folder.name, record, added, parts, tuple(figures))
-            number += 1
+def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Figure, ...]]:
+    """What the page shows of a cell's folder: parts of its trace, and its figures."""
+    paths = sorted((results.cells / name).glob("*.png"))
+    return read_parts(results, name), tuple(Figure(path, figure_image(path)) for path in paths)
 
 
 def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from pmbnn.report.cell_table import status_entry
 from pmbnn.report.cells import CellView
 from pmbnn.report.data_table import Entry, PlainTable
-from pmbnn.report.images import Image, figure_image
+from pmbnn.report.images import Image
 from pmbnn.report.numbers import plain
 from pmbnn.report.sparklines import Drawing, draw_training, draw_weights
 from pmbnn.results.record import CellRecord
@@ -57,7 +57,7 @@ def cell_detail(cell: CellView) -> Detail:
         name=record.name,
         status=status_entry(record.status),
         reason=record.reason,
-        figures=[(figure_image(p), f"{p.stem} of {cell.title}") for p in cell.figures],
+        figures=[(f.image, f"{f.path.stem} of {cell.title}") for f in cell.figures],
         drawings=[drawn for drawn in (_training(cell), _weights(cell)) if drawn],
         results=_results(record),
         tables=[table for table in tables if table],

@@ -113,7 +113,7 @@ def thumbnail(cell: CellView, highest: float) -> Thumbnail:
         )
         return shown._replace(images=maps)
     if cell.figures:
-        return shown._replace(figure=figure_image(cell.figures[0], THUMBNAIL))
+        return shown._replace(figure=figure_image(cell.figures[0].path, THUMBNAIL))
     if cell.parts.training is not None:
         return shown._replace(drawing=draw_spark(cell.parts.training))
     return shown

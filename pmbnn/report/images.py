@@ -81,6 +81,8 @@ def _boundary(probability: np.ndarray) -> np.ndarray:
 
 def _on_white(image: Raster.Image) -> Raster.Image:
     """An image without transparency."""
+    if image.mode == "RGB":
+        return image.copy()
     rgba = image.convert("RGBA")
     return Raster.alpha_composite(Raster.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
 

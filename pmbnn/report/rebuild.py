@@ -65,7 +65,7 @@ def _lacks_claims(folder: ExperimentResults) -> bool:
 
 def _write_claims(folder: ExperimentResults) -> None:
     """Write the table of comparisons; there is none where no cell allows any."""
-    table = claims_table(folder.name, folder.results, folder.records)
+    table = claims_table(folder.name, folder.results, folder.records, cores())
     write_claims(folder.results.folder / CLAIMS, table)
 
 

@@ -17,7 +17,7 @@ from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_pub
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
-from pmbnn.results.reading import load_groups, stored_variables
+from pmbnn.results.reading import holds_array, load_groups
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key
 from pmbnn.results.specifications import stored_specifications
@@ -91,7 +91,7 @@ def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLi
     """Every posterior of which some cell is told along a line across a gap, in order."""
     posteriors: dict[tuple, list[CellRecord]] = {}
     for record in records:
-        if record.results and "direction" in stored_variables(results, record.name).get(LINE, ()):
+        if record.results and holds_array(results, record.name, LINE, "direction"):
             posteriors.setdefault(posterior_key(record), []).append(record)
     curves = _published_curves(results) if posteriors else ()
     found = [_along(results, cells, curves) for cells in posteriors.values()]

@@ -178,9 +178,8 @@ def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
     """
     by_data: dict[Any, list[float | None]] = {}
     for record in group:
-        by_data.setdefault(settings_row(record.settings).get(SEED), []).append(
-            record.results.get(name)
-        )
+        seed = record.settings["dataset"].get("seed")
+        by_data.setdefault(seed, []).append(record.results.get(name))
     if len(by_data) < 2:
         return [value for values in by_data.values() for value in values]
     means = [mean_and_error(values)[0] for values in by_data.values()]
@@ -215,10 +214,16 @@ def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tupl
     ----------
     Nadeau and Bengio (2003), Inference for the Generalization Error, section 5.
     """
-    known = pd.Series(values, dtype=float)
+    known = np.array([math.nan if value is None else value for value in values], dtype=float)
+    known = known[~np.isnan(known)]
+    if not known.size:
+        return math.nan, math.nan
+    mean = known.mean()
+    if known.size < 2:
+        return float(mean), math.nan
     with np.errstate(invalid="ignore"):  # an infinite score less itself
-        error = known.sem() * math.sqrt(1 + known.count() * overlap)
-        return float(known.mean()), float(error)
+        error = known.std(ddof=1) / math.sqrt(known.size)
+    return float(mean), float(error * math.sqrt(1 + known.size * overlap))
 
 
 def _scores(group: Sequence[CellRecord]) -> list[float]:

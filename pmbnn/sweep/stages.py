@@ -17,7 +17,13 @@ from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import most_memory
 from pmbnn.experiment.plan import cell_work, job_label, memory_line
 from pmbnn.experiment.selection import select_cells
-from pmbnn.figures import CellDrawer, draw_cells, draw_files, outdated_overviews, overviews_of
+from pmbnn.figures import (
+    CellDrawer,
+    draw_files,
+    missing_cell_figures,
+    outdated_overviews,
+    overviews_of,
+)
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
@@ -127,7 +133,7 @@ def run_experiment(
     """
     workers = workers or cores()
     with measured() as of_command:
-        with stage("load"):
+        with following(console, quiet), stage("load"):
             one = prepare(experiment, folder, devices)
         with writing(folder, wait):
             # A folder of another format is rejected here, before anything in it is changed.
@@ -219,9 +225,12 @@ def _write_what_follows(
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
             console.print(words, soft_wrap=True, highlight=False, markup=False)
         write_in_between(one.results, records)
-    draw_cells(one.results, records, workers)
-    due = [*outdated_overviews(one.results, records), *outdated_priors(one.results, records)]
-    draw_files(due, one.results, workers)
+    due = [
+        *missing_cell_figures(one.results, records),
+        *outdated_overviews(one.results, records),
+        *outdated_priors(one.results, records),
+    ]
+    draw_files(due, one.results, workers, "drawing")
     with stage("tables"):
         figures = [drawing.path for drawing in overviews_of(one.results, records)]
         one.results.write_text("index.html", index_page(one.experiment.name, figures, records))

@@ -85,6 +85,33 @@ def test_words_of_the_figure(made, words):
         assert expected in found
 
 
+@pytest.mark.parametrize(
+    ("title", "stretched", "unit"),
+    [(TITLE, 1, 1), (" and ".join([TITLE] * 3), 1, 1), (TITLE, 3, 1), (TITLE, 0.2, 3e4)],
+)
+def test_nothing_is_written_over_anything_else(made, title, stretched, unit):
+    trace = made.plane_trace(resolution=(12, 9))
+    trace["test_predictions"]["x"] *= unit
+    moved = trace["predictions"].to_dataset()
+    moved = moved.assign_coords(x1=unit * moved["x1"], x2=unit * stretched * moved["x2"])
+    trace["predictions"] = xr.DataTree(moved)
+    figure = plot_plane(trace, title)
+    FigureCanvasAgg(figure).draw()
+    boxes = [axes.get_tightbbox() for axes in figure.axes]
+    boxes += [words.get_window_extent() for words in (*figure.texts, *figure.legends)]
+    for number, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:number])
+
+
+def test_colour_bars_are_as_tall_as_their_maps(made):
+    figure = plot_plane(made.plane_trace(resolution=(12, 5)), TITLE)
+    FigureCanvasAgg(figure).draw()
+    heights = [axes.get_position().height for axes in figure.axes]
+    np.testing.assert_allclose(heights, heights[0])
+
+
 def test_probability_is_coloured_from_zero_to_one(made):
     left, right, *_ = plot_plane(made.plane_trace(resolution=(5, 5)), TITLE).axes
     assert left.images[0].get_clim() == (0, 1)

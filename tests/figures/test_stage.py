@@ -19,7 +19,8 @@ from pmbnn.figures import (
     outdated_overviews,
     overviews_of,
 )
-from pmbnn.figures.stage import ENOUGH, NICENESS
+from pmbnn.figures.processes import ENOUGH
+from pmbnn.figures.stage import NICENESS
 from pmbnn.figures.style import new_figure
 from pmbnn.results.store import Results
 
@@ -101,9 +102,9 @@ def test_all_take_part(results, tmp_path):
 
 @pytest.mark.parametrize(("figures", "processes"), [(2 * ENOUGH - 1, 2), (2 * ENOUGH, 1), (0, 4)])
 def test_few_figures_are_drawn_here(results, figures, processes, monkeypatch):
-    import pmbnn.figures.stage as stage
-
-    monkeypatch.setattr(stage, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr(
+        "pmbnn.figures.processes.ProcessPoolExecutor", lambda *_, **__: pytest.fail("started")
+    )
     files = FILES[:figures]
     draw_files(drawings(results, blank, files), results, processes)
     assert is_whole(results, files)

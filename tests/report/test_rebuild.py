@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,6 +17,9 @@ LATER = 3_600
 
 OVERVIEW = "figures/synthetic-moons-noise-0.4-maps.png"
 MADE = (OVERVIEW, "claims.csv")
+
+STAGE = re.compile(r"[a-z ]+ (?:figure|cell) \d+/\d+")
+"""A line on how far a stage is."""
 
 
 @pytest.fixture
@@ -46,11 +50,11 @@ def bare(make, folder):
 
 
 def report(folder, *arguments):
-    """Lines on the terminal but for the page's, once the page is written."""
+    """Lines on the terminal but for the page's and those of stages, once the page is written."""
     done = CliRunner().invoke(app, [str(folder), *map(str, arguments)])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("page ") and done.stdout.count("\n") == 1
-    return done.stderr.splitlines()
+    return [line for line in done.stderr.splitlines() if not STAGE.fullmatch(line)]
 
 
 def age(path, seconds):
@@ -80,6 +84,13 @@ def test_missing_figures_and_claims_are_made(small):
     assert not list(small.glob(".part-*"))
     assert "sparsity of the last layer" in text(small)
     assert 'data-figure="maps: synthetic: moons, noise 0.4"' in text(small)
+
+
+def test_what_takes_long_shows_itself(small):
+    lines = CliRunner().invoke(app, [str(small)]).stderr.splitlines()
+    stages = [line for line in lines if STAGE.fullmatch(line)]
+    drawn = len(list(small.glob("figures/*.png")))
+    assert stages == [f"overviews figure 0/{drawn}", "comparing cell 0/1", "reading cell 0/1"]
 
 
 def test_what_is_current_is_left_alone(whole):

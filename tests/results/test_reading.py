@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.results.reading import load_arrays, load_groups
+from pmbnn.results.reading import holds_array, load_arrays, load_groups, stored_variables
 from pmbnn.results.store import Results, trace_writer
 
 
@@ -14,7 +14,7 @@ def results(tmp_path):
     images = xr.Dataset(
         # An array may have the name of one of its dims, whose labels are then nowhere.
         {"image": (("image", "row", "column"), rng.integers(0, 9, (5, 2, 3), np.uint8))},
-        attrs={"draws_of": "a guide"},
+        attrs={"draws_of": "a guide", "best": 2, "gap": 0.5, "of": ["a", "b"], "ends": [0.0, 1.0]},
     )
     predictions = xr.Dataset(
         {"probability": (("x1", "output"), rng.random((4, 2)).astype("f4"))}
@@ -41,3 +41,16 @@ def test_arrays_come_with_the_labels_of_their_dims(results):
     expected = results.load_trace("cell")["predictions"].to_dataset()[["probability"]]
     xr.testing.assert_identical(found["predictions"].to_dataset(), expected)
     assert not found["images"].variables
+
+
+def test_dims_without_labels_are_no_variables(results):
+    whole = results.load_trace("cell")
+    expected = {name: frozenset(whole[name].variables) for name in whole.children}
+    assert stored_variables(results, "cell") == expected
+    assert "row" not in expected["images"]
+
+
+def test_an_array_is_found_without_reading_the_rest(results):
+    assert holds_array(results, "cell", "predictions", "scalar")
+    assert not holds_array(results, "cell", "images", "scalar")
+    assert not holds_array(results, "cell", "elsewhere", "scalar")

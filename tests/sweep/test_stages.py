@@ -77,7 +77,7 @@ def test_a_second_run_fits_and_draws_nothing(experiment, fitted, tmp_path):
     assert sum(path.name == "map.png" for path in before) == 2
     _, again = sweep(experiment, tmp_path / "out")
     assert len(fitted) == 2
-    assert "overviews figure 0/" in first and "overviews" not in again
+    assert "drawing figure 0/" in first and "drawing" not in again
     assert written(tmp_path / "out") == before
 
 
