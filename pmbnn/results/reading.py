@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
-import h5py
+import netCDF4
 import numpy as np
 import xarray as xr
 
@@ -25,8 +24,7 @@ def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTr
 def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.DataTree:
     """Of each group that the trace of cell ``name`` has, the arrays wanted of it, in memory.
 
-    It takes a fraction of the time of xarray and h5netcdf, which look at every array of a group
-    several times, wanted or not.
+    It takes a fraction of the time of xarray, which looks at every array of a group several times.
 
     Parameters
     ----------
@@ -41,77 +39,39 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
     FileNotFoundError
         If the cell has no trace.
     """
-    with h5py.File(results.cells / name / "trace.nc", "r") as file:
-        found = {g: _arrays(file[g], pattern) for g, pattern in wanted.items() if g in file}
+    with netCDF4.Dataset(results.cells / name / "trace.nc") as file:
+        held = file.groups
+        found = {g: _arrays(held[g], pattern) for g, pattern in wanted.items() if g in held}
     return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
 
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
     """Names of what every group of a stored trace holds."""
-    with h5py.File(results.cells / name / "trace.nc", "r") as file:
-        return {group: frozenset(_variables(held)) for group, held in file.items()}
+    with netCDF4.Dataset(results.cells / name / "trace.nc") as file:
+        return {group: frozenset(held.variables) for group, held in file.groups.items()}
 
 
-# How netCDF lies in HDF5: the labels of a dim are an array of its name, and its scale; so is an
-# image, of several dims, that has the name of its first. A dim without labels has a scale as well.
-
-NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-"""Start of the name that the scale of a dim without labels has."""
-
-
-def _variables(group: Mapping[str, h5py.Dataset]) -> dict[str, h5py.Dataset]:
-    """What a group holds by name, without the scales of dims that have no labels."""
-    return {
-        name: array
-        for name, array in group.items()
-        if not (array.is_scale and h5py.h5ds.get_scale_name(array.id).startswith(NO_VARIABLE))
-    }
-
-
-def _arrays(group: h5py.Group, pattern: str) -> xr.Dataset:
+def _arrays(group: netCDF4.Group, pattern: str) -> xr.Dataset:
     """The arrays of a group whose names match, as xarray would read them."""
-    every = dict(group.items())
-    held = _variables(every)
-    labels = {name for name, array in held.items() if array.is_scale and array.ndim == 1}
+    held = group.variables
+    # Images may have a dim of their own name; labels of a dim have it alone.
+    labels = {name for name in held if held[name].dimensions == (name,)}
     names = [name for name in held if re.fullmatch(pattern, name) and name not in labels]
-    scales = {name: array for name, array in every.items() if array.is_scale}
-    arrays = {name: (_dims(held[name], scales), _values(held[name])) for name in names}
+    arrays = {name: (held[name].dimensions, _values(held[name])) for name in names}
     dims = {dim for axes, _ in arrays.values() for dim in axes}
     coords = {dim: (dim, _values(held[dim])) for dim in dims & labels}
-    attributes = {name: _attribute(value) for name, value in group.attrs.items()}
-    return xr.Dataset(arrays, coords, attributes)
+    return xr.Dataset(arrays, coords, {name: group.getncattr(name) for name in group.ncattrs()})
 
 
-def _dims(array: h5py.Dataset, scales: Mapping[str, h5py.Dataset]) -> tuple[str, ...]:
-    if array.is_scale:  # which has no scales: an image names its dims by their numbers
-        numbers = {scale.attrs["_Netcdf4Dimid"]: name for name, scale in scales.items()}
-        return tuple(numbers[number] for number in array.attrs["_Netcdf4Coordinates"])
-    # By their places in the file: HDF5 would search it for the name of each.
-    names = {_place(scale): name for name, scale in scales.items()}
-    return tuple(names[_place(axis[0])] for axis in array.dims)
-
-
-def _place(array: h5py.Dataset) -> int:
-    return h5py.h5o.get_info(array.id).addr
-
-
-def _values(array: h5py.Dataset) -> np.ndarray:
-    return np.asarray(array.asstr()[...], str) if array.dtype == object else array[...]
-
-
-def _attribute(value: Any) -> Any:
-    """An attribute as it was set: netCDF has a number as an array of one."""
-    if not isinstance(value, np.ndarray):
-        return value
-    if value.size == 1:
-        return value[0]
-    return value.tolist() if value.dtype == object else value
+def _values(variable: netCDF4.Variable) -> np.ndarray:
+    variable.set_auto_mask(False)
+    values = variable[...]
+    return values.astype(str) if values.dtype == object else values
 
 
 def holds_array(results: Results, name: str, group: str, array: str) -> bool:
-    """Whether a group of a stored trace holds an array; none that a dim has the name of."""
-    with h5py.File(results.cells / name / "trace.nc", "r") as file:
-        return f"{group}/{array}" in file
+    """Whether a group of a stored trace holds an array."""
+    return array in stored_variables(results, name).get(group, ())
 
 
 def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:

@@ -42,7 +42,7 @@ def test_functions_mean_and_deviation(maps, made, words):
     # Deviations share one scale, and of the mean over the prior no boundary is drawn.
     limits = {tuple(axes.images[0].get_clim()) for axes in figure.axes[5:8:2]}
     assert len(limits) == 1
-    assert [len(axes.collections) for axes in figure.axes[:8]] == [2, 2, 2, 2, 0, 0, 2, 2]
+    assert [len(axes.collections) for axes in figure.axes[:8]] == [1, 1, 1, 1, 0, 0, 1, 1]
     text = words(figure)
     for said in ("functions drawn from the prior", "prior mean", "posterior sd", "a title"):
         assert said in text
