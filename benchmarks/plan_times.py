@@ -23,7 +23,7 @@ SHARES: dict[str, tuple[str, ...]] = {
     "mnist_priors": ("prior=normal",),
     "mnist_report": ("sweep=grid", "prior=normal", "hyperprior=fixed"),
     "mnist_tempered": (),
-    "noise": ("dataset.seed=0",),
+    "noise": ("dataset.kind=moons", "dataset.noise=0.4"),
     "priors": (),
     "reference_digits": ("prior=normal", "hyperprior=fixed"),
     "regression_quartic": (),

@@ -49,15 +49,19 @@ convolutional ones (benchmarks/large_networks.txt)."""
 SECONDS_PER_PARAMETER = 3e-9
 """Noise, transformation and Adam's update of one parameter of the guide, a step."""
 
-PREDICTION = 13e-9
+PREDICTION = 7e-9
 """Seconds of one core for a prediction of one row by one draw of a small network: moments of class
 probabilities over draws."""
+
+DENSITY = 2.3e-6
+"""The same of a predicted density: its quantiles and scores take all draws of a row together, many
+times."""
 
 PREDICTION_FLOPS = 50e9
 """Of the forward passes of larger networks, fewer than of training: draws come one by one
 (benchmarks/predictions.txt)."""
 
-STORING = 0.3
+STORING = 0.1
 """Seconds of a cell's trace and its file."""
 
 UNKNOWN_ROWS = (60_000, 10_000)
@@ -163,7 +167,8 @@ def _sampling_work(cell: Cell, choosing: int) -> Work:
 def _evaluating(cell: Cell) -> float:
     """Seconds of what follows the fits of a cell: predictions, its trace and its file."""
     operations = FORWARD_FLOPS * multiply_adds(cell) / PREDICTION_FLOPS
-    return STORING + _predictions(cell) * (PREDICTION + operations)
+    summed = DENSITY if cell.dataset.targets == "numbers" else PREDICTION
+    return STORING + _predictions(cell) * (summed + operations)
 
 
 def _predictions(cell: Cell) -> float:
@@ -208,8 +213,7 @@ def _fits(cell: Cell, fits: int, rows: int) -> tuple[int, float, float]:
     operations = rows_a_step * multiply_adds(cell)
     products = PRODUCTS.get(cell.inference.estimator, 1)
     seconds = products * FLOPS_PER_MULTIPLY_ADD * operations / FLOPS_PER_SECOND
-    if is_large(cell):
-        seconds += SECONDS_PER_PARAMETER * network_size(cell)
-    else:
+    if not is_large(cell):
         seconds = max(seconds, SMALL_FIT_STEP * rows_a_step / SMALL_FIT_ROWS)
+    seconds += SECONDS_PER_PARAMETER * network_size(cell)
     return steps, steps * operations, steps * seconds

@@ -4,7 +4,7 @@ import functools
 import os
 import time
 
-LOOP, TRIES = 20_000, 5
+LOOP, TRIES = 20_000, 25
 
 REFERENCE = 0.42e-3
 """Seconds of that loop where `pmbnn.experiment.cost` has its constants from: half of what it takes

@@ -41,7 +41,7 @@ STARTING = 5.0
 CLOSING, SENSITIVITY = 0.04, 0.35
 """Seconds a cell of tables and overviews after the last, and more of a small sampled one."""
 
-COMPILING, COMPILING_LARGE = 4.0, 4.0
+COMPILING, COMPILING_LARGE = 2.3, 1.0
 """Seconds of one core for all programs of a group, and more of large networks."""
 
 SHOWN_GROUPS = 50
@@ -271,9 +271,16 @@ def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
         if takes_all_cores(first):
             alone += compiling + sum(work.seconds for work in works) / cores()
         else:
-            shared += compiling + sum(work.seconds for work in works)
-            longest = max(longest, compiling + max(work.seconds for work in works))
+            spent = [_job_seconds(job, work) for job, work in zip(cut, works, strict=True)]
+            shared += compiling + sum(spent)
+            longest = max(longest, compiling + max(spent))
     return STARTING + alone + max(shared / workers, longest) + closing
+
+
+def _job_seconds(job: Job, work: Work) -> float:
+    """Rough time of a job on one core; empty places of its program take as long as others."""
+    places = -(-work.final_fits // job.width) * job.width
+    return work.fitting * places / work.final_fits + work.evaluating
 
 
 def _settings_text(

@@ -195,8 +195,8 @@ def _table_text(table: pd.DataFrame) -> str:
 def trace_writer(trace: xr.DataTree) -> Writer:
     """Writer of a compressed netCDF file that ArviZ opens.
 
-    By netCDF's own library: h5netcdf, which figures read these files with, takes four times as long
-    to write the seventy variables of a small network.
+    By netCDF's own library: h5netcdf takes four times as long to write the seventy variables of a
+    small network.
     """
     encoding = {
         group.path: {name: _compression(array) for name, array in group.data_vars.items()}

@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from pmbnn.data import Circles, Mnist, Moons
+from pmbnn.data.curves import Sine
 from pmbnn.data.ood import NormalNoise
 from pmbnn.experiment import machine, plan
 from pmbnn.experiment.cells import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
 from pmbnn.experiment.cost import (
+    DENSITY,
     FLOPS_PER_SECOND,
     PREDICTION,
     PREDICTION_FLOPS,
+    SECONDS_PER_PARAMETER,
     SMALL_FIT_STEP,
     STORING,
     cell_work,
@@ -38,6 +41,7 @@ from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Dense, Lenet5, ReportConv
 from pmbnn.models.priors import (
     Fixed,
@@ -399,7 +403,8 @@ def test_work_of_a_small_cell():
     work = cell_work(CELL)
     assert (work.choosing_fits, work.final_fits, work.steps) == (3, 3, 60_000)
     assert work.operations == 30_000 * 57 * (560 + 700)
-    assert work.fitting == pytest.approx(30_000 * SMALL_FIT_STEP * (0.8 + 1))
+    of_rows, of_parameters = SMALL_FIT_STEP * (0.8 + 1), 2 * 57 * SECONDS_PER_PARAMETER
+    assert work.fitting == pytest.approx(30_000 * (of_rows + of_parameters))
     assert work.seconds == work.fitting + work.evaluating
 
 
@@ -477,7 +482,24 @@ def test_predictions_of_images():
     assert predictions(cell) == pytest.approx(100 * (1000 + 500 + 200))
 
 
+def test_predicted_densities_take_longer():
+    """Their quantiles and scores see all draws of a row many times."""
+    curve = replace(CELL, dataset=Sine(), likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
+    a_prediction = DENSITY + 2 * multiply_adds(curve) / PREDICTION_FLOPS
+    train, test = curve.dataset.rows
+    expected = 100 * (3 * test + train) + 10 * train
+    assert (cell_work(curve).evaluating - STORING) / a_prediction == pytest.approx(expected)
+
+
 # Wall-clock time
+
+
+def test_empty_places_of_a_program_take_as_long_as_others():
+    groups = [jobs([replace(CELL, inference=Inference(restarts=5, validation=0))])]
+    assert groups[0][0].width == 15
+    work = cell_work(groups[0][0].cells[0])
+    spent = plan.STARTING + plan.COMPILING + plan.CLOSING + 3 * work.fitting + work.evaluating
+    assert wall_seconds(groups, 1) == pytest.approx(spent)
 
 
 def test_workers_share_all_but_the_longest_job():
@@ -548,7 +570,7 @@ def test_plan_in_words(experiment, capsys, monkeypatch):
         "      3      1     1     6          57        1 s  moons dense-5-5 flat fixed",
         "",
         "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
-        "multiply-add, about 13 s on this machine with 2 workers, compiling included",
+        "multiply-add, about 12 s on this machine with 2 workers, compiling included",
         "memory: about 3.1 GB at most of 24.0 GB; a network of up to 298 million parameters could "
         "be fitted",
     ]
