@@ -171,17 +171,17 @@ def test_minibatches_reach_the_optimum():
 
 
 FEWER = {
-    "all rows": {},
+    "whole": {},
     "divergence by tensor": {"kl_scaling": "first_dimension", "kl_weight": 0.1},
     "minibatches": {"batch": 15, "steps": None, "epochs": 5},
     "means from the mode": {"initial_mean": "map"},
 }
 
 
-@pytest.mark.parametrize("settings", FEWER.values(), ids=FEWER)
-def test_a_program_runs_fits_of_fewer_rows(settings):
-    """As one that was made for so many, whatever it is told of the other rows."""
-    settings = Inference(**({"steps": 60} | settings))
+@pytest.mark.parametrize("kind", slow_but(("whole", "minibatches"), list(FEWER)))
+def test_a_program_runs_fits_of_fewer_rows(kind):
+    """As one that was made for so many does."""
+    settings = Inference(**({"steps": 60} | FEWER[kind]))
     program = build_program(classifier(), settings, ROWS, 2, "float64", fewer=True)
     few = [replica(i, x=X[:45] + 0.1 * i, target=Y[:45]) for i in range(3)]
     own = build_program(classifier(), settings, 45, 2, "float64")

@@ -195,7 +195,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("padding", "size", "estimator", "expected"), slow_but([CASES[0], CASES[4], CASES[5]], CASES)
+    ("padding", "size", "estimator", "expected"), slow_but([CASES[0], CASES[5]], CASES)
 )
 def test_objectives(padding, size, estimator, expected):
     """Values and gradients of the ELBO are those by patches, whatever estimators make of them."""
@@ -223,7 +223,7 @@ def fit_on(device, model, settings, width):
 @pytest.mark.parametrize(
     ("padding", "estimator", "width"),
     slow_but(
-        [("same", "flipout", 1)],
+        [("valid", "reparameterisation", 3)],
         [("valid", "reparameterisation", 3), ("same", "flipout", 1)],
     ),
 )
