@@ -55,14 +55,14 @@ probabilities over draws."""
 
 DENSITY = 2.3e-6
 """The same of a predicted density: its quantiles and scores take all draws of a row together, many
-times."""
+times (`experiments/regression_sine.yaml`, a cell of 500 draws)."""
 
 PREDICTION_FLOPS = 50e9
 """Of the forward passes of larger networks, fewer than of training: draws come one by one
 (benchmarks/predictions.txt)."""
 
 STORING = 0.1
-"""Seconds of a cell's trace and its file."""
+"""Seconds of a cell's trace and its file (benchmarks/end_to_end.txt, less its predictions)."""
 
 UNKNOWN_ROWS = (60_000, 10_000)
 """Training and test rows where only loading tells them: those of the largest data set here,

@@ -42,7 +42,8 @@ CLOSING, SENSITIVITY = 0.04, 0.35
 """Seconds a cell of tables and overviews after the last, and more of a small sampled one."""
 
 COMPILING, COMPILING_LARGE = 2.3, 1.0
-"""Seconds of one core for all programs of a group, and more of large networks."""
+"""Seconds of one core for all programs of a group (benchmarks/end_to_end.txt), and more of large
+networks."""
 
 SHOWN_GROUPS = 50
 """Groups that the printed plan has a line for: more than anyone reads."""

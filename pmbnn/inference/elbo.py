@@ -113,7 +113,7 @@ def build_objective(
         constrained = {name: materialised(v) if v.owner else v for name, v in constrained.items()}
     draw = guide.draw(constrained, {name: n.variable for name, n in noise.items()})
     likelihood = rewrite_likelihood(flat, constrained, settings.estimator)
-    weights: np.ndarray | TensorVariable | None = row_weights(rows, batch, padding)
+    weights: np.ndarray | TensorVariable = row_weights(rows, batch, padding)
     data = flat.data
     if fewer:
         weights = pt.tensor(ROW_WEIGHTS, dtype="float64", shape=weights.shape)
@@ -158,8 +158,8 @@ def total_log_likelihood(
     weights
         Of what depends on them, for each row of a step; see `row_weights`.
     """
-    is_known = isinstance(weights, np.ndarray)
-    alike = is_known and np.ptp(weights) == 0
+    # Where all rows weigh the same, one factor does.
+    alike = isinstance(weights, np.ndarray) and np.ptp(weights) == 0
     terms = []
     for log_likelihood in rewritten.log_likelihoods.values():
         if not depends_on([log_likelihood], row_data):
