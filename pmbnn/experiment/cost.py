@@ -32,6 +32,10 @@ SAMPLER_GRADIENT = 6.5e-6
 """Seconds a gradient of the log-density of a small network on those rows, on one core, with what a
 sampler does about it (benchmarks/gradient.txt)."""
 
+SAMPLER_PER_PARAMETER = 16e-9
+"""More for each parameter of a larger network: positions, momenta and their noise
+(`experiments/in_between.yaml`, two layers of 50)."""
+
 DOUBLED = 2
 """Draws of a chain until its like agree, to those asked for: once or twice as many under normal and
 Laplace priors, four times under Cauchy priors (`experiments/trust.yaml`)."""
@@ -161,6 +165,7 @@ def _sampling_work(cell: Cell, choosing: int) -> Work:
     seconds = gradients * SAMPLER_GRADIENT * rows / SMALL_FIT_ROWS
     if is_large(cell):
         seconds = operations * FLOPS_PER_MULTIPLY_ADD / FLOPS_PER_SECOND
+        seconds += gradients * SAMPLER_PER_PARAMETER * network_size(cell)
     return Work(choosing, 1, int(gradients), operations, seconds, _evaluating(cell))
 
 
