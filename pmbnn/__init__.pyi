@@ -8,6 +8,8 @@ from .data import Moons as Moons
 from .data import Quartic as Quartic
 from .data import Sine as Sine
 from .data.ood import OodSpec as OodSpec
+from .estimators.classifier import BNNClassifier as BNNClassifier
+from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
 from .experiment.plugins import register as register
 from .inference.settings import Inference as Inference

@@ -73,6 +73,30 @@ def registry[S: Specification](*classes: type[S]) -> Registry[S]:
     return Registry({cls.model_fields["kind"].default: cls for cls in classes})
 
 
+def named[S: Specification](
+    value: str | S, choices: Mapping[str, type[S]], place: str, base: type[S]
+) -> S:
+    """Specification that Python code gives by its name, with its defaults, or whole.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    TypeError
+        If it is neither.
+    """
+    if isinstance(value, base):
+        return value
+    if not isinstance(value, str):
+        example = list(choices.values())[1].__name__
+        raise TypeError(
+            f"`{place}` must be a name or a {base.__name__} such as `{example}()`, got {value!r}."
+        )
+    if value not in choices:
+        raise ValueError(f"`{place}` must be one of {', '.join(sorted(choices))}, got '{value}'.")
+    return choices[value]()
+
+
 METRICS: dict[str, dict[str, Callable[[Any, Any], float]]] = {}
 """Metrics of one's own, functions of a prediction and the targets: by the key of the kind of
 prediction (``class_probabilities``, ``density``), then by name."""

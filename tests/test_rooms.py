@@ -27,6 +27,7 @@ ROOMS = (
     "experiment",
     "results",
     "fitting",
+    "estimators",
     "testing",
     "figures",
     "compare",

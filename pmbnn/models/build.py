@@ -17,6 +17,7 @@ from pmbnn.models.priors import (
     Hyperprior,
     Prior,
 )
+from pmbnn.spec import named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,8 +137,8 @@ def dense_classifier(
     """
     return build_model(
         Dense(hidden=tuple(hidden), activation=activation),
-        _named(prior, PRIORS, "prior", Prior),
-        _named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
+        named(prior, PRIORS, "prior", Prior),
+        named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
         CATEGORICAL,
         _labelled_rows(x, y),
     )
@@ -158,19 +159,6 @@ def _labelled_rows(x, y) -> Rows:
     features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
     classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
     return Rows(x, y.astype(np.int64), features, classes)
-
-
-def _named(value, choices, place, base):
-    if isinstance(value, base):
-        return value
-    if not isinstance(value, str):
-        example = choices["laplace" if base is Prior else "half_cauchy"].__name__
-        raise TypeError(
-            f"`{place}` must be a name or a {base.__name__} such as `{example}()`, got {value!r}."
-        )
-    if value not in choices:
-        raise ValueError(f"`{place}` must be one of {', '.join(sorted(choices))}, got '{value}'.")
-    return choices[value]()
 
 
 def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:

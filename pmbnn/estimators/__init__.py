@@ -1,0 +1,1 @@
+"""Networks as scikit-learn's estimators."""

@@ -1,0 +1,214 @@
+"""What both estimators share: their parameters as a cell, and its fit."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pmbnn.data.arrays import Dataset, fit_standardisation
+from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
+from pmbnn.estimators.storage import read_fitted, write_fitted
+from pmbnn.experiment.cells import ENGINES, Cell
+from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
+from pmbnn.models.networks import Dense, Network
+from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.progress import shown
+from pmbnn.prediction.settings import Predict
+from pmbnn.spec import Tune, named
+
+
+class BayesianNetwork(BaseEstimator):
+    """A Bayesian network with the interface of scikit-learn; see its two subclasses."""
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (20,),
+        activation: str = "tanh",
+        *,
+        network: Network | None = None,
+        prior: str | Prior = "normal",
+        hyperprior: str | Hyperprior = "half_normal",
+        likelihood: str | Likelihood | None = None,
+        engine: str = "compiled",
+        guide: str = "mean_field",
+        steps: int = 5_000,
+        learning_rate: float | Tune = 0.02,
+        batch: int | None = None,
+        restarts: int = 1,
+        settings: Mapping[str, object] | None = None,
+        draws: int = 500,
+        standardise: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+        progress: bool = False,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.network = network
+        self.prior = prior
+        self.hyperprior = hyperprior
+        self.likelihood = likelihood
+        self.engine = engine
+        self.guide = guide
+        self.steps = steps
+        self.learning_rate = learning_rate
+        self.batch = batch
+        self.restarts = restarts
+        self.settings = settings
+        self.draws = draws
+        self.standardise = standardise
+        self.random_state = random_state
+        self.progress = progress
+
+    @property
+    def model_(self) -> pm.Model:
+        """The PyMC model with the training rows, standardised."""
+        return self._fitted().model()
+
+    @property
+    def trace_(self) -> xr.DataTree:
+        """Draws of every weight and scale as ArviZ takes them, with log-likelihoods."""
+        return self._fitted().draws()
+
+    @property
+    def status_(self) -> str:
+        """Verdict on the fit: ``converged``, ``not_converged``, ``improper`` or ``undecided``."""
+        return self._fitted().status
+
+    @property
+    def reason_(self) -> str:
+        """A few words on that verdict."""
+        return self._fitted().reason
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator as a netCDF file, which `load` and ArviZ read.
+
+        It holds the parameters, the training rows, the guide or the draws of the chains, and the
+        groups of `trace_`. Nothing in it is code.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        """
+        write_fitted(Path(path), self, self._fitted(), self._learned())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is not one of this estimator, or was written by another version, or needs
+            a class of one's own that is not registered.
+        FileNotFoundError
+            If there is no such file.
+        """
+        parameters, found, learned = read_fitted(Path(path), cls)
+        estimator = cls(**parameters)
+        estimator.fitted_ = found
+        for name, value in learned.items():
+            setattr(estimator, name, value)
+        return estimator
+
+    def _learned(self) -> dict[str, np.ndarray]:
+        """Attributes other than the fit that `fit` sets, as arrays by name."""
+        names = LEARNED
+        return {name: np.asarray(getattr(self, name)) for name in names if hasattr(self, name)}
+
+    def _fit(self, x: np.ndarray, y: np.ndarray, classes: tuple[str, ...]) -> Self:
+        """Fit standardised rows: targets are indices of the classes, or standardised numbers."""
+        names = getattr(self, "feature_names_in_", None)
+        features = [f"x{i + 1}" for i in range(x.shape[1])] if names is None else names
+        standardisation = fit_standardisation(x, "feature" if self.standardise else "none")
+        inputs = standardisation(x)
+        dataset = Dataset(
+            x_train=inputs,
+            y_train=y,
+            x_test=inputs[:0],
+            y_test=y[:0],
+            features=tuple(map(str, features)),
+            classes=classes,
+            standardisation=standardisation,
+            source="given",
+        )
+        with shown(self.progress):
+            self.fitted_ = fitted(self._cell(dataset), dataset)
+        return self
+
+    def _cell(self, dataset: Dataset) -> Cell:
+        rows, features = dataset.x_train.shape
+        likelihood = (
+            self.likelihood
+            or {"classes": "categorical", "numbers": "normal"}[dataset.training.targets]
+        )
+        return Cell(
+            sweep="estimator",
+            dataset=Given(
+                observations=rounded_up(rows),
+                features=features,
+                classes=len(dataset.classes) or None,
+            ),
+            network=self.network or Dense(hidden=tuple(self.hidden), activation=self.activation),
+            prior=named(self.prior, PRIORS, "prior", Prior),
+            hyperprior=named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
+            likelihood=named(likelihood, LIKELIHOODS, "likelihood", Likelihood),
+            inference=self._inference(),
+            predict=Predict(draws=self.draws),
+        )
+
+    def _inference(self) -> Inference | Sampling:
+        if self.engine not in ENGINES:
+            choices = ", ".join(sorted(ENGINES))
+            raise ValueError(f"`engine` must be one of {choices}, got {self.engine!r}.")
+        given = dict(self.settings or {})
+        common = {"seed": _seed(self.random_state)}
+        cls = ENGINES[self.engine]
+        if issubclass(cls, Sampling):
+            return cls(**common | given)
+        own = {name: getattr(self, name) for name in OF_A_FIT}
+        if "epochs" in given:
+            del own["steps"]
+        # Nothing is held out unless something is to be chosen by it.
+        chooses = self._hyperprior_is_tuned()
+        return cls(**common | own | ({} if chooses else {"validation": 0.0}) | given)
+
+    def _hyperprior_is_tuned(self) -> bool:
+        found = named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
+        return len(found.candidates) > 1
+
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self, "fitted_")
+        return self.fitted_
+
+    def _predict(self, x) -> Predictive:
+        """Prediction at inputs of any kind that scikit-learn takes."""
+        return self._fitted().predict(self._checked(x))
+
+    def _checked(self, x) -> np.ndarray:
+        """Inputs to predict at, as those that the network was fitted on."""
+        check_is_fitted(self, "fitted_")
+        return validate_data(self, x, dtype=np.float64, reset=False)
+
+
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "target_mean_", "target_sd_")
+"""Attributes beside the fit that `fit` may set."""
+
+OF_A_FIT = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")
+"""Parameters that are fields of `pmbnn.Inference` and of no sampler."""
+
+
+def _seed(random_state) -> int:
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))

@@ -1,0 +1,106 @@
+"""A Bayesian network that classifies, as scikit-learn's estimators do."""
+
+from typing import Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from pmbnn.estimators.base import BayesianNetwork
+
+
+class BNNClassifier(ClassifierMixin, BayesianNetwork):
+    """Bayesian neural network for classification, with the interface of scikit-learn.
+
+    A fit is a variational approximation of the posterior of the weights, or draws by a sampler;
+    what is predicted is a mean over draws of the weights. Programs are compiled once a process for
+    all fits of a shape: networks, features and classes alike, and about as many rows.
+
+    Parameters
+    ----------
+    hidden
+        Units of each hidden layer.
+    activation
+        Of the hidden layers: ``tanh``, ``relu``, …
+    network
+        Another network than a dense one: its specification, such as `pmbnn.Layered`.
+    prior, hyperprior
+        Of the weights, and of the scales of their prior: a name of an experiment file, with its
+        defaults, or a specification such as ``pb.Laplace()`` or ``pb.Fixed(scale=0.5)``. A scale
+        to choose, ``pb.Fixed(scale=pb.Tune(log=(0.1, 10, 5)))``, is chosen on a fifth of the rows.
+    likelihood
+        Name or specification; ``categorical`` unless given.
+    engine
+        ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``nuts`` and ``smc`` sample the posterior.
+    guide
+        Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``map`` and
+        ``maximum_likelihood`` are points. Like the following four it says nothing to a sampler.
+    steps, learning_rate
+        Gradient steps, and Adam's step size at its highest.
+    batch
+        Rows a step; all of them unless given.
+    restarts
+        Independent fits, of which the one of highest ELBO predicts.
+    settings
+        Further fields of `pmbnn.Inference` or of the sampler, by name.
+    draws
+        Draws of the weights that predictions are means over; of each chain of a sampler.
+    standardise
+        Whether each feature is brought to mean 0 and standard deviation 1 over the training rows.
+    random_state
+        Decides everything random; the same number gives the same bits.
+    progress
+        Whether to show stages and steps.
+
+    Attributes
+    ----------
+    classes_
+        Labels, sorted, ``(class,)``.
+    n_features_in_, feature_names_in_
+        Number of features, and their names where a DataFrame had some.
+    model_, trace_
+        The PyMC model, and draws as ArviZ takes them.
+    status_, reason_
+        Verdict on the fit. One that is ``not_converged`` predicts, but its ELBO still rose.
+
+    Examples
+    --------
+    >>> import pmbnn as pb
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> search = GridSearchCV(pb.BNNClassifier(), {"prior": ["normal", "laplace", "cauchy"]},
+    ...                       scoring="neg_log_loss")
+    >>> search.fit(x, y)  # doctest: +SKIP
+    """
+
+    def fit(self, X, y) -> Self:  # noqa: N803
+        """Fit the network.
+
+        Parameters
+        ----------
+        X
+            Inputs, ``(observation, feature)``: an array or a DataFrame of numbers.
+        y
+            Labels of any kind, ``(observation,)``.
+
+        Raises
+        ------
+        ValueError
+            If inputs, labels or parameters cannot be used, or every restart diverged.
+        """
+        x, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"`y` must have two classes or more, got one class: {y[0]!r}.")
+        return self._fit(x, labels.astype(np.int64), tuple(map(str, self.classes_)))
+
+    def predict_proba(self, X) -> np.ndarray:  # noqa: N803
+        """Class probabilities, ``(observation, class)``: means over draws of the weights."""
+        found = np.asarray(self._predict(X).mean, np.float64)
+        return found / found.sum(axis=1, keepdims=True)
+
+    def predict(self, X) -> np.ndarray:  # noqa: N803
+        """Class of highest mean probability, ``(observation,)``."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]

@@ -1,0 +1,96 @@
+"""A Bayesian network that predicts numbers, as scikit-learn's estimators do."""
+
+from typing import Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from pmbnn.data.arrays import fit_standardisation
+from pmbnn.estimators.base import BayesianNetwork
+from pmbnn.prediction.density import LEVEL
+
+
+class BNNRegressor(RegressorMixin, BayesianNetwork):
+    """Bayesian neural network for regression, with the interface of scikit-learn.
+
+    Parameters are those of `pmbnn.BNNClassifier`, and:
+
+    Parameters
+    ----------
+    likelihood
+        Name or specification; ``normal`` unless given, whose noise is learned. Targets are
+        standardised on the training rows, and noise is told in these units.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_
+        Number of features, and their names where a DataFrame had some.
+    target_mean_, target_sd_
+        Of the training targets, which the network sees standardised.
+    model_, trace_
+        The PyMC model, and draws as ArviZ takes them, both of standardised targets.
+    status_, reason_
+        Verdict on the fit.
+
+    Examples
+    --------
+    >>> import pmbnn as pb
+    >>> mean, sd = pb.BNNRegressor().fit(x, y).predict(x, return_std=True)  # doctest: +SKIP
+    """
+
+    def fit(self, X, y) -> Self:  # noqa: N803
+        """Fit the network.
+
+        Parameters
+        ----------
+        X
+            Inputs, ``(observation, feature)``: an array or a DataFrame of numbers.
+        y
+            Numbers, ``(observation,)``.
+
+        Raises
+        ------
+        ValueError
+            If inputs, targets or parameters cannot be used, or every restart diverged.
+        """
+        x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        of_targets = fit_standardisation(y[:, None], "feature")
+        self.target_mean_, self.target_sd_ = (a.item() for a in (of_targets.mean, of_targets.sd))
+        return self._fit(x, self._target(y), ())
+
+    def predict(self, X, return_std: bool = False):  # noqa: N803
+        """Mean of what is predicted, ``(observation,)``, and its standard deviation if asked for.
+
+        The standard deviation is that of a new observation: of the weights and of the noise.
+        """
+        found = self._predict(X)
+        mean = self._undone(found.mean)
+        return (mean, found.total_sd * self.target_sd_) if return_std else mean
+
+    def predict_interval(self, X, level: float = LEVEL, noise: bool = True) -> np.ndarray:  # noqa: N803
+        """Central interval, ``(observation, 2)``, of a new observation.
+
+        Parameters
+        ----------
+        level
+            Its probability.
+        noise
+            Whether the noise is in it; without, it is that of the function.
+
+        Raises
+        ------
+        ValueError
+            If `level` is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"`level` must be between 0 and 1, got {level}.")
+        found = self._fitted().mixture(self._checked(X))
+        bounds = found.total_interval(level) if noise else found.output_interval(level)
+        return self._undone(bounds.T)
+
+    def _target(self, y: np.ndarray) -> np.ndarray:
+        return (y - self.target_mean_) / self.target_sd_
+
+    def _undone(self, y: np.ndarray) -> np.ndarray:
+        return y * self.target_sd_ + self.target_mean_

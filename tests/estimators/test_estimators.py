@@ -1,0 +1,250 @@
+"""Networks as scikit-learn's estimators: what they predict, keep, and how they are shared."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from tiers import slow_but
+
+import pmbnn as pb
+from pmbnn.estimators import fitted
+from pmbnn.fitting import programs
+
+FEW = {"hidden": (3,), "steps": 200, "draws": 50}
+SAMPLER = {"engine": "mclmc", "settings": {"chains": 2, "draws": 20, "tuning": 200, "thin": 2}}
+
+
+def labelled(rows=60, seed=0):
+    """Inputs of three names, and labels that two of them decide."""
+    rng = np.random.default_rng(seed)
+    x = pd.DataFrame(rng.normal(3, 2, (rows, 3)), columns=["age", "height", "weight"])
+    return x, np.where(x["age"] + x["height"] > 6, "tall", "small")
+
+
+def numbers(rows=60):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 2))
+    return x, 100 + 20 * x[:, 0] + rng.normal(0, 2, rows)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return pb.BNNClassifier(**FEW).fit(*labelled())
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return pb.BNNRegressor(**FEW | {"steps": 2000}).fit(*numbers())
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    return pb.BNNClassifier(**FEW | SAMPLER, random_state=3).fit(*labelled())
+
+
+# Predictions
+
+
+def test_labels_and_names_are_kept(classifier):
+    x, y = labelled()
+    assert classifier.classes_.tolist() == ["small", "tall"]
+    assert classifier.feature_names_in_.tolist() == list(x.columns)
+    assert set(classifier.predict(x)) == {"small", "tall"}
+    assert classifier.score(x, y) > 0.85
+    np.testing.assert_allclose(classifier.predict_proba(x).sum(axis=1), 1)
+
+
+def test_numbers_come_back_in_their_own_units(regressor):
+    x, y = numbers()
+    mean, sd = regressor.predict(x, return_std=True)
+    np.testing.assert_array_equal(mean, regressor.predict(x))
+    assert regressor.score(x, y) > 0.9
+    assert 1 < np.sqrt(np.mean((y - mean) ** 2)) < 4
+    assert 1.5 < sd.mean() < 6  # the noise is 2
+
+
+def test_intervals_hold_what_they_say(regressor):
+    x, y = numbers()
+    wide, narrow = (regressor.predict_interval(x, level) for level in (0.9, 0.5))
+    inside = [np.mean((y > found[:, 0]) & (y < found[:, 1])) for found in (wide, narrow)]
+    assert inside[0] > 0.85 and 0.35 < inside[1] < inside[0]
+    assert (np.ptp(wide, axis=1) > np.ptp(narrow, axis=1)).all()
+    of_function = regressor.predict_interval(x, 0.9, noise=False)
+    assert (np.ptp(of_function, axis=1) < np.ptp(wide, axis=1)).all()
+    with pytest.raises(ValueError, match=r"`level` must be between 0 and 1, got 95\."):
+        regressor.predict_interval(x, 95)
+
+
+@pytest.mark.slow
+def test_a_sampler_predicts_too(sampled):
+    x, y = labelled()
+    assert sampled.status_ in ("converged", "undecided")
+    assert sampled.score(x, y) > 0.85
+    assert sampled.trace_["posterior"].sizes["chain"] == 2
+
+
+def test_the_seed_decides(classifier):
+    x, y = labelled()
+    again, other = (pb.BNNClassifier(**FEW, random_state=seed).fit(x, y) for seed in (0, 1))
+    np.testing.assert_array_equal(again.predict_proba(x), classifier.predict_proba(x))
+    assert not np.array_equal(other.predict_proba(x), classifier.predict_proba(x))
+
+
+def test_a_scale_is_chosen():
+    scale = pb.Fixed(scale=pb.Tune(log=(0.001, 1.0, 2)))
+    found = pb.BNNClassifier(**FEW, hyperprior=scale).fit(*labelled())
+    assert found.fitted_.hyperprior.scale == 1.0
+
+
+# PyMC and ArviZ
+
+
+def test_model_and_trace(classifier):
+    assert isinstance(classifier.model_, pm.Model)
+    assert classifier.model_.coords["feature"] == ("age", "height", "weight")
+    posterior = classifier.trace_["posterior"]
+    assert posterior["weight_1"].dims == ("chain", "draw", "feature", "hidden_1")
+    assert posterior.sizes["draw"] == 50
+    assert {"log_likelihood", "sample_stats", "fit"} <= set(classifier.trace_.children)
+
+
+# In the company of others
+
+
+def test_one_shape_compiles_once(monkeypatch):
+    built, compiled = [], programs.ENGINES["compiled"]
+
+    def build_program(*args, **kwargs):
+        built.append(args)
+        return compiled.build_program(*args, **kwargs)
+
+    counting = compiled._replace(build_program=build_program)
+    monkeypatch.setitem(programs.ENGINES, "compiled", counting)
+    fitted._programs.cache_clear()
+    x, y = labelled(62)
+    estimator = pb.BNNClassifier(**FEW)
+    for rows in (62, 61, 62):
+        estimator.fit(x[:rows], y[:rows])
+    clone(estimator).set_params(random_state=5).fit(x, y)
+    assert len(built) == 1
+
+
+@pytest.mark.parametrize("processes", slow_but([1], [1, 2]))
+def test_searches_and_pipelines(processes):
+    x, y = labelled()
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), pb.BNNClassifier(**FEW)),
+        {"bnnclassifier__prior": ["normal", pb.Laplace()]},
+        scoring="neg_log_loss",
+        cv=2,
+        n_jobs=processes,
+    ).fit(x, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.score(x, y) > -0.6
+
+
+# Files
+
+
+MADE = ["classifier", "regressor", "sampled"]
+
+
+@pytest.mark.parametrize("made", slow_but(MADE[:2], MADE))
+def test_a_file_gives_back_the_estimator(made, request, tmp_path):
+    estimator = request.getfixturevalue(made)
+    x = labelled()[0] if made != "regressor" else numbers()[0]
+    estimator.save(tmp_path / "fitted.nc")
+    found = type(estimator).load(tmp_path / "fitted.nc")
+    again = pickle.loads(pickle.dumps(estimator))
+    assert str(found.get_params()) == str(estimator.get_params())
+    assert found.status_ == estimator.status_
+    for other in (found, again):
+        np.testing.assert_array_equal(other.predict(x), estimator.predict(x))
+    weights = [e.trace_["posterior"]["weight_1"] for e in (found, estimator)]
+    np.testing.assert_array_equal(*weights)
+    # A loaded one can be written and fitted again.
+    found.save(tmp_path / "again.nc")
+    assert type(found).load(tmp_path / "again.nc").reason_ == estimator.reason_
+
+
+def test_specifications_and_labels_survive_a_file(tmp_path):
+    x, _ = numbers()
+    y = x[:, 0] > 0
+    network = pb.Dense(hidden=(2,), activation="relu")
+    estimator = pb.BNNClassifier(network=network, prior=pb.Laplace(), steps=50, draws=10)
+    estimator.fit(x, y).save(tmp_path / "fitted.nc")
+    found = pb.BNNClassifier.load(tmp_path / "fitted.nc")
+    assert (found.network, found.prior) == (network, pb.Laplace())
+    assert found.predict(x).dtype == bool
+
+
+def test_other_files_are_refused(tmp_path, classifier):
+    (tmp_path / "text.nc").write_text("no netCDF")
+    with pytest.raises(ValueError, match=r"text\.nc is no file of an estimator"):
+        pb.BNNClassifier.load(tmp_path / "text.nc")
+    with pytest.raises(FileNotFoundError):
+        pb.BNNClassifier.load(tmp_path / "none.nc")
+    classifier.save(tmp_path / "fitted.nc")
+    with pytest.raises(ValueError, match="must hold a BNNRegressor .* got a BNNClassifier"):
+        pb.BNNRegressor.load(tmp_path / "fitted.nc")
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"prior": "lapalce"}, r"`prior` must be one of cauchy, .*, got 'lapalce'\."),
+        ({"hyperprior": 1.0}, r"`hyperprior` must be a name or a Hyperprior such as"),
+        ({"engine": "advi"}, r"`engine` must be one of compiled, mclmc, .*, got 'advi'\."),
+        ({"guide": "normal"}, "guide"),
+        ({"settings": {"nothing": 1}}, "nothing"),
+        ({"likelihood": "normal"}, "`likelihood` must be one of classes"),
+    ],
+)
+def test_wrong_parameters(parameters, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        pb.BNNClassifier(**parameters).fit(*labelled())
+
+
+def test_one_class_and_no_fit():
+    x, y = labelled()
+    with pytest.raises(ValueError, match="two classes or more, got one class"):
+        pb.BNNClassifier().fit(x, np.repeat(y[:1], len(y)))
+    for use in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(pb.BNNClassifier(), use)(x)
+    with pytest.raises(NotFittedError):
+        pb.BNNRegressor().save("nowhere.nc")
+
+
+# Scikit-learn's own checks
+
+
+CHECK = """
+import pmbnn as pb
+from sklearn.utils.estimator_checks import check_estimator
+found = check_estimator(pb.{name}(steps=300), on_skip=None)
+assert {{one["status"] for one in found}} == {{"passed"}}, found
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BNNClassifier", "BNNRegressor"])
+def test_scikit_learn_s_checks(name):
+    """In a process of its own: one of the checks needs SciPy told before it is imported."""
+    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", CHECK.format(name=name)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
