@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli import calibrate, check, claims, compare, predict, report, sweep, verify
+from pmbnn.cli import calibrate, check, claims, compare, predict, report, schema, sweep, verify
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
@@ -19,6 +19,7 @@ for _name, _command, _words in (
     ("claims", claims.claims, "Hold claims against results folders."),
     ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),
     ("verify", verify.verify, "Check the files of a results folder."),
+    ("schema", schema.schema, "Print the JSON Schema of experiment files."),
 ):
     app.command(_name, short_help=_words)(_command)
 

@@ -164,15 +164,15 @@ def _choice(cls: type[Specification], place: str, fields: Mapping[str, Placed]) 
 
 def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     """Values along the axis of one field, which its annotation tells how to read."""
-    parts = _parts(annotation)
-    specs = _specifications(annotation)
+    parts = union_parts(annotation)
+    specs = specification_classes(annotation)
     for part in parts:
         if get_origin(part) is tuple:
-            return _axis_of_lists(value, place, _specifications(get_args(part)[0]))
+            return _axis_of_lists(value, place, specification_classes(get_args(part)[0]))
     if not specs:
         return axis(value, place)
     if len(specs) > 1:
-        return _axis_of_kinds(value, place, _by_kind(specs))
+        return _axis_of_kinds(value, place, classes_by_kind(specs))
     spec = specs[0]
     if not spec.expands:
         return [(where, _unexpanded(entry, where, spec)) for where, entry in axis(value, place)]
@@ -194,22 +194,22 @@ def _axis_of_kinds(value: object, place: str, source: Registry) -> list[Placed]:
     return found
 
 
-def _parts(annotation: object) -> list[object]:
+def union_parts(annotation: object) -> list[object]:
     """Types that a union allows; the type itself if it is no union."""
     if get_origin(annotation) is Annotated:
-        return _parts(get_args(annotation)[0])
+        return union_parts(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return [part for option in get_args(annotation) for part in _parts(option)]
+        return [part for option in get_args(annotation) for part in union_parts(option)]
     return [annotation]
 
 
-def _specifications(annotation: object) -> list[type[Specification]]:
+def specification_classes(annotation: object) -> list[type[Specification]]:
     """Classes of specifications that an annotation allows."""
-    parts = _parts(annotation)
+    parts = union_parts(annotation)
     return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
 
 
-def _by_kind(classes: Sequence[type[Specification]]) -> Registry:
+def classes_by_kind(classes: Sequence[type[Specification]]) -> Registry:
     """Classes by kind; a base stands for all that are registered under it."""
     if len(classes) == 1 and classes[0] in REGISTRIES:
         return REGISTRIES[classes[0]]
@@ -223,7 +223,7 @@ def _axis_of_lists(
     lists = _lists(value, place)
     if not classes:
         return [(where, _tuples(entry)) for where, entry in lists]
-    source = _by_kind(classes)
+    source = classes_by_kind(classes)
     found = [(where, specs) for where, entry in lists for specs in _sequences(entry, where, source)]
     _check_repeats(found)
     return found

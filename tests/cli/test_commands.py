@@ -8,7 +8,7 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
+COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify", "schema"]
 
 
 def call(*arguments):

@@ -1,0 +1,43 @@
+"""The JSON Schema of experiment files: ``pmbnn schema``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmbnn.cli.shared import reported
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def schema(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write it there instead of printing it."),
+    ] = None,
+    of: Annotated[
+        Path | None,
+        typer.Option(
+            "--for", metavar="EXPERIMENT", help="With what the plugins of that file register."
+        ),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of experiment files, for editors that complete and check YAML.
+
+    Exit status: 0, or 2 for bad input.
+    """
+    import json
+
+    from pmbnn.experiment.errors import ConfigError
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.schema import schema as made
+
+    with reported(ConfigError, OSError):
+        if of is not None:
+            load_experiment(of)
+        text = json.dumps(made(), indent=2, ensure_ascii=False) + "\n"
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            out.write_text(text, encoding="utf-8")

@@ -1,0 +1,175 @@
+"""The JSON Schema of experiment files, by which editors complete and check them.
+
+It is made of the specification classes and their docstrings, read as `pmbnn.experiment.axes` reads
+them: a list where a scalar belongs is an axis. What depends on several fields at once, or on the
+data, is checked when a file is loaded.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable
+from typing import Any, get_args, get_origin
+
+from pmbnn.experiment.axes import classes_by_kind, specification_classes, union_parts
+from pmbnn.experiment.cells import SOURCES
+from pmbnn.experiment.contrasts import SECTIONS, SIDES
+from pmbnn.experiment.load import DEFAULTS, NAME
+from pmbnn.spec import Registry, Specification
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+TEXTS = {
+    "name": "Of the experiment, and of its results folder.",
+    "plugins": "Python files that register parts of your own, beside this file.",
+    "published": "A file with published numbers to hold the results against.",
+    "contrasts": "Which cells are held against which, said beforehand.",
+    "margin": "Difference of NLL, nats an observation, below which two cells are equivalent.",
+    "sweeps": "Grids: every combination of what their sections list is fitted.",
+    "dataset": "Data sets: what is learned.",
+    "network": "Networks: how inputs become outputs.",
+    "prior": "Priors of weights and biases.",
+    "hyperprior": "Scales of the priors: fixed, or learned under a hyperprior.",
+    "likelihood": "How the outputs become the distribution of the targets: by the data set unless said.",
+    "inference": "How the posterior is approximated by a fit, or sampled.",
+    "predict": "What is predicted and kept.",
+}
+
+Schema = dict[str, Any]
+
+
+def schema() -> Schema:
+    """JSON Schema (draft 2020-12) of experiment files, with what is registered by now."""
+    definitions: dict[str, Schema] = {}
+    sections = {name: _section(name, definitions) for name in SOURCES}
+    required = [name for name in SOURCES if name not in (*DEFAULTS, "likelihood")]
+    name = {"type": "string", "pattern": f"^{NAME.pattern}$"}
+    sweep = _mapping({"name": name, **sections}, ["name", *required])
+    selection = _mapping({name: {"type": ["object", "string"]} for name in SECTIONS})
+    contrast = _mapping({"name": {"type": "string"}} | dict.fromkeys(SIDES, selection))
+    properties = {
+        "name": name,
+        "plugins": {"type": "array", "items": {"type": "string"}},
+        "published": {"type": "string"},
+        "contrasts": {"type": "array", "items": contrast},
+        "margin": {"type": "number", "exclusiveMinimum": 0},
+        "sweeps": {"type": "array", "items": sweep, "minItems": 1},
+    }
+    described = {key: part | {"description": TEXTS[key]} for key, part in properties.items()}
+    whole = _mapping(described, ["name", "sweeps"])
+    return {"$schema": DIALECT, "title": "pmbnn experiment"} | whole | {"$defs": definitions}
+
+
+def _section(name: str, definitions: dict[str, Schema]) -> Schema:
+    """What a sweep may say of a section."""
+    source = SOURCES[name]
+    if isinstance(source, Registry):
+        item = _of_kinds(source, definitions)
+    else:
+        item = _reference(source, None, definitions)
+    return _axis(item) | {"description": TEXTS[name]}
+
+
+def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> Schema:
+    """A name or a mapping of a registry's classes."""
+    references = {
+        str(reference): reference
+        for cls in source.values()
+        for reference in [_reference(cls, source, definitions)]
+    }
+    return {"anyOf": [{"enum": sorted(source)}, *references.values()]}
+
+
+def _reference(
+    cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
+) -> Schema:
+    """A reference to the definition of a class, which is made where it is missing."""
+    # Priors and likelihoods have a class of one name.
+    name = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+    if name not in definitions:
+        definitions[name] = {}  # found by what refers to itself
+        definitions[name] = _of_class(cls, source, definitions)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _of_class(
+    cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
+) -> Schema:
+    plain = cls.model_json_schema(by_alias=False)["properties"]
+    words = _field_descriptions(cls)
+    properties: dict[str, Schema] = {}
+    for name, field in cls.model_fields.items():
+        found = _without_texts(plain[name])
+        if cls.expands:
+            found = _of_field(field.annotation, plain[name], definitions)
+        if source is not None and name == source.tag:
+            # A list of names is an axis of kinds.
+            own = [key for key, one in source.items() if one is cls]
+            found = {"anyOf": [{"enum": own}, _list_of({"enum": sorted(source)})]}
+        said = {"description": words[name]} if name in words else {}
+        default = {"default": plain[name]["default"]} if "default" in plain[name] else {}
+        properties[name] = found | said | default
+    required = [name for name, field in cls.model_fields.items() if field.is_required()]
+    if source is not None and source.default is None:
+        required.append(source.tag)
+    description = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return {"description": description} | _mapping(properties, required)
+
+
+def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema]) -> Schema:
+    """What a mapping may say of a field; `plain` is what pydantic says of one value."""
+    for part in union_parts(annotation):
+        if get_origin(part) is tuple:
+            classes = specification_classes(get_args(part)[0])
+            if classes:
+                items = _of_kinds(classes_by_kind(classes), definitions)
+                return _list_of({"type": "array", "items": items})
+            options = [_without_texts(option) for option in plain.get("anyOf", [plain])]
+            lists = [option for option in options if option.get("type") == "array"]
+            return _list_of({"anyOf": lists})
+    specs = specification_classes(annotation)
+    scalars = [
+        _without_texts(option)
+        for option in plain.get("anyOf", [plain])
+        if "$ref" not in option and "allOf" not in option
+    ]
+    if len(specs) > 1:
+        scalars.append(_of_kinds(classes_by_kind(specs), definitions))
+    for spec in specs if len(specs) == 1 else ():
+        reference = _reference(spec, None, definitions)
+        key = spec.__name__.lower()
+        scalars.append(reference if spec.expands else _mapping({key: reference}, [key]))
+    return _axis({"anyOf": scalars} if len(scalars) > 1 else scalars[0])
+
+
+def _axis(item: Schema) -> Schema:
+    """One value, or a list of several as an axis of the grid."""
+    return {"anyOf": [item, _list_of(item)]}
+
+
+def _list_of(item: Schema) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+def _mapping(properties: dict[str, Schema], required: Iterable[str] = ()) -> Schema:
+    needed = list(dict.fromkeys(required))
+    found = {"type": "object", "properties": properties, "additionalProperties": False}
+    return found | ({"required": needed} if needed else {})
+
+
+def _without_texts(plain: Schema) -> Schema:
+    return {key: value for key, value in plain.items() if key not in ("title", "default")}
+
+
+FIELD = re.compile(r"^(\w+(?:, \w+)*)\n((?:^ .*\n?|^\n)+)", re.MULTILINE)
+"""Entry of a section of a numpydoc docstring: names, and the indented lines below them."""
+
+
+def _field_descriptions(cls: type[Specification]) -> dict[str, str]:
+    """What docstrings of a class and its bases say of fields, by name."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
+        for names, lines in FIELD.findall(f"{text}\n"):
+            words = " ".join(lines.split())
+            found |= dict.fromkeys(names.split(", "), words)
+    return found

@@ -1,0 +1,108 @@
+"""The JSON Schema of experiment files: what is valid, what is not, and what editors show."""
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from pmbnn.cli import app
+from pmbnn.experiment.cells import SOURCES
+from pmbnn.experiment.schema import schema
+from pmbnn.experiment.yaml_file import parse_yaml, read_yaml
+from pmbnn.spec import Registry
+
+FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
+
+SWEEP = """
+name: file
+sweeps:
+  - name: sweep
+    dataset: {kind: moons, noise: 0.4, seed: [0, 1]}
+    network: {kind: dense, hidden: [[5, 5]]}
+    prior: [normal, {kind: laplace, fan_in: [false, true]}]
+    hyperprior: [half_cauchy, {kind: fixed, scale: [0.5, {tune: {log: [0.1, 10, 5]}}]}]
+"""
+
+
+@pytest.fixture(scope="module")
+def validator():
+    Draft202012Validator.check_schema(schema())
+    return Draft202012Validator(schema())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_experiment_file_is_valid(validator, file):
+    validator.validate(read_yaml(file))
+
+
+def test_axes_and_names_are_valid(validator):
+    validator.validate(parse_yaml(SWEEP, "text"))
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("half_cauchy", "half_couchy"),
+        ("kind: dense", "kind: dence"),
+        ("hidden: [[5, 5]]", "hidden: [5, 5]"),
+        ("noise: 0.4", "noise: loud"),
+        ("seed: [0, 1]", "seed: []"),
+        ("seed: [0, 1]", "seeds: 0"),
+        ("fan_in: [false, true]", "fan_in: 2"),
+        ("log: [0.1, 10, 5]", "log: [0.1, 10]"),
+        ("name: file", "name: a file"),
+        ("    prior:", "    priors:"),
+    ],
+)
+def test_mistakes_are_not(validator, good, bad):
+    text = SWEEP.replace(good, bad)
+    assert text != SWEEP
+    assert not validator.is_valid(parse_yaml(text, "text"))
+
+
+def test_every_class_and_field_is_described():
+    """Editors show what docstrings say."""
+    made = schema()
+    defined = made["$defs"]
+    for source in SOURCES.values():
+        for cls in source.values() if isinstance(source, Registry) else [source]:
+            own = defined[f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"]
+            assert own["description"]
+            assert set(own["properties"]) == set(cls.model_fields)
+    guide = defined["settings.Inference"]["properties"]["guide"]
+    assert guide["description"].startswith("Family of the approximation")
+    assert guide["default"] == "mean_field"
+    assert "description" in made["properties"]["sweeps"]["items"]["properties"]["prior"]
+
+
+def test_the_command(tmp_path):
+    found = CliRunner().invoke(app, ["schema"])
+    assert found.exit_code == 0
+    assert json.loads(found.stdout) == json.loads(json.dumps(schema()))
+    file = tmp_path / "schema.json"
+    assert CliRunner().invoke(app, ["schema", "--out", str(file)]).exit_code == 0
+    assert file.read_text(encoding="utf-8") == found.stdout
+
+
+PLUGIN = """
+import pmbnn as pb
+
+@pb.register
+class Cubic(pb.Prior):
+    '''A prior of one's own.'''
+    kind: str = "cubic"
+    def variable(self, name, scale, dims, shared): ...
+"""
+
+
+def test_parts_of_ones_own_are_in_it(tmp_path, registries):
+    (tmp_path / "own.py").write_text(PLUGIN)
+    text = SWEEP.replace("name: file", "name: file\nplugins: [own.py]").replace("normal,", "cubic,")
+    (tmp_path / "file.yaml").write_text(text)
+    found = CliRunner().invoke(app, ["schema", "--for", str(tmp_path / "file.yaml")])
+    assert found.exit_code == 0, found.output
+    assert Draft202012Validator(json.loads(found.stdout)).is_valid(parse_yaml(text, "text"))
+    missing = CliRunner().invoke(app, ["schema", "--for", str(tmp_path / "none.yaml")])
+    assert missing.exit_code == 2
