@@ -29,7 +29,7 @@ TEXTS = {
     "network": "Networks: how inputs become outputs.",
     "prior": "Priors of weights and biases.",
     "hyperprior": "Scales of the priors: fixed, or learned under a hyperprior.",
-    "likelihood": "How the outputs become the distribution of the targets: by the data set unless said.",
+    "likelihood": "How outputs become the distribution of targets: by the data set unless said.",
     "inference": "How the posterior is approximated by a fit, or sampled.",
     "predict": "What is predicted and kept.",
 }

@@ -119,7 +119,7 @@ class Inference(Specification):
     schedule: Literal["constant", "one_cycle", "cosine", "exponential"] = "one_cycle"
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     clip: Positive | None = None
-    iterate_averaging: Share = Field(0.0, serialization_alias="average")
+    iterate_averaging: Share = Field(default=0.0, serialization_alias="average")
     early_stop: bool = False
     restarts: Annotated[int, Field(ge=1, le=1000)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0

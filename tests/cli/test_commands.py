@@ -8,7 +8,8 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify", "schema"]
+COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
+COMMANDS += ["schema"]
 
 
 def call(*arguments):

@@ -58,7 +58,9 @@ class Dispersed(Sampling):
     spread: Positive = 2.0
     descent: Annotated[int, Field(ge=0)] = 500
     descent_rate: Positive = 0.02
-    uphill: Literal["density", "elbo"] = Field("density", exclude_if=lambda what: what == "density")
+    uphill: Literal["density", "elbo"] = Field(
+        default="density", exclude_if=lambda what: what == "density"
+    )
 
 
 class Mclmc(Dispersed):

@@ -32,7 +32,7 @@ class Prior(Specification):
     kind: str
     fan_in: bool = False
     # Left out of what is stored unless given: digests of cells without it stay what they were.
-    bias_scale: Positive | None = Field(None, exclude_if=lambda scale: scale is None)
+    bias_scale: Positive | None = Field(default=None, exclude_if=lambda scale: scale is None)
 
     has_scale: ClassVar[bool] = True
     """Whether there is a scale to put a hyperprior on."""
