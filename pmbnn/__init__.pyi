@@ -52,5 +52,6 @@ from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
 from .spec import Positive as Positive
 from .sweep.stages import run as run
+from .sweep.versions import show_versions as show_versions
 
 __version__: str

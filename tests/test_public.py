@@ -1,11 +1,14 @@
 """``import pmbnn as pb``: what it has, and how little it loads."""
 
 import ast
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import pmbnn as pb
 from pmbnn import experiment, testing
@@ -30,6 +33,37 @@ def test_names_are_spelt_the_same_for_type_checkers():
         aliases = [a for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names]
         assert aliases
         assert all(alias.asname == alias.name for alias in aliases)
+
+
+def checked_types(file, cache):
+    """What mypy says of a file that uses the package, and its exit status."""
+    options = ["--disable-error-code", "import-untyped", "--cache-dir", str(cache)]
+    command = [sys.executable, "-m", "mypy", *options, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_uses_of_the_public_names_have_their_types(tmp_path):
+    file = Path(__file__).with_name("typed_use.py")
+    assert checked_types(file, tmp_path) == (0, "Success: no issues found in 1 source file\n")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(f"{file.read_text()}\npb.fit(model, steps='many').nothing\n")
+    status, said = checked_types(wrong, tmp_path)
+    assert status == 1
+    assert "incompatible type" in said and 'no attribute "nothing"' in said
+
+
+def test_versions_are_shown(capsys):
+    pb.show_versions()
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["pmbnn"] == version("pmbnn")
+    assert {"python", "jax", "pymc", "cores", "devices"} <= set(shown)
+
+
+def test_the_citation_is_of_this_version():
+    cited = yaml.safe_load((Path(__file__).parents[1] / "CITATION.cff").read_text())
+    assert cited["version"] == version("pmbnn")
 
 
 def test_an_unknown_name_is_an_attribute_error():

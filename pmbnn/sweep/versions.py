@@ -1,0 +1,26 @@
+"""What a number hangs on beside the code: versions and the machine, for reports of problems."""
+
+import os
+import platform
+from importlib.metadata import version
+
+from pmbnn.experiment.machine import cores, total_memory
+from pmbnn.inference.device import device_text, find_devices
+from pmbnn.sweep.cells import RECORDED
+
+
+def show_versions() -> None:
+    """Print the versions of this package and of what it stands on, and the machine."""
+    memory = total_memory()
+    lines = {
+        "pmbnn": version("pmbnn"),
+        "python": platform.python_version(),
+        **{name: version(name) for name in RECORDED if name != "pmbnn"},
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": f"{cores()} of {os.cpu_count()}",
+        "memory": "unknown" if memory is None else f"{memory / 1e9:.1f} GB",
+        "devices": device_text(find_devices("auto")),
+    }
+    width = max(map(len, lines))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))

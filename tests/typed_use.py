@@ -1,0 +1,39 @@
+"""Uses of the public names, as a type checker sees them; nothing of it is run."""
+
+from typing import assert_type
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+import pmbnn as pb
+
+x, y = np.zeros((5, 2)), np.zeros(5, int)
+
+model = pb.dense_classifier(x, y, hidden=(5, 5), prior=pb.Laplace(), hyperprior="half_cauchy")
+assert_type(model, pm.Model)
+approximation = pb.fit(model, steps=100, restarts=2)
+assert_type(approximation, pb.Approximation)
+assert_type(approximation.sample(100), dict[str, np.ndarray])
+assert_type(approximation.to_datatree(), xr.DataTree)
+assert_type(approximation.elbo, float)
+
+reference = pb.sample(model, engine="nuts", chains=4)
+assert_type(reference, pb.Reference)
+assert_type(pb.check(approximation, reference=reference), pb.Agreement)
+
+classifier = pb.BNNClassifier(hidden=(5,), prior=pb.Cauchy(), random_state=1).fit(x, y)
+assert_type(classifier, pb.BNNClassifier)
+assert_type(classifier.predict_proba(x), np.ndarray)
+assert_type(classifier.model_, pm.Model)
+assert_type(pb.BNNClassifier.load("fitted.nc"), pb.BNNClassifier)
+assert_type(pb.BNNRegressor().fit(x, y).predict_interval(x, 0.9), np.ndarray)
+
+results = pb.load_results("results/priors")
+assert_type(results, pb.ExperimentResults)
+assert_type(pb.show_versions(), None)
+
+
+@pb.register
+class Own(pb.Laplace):
+    """A prior of one's own."""
