@@ -95,7 +95,7 @@ def _of_class(
     cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
 ) -> Schema:
     plain = cls.model_json_schema(by_alias=False)["properties"]
-    words = _field_descriptions(cls)
+    words = field_descriptions(cls)
     properties: dict[str, Schema] = {}
     for name, field in cls.model_fields.items():
         found = _without_texts(plain[name])
@@ -164,7 +164,7 @@ FIELD = re.compile(r"^(\w+(?:, \w+)*)\n((?:^ .*\n?|^\n)+)", re.MULTILINE)
 """Entry of a section of a numpydoc docstring: names, and the indented lines below them."""
 
 
-def _field_descriptions(cls: type[Specification]) -> dict[str, str]:
+def field_descriptions(cls: type[Specification]) -> dict[str, str]:
     """What docstrings of a class and its bases say of fields, by name."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):

@@ -226,21 +226,21 @@ class ScaleMixture(Prior):
 class TrainableMean(Prior):
     """Normal prior whose means are learned, one for every weight; ``scale`` is its deviation.
 
-    weight ~ N(scale · mean, scale²) with mean ~ N(0, ``spread``²). The means are called
+    weight ~ N(scale · mean, scale²) with mean ~ N(0, spread²). The means are called
     ``weight_1_mean``, ``bias_1_mean``, ..., in units of the scale, and are no part of the
     network's function. Under a mean-field guide with means m, w and standard deviations s, t
     of a weight's prior mean and of the weight (scale 1), the divergence is
 
-        (w - m)² / 2 + (t² - 1) / 2 - log t  +  s² / 2 - log s + O(1 / ``spread``²) + constant.
+        (w - m)² / 2 + (t² - 1) / 2 - log t  +  s² / 2 - log s + O(1 / spread²) + constant.
 
-    Its optimum has m = w and s = 1 whatever the data say, to order 1 / ``spread``²: what is
+    Its optimum has m = w and s = 1 whatever the data say, to order 1 / spread²: what is
     left is (t² - 1) / 2 - log t, the divergence between the scales alone, as under maximum
     marginal likelihood of the means (type II, empirical Bayes). Where a weight lies then costs
     nothing, and t is drawn to the scale. The ELBO differs from that of means that are points by
-    log ``spread`` nats a weight, and is not to be compared with another prior's.
+    log(spread) nats a weight, and is not to be compared with another prior's.
 
     Only a factorised guide behaves so: the posterior itself is that of the normal prior with
-    standard deviation scale · √(1 + ``spread``²).
+    standard deviation scale · √(1 + spread²).
 
     Parameters
     ----------

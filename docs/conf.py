@@ -1,0 +1,58 @@
+"""How the site is built: ``uv run --group docs sphinx-build -W -c docs . site``.
+
+Pages are those that lie in the repository; three are made here: every setting, from the classes of
+specifications; the gallery, from a small sweep that this build runs; and the public names.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pmbnn import __version__
+
+project = "pmbnn"
+author = "The pmbnn developers"
+copyright = author
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "made_pages",
+]
+include_patterns = [
+    "docs/**.md",
+    "docs/**.rst",
+    "results/README.md",
+    "benchmarks/README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+]
+exclude_patterns = [".venv/**", "site/**", "tests/**"]
+root_doc = "docs/index"
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+# Pages are read on their own too: one may start where another left off.
+suppress_warnings = ["myst.header"]
+
+autodoc_typehints = "none"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "pmbnn"
+html_copy_source = False
+# The pages are few: all stand in the line above them.
+html_sidebars = {"**": []}
+html_theme_options = {
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 4,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+}

@@ -1,0 +1,45 @@
+"""The documentation: the site builds without a warning, and what its pages show runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["start", "scikit_learn"]
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path):
+    options = ["-W", "--keep-going", "-q", "-d", str(tmp_path / "trees"), "-c", "docs"]
+    command = [sys.executable, "-m", "sphinx", *options, ".", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    pages = tmp_path / "site" / "docs"
+    assert "kl_annealing" in (pages / "made" / "settings.html").read_text()
+    assert "predict_interval" in (pages / "made" / "api.html").read_text()
+    shown = re.findall(r'<img [^>]*src="([^"]+)"', (pages / "made" / "gallery.html").read_text())
+    assert len(shown) > 5
+    assert all((pages / "made" / source).is_file() for source in shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_what_pages_show_runs(page, tmp_path):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    assert "pb." in code
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_grid_of_the_first_page_is_an_experiment(tmp_path):
+    from pmbnn.experiment.load import load_experiment
+
+    text = (ROOT / "docs" / "start.md").read_text()
+    [shown] = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert len(load_experiment(tmp_path / "mine.yaml").cells) == 24
