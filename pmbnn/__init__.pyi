@@ -2,11 +2,22 @@
 
 from . import testing as testing
 from .data import Circles as Circles
+from .data import DataError as DataError
 from .data import DatasetSpec as DatasetSpec
+from .data import Folds as Folds
+from .data import Idx as Idx
+from .data import Images as Images
+from .data import Indices as Indices
 from .data import Mnist as Mnist
 from .data import Moons as Moons
+from .data import Npz as Npz
+from .data import OpenML as OpenML
 from .data import Quartic as Quartic
+from .data import Share as Share
 from .data import Sine as Sine
+from .data import Sklearn as Sklearn
+from .data import Table as Table
+from .data.arrays import Dataset as Dataset
 from .data.ood import OodSpec as OodSpec
 from .estimators.classifier import BNNClassifier as BNNClassifier
 from .estimators.regressor import BNNRegressor as BNNRegressor

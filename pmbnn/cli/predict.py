@@ -131,7 +131,7 @@ def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer
 
     restored = restore_cell(cell)
     shape = images[0].digit.shape
-    if restored.dataset.image_shape != shape:
+    if restored.dataset.input_shape != (1, *shape):
         raise ResultsError(
             f"`{cell}` must be fitted on images of {shape[0]} × {shape[1]} pixels, "
             f"got data set `{restored.dataset.kind}`."

@@ -2,12 +2,22 @@
 
 from pmbnn.data.base import DataError, DatasetSpec
 from pmbnn.data.curves import Quartic, Regression, Sine
+from pmbnn.data.embedded import Sklearn
+from pmbnn.data.images import Images
 from pmbnn.data.in_between import InBetween
 from pmbnn.data.mnist import Mnist
+from pmbnn.data.npz import Npz
+from pmbnn.data.own_idx import Idx
+from pmbnn.data.own_openml import OpenML
+from pmbnn.data.splits import Folds, Indices, Share
+from pmbnn.data.table import Table
 from pmbnn.data.toy import Bounds, Circles, Moons, Synthetic
 from pmbnn.spec import registry
 
-DATASETS = registry(Moons, Circles, Mnist, Sine, Quartic, InBetween)
+DATASETS = registry(
+    *(Moons, Circles, Mnist, Sine, Quartic, InBetween),
+    *(Table, Npz, Sklearn, OpenML, Images, Idx),
+)
 
 __all__ = [
     "DATASETS",
@@ -15,11 +25,20 @@ __all__ = [
     "Circles",
     "DataError",
     "DatasetSpec",
+    "Folds",
+    "Idx",
+    "Images",
     "InBetween",
+    "Indices",
     "Mnist",
     "Moons",
+    "Npz",
+    "OpenML",
     "Quartic",
     "Regression",
+    "Share",
     "Sine",
+    "Sklearn",
     "Synthetic",
+    "Table",
 ]

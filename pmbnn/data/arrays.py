@@ -2,11 +2,18 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from pmbnn.data.base import Standardise, Targets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pmbnn.data.splits import Split
 
 TARGET = "y"
 """What a network's one output is called where it is a number."""
@@ -30,6 +37,16 @@ class Standardisation:
         """Raw inputs of standardised ones, ``(observation, feature)``."""
         return x * self.sd + self.mean
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether it leaves everything as it is."""
+        return not self.mean.any() and bool((self.sd == 1).all())
+
+
+def identity_standardisation(features: int = 1) -> Standardisation:
+    """The standardisation that leaves so many columns as they are."""
+    return Standardisation(np.zeros(features), np.ones(features))
+
 
 def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
     """Standardisation of training inputs ``(observation, feature)``.
@@ -39,7 +56,7 @@ def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
     """
     features = x.shape[1]
     if how == "none":
-        return Standardisation(np.zeros(features), np.ones(features))
+        return identity_standardisation(features)
     axis = 0 if how == "feature" else None
     mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
     sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
@@ -146,7 +163,8 @@ class Dataset:
         Standardised inputs, ``(observation, feature)``, float64 for small data and float32
         for images.
     y_train, y_test
-        Class indices, ``(observation,)``, int64; or numbers, float64.
+        Class indices, ``(observation,)``, int64; or numbers, float64, standardised by
+        `target_standardisation`.
     features, classes
         Names of the input features and of the classes; no classes where targets are numbers.
     standardisation
@@ -161,6 +179,9 @@ class Dataset:
     overlap
         Test rows for each training row, where data seeds split the same rows anew, so that what
         they say is related; 0 where every data seed has rows of its own.
+    target_standardisation
+        The map from targets in the units of the data to those above, where they are numbers:
+        ``mean`` and ``sd`` of shape ``(1,)``. It leaves them as they are unless said.
     """
 
     x_train: np.ndarray
@@ -175,9 +196,94 @@ class Dataset:
     x_validation: np.ndarray | None = None
     y_validation: np.ndarray | None = None
     overlap: float = 0.0
+    target_standardisation: Standardisation = field(default_factory=identity_standardisation)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: np.ndarray,
+        y: Sequence,
+        *,
+        features: Sequence[str] = (),
+        groups: Sequence | None = None,
+        target_is: Targets | None = None,
+        split: "Split | None" = None,
+        seed: int = 0,
+        standardise: Standardise = "feature",
+        standardise_target: bool = True,
+        missing: Literal["refuse", "mean", "drop"] = "refuse",
+        redundant: Literal["refuse", "drop", "keep"] = "refuse",
+    ) -> "Dataset":
+        """Data set of arrays, checked, split and standardised as an experiment file has it.
+
+        Parameters
+        ----------
+        x
+            Inputs ``(observation, feature)``, or images ``(observation, row, column)`` or
+            ``(observation, channel, row, column)`` of values from 0 to 1, or bytes.
+        y
+            Targets, ``(observation,)``: names of classes, truth values, or numbers.
+        features
+            Names of the inputs; ``x1``, ``x2``, ... unless given.
+        groups
+            To which group a row belongs, ``(observation,)``, where the split keeps them together.
+        target_is
+            ``classes`` or ``numbers``, where `y` does not tell (see ``Table``).
+        split, seed
+            Which rows are test rows: a fifth, drawn by the seed, unless said.
+        standardise, standardise_target
+            Of inputs, and whether of targets that are numbers; both fitted on training rows.
+        missing, redundant
+            What is done about missing values, and about columns that say nothing new.
+
+        Raises
+        ------
+        DataError
+            The arrays are not as they must be.
+        """
+        from pmbnn.data.raw import raw_of_arrays, split_dataset
+        from pmbnn.data.splits import Share
+
+        raw = raw_of_arrays(
+            x, y, features, groups, target_is, missing=missing, redundant=redundant, title="x"
+        )
+        return split_dataset(raw, split or Share(), seed, standardise, standardise_target, "arrays")
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: "pd.DataFrame",
+        target: str,
+        *,
+        features: Sequence[str] = (),
+        without: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        target_is: Targets | None = None,
+        split: "Split | None" = None,
+        seed: int = 0,
+        standardise: Standardise = "feature",
+        standardise_target: bool = True,
+        missing: Literal["refuse", "mean", "drop"] = "refuse",
+        redundant: Literal["refuse", "drop", "keep"] = "refuse",
+    ) -> "Dataset":
+        """Data set of a pandas frame: what ``kind: table`` makes of a file, with its settings.
+
+        Raises
+        ------
+        DataError
+            The frame is not as it must be.
+        """
+        from pmbnn.data.frames import Columns, raw_of_frame
+        from pmbnn.data.raw import split_dataset
+        from pmbnn.data.splits import Share
+
+        split = split or Share()
+        columns = Columns(target, tuple(features), tuple(without), tuple(categorical), split.group)
+        raw = raw_of_frame(frame, columns, target_is, missing, redundant, "frame")
+        return split_dataset(raw, split, seed, standardise, standardise_target, "frame")
 
     @property
     def training(self) -> Rows:
@@ -194,4 +300,8 @@ class Dataset:
         for array in arrays:
             digest.update(f"{array.shape}{array.dtype.str}".encode())
             digest.update(array.tobytes())
+        if not self.target_standardisation.is_identity:
+            # The same numbers in other units are other data: a density has their units.
+            for array in (self.target_standardisation.mean, self.target_standardisation.sd):
+                digest.update(np.float64(array).tobytes())
         return digest.hexdigest()

@@ -1,6 +1,6 @@
 """What every data set of an experiment file has in common."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,18 @@ class DataError(ValueError):
     """A data set that is unavailable: a missing, foreign or damaged file, too few rows."""
 
 
+class DataSettingError(DataError):
+    """A setting of a data set that does not fit what was read.
+
+    ``setting`` is its name and ``rule`` what it must be, so that who knows where an experiment
+    file has it can name the place.
+    """
+
+    def __init__(self, setting: str, rule: str) -> None:
+        super().__init__(f"`{setting}` {rule}.")
+        self.setting, self.rule = setting, rule
+
+
 class DatasetSpec(Specification):
     """A data set as an experiment file names it."""
 
@@ -29,6 +41,15 @@ class DatasetSpec(Specification):
 
     image_shape: ClassVar[tuple[int, int] | None] = None
     """Height and width where a row is an image."""
+
+    channels: ClassVar[int] = 1
+    """Colours of an image: 1 where it is grey, 3 of red, green and blue."""
+
+    is_own: ClassVar[bool] = False
+    """Whether the rows are the user's: little is known of them beforehand."""
+
+    locations: ClassVar[dict[str, Any]] = {}
+    """Fields that only say where the rows lie, as pydantic's ``exclude``: they decide no result."""
 
     n_classes: ClassVar[int | None] = None
     """Number of classes; None where the targets are numbers."""
@@ -50,8 +71,9 @@ class DatasetSpec(Specification):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """What one row stands for: ``(1, row, column)`` of an image, or ``(feature,)``."""
-        return (1, *self.image_shape) if self.image_shape else (self.n_features,)
+        """What one row stands for: ``(channel, row, column)`` of an image, or ``(feature,)``."""
+        shape = self.image_shape
+        return (self.channels, *shape) if shape else (self.n_features,)
 
     @property
     def is_planar(self) -> bool:
@@ -61,6 +83,9 @@ class DatasetSpec(Specification):
     def lines(self) -> "tuple[Line, ...]":
         """Lines through the inputs that curves of numbers are drawn on."""
         return ()
+
+    def check(self) -> None:
+        """Raise DataError where what can be seen without loading all rows is not as it must be."""
 
     def load(self) -> "Dataset":
         """Load or generate the rows, split and standardise them."""

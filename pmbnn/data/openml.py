@@ -1,6 +1,10 @@
-"""MNIST and its kin from OpenML through scikit-learn, cached once they have checked out."""
+"""MNIST, its kin and any table from OpenML through scikit-learn, cached once they check out."""
 
+import gzip
+import hashlib
+import json
 import os
+import re
 import socket
 import tempfile
 import threading
@@ -17,6 +21,7 @@ from pmbnn.data.base import DataError
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
 HOME = "https://www.openml.org"
 
@@ -78,6 +83,120 @@ def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
         ) from error
     _write_cache(path, pixels, labels)
     return pixels, labels
+
+
+def load_frame(named: "Named") -> "OpenMLFrame":
+    """Any data set of OpenML as a frame, from the cache if it holds it whole.
+
+    Raises
+    ------
+    DataError
+        OpenML cannot be reached, has no such data set, or sent something else than a table.
+    """
+    path = cache_folder() / named.file
+    try:
+        return _read_frame(path)
+    except (OSError, EOFError, ValueError, KeyError, zlib.error):
+        pass  # No cache yet, or a damaged one: it is written anew.
+    try:
+        found = _download_frame(named)
+    # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
+    except Exception as error:
+        raise DataError(
+            f"{named.title} is unavailable from OpenML ({_reason(error).rstrip('.')})."
+        ) from error
+    _write_frame(path, found)
+    return found
+
+
+class Named(NamedTuple):
+    """A data set by its number, or by its name and version."""
+
+    id: int | None
+    name: str | None
+    version: int | None
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return (
+            f"data set {self.id}" if self.name is None else f"{self.name}, version {self.version}"
+        )
+
+    @property
+    def file(self) -> str:
+        """Its name in the cache."""
+        name = "" if self.name is None else re.sub(r"[^A-Za-z0-9_-]+", "-", self.name)
+        return f"{self.id}.json.gz" if self.name is None else f"{name}_{self.version}.json.gz"
+
+
+class OpenMLFrame(NamedTuple):
+    """Rows with every column, those that OpenML calls nominal as text, and its own target."""
+
+    frame: "pd.DataFrame"
+    target: str | None
+
+
+def _download_frame(named: Named) -> OpenMLFrame:
+    from sklearn.datasets import fetch_openml
+
+    _check_reachable()
+    by = {"data_id": named.id} if named.name is None else named._asdict()
+    by.pop("id", None)
+    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
+        bunch = fetch_openml(**by, as_frame=True, parser="liac-arff", n_retries=0, data_home=folder)
+    frame = bunch.frame.copy()
+    for name in _nominal(frame):
+        frame[name] = _as_nominal(frame[name])
+    targets = list(bunch.target_names)
+    return OpenMLFrame(frame, targets[0] if len(targets) == 1 else None)
+
+
+def _write_frame(path: Path, found: OpenMLFrame) -> None:
+    """Keep a frame under ``path`` with the SHA-256 of its rows."""
+    # As Python writes numbers, which reads back as the same ones.
+    rows = json.dumps({str(name): found.frame[name].tolist() for name in found.frame})
+    content = json.dumps(
+        {
+            "sha256": hashlib.sha256(rows.encode()).hexdigest(),
+            "target": found.target,
+            "nominal": _nominal(found.frame),
+            "rows": rows,
+        }
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            whole = Path(folder) / path.name
+            whole.write_bytes(gzip.compress(content.encode(), mtime=0))
+            os.replace(whole, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {_reason(error)}.") from error
+
+
+def _nominal(frame: "pd.DataFrame") -> list[str]:
+    """Columns of categories."""
+    import pandas as pd
+
+    return [name for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)]
+
+
+def _as_nominal(column: "pd.Series") -> "pd.Series":
+    """Categories by their names, which may look like numbers."""
+    return column.astype(object).map(str, na_action="ignore").astype("category")
+
+
+def _read_frame(path: Path) -> OpenMLFrame:
+    import pandas as pd
+
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    rows = content["rows"]
+    if hashlib.sha256(rows.encode()).hexdigest() != content["sha256"]:
+        raise ValueError("the rows are not those that were downloaded")
+    frame = pd.DataFrame(json.loads(rows))
+    for name in content["nominal"]:
+        frame[name] = _as_nominal(frame[name])
+    return OpenMLFrame(frame, content["target"])
 
 
 def cache_folder() -> Path:

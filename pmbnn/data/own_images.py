@@ -4,7 +4,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from pmbnn.data.base import DataError
 from pmbnn.data.digit_format import SIDE, as_digit
@@ -90,6 +90,74 @@ def read_image(path: Path | str, whole: bool = False, invert: bool | None = None
     return OwnImage(path, np.asarray(image), grey, inverted, digit / digit.max())
 
 
+# Images as they are
+
+
+def read_size(file: BinaryIO, name: str) -> tuple[int, int]:
+    """Height and width of an image, the right way up.
+
+    Raises
+    ------
+    ImageError
+        It is none, or damaged; the message has its name.
+    """
+    from PIL import Image, ImageOps
+
+    with _reasons(name), Image.open(file) as image:
+        _check_size(image, name)
+        width, height = ImageOps.exif_transpose(image).size
+        return height, width
+
+
+def decode(
+    file: BinaryIO, name: str, size: tuple[int, int], colour: bool, scaled: bool
+) -> "np.ndarray":
+    """Pixels of an image, ``(channel, row, column)``, uint8; grey ones have one channel.
+
+    Transparent parts are filled as `read_image` does. Of another size, an image is ``scaled``, or
+    an error.
+
+    Raises
+    ------
+    ImageError
+        It is none, damaged, or too large; the message has its name.
+    """
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    with _reasons(name), Image.open(file) as opened:
+        _check_size(opened, name)
+        image = opened
+        if image.mode not in ("L", "RGB"):
+            opened.load()
+            image = _in_8_bits(opened)
+            image = _on_paper(image) if image.mode == "RGBA" else image
+        # Most files have no such note, and looking for it twice takes as long as decoding.
+        if opened.getexif():
+            image = ImageOps.exif_transpose(image)
+        image = image.convert("RGB" if colour else "L")
+        height, width = size
+        if image.size != (width, height):
+            if not scaled:
+                found = f"{image.height} × {image.width}"
+                raise ImageError(
+                    f"{name} must have {height} × {width} pixels like the others, got {found}: "
+                    "give `size` to scale all."
+                )
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+        pixels = np.asarray(image)
+    return pixels.transpose(2, 0, 1) if colour else pixels[None]
+
+
+def _check_size(image: "Image", name: object) -> None:
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        raise ImageError(
+            f"{name} is too large: must have at most {MOST_PIXELS:,} pixels, "
+            f"got {width} × {height}."
+        )
+
+
 # Reading
 
 
@@ -98,12 +166,7 @@ def _upright(path: Path) -> "Image":
     from PIL import Image, ImageOps
 
     with _reasons(path), Image.open(path) as image:
-        width, height = image.size
-        if width * height > MOST_PIXELS:
-            raise ImageError(
-                f"{path} is too large: must have at most {MOST_PIXELS:,} pixels, "
-                f"got {width} × {height}."
-            )
+        _check_size(image, path)
         image.load()
         image = _in_8_bits(ImageOps.exif_transpose(image))
         image.thumbnail((DISPLAY_SIDE, DISPLAY_SIDE))
@@ -111,7 +174,7 @@ def _upright(path: Path) -> "Image":
 
 
 @contextmanager
-def _reasons(path: Path):
+def _reasons(path: Path | str):
     """Turn whatever Pillow raises over a file into one line that names it."""
     from PIL import Image, UnidentifiedImageError
 

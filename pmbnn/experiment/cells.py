@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pmbnn.data import DATASETS
@@ -152,7 +153,7 @@ class Experiment:
 
     ``plugins`` are the files that it takes parts of one's own from, as absolute paths;
     ``published`` is the text of the table of published numbers that it names; ``contrasts`` say
-    which cells are to be compared.
+    which cells are to be compared. ``folder`` is where files of data are looked up first.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Experiment:
     plugins: tuple[str, ...] = ()
     published: str | None = None
     contrasts: Contrasts = Contrasts()
+    folder: Path = field(default=Path("."), compare=False)
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -6,6 +6,7 @@ Each check takes the choices of some sections and raises the first mistake as a 
 from collections.abc import Mapping
 from itertools import product
 
+from pmbnn.data.base import DataError, DataSettingError
 from pmbnn.data.digit_format import SIDE
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
@@ -15,6 +16,22 @@ from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+
+
+def check_data(datasets: list[Choice]) -> None:
+    """Raise DataError where data of one's own are unavailable, or not as they must be.
+
+    The message names the place in the file.
+    """
+    for dataset in datasets:
+        try:
+            dataset.spec.check()
+        except DataSettingError as error:
+            section, _, field = error.setting.partition(".")
+            place = dataset.place_of(section) + (f".{field}" if field else "")
+            raise DataError(f"`{place}` {error.rule}.") from error
+        except DataError as error:
+            raise DataError(f"`{dataset.place}`: {error}") from error
 
 
 def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
@@ -176,7 +193,7 @@ def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
     """Raise ConfigError where out-of-distribution images meet what takes none."""
     for dataset, predict in product(datasets, predicts):
         # They are all made in the format of the digits.
-        if predict.spec.ood and dataset.spec.image_shape != (SIDE, SIDE):
+        if predict.spec.ood and dataset.spec.input_shape != (1, SIDE, SIDE):
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
                 f"rows are not images of {SIDE} × {SIDE} pixels"

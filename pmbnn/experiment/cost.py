@@ -190,8 +190,9 @@ def _predictions(cell: Cell) -> float:
     further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
     further += getattr(dataset, "validation", None) or 0
     fresh = 0
-    if isinstance(dataset, Synthetic):
+    if dataset.is_planar and dataset.targets == "classes":
         further += predict.map.resolution**2
+    if isinstance(dataset, Synthetic):
         # All restarts pooled have as many draws as one alone.
         fresh = predict.fresh.size * fresh_draws * (used if mixed == used else used + 1)
     if dataset.targets == "numbers":

@@ -4,6 +4,7 @@ Everything here can be checked without data and without PyMC, so that a mistake 
 before anything is compiled.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pmbnn.data.local_files import beside
 from pmbnn.experiment.axes import Choice, check_size, expand_section
 from pmbnn.experiment.cells import (
     SOURCES,
@@ -23,6 +25,7 @@ from pmbnn.experiment.cells import (
 from pmbnn.experiment.checks import (
     check_batches,
     check_choosing,
+    check_data,
     check_diagnostics,
     check_guides,
     check_improper,
@@ -44,6 +47,9 @@ DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
 """What a section says that a sweep leaves out. The likelihood follows the data sets; the other
 sections are required."""
 
+DATA_FOLDER = "data_folder"
+"""Key of where files of data are looked up first, which results folders have."""
+
 NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 """Names become names of folders."""
 
@@ -59,15 +65,21 @@ def load_experiment(path: str | Path) -> Experiment:
     return experiment_of(read_yaml(path), Path(path).parent)
 
 
-def resolved(experiment: Experiment) -> dict[str, Any]:
+def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, Any]:
     """The experiment with every default filled in, in the form of an experiment file.
 
     It names the copy of its published numbers that lies beside it in a results folder.
+
+    Parameters
+    ----------
+    folder
+        The results folder, from which the files of one's own data are found again.
     """
     plugins = {"plugins": list(experiment.plugins)} if experiment.plugins else {}
     published = {} if experiment.published is None else {"published": FILE}
     return {
         "name": experiment.name,
+        **_data_folder(experiment, folder),
         **plugins,
         **published,
         **experiment.contrasts.as_written,
@@ -82,9 +94,26 @@ def resolved(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def resolved_text(experiment: Experiment) -> str:
-    """YAML text of the resolved experiment, which loads as an equal experiment."""
-    return yaml_text(resolved(experiment))
+def _data_folder(experiment: Experiment, folder: Path | None) -> dict[str, str]:
+    """Where data of one's own were looked up first, seen from a results folder."""
+    own = any(spec.is_own for sweep in experiment.sweeps for spec in sweep.sections.dataset)
+    if folder is None or not own:
+        return {}
+    try:
+        return {DATA_FOLDER: os.path.relpath(experiment.folder, Path(folder).resolve())}
+    except ValueError:  # on another drive
+        return {}
+
+
+def resolved_text(experiment: Experiment, folder: Path | None = None) -> str:
+    """YAML text of the resolved experiment, which loads as an equal experiment.
+
+    Parameters
+    ----------
+    folder
+        The results folder, where it is written into one.
+    """
+    return yaml_text(resolved(experiment, folder))
 
 
 def experiment_of(content: dict, folder: Path) -> Experiment:
@@ -100,10 +129,30 @@ def experiment_of(content: dict, folder: Path) -> Experiment:
     ConfigError
         Something in it is not valid.
     """
-    known = ["name", "plugins", "published", "contrasts", "margin", "sweeps"]
+    known = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
     check_keys(content, known, "")
     name = _name(content, "name")
     plugins = load_plugins(content.get("plugins", []), folder)
+    of_data = data_folder(content, folder)
+    with beside(of_data):
+        sweeps = _sweeps(content)
+    published = published_text(content.get("published"), folder)
+    contrasts = read_contrasts(content)
+    experiment = Experiment(name, sweeps, plugins, published, contrasts, of_data)
+    _check_unique(experiment)
+    check_contrasts(contrasts, experiment.cells)
+    return experiment
+
+
+def data_folder(content: dict, folder: Path) -> Path:
+    """Where files of data are looked up first: beside the experiment file, unless it says where."""
+    named = content.get(DATA_FOLDER, ".")
+    if not isinstance(named, str):
+        raise must(DATA_FOLDER, "must be text", named)
+    return (Path(folder) / named).resolve()
+
+
+def _sweeps(content: dict) -> tuple[Sweep, ...]:
     listed = content.get("sweeps")
     if not isinstance(listed, list) or not listed:
         raise must("sweeps", "must be a list with at least one sweep", listed)
@@ -115,12 +164,7 @@ def experiment_of(content: dict, folder: Path) -> Experiment:
                 rule = f"must not repeat `sweeps[{other}].name`"
                 raise must(f"sweeps[{index}].name", rule, sweep.name)
         sweeps.append(sweep)
-    published = published_text(content.get("published"), folder)
-    contrasts = read_contrasts(content)
-    experiment = Experiment(name, tuple(sweeps), plugins, published, contrasts)
-    _check_unique(experiment)
-    check_contrasts(contrasts, experiment.cells)
-    return experiment
+    return tuple(sweeps)
 
 
 def _name(content: dict, place: str) -> str:
@@ -141,6 +185,9 @@ def _sweep(item: object, place: str) -> Sweep:
     for section, source in SOURCES.items():
         value = _section(item, section, place, choices)
         choices[section] = expand_section(value, f"{place}.{section}", source)
+        if section == "dataset":
+            # What its targets are decides what other sections may say.
+            check_data(choices[section])
     check_size([len(options) for options in choices.values()], place)
     pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
     guided = [c for c in choices["inference"] if isinstance(c.spec, Inference)]

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Container, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from pmbnn.data.base import DatasetSpec
@@ -24,6 +25,9 @@ ALWAYS_SHOWN = {
     (StudentT, "nu"),
 }
 """Fields that a label shows even where they have their default."""
+
+LOCATIONS = ("file", "path")
+"""Fields whose file alone is shown, without its folder and endings."""
 
 NEVER_SHOWN = {"kind", "folder", "restarts", "validation", "improper_scale_cap"}
 """Fields that would make every label longer and tell little."""
@@ -58,6 +62,12 @@ def spec_label(spec: Specification, among: Container[str] | None = None) -> str:
     kind = [spec.kind] if "kind" in type(spec).model_fields else []
     fields = [name for name in _shown_fields(spec) if among is None or name in among]
     return "-".join(kind + [_field_label(name, getattr(spec, name)) for name in fields])
+
+
+def file_label(named: str) -> str:
+    """Name of a file without its folder and endings: ``boston`` of ``uci/boston.csv.gz``."""
+    name = PurePath(named).name
+    return name.partition(".")[0] or name
 
 
 def short_name(settings: Mapping[str, Any]) -> str:
@@ -101,6 +111,8 @@ def _is_shown(spec: Specification, name: str) -> bool:
 
 def _field_label(name: str, value: object) -> str:
     """One field: a text as it is, a number after the name of its field."""
+    if name in LOCATIONS:
+        return file_label(value)
     if isinstance(value, bool):
         return name if value else f"no_{name}"
     if isinstance(value, int | float):
@@ -115,8 +127,10 @@ def _field_label(name: str, value: object) -> str:
     return str(value)
 
 
-def _entry_label(entry: Specification | float) -> str:
-    """One entry of a list: a number, or a specification with what is unusual of it."""
+def _entry_label(entry: Specification | float | str) -> str:
+    """One entry of a list: a number, a name, or a specification with what is unusual of it."""
+    if isinstance(entry, str):
+        return entry
     if not isinstance(entry, Specification):
         return _number(entry)
     fields = entry.model_dump(mode="json")

@@ -297,9 +297,10 @@ def _settings_text(
 def _spec_text(spec: Specification, leave_out: str | None) -> str:
     # By alias, the name that a field had first: PRNG keys derive from digests of this text, and a
     # rename must not move every number.
-    return _canonical(
-        spec.model_dump(mode="json", by_alias=True, exclude=leave_out and {leave_out})
-    )
+    left_out = dict(spec.locations) if isinstance(spec, DatasetSpec) else {}
+    if leave_out:
+        left_out[leave_out] = True
+    return _canonical(spec.model_dump(mode="json", by_alias=True, exclude=left_out or None))
 
 
 def _canonical(value: object) -> str:

@@ -42,7 +42,7 @@ def plot_compared_noise(
         If a trace does not have the group, or both keep different images of it.
     """
     traces = (bayesian, deterministic)
-    images, other = (values_of(t, group, "example_image", "example", "row", "column")
+    images, other = (values_of(t, group, "example_image", "example", "row", "column", ...)
                      for t in traces)  # fmt: skip
     if not np.array_equal(images, other):
         raise ValueError(f"Both traces must keep the same images of `{group}`.")

@@ -60,7 +60,7 @@ def kept_images(trace: xr.DataTree, group: str = TEST) -> list[HeldOutImage]:
     ValueError
         If there is no such group, or it keeps no images.
     """
-    pixels = values_of(trace, group, "image", "image", "row", "column")
+    pixels = values_of(trace, group, "image", "image", "row", "column", ...)
     rows = values_of(trace, group, "image_index")
     predictions = predictions_of(trace, group)
     true, rate = (values_of(trace, group, name) for name in ("label", "error_rate"))

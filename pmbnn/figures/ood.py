@@ -130,7 +130,7 @@ def examples_of(trace: xr.DataTree, group: str) -> list[Example]:
     ValueError
         If the trace does not have the group, or the group no examples.
     """
-    images = values_of(trace, group, "example_image", "example", "row", "column")
+    images = values_of(trace, group, "example_image", "example", "row", "column", ...)
     rows = values_of(trace, group, "example_index")
     predictions = predictions_of(trace, group)
     labels = values_of(trace, group, "label")

@@ -67,7 +67,7 @@ def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
     ValueError
         If the trace keeps no test images.
     """
-    images = values_of(trace, TEST, "image", "image", "row", "column")
+    images = values_of(trace, TEST, "image", "image", "row", "column", ...)
     rows = values_of(trace, TEST, "image_index")
     kept = dict(zip(rows.tolist(), images, strict=True))
     label = values_of(trace, TEST, "label")

@@ -134,7 +134,10 @@ def draw_empty(axes: Axes, word: str) -> None:
 
 
 def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
-    """A stored image of 0 to 255 as foreground on white paper, without a frame."""
+    """A stored image of 0 to 255, without a frame: grey as foreground on white paper, or colours.
+
+    ``pixels`` has shape ``(row, column)``, or ``(row, column, channel)``.
+    """
     axes.imshow(pixels, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
 

@@ -5,8 +5,8 @@ are ``curve_1``, ... on the lines that curves are drawn on beside it, and ``chai
 ``chain_sd``, moments of the network's output in each chain of a sampler alone. Of classes, it and,
 where rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
 ``chain_probability`` what each chain of a sampler says alone; of images, each keeps the pixels of
-a few: ``image`` ``(image, row, column)`` as bytes, and ``image_index`` ``(image,)``, the row that
-each is.
+a few: ``image`` ``(image, row, column)`` as bytes, colours on a last axis ``channel``, and
+``image_index`` ``(image,)``, the row that each is.
 """
 
 from collections.abc import Sequence
@@ -161,7 +161,7 @@ def predictions_of_test(
         arrays["x"] = ((*axes, "feature"), raw.astype("f4"))
     if spec.image_shape is not None:
         kept = kept_images(evaluation.test, dataset.y_test)
-        arrays |= kept_pixels(dataset, dataset.x_test, kept, spec.image_shape)
+        arrays |= kept_pixels(dataset, dataset.x_test, kept)
         half = EXAMPLES // 2
         uncertain = np.argsort(-evaluation.test.predicted_sd, kind="stable")
         examples = np.array(list(dict.fromkeys([*range(half), *uncertain[:half]])))
@@ -190,14 +190,12 @@ def hard_images(found: ClassProbabilities, label: np.ndarray) -> np.ndarray:
     return np.union1d(mistaken[by_certainty][:MISTAKEN], unsure)
 
 
-def kept_pixels(
-    dataset: Dataset, x: np.ndarray, numbers: np.ndarray, shape: tuple[int, int]
-) -> dict:
+def kept_pixels(dataset: Dataset, x: np.ndarray, numbers: np.ndarray) -> dict:
     """Variables that hold the images of these numbers among standardised rows `x`."""
     raw = dataset.standardisation.undo(x[numbers])
     return {
         "image_index": (("image",), numbers),
-        "image": (("image", "row", "column"), _pixels(raw, shape)),
+        "image": _pixels(raw, dataset.input_shape, "image"),
     }
 
 
@@ -211,8 +209,8 @@ def image_groups(
         axes, label = ("validation_observation",), dataset.y_validation
         arrays = probability_arrays(images.validation, axes, (len(label),))
         arrays["label"] = (axes, label)
-        kept, shape = hard_images(images.validation, label), fitted.cell.dataset.image_shape
-        arrays |= kept_pixels(dataset, dataset.x_validation, kept, shape)
+        kept = hard_images(images.validation, label)
+        arrays |= kept_pixels(dataset, dataset.x_validation, kept)
         groups["validation_predictions"] = xr.Dataset(arrays, coords)
     for name, of_set in images.ood.items():
         arrays = probability_arrays(of_set.prediction, ("ood_observation",), (len(of_set.images),))
@@ -236,10 +234,9 @@ def _examples(fitted, dataset: Dataset, predictor: Predictor, numbers, raw) -> d
     """Raw images, and class probabilities of single draws of the best restart."""
     x = dataset.standardisation(raw).astype(np.float32)
     draws = predictor.single_draws(fitted.fits[fitted.best], fitted.data, x, EXAMPLE_DRAWS)
-    pixels = _pixels(raw, fitted.cell.dataset.image_shape)
     return {
         "example_index": (("example",), numbers),
-        "example_image": (("example", "row", "column"), pixels),
+        "example_image": _pixels(raw, dataset.input_shape, "example"),
         "example_probability": (("draw", "example", "output"), draws["probability"].astype("f4")),
     }
 
@@ -253,9 +250,14 @@ def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     return xr.Dataset(arrays, coords=coords)
 
 
-def _pixels(raw: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Images as bytes; noise beyond black and white is cut off."""
-    return np.rint(255 * raw).clip(0, 255).astype("u1").reshape(-1, *shape)
+def _pixels(
+    raw: np.ndarray, shape: tuple[int, ...], axis: str
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Dims and bytes of images; noise beyond black and white is cut off. Colours come last."""
+    images = np.rint(255 * raw).clip(0, 255).astype("u1").reshape(-1, *shape)
+    if shape[0] == 1:
+        return (axis, "row", "column"), images[:, 0]
+    return (axis, "row", "column", "channel"), images.transpose(0, 2, 3, 1)
 
 
 def diagnosis_arrays(diagnosis: Diagnosis) -> dict:
@@ -283,10 +285,7 @@ def snapshot_group(diagnosis: Diagnosis, dataset: Dataset, fitted: InferredCell)
     return xr.Dataset(
         {
             "probability": (axes, examples.probability.astype("f4")),
-            "image": (
-                ("example", "row", "column"),
-                _pixels(examples.x, fitted.cell.dataset.image_shape),
-            ),
+            "image": _pixels(examples.x, dataset.input_shape, "example"),
             "label": (("example",), np.array(examples.labels, dtype=object)),
             "kind": (("example",), np.array(examples.kinds, dtype=object)),
             "snapshot_step": (("snapshot",), diagnosis.steps),

@@ -80,7 +80,7 @@ def build_trace(
         groups = sampled_groups(fitted, predictor, model, large)
     else:
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
-    groups["constant_data"] = _constant_data(dataset, keeps_rows)
+    groups["constant_data"] = _constant_data(dataset, keeps_rows, fitted.cell.dataset.is_own)
     if keeps_rows:
         groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
     predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
@@ -232,12 +232,18 @@ def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
     )
 
 
-def _constant_data(dataset: Dataset, keeps_rows: bool) -> xr.Dataset:
+def _constant_data(dataset: Dataset, keeps_rows: bool, is_own: bool) -> xr.Dataset:
     attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
     arrays = {
         "standardisation_mean": ("feature", dataset.standardisation.mean),
         "standardisation_sd": ("feature", dataset.standardisation.sd),
     }
+    if is_own:
+        # So that a cell can be restored where the file is no longer.
+        attrs["input_shape"] = json.dumps(dataset.input_shape)
+    if not dataset.target_standardisation.is_identity:
+        arrays["target_standardisation_mean"] = "target", dataset.target_standardisation.mean
+        arrays["target_standardisation_sd"] = "target", dataset.target_standardisation.sd
     if keeps_rows:
         arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
     return xr.Dataset(arrays, attrs=attrs)

@@ -4,6 +4,7 @@ Of classes, ``probability`` has shape ``(observation, class)`` with rows summing
 ``label`` holds class indices, ``(observation,)``. Of numbers, every array is ``(observation,)``.
 """
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 import numpy as np
@@ -98,6 +99,21 @@ def classification_metrics(probability: np.ndarray, label: np.ndarray) -> dict[s
         metric.__name__: metric(probability, label)
         for metric in (accuracy, nll, brier_score, expected_calibration_error)
     }
+
+
+def recalls(probability: np.ndarray, label: np.ndarray, classes: Sequence[str]) -> dict[str, float]:
+    """Share of each class's observations that are predicted so, and the mean over classes.
+
+    Under names such as ``recall_setosa``, and ``balanced_accuracy``; a class without observations
+    has none.
+    """
+    from sklearn.metrics import recall_score
+
+    every = range(len(classes))
+    predicted = np.asarray(probability).argmax(axis=1)
+    found = recall_score(label, predicted, labels=every, average=None, zero_division=np.nan)
+    there = {f"recall_{c}": float(r) for c, r in zip(classes, found, strict=True) if r == r}
+    return {"balanced_accuracy": float(np.mean(list(there.values()))), **there}
 
 
 # Of numbers

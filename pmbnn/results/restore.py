@@ -179,7 +179,9 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     """One row to build the model on, and the standardisation, if the trace tells everything."""
     kept = trace["constant_data"].to_dataset()
     classes = trace["test_predictions"].coords.get("output")
-    if "standardisation_mean" not in kept or (classes is None and spec.targets == "classes"):
+    if "standardisation_mean" not in kept:
+        return None
+    if classes is None and not spec.is_own and spec.targets == "classes":
         return None
     standardisation = Standardisation(
         kept["standardisation_mean"].values, kept["standardisation_sd"].values
@@ -190,8 +192,14 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     row = np.zeros((1, len(features)))
     names = () if classes is None else tuple(str(name) for name in classes.values)
     target = np.zeros(1, np.float64 if classes is None else np.int64)
-    rows = Rows(row, target, features, names, spec.input_shape)
+    rows = Rows(row, target, features, names, _input_shape(kept, spec))
     return rows, standardisation
+
+
+def _input_shape(kept: xr.Dataset, spec: DatasetSpec) -> tuple[int, ...]:
+    """What a row stands for; data of one's own need not be there to tell."""
+    stored = kept.attrs.get("input_shape")
+    return spec.input_shape if stored is None else tuple(json.loads(stored))
 
 
 def _features(trace: xr.DataTree, spec: DatasetSpec, count: int) -> tuple[str, ...] | None:
@@ -199,7 +207,8 @@ def _features(trace: xr.DataTree, spec: DatasetSpec, count: int) -> tuple[str, .
     for group in ("constant_data", "posterior"):
         if "feature" in trace[group].coords:
             return tuple(str(name) for name in trace[group].coords["feature"].values)
-    if spec.image_shape is not None:
+    stored = trace["constant_data"].attrs.get("input_shape")
+    if spec.image_shape is not None if stored is None else len(json.loads(stored)) > 1:
         return tuple(f"pixel_{pixel}" for pixel in range(count))
     return None
 

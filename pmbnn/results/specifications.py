@@ -7,9 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pmbnn.data import DATASETS
+from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import load_stored_plugins
+from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
 from pmbnn.spec import Registry, Specification
@@ -25,7 +29,17 @@ def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specifica
     ResultsError
         If some section is not known to this version, or needs a plugin that is unavailable.
     """
-    return {name: _specification(cell, name, record.settings) for name in SOURCES}
+    with beside(_data_folder(cell.parent.parent, record)):
+        return {name: _specification(cell, name, record.settings) for name in SOURCES}
+
+
+def _data_folder(folder: Path, record: CellRecord) -> Path:
+    """Where files of a cell's data are looked up first; the results folder where it has none."""
+    cls = DATASETS.get(record.settings["dataset"].get("kind"))
+    file = folder / "experiment.yaml"
+    if cls is None or not cls.is_own or not file.is_file():
+        return folder
+    return data_folder(read_yaml(file), folder)
 
 
 def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pmbnn.experiment.names import short_name
+from pmbnn.experiment.names import file_label, short_name
 from pmbnn.results.record import CellRecord
 
 RANKED_BY = "validation_nll"
@@ -24,6 +24,9 @@ FIT_SEED = "inference.seed"
 
 NAMING = ("points", "noise", "factor")
 """Settings of a data set that its name in tables and figures has beside its kind."""
+
+OWN_NAMES = ("file", "path", "name", "id")
+"""Settings that name a data set of one's own, the first of them that is there."""
 
 MAIN_SCORES = ("accuracy", "rmse")
 """What a cell is judged by first: of classes, of numbers."""
@@ -147,7 +150,10 @@ def data_label(record: CellRecord) -> str:
     """Name of a data set without its seed: ``moons, noise 0.4``."""
     dataset = record.settings["dataset"]
     shown = [f"{key} {_number(dataset[key])}" for key in NAMING if key in dataset]
-    return ", ".join([dataset["kind"], *shown])
+    named = next((dataset[key] for key in OWN_NAMES if dataset.get(key) is not None), None)
+    kind = dataset["kind"] if named is None else f"{dataset['kind']} {file_label(str(named))}"
+    fold = (dataset.get("split") or {}).get("fold")
+    return ", ".join([kind, *shown, *([] if fold is None else [f"fold {fold}"])])
 
 
 def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:

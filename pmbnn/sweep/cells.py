@@ -182,7 +182,7 @@ def _bury(run: Run, tasks: Sequence[JobTask], event: Finished) -> Iterator[Store
 def write_header(run: Run) -> None:
     """Write the resolved experiment, its published numbers, and where ours come from."""
     run.results.prepare()
-    run.results.write_text("experiment.yaml", resolved_text(run.experiment))
+    run.results.write_text("experiment.yaml", resolved_text(run.experiment, run.results.folder))
     if run.experiment.published is None:
         run.results.remove_table(PUBLISHED)
     else:

@@ -92,7 +92,7 @@ def references(
 
 def with_sampler(experiment: Experiment, settings: Sampling, folder: Path) -> Experiment:
     """The experiment with a sampler beside its ways to fit, in every sweep."""
-    content = resolved(experiment)
+    content = resolved(experiment, folder)
     for sweep in content["sweeps"]:
         if as_written(settings) not in sweep["inference"]:
             sweep["inference"] = [*sweep["inference"], as_written(settings)]

@@ -169,9 +169,13 @@ def _announce(
     for sweep in one.experiment.sweeps:
         for left_out in sweep.left_out:
             console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
-    for spec, (_, source) in one.sources.items():
-        if source not in ("scikit-learn", GENERATED):
-            console.print(f"data set {spec.kind}: source {source}", highlight=False)
+    told = (
+        f"data set {s.kind}: source {source}"
+        for s, (_, source) in one.sources.items()
+        if source not in ("scikit-learn", GENERATED)
+    )
+    for line in dict.fromkeys(told):
+        console.print(line, highlight=False)
     if one.devices[0].is_accelerator:
         console.print(f"device {device_text(one.devices)}", highlight=False, markup=False)
     stored = len(wanted) - len(missing)

@@ -7,7 +7,21 @@ import sys
 import numpy as np
 import pytest
 
-from pmbnn.data import DATASETS, Circles, InBetween, Mnist, Moons, Quartic, Sine
+from pmbnn.data import (
+    DATASETS,
+    Circles,
+    Idx,
+    Images,
+    InBetween,
+    Mnist,
+    Moons,
+    Npz,
+    OpenML,
+    Quartic,
+    Sine,
+    Sklearn,
+    Table,
+)
 from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.data.base import DatasetSpec
 
@@ -106,6 +120,8 @@ def test_shape_of_a_row_is_known_before_loading(spec):
 def test_registry():
     kinds = {"moons": Moons, "circles": Circles, "mnist": Mnist, "sine": Sine, "quartic": Quartic}
     kinds["in_between"] = InBetween
+    own = {"table": Table, "npz": Npz, "sklearn": Sklearn, "openml": OpenML}
+    kinds |= own | {"images": Images, "idx": Idx}
     assert kinds == DATASETS
 
 

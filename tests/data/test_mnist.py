@@ -15,7 +15,7 @@ import pytest
 import sklearn.datasets
 from pydantic import ValidationError
 
-from pmbnn.data import DataError, Mnist, idx, mnist, openml
+from pmbnn.data import DataError, Mnist, idx, mnist, openml, pixels
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 DATA = os.environ.get("PMBNN_DATA")
@@ -439,14 +439,14 @@ def test_too_many_validation_images(train, words):
 
 def test_stratified_order():
     y = np.random.default_rng(0).choice(4, size=1_000, p=[0.6, 0.3, 0.08, 0.02])
-    order = mnist.stratified_order(y, 7)
+    order = pixels.stratified_order(y, 7)
     np.testing.assert_array_equal(np.sort(order), np.arange(1_000))
     for size in (10, 137, 500, 999):
         share = np.bincount(y) * size / 1_000
         counts = np.bincount(y[order[:size]], minlength=4)
         assert np.abs(counts - share).max() <= 1
-    np.testing.assert_array_equal(order, mnist.stratified_order(y, 7))
-    assert not np.array_equal(order, mnist.stratified_order(y, 8))
+    np.testing.assert_array_equal(order, pixels.stratified_order(y, 7))
+    assert not np.array_equal(order, pixels.stratified_order(y, 8))
 
 
 # The order of the sources

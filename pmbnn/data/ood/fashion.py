@@ -7,7 +7,7 @@ from pydantic import Field
 from pmbnn.data import idx
 from pmbnn.data.base import Seed
 from pmbnn.data.local_files import local_folder
-from pmbnn.data.mnist import ORIGINAL_ROWS, stratified_order
+from pmbnn.data.mnist import ORIGINAL_ROWS
 from pmbnn.data.ood.base import OodSpec
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Fashion(OodSpec):
         import numpy as np
 
         from pmbnn.data.ood.arrays import OodImages
+        from pmbnn.data.pixels import stratified_order
 
         x, y, source = _read()
         rows = slice(None) if self.size is None else stratified_order(y, self.seed)[: self.size]

@@ -1,0 +1,196 @@
+"""Columns of a pandas frame as inputs and targets: checked, categories one-hot encoded."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pmbnn.data.base import DataError, DataSettingError, Targets
+from pmbnn.data.raw import (
+    Missing,
+    RawRows,
+    Redundant,
+    checked_rows,
+    show_names,
+    targets_of,
+)
+
+if TYPE_CHECKING:
+    from pandas import Series
+
+MOST_LEVELS = 100
+"""Categories of a column beyond which it is likelier text or a name of the row."""
+
+
+class Columns(NamedTuple):
+    """What the columns of a frame are: names, all others being ``features`` where none are."""
+
+    target: str
+    features: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    group: str | None = None
+
+
+def raw_of_frame(
+    frame: pd.DataFrame,
+    columns: Columns,
+    target_is: Targets | None,
+    missing: Missing,
+    redundant: Redundant,
+    title: str,
+) -> RawRows:
+    """Rows of a frame: numbers as they are, one column for each category of the others.
+
+    Raises
+    ------
+    DataError
+        The frame is not as it must be.
+    """
+    names = _features(frame, columns, title)
+    if not len(frame):
+        raise DataError(f"{title}: has no rows.")
+    target = frame[columns.target]
+    gaps = target.isna().to_numpy()
+    if gaps.any() and missing != "drop":
+        row = int(np.argmax(gaps)) + 1
+        raise DataError(
+            f"{title}, row {row}: target `{columns.target}` is missing: say `missing: drop`."
+        )
+    kept = np.flatnonzero(~gaps)
+    if not len(kept):
+        raise DataError(f"{title}: target `{columns.target}` has no values.")
+    # Row numbers of messages are those of the whole frame.
+    encoded = [_encoded(frame[name], name, name in columns.categorical, title) for name in names]
+    blocks, labels = zip(*encoded, strict=True)
+    y, classes = targets_of(
+        _plain(target.iloc[kept], columns.target, title, target_is),
+        target_is,
+        title,
+        columns.target,
+    )
+    raw = RawRows(
+        x=np.concatenate(blocks, axis=1)[kept],
+        y=y,
+        features=tuple(label for some in labels for label in some),
+        classes=classes,
+        numbers=kept,
+        read=len(frame),
+        title=title,
+        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
+    )
+    return checked_rows(raw, missing, redundant)
+
+
+def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
+    """Names of the columns that are inputs."""
+    there = [str(name) for name in frame.columns]
+    repeated = [name for name in dict.fromkeys(there) if there.count(name) > 1]
+    if repeated:
+        raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")
+    for setting, named in (
+        ("target", [columns.target]),
+        ("features", columns.features),
+        ("without", columns.without),
+        ("categorical", columns.categorical),
+        ("split.group", [] if columns.group is None else [columns.group]),
+    ):
+        for name in named:
+            if name not in there:
+                raise DataSettingError(
+                    setting, f"must be one of {show_names(there)} of {title}, got {name!r}"
+                )
+    if columns.target in columns.features:
+        raise DataSettingError("features", f"must not name the target, got {columns.target!r}")
+    if columns.group is not None and columns.group in columns.features:
+        raise DataSettingError(
+            "features", f"must not name the column of groups, got {columns.group!r}"
+        )
+    left_out = {columns.target, columns.group, *columns.without}
+    names = [name for name in columns.features or there if name not in left_out]
+    if not names:
+        raise DataError(f"{title}: has no column beside the target `{columns.target}`.")
+    return names
+
+
+def _encoded(
+    column: "Series", name: str, categorical: bool, title: str
+) -> tuple[np.ndarray, list[str]]:
+    """Inputs of one column, ``(row, 1)`` or one for each of its categories, and their names."""
+    kind = column.dtype
+    if not categorical and pd.api.types.is_numeric_dtype(kind):
+        return column.to_numpy(np.float64, na_value=np.nan)[:, None], [name]
+    if pd.api.types.is_datetime64_any_dtype(kind) or kind.kind in "mc":
+        raise DataError(
+            f"{title}: column `{name}` must hold numbers, text or truth values, got {kind}."
+        )
+    if not categorical and not isinstance(kind, pd.CategoricalDtype):
+        numbers = _as_numbers(column, name, title)
+        if numbers is not None:
+            return numbers[:, None], [name]
+    known = column.dropna()
+    levels = sorted(known.unique()) if categorical and _is_number(kind) else _levels(known)
+    if len(levels) > MOST_LEVELS:
+        raise DataError(
+            f"{title}: column `{name}` must be numbers or at most {MOST_LEVELS} categories, got "
+            f"{len(levels)} different values: name it under `without`."
+        )
+    if not levels:
+        raise DataError(f"{title}: column `{name}` has no values: name it under `without`.")
+    values = column.to_numpy() if _is_number(kind) else column.astype(str).to_numpy()
+    x = np.stack([values == level for level in levels], axis=1).astype(np.float64)
+    x[column.isna().to_numpy()] = np.nan
+    return x, [f"{name}={level:g}" if _is_number(kind) else f"{name}={level}" for level in levels]
+
+
+def _is_number(kind) -> bool:
+    return pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+
+
+def _levels(known: "Series") -> list[str]:
+    return sorted(known.astype(str).unique())
+
+
+def _as_numbers(column: "Series", name: str, title: str) -> np.ndarray | None:
+    """Numbers of a column of text; None where they are words.
+
+    Raises
+    ------
+    DataError
+        Most are numbers and some are not, so that those are likely mistakes.
+    """
+    numbers = pd.to_numeric(column, errors="coerce")
+    known = column.notna().to_numpy()
+    wrong = known & numbers.isna().to_numpy()
+    if wrong.sum() * 2 > known.sum() or not known.any():
+        return None
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}; "
+            "name it under `categorical` if it is none."
+        )
+    return numbers.to_numpy(np.float64, na_value=np.nan)
+
+
+def _plain(target: "Series", name: str, title: str, target_is: Targets | None) -> np.ndarray:
+    """Targets as an array of numbers, truth values or text."""
+    kind = target.dtype
+    if pd.api.types.is_bool_dtype(kind):
+        return target.to_numpy(bool)
+    if pd.api.types.is_numeric_dtype(kind):
+        return target.to_numpy(np.float64)
+    if target_is != "classes" and not isinstance(kind, pd.CategoricalDtype):
+        numbers = _as_numbers(target, name, title)
+        if numbers is not None:
+            return numbers
+    return np.array(target.astype(str).tolist())
+
+
+def _groups(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:
+    """To which group each row belongs, as numbers."""
+    codes, _ = pd.factorize(frame[name])
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0)) + 1
+        raise DataError(f"{title}, row {row}: column `{name}` of groups is missing.")
+    return codes

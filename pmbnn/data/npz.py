@@ -1,0 +1,92 @@
+"""Arrays of a NumPy archive."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pmbnn.data.base import DataError, DataSettingError, Standardise
+from pmbnn.data.local_files import Stamp, find, stamp_of
+from pmbnn.data.own import SplitRows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pmbnn.data.raw import RawRows
+
+
+class Npz(SplitRows):
+    """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
+
+    ``x`` and ``y`` are their names in it; see `Dataset.from_arrays` for what they may be, and
+    `Table` for the rest.
+    """
+
+    kind: Literal["npz"] = "npz"
+    file: str
+    x: str = "x"
+    y: str = "y"
+    target_is: Literal["classes", "numbers"] | None = None
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+
+    locations: ClassVar[dict[str, Any]] = {"file": True, "split": {"file": True}}
+
+    def raw(self) -> "RawRows":  # noqa: D102
+        path = find(self.file, self._folder, "file")
+        names = {"x": self.x, "y": self.y}
+        if self.split.group is not None:
+            names["split.group"] = self.split.group
+        return _read(
+            stamp_of(path), self.file, tuple(names.items()),
+            self.target_is, self.missing, self.redundant,
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _read(stamp: Stamp, title: str, names, target_is, missing, redundant) -> "RawRows":
+    from pmbnn.data.raw import raw_of_arrays
+
+    found = read_archive(Path(stamp[0]), title, dict(names))
+    groups = found.get("split.group")
+    return raw_of_arrays(
+        found["x"], found["y"], (), groups, target_is,
+        missing=missing, redundant=redundant, title=title, target=dict(names)["y"],
+    )  # fmt: skip
+
+
+def read_archive(path: Path, title: str, names: Mapping[str, str]) -> dict[str, "np.ndarray"]:
+    """Arrays of an archive by the settings that name them; objects are never unpickled.
+
+    Raises
+    ------
+    DataError
+        It is no archive, or lacks an array.
+    """
+    import numpy as np
+
+    from pmbnn.data.raw import show_names
+
+    try:
+        # Opened here, because NumPy leaves a file open whose archive is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if not hasattr(arrays, "files"):
+                raise DataError(f"{title}: must be an .npz archive, got a single array.")
+            for setting, name in names.items():
+                if name not in arrays.files:
+                    there = show_names(sorted(arrays.files))
+                    raise DataSettingError(
+                        setting, f"must be one of {there} of {title}, got {name!r}"
+                    )
+            return {setting: arrays[name] for setting, name in names.items()}
+    except DataError:
+        raise
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        if "allow_pickle" in reason or "pickle" in reason.lower():
+            reason = "it is no archive, or holds Python objects, which are never unpickled"
+        raise DataError(f"{title}: cannot be read: {reason}.") from error

@@ -1,0 +1,340 @@
+"""Rows as they were read, checked, and the data set that is made of them by a split."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pmbnn.data.arrays import (
+    Dataset,
+    Standardisation,
+    fit_standardisation,
+    identity_standardisation,
+)
+from pmbnn.data.base import DataError, DataSettingError, Standardise, Targets
+
+if TYPE_CHECKING:
+    from pmbnn.data.splits import Split
+
+Missing = Literal["refuse", "mean", "drop"]
+Redundant = Literal["refuse", "drop", "keep"]
+
+FEW = 10
+"""Whole numbers of no more distinct values than this may be classes as well as counts."""
+
+SHOWN = 10
+"""Names that a message lists of those there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawRows:
+    """Rows in the units of the data.
+
+    Attributes
+    ----------
+    x
+        Inputs, ``(row, feature)``, float64; missing values are not a number.
+    y
+        Class indices, ``(row,)``, int64; or numbers, float64.
+    features, classes
+        Names; no classes where targets are numbers.
+    numbers
+        Which row of what was read each is, from 0, ascending.
+    read
+        How many rows were read, those that were dropped included.
+    title
+        What the rows are called in messages.
+    groups
+        To which group a row belongs, ``(row,)``; None where there are none.
+    input_shape
+        What a row stands for, as in `Rows`.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    features: tuple[str, ...]
+    classes: tuple[str, ...]
+    numbers: np.ndarray
+    read: int
+    title: str
+    groups: np.ndarray | None = None
+    input_shape: tuple[int, ...] = ()
+
+    def take(self, rows: np.ndarray) -> "RawRows":
+        """Some of the rows."""
+        groups = None if self.groups is None else self.groups[rows]
+        parts = {"x": self.x[rows], "y": self.y[rows], "numbers": self.numbers[rows]}
+        return replace(self, **parts, groups=groups)
+
+
+def split_dataset(
+    raw: RawRows,
+    split: "Split",
+    seed: int,
+    standardise: Standardise,
+    standardise_target: bool,
+    source: str,
+) -> Dataset:
+    """Data set of the rows, in two parts, standardised by the training rows.
+
+    Missing inputs become the mean of the training rows.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be split so.
+    """
+    train, test = split.parts(raw, seed)
+    x_train, x_test = _filled(raw, train, test)
+    standardisation = fit_standardisation(x_train, standardise)
+    of_target = identity_standardisation()
+    if not raw.classes and standardise_target:
+        of_target = _target_standardisation(raw, raw.y[train])
+    y_train, y_test = raw.y[train], raw.y[test]
+    if not of_target.is_identity:
+        y_train, y_test = of_target(y_train), of_target(y_test)
+    return Dataset(
+        x_train=standardisation(x_train),
+        y_train=y_train,
+        x_test=standardisation(x_test),
+        y_test=y_test,
+        features=raw.features,
+        classes=raw.classes,
+        standardisation=standardisation,
+        source=source,
+        input_shape=raw.input_shape,
+        overlap=len(test) / len(train) if split.resplits else 0.0,
+        target_standardisation=of_target,
+    )
+
+
+def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs of both parts, missing ones the mean of the training rows."""
+    x_train, x_test = raw.x[train], raw.x[test]
+    gaps = np.isnan(x_train)
+    if not gaps.any() and not np.isnan(x_test).any():
+        return x_train, x_test
+    if (empty := gaps.all(axis=0)).any():
+        name = raw.features[int(np.argmax(empty))]
+        raise DataError(f"{raw.title}: column `{name}` has no value in any training row.")
+    mean = np.nanmean(x_train, axis=0)
+    return np.where(gaps, mean, x_train), np.where(np.isnan(x_test), mean, x_test)
+
+
+def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
+    if not y.std() > 0:
+        raise DataError(f"{raw.title}: the target has one value only in the training rows.")
+    return fit_standardisation(y[:, None], "feature")
+
+
+# From arrays
+
+
+def raw_of_arrays(
+    x: np.ndarray,
+    y: Sequence,
+    features: Sequence[str],
+    groups: Sequence | None,
+    target_is: Targets | None,
+    *,
+    missing: Missing,
+    redundant: Redundant,
+    title: str,
+    target: str = "y",
+) -> RawRows:
+    """Rows of arrays; see `Dataset.from_arrays`.
+
+    Raises
+    ------
+    DataError
+        They are not as they must be.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    _check_shapes(x, y, title, target)
+    input_shape = image_shape(x)
+    if x.dtype == np.uint8 and input_shape:
+        x = x / 255.0
+    x = x.reshape(len(x), -1).astype(np.float64)
+    count = x.shape[1]
+    names = tuple(features) or tuple(f"x{i}" for i in range(1, count + 1))
+    if len(names) != count:
+        raise DataSettingError("features", f"must name {count} inputs, got {len(names)}")
+    if groups is not None and len(groups) != len(y):
+        raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
+    labels, classes = targets_of(y, target_is, title, target)
+    raw = RawRows(
+        x, labels, names, classes, np.arange(len(y)), len(y), title,
+        None if groups is None else np.asarray(groups), input_shape,
+    )  # fmt: skip
+    # Pixels at the border of images are all the same, and no mistake.
+    return checked_rows(raw, missing, "keep" if input_shape else redundant)
+
+
+def image_shape(x: np.ndarray) -> tuple[int, ...]:
+    """What a row of an array stands for; nothing where it is a row of features."""
+    if x.ndim == 2:
+        return ()
+    return x.shape[1:] if x.ndim == 4 else (1, *x.shape[1:])
+
+
+def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None:
+    if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
+        raise DataError(
+            f"{title}: must be numbers (row, feature), (row, height, width) or (row, channel, "
+            f"height, width), got shape {x.shape} of {x.dtype}."
+        )
+    if x.ndim == 4 and x.shape[1] not in (1, 3):
+        raise DataError(f"{title}: images must have 1 or 3 channels, got shape {x.shape}.")
+    if y.ndim != 1 or len(y) != len(x):
+        raise DataError(
+            f"{title}: `{target}` must have one target for each of {len(x)} rows, got shape "
+            f"{y.shape}."
+        )
+    if not x.size:
+        raise DataError(f"{title}: has no rows.")
+
+
+# Checks of all kinds
+
+
+def targets_of(
+    y: np.ndarray, target_is: Targets | None, title: str, name: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class indices with the names of the classes, or numbers without.
+
+    Text and truth values are classes, numbers are numbers, unless ``target_is`` says so of whole
+    numbers; of whole numbers of few values it must say.
+
+    Raises
+    ------
+    DataError
+        They are of one class, not finite, or may be either.
+    """
+    if y.dtype.kind not in "biuf":
+        y = np.array([str(value) for value in y])
+    distinct = np.unique(y)
+    if y.dtype.kind in "iuf" and target_is != "classes":
+        return _numbers_of(y, distinct, target_is, title, name), ()
+    if target_is == "numbers":
+        shown = show_names(distinct)
+        raise DataSettingError(
+            "target_is", f"must be classes with the values of `{name}` ({shown}), got 'numbers'"
+        )
+    if y.dtype.kind == "f" and not _is_whole(y):
+        wrong = next(value for value in distinct if value != np.rint(value))
+        raise DataSettingError(
+            "target_is", f"must be numbers, as `{name}` has the value {wrong:g}, got 'classes'"
+        )
+    if len(distinct) < 2:
+        raise DataError(
+            f"{title}: target `{name}` must have at least two classes, got {show_names(distinct)} "
+            "only."
+        )
+    return np.searchsorted(distinct, y).astype(np.int64), tuple(map(_word, distinct))
+
+
+def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -> np.ndarray:
+    if not np.isfinite(y.astype(np.float64)).all():
+        row = int(np.argmin(np.isfinite(y.astype(np.float64))))
+        raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
+    if len(distinct) < 2:
+        raise DataError(f"{title}: target `{name}` has one value only: {_word(distinct[0])}.")
+    if target_is is None and len(distinct) <= FEW and _is_whole(y):
+        raise DataSettingError(
+            "target_is",
+            f"must be classes or numbers, as `{name}` has whole numbers of {len(distinct)} "
+            f"values ({show_names(distinct)}), got null",
+        )
+    return y.astype(np.float64)
+
+
+def checked_rows(raw: RawRows, missing: Missing, redundant: Redundant) -> RawRows:
+    """The rows as far as they can be used.
+
+    Raises
+    ------
+    DataError
+        A value is missing or infinite, or a column says nothing, and it is not said what then.
+    """
+    infinite = np.isinf(raw.x)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise DataError(
+            f"{_place(raw, row, column)} must be a finite number, got {raw.x[row, column]}."
+        )
+    gaps = np.isnan(raw.x)
+    if gaps.any() and missing == "refuse":
+        row, column = np.argwhere(gaps)[0]
+        raise DataError(f"{_place(raw, row, column)} is missing: {REMEDY}.")
+    if missing == "drop" and gaps.any():
+        raw = raw.take(np.flatnonzero(~gaps.any(axis=1)))
+        if not len(raw.y):
+            raise DataError(f"{raw.title}: no row is left without those that lack a value.")
+        if raw.classes and len(np.unique(raw.y)) < len(raw.classes):
+            lacking = next(c for i, c in enumerate(raw.classes) if not (raw.y == i).any())
+            raise DataError(
+                f"{raw.title}: class `{lacking}` has no row without those that lack a value."
+            )
+    return raw if redundant == "keep" else _without_redundant(raw, redundant)
+
+
+REMEDY = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
+
+
+def _without_redundant(raw: RawRows, redundant: Redundant) -> RawRows:
+    """Rows without constant columns and repeated ones, of which the first stays."""
+    # What is missing is compared as one value like any other.
+    known = np.nan_to_num(raw.x, nan=np.inf)
+    constant = (known == known[0]).all(axis=0)
+    seen: dict[bytes, int] = {}
+    first = [seen.setdefault(column.tobytes(), i) for i, column in enumerate(known.T)]
+    repeated = np.array(first) != np.arange(len(first))
+    if redundant == "refuse" and constant.any():
+        names = show_names(np.array(raw.features)[constant])
+        raise DataError(
+            f"{raw.title}: {_columns(constant)} {names} must have more than one value: name them "
+            "under `without`, or say `redundant: drop`."
+        )
+    if redundant == "refuse" and repeated.any():
+        i = int(np.argmax(repeated))
+        one, other = raw.features[first[i]], raw.features[i]
+        raise DataError(
+            f"{raw.title}: columns `{one}` and `{other}` must not be the same: name one under "
+            "`without`, or say `redundant: drop`."
+        )
+    kept = ~(constant | repeated)
+    if not kept.any():
+        raise DataError(f"{raw.title}: no feature is left: every column is constant.")
+    if kept.all():
+        return raw
+    names = tuple(np.array(raw.features)[kept].tolist())
+    return replace(raw, x=raw.x[:, kept], features=names)
+
+
+def _columns(chosen: np.ndarray) -> str:
+    return "column" if chosen.sum() == 1 else "columns"
+
+
+def _place(raw: RawRows, row: int, column: int) -> str:
+    return f"{raw.title}, row {raw.numbers[row] + 1}: column `{raw.features[column]}`"
+
+
+def _is_whole(y: np.ndarray) -> bool:
+    return bool((y == np.rint(y)).all())
+
+
+def _word(value: object) -> str:
+    """A class's name: a number without a needless fraction, a truth value as YAML has it."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, int | float | np.number):
+        return f"{value:g}" if abs(value) < 1e6 else str(int(value))
+    return str(value)
+
+
+def show_names(names: Sequence) -> str:
+    """Names on one line, some of them where there are many."""
+    shown = ", ".join(f"`{_word(name)}`" for name in list(names)[:SHOWN])
+    more = len(names) - SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,228 @@
+"""Which rows of a data set are test rows, where it does not say so itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from pmbnn.data.base import DataError, DataSettingError
+from pmbnn.data.local_files import experiment_folder, find
+from pmbnn.spec import Specification
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from pmbnn.data.raw import RawRows
+
+    Parts = tuple[np.ndarray, np.ndarray]
+    """Row numbers of the training and of the test rows."""
+
+SEED = "{seed}"
+"""Stands for the data seed in a name."""
+
+
+class Split(Specification):
+    """Training and test rows, by their numbers."""
+
+    kind: str
+
+    resplits: ClassVar[bool] = True
+    """Whether data seeds split the same rows anew, so that what they say is related."""
+
+    def parts(self, raw: "RawRows", seed: int) -> "Parts":
+        """Training and test rows, ascending.
+
+        Raises
+        ------
+        DataError
+            The rows cannot be split so.
+        """
+        raise NotImplementedError
+
+
+class Share(Split):
+    """A share of the rows, drawn by the data seed; of classes, in each the same share.
+
+    With a ``group``, the name of a column, rows of one group stay together: the share is then one
+    of groups, and classes keep their proportions as far as groups happen to.
+    """
+
+    kind: Literal["share"] = "share"
+    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    group: str | None = None
+
+    def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
+        from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
+
+        settings: dict[str, Any] = {"test_size": self.test, "random_state": seed, "n_splits": 1}
+        if self.group is not None:
+            _check_groups(raw, 2)
+            splitter = GroupShuffleSplit(**settings)
+        elif raw.classes:
+            _check_classes(raw, 2)
+            splitter = StratifiedShuffleSplit(**settings)
+        else:
+            splitter = ShuffleSplit(**settings)
+        return _split(splitter, raw, 0)
+
+
+class Folds(Split):
+    """Cross-validation: the rows in so many parts, each the test rows in turn.
+
+    Without ``fold``, data seeds are folds: of five, seeds 0 to 4 are those of one shuffle, seeds
+    5 to 9 those of the next. With it, the data seed shuffles and ``fold`` is the part, from 0.
+    """
+
+    kind: Literal["folds"] = "folds"
+    folds: Annotated[int, Field(ge=2)] = 5
+    fold: Annotated[int, Field(ge=0)] | None = None
+    group: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_them(self):
+        if self.fold is not None and self.fold >= self.folds:
+            raise ValueError(f"must have fold < folds, got {self.fold} and {self.folds}")
+        return self
+
+    def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
+        from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
+        shuffle, fold = divmod(seed, self.folds) if self.fold is None else (seed, self.fold)
+        if self.group is not None:
+            _check_groups(raw, self.folds)
+            of_groups = StratifiedGroupKFold if raw.classes else GroupKFold
+            splitter = of_groups(self.folds, shuffle=True, random_state=shuffle)
+        else:
+            if raw.classes:
+                _check_classes(raw, self.folds)
+            elif len(raw.y) < self.folds:
+                raise DataError(f"{raw.title}: must have {self.folds} rows, got {len(raw.y)}.")
+            of_rows = StratifiedKFold if raw.classes else KFold
+            splitter = of_rows(self.folds, shuffle=True, random_state=shuffle)
+        return _split(splitter, raw, fold)
+
+
+class Indices(Split):
+    """Test rows whose numbers, from 0, a file lists; the other rows are training rows.
+
+    The file is text with a number a line, or an ``.npz`` archive with an array that ``test``
+    names. ``{seed}`` in either name stands for the data seed: ``test: test_{seed}`` makes seeds 0
+    to 19 the twenty splits ``test_0`` to ``test_19``.
+    """
+
+    kind: Literal["indices"] = "indices"
+    file: str
+    test: str | None = None
+
+    group: ClassVar[None] = None
+
+    _folder: Path | None = PrivateAttr(default_factory=experiment_folder)
+
+    @property
+    def resplits(self) -> bool:  # noqa: D102
+        return SEED in f"{self.file}{self.test}"
+
+    def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
+        import numpy as np
+
+        title = self.file.replace(SEED, str(seed))
+        path = find(title, self._folder, "split.file")
+        listed = self._read(path, title, seed)
+        if listed.ndim != 1 or listed.dtype.kind not in "iu" or not listed.size:
+            raise DataError(f"{title}: must list row numbers, whole numbers from 0.")
+        last = raw.read - 1
+        if listed.min() < 0 or listed.max() > last:
+            wrong = listed[(listed < 0) | (listed > last)][0]
+            raise DataError(
+                f"{title}: must list row numbers from 0 to {last} of {raw.title}, got {wrong}."
+            )
+        if len(np.unique(listed)) < len(listed):
+            twice = np.flatnonzero(np.bincount(listed) > 1)[0]
+            raise DataError(f"{title}: must list every row once, got {twice} twice.")
+        of_test = np.isin(raw.numbers, listed)
+        return _checked(raw, np.flatnonzero(~of_test), np.flatnonzero(of_test))
+
+    def _read(self, path: Path, title: str, seed: int) -> "np.ndarray":
+        import numpy as np
+
+        if path.suffix != ".npz":
+            if self.test is not None:
+                raise DataSettingError(
+                    "split.test", f"must be left out with a text file, got {self.test!r}"
+                )
+            try:
+                lines = path.read_text(encoding="utf-8").split()
+                return np.array([int(line) for line in lines], dtype=np.int64)
+            except (OSError, ValueError) as error:
+                raise DataError(
+                    f"{title}: must be text with a row number a line: {error}."
+                ) from error
+        from pmbnn.data.npz import read_archive
+
+        if self.test is None:
+            raise DataSettingError("split.test", f"must name an array of {title}, got null")
+        name = self.test.replace(SEED, str(seed))
+        return read_archive(path, title, {"split.test": name})["split.test"]
+
+
+AnySplit = Share | Folds | Indices
+
+
+def _split(splitter, raw: "RawRows", number: int) -> "Parts":
+    """Part of such a number that a splitter of scikit-learn makes."""
+    from itertools import islice
+
+    try:
+        found = splitter.split(raw.x, raw.y, raw.groups)
+        train, test = next(islice(found, number, None))
+    except ValueError as error:  # too few rows for so small a share
+        words = " ".join(str(error).split()).rstrip(".")
+        raise DataError(f"{raw.title}: cannot be split: {words}.") from error
+    return _checked(raw, *(sorted_rows(part) for part in (train, test)))
+
+
+def sorted_rows(rows: "np.ndarray") -> "np.ndarray":
+    """Row numbers, ascending: what a data set is does not hang on a splitter's own order."""
+    import numpy as np
+
+    return np.sort(rows)
+
+
+def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts":
+    """The parts, where both have rows and training rows are of every class."""
+    import numpy as np
+
+    if len(train) < 2 or not len(test):
+        raise DataError(
+            f"{raw.title}: must leave at least 2 training rows and 1 test row, got {len(train)} "
+            f"and {len(test)}."
+        )
+    counts = np.bincount(raw.y[train], minlength=len(raw.classes)) if raw.classes else np.ones(1)
+    if not counts.all():
+        lacking = raw.classes[int(np.argmin(counts))]
+        raise DataError(f"{raw.title}: class `{lacking}` has no training row in this split.")
+    return train, test
+
+
+def _check_classes(raw: "RawRows", least: int) -> None:
+    """Raise DataError where a class has too few rows to be in every part."""
+    import numpy as np
+
+    counts = np.bincount(raw.y, minlength=len(raw.classes))
+    fewest = int(counts.argmin())
+    if counts[fewest] < least:
+        raise DataError(
+            f"{raw.title}: class `{raw.classes[fewest]}` must have at least {least} rows for this "
+            f"split, got {counts[fewest]}."
+        )
+
+
+def _check_groups(raw: "RawRows", least: int) -> None:
+    """Raise DataError where there are no groups, or fewer than parts."""
+    import numpy as np
+
+    if raw.groups is None:
+        raise DataSettingError("split.group", f"must be left out: {raw.title} has no groups")
+    groups = len(np.unique(raw.groups))
+    if groups < least:
+        raise DataError(f"{raw.title}: must have at least {least} groups, got {groups}.")

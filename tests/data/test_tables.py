@@ -1,0 +1,375 @@
+"""Tables and arrays of one's own: what is made of them, and what is wrong with broken ones."""
+
+import bz2
+import gzip
+import lzma
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmbnn as pb
+from pmbnn.data import DataError, Npz, Share, Sklearn, Table, table
+
+SIZES = [f"{i}.5" for i in range(30)]
+
+
+def csv_text(rows=30, **columns):
+    """A table with a number, a word, a truth value and a target; columns may be replaced."""
+    size = [f"{(7 * i) % 31}.5" for i in range(rows)]
+    cycle = (["red", "blue", "green"][i % 3] for i in range(rows))
+    found = {"size": size, "colour": list(cycle), "old": [str(i % 2 == 0) for i in range(rows)]}
+    found |= {"y": [f"{i * i / 4}" for i in range(rows)]} | columns
+    lines = zip(*found.values(), strict=True)
+    return "\n".join([",".join(found), *map(",".join, lines)]) + "\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PMBNN_DATA", raising=False)
+    return tmp_path
+
+
+def write(text, name="t.csv"):
+    Path(name).write_text(text)
+    return name
+
+
+def test_what_a_table_becomes():
+    spec = Table(file=write(csv_text()), target="y", seed=3)
+    loaded = spec.load()
+    assert loaded.features == ("size", "colour=blue", "colour=green", "colour=red", "old")
+    assert loaded.classes == ()
+    assert spec.rows == (len(loaded.y_train), len(loaded.y_test)) == (24, 6)
+    assert (spec.n_features, spec.n_classes, spec.input_shape) == (5, None, (5,))
+    assert loaded.source == "local"
+    np.testing.assert_allclose(loaded.x_train.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(loaded.x_train.std(axis=0), 1)
+
+
+def test_targets_are_standardised_on_training_rows():
+    spec = Table(file=write(csv_text()), target="y")
+    loaded, plain = spec.load(), spec.model_copy(update={"standardise_target": False}).load()
+    assert loaded.target_standardisation.mean.shape == (1,)
+    assert loaded.y_train.mean() == pytest.approx(0)
+    assert loaded.y_train.std() == pytest.approx(1)
+    assert plain.target_standardisation.is_identity
+    for part in ("y_train", "y_test"):
+        undone = loaded.target_standardisation.undo(getattr(loaded, part))
+        np.testing.assert_allclose(undone, getattr(plain, part))
+
+
+def test_targets_in_other_units_are_other_data():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    first, second = (pb.Dataset.from_arrays(x, scale * x[:, 0]) for scale in (1.0, 1024.0))
+    np.testing.assert_array_equal(first.y_train, second.y_train)
+    assert first.fingerprint != second.fingerprint
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
+def test_a_packed_table_is_the_same(ending):
+    text = csv_text()
+    plain = Table(file=write(text), target="y").load()
+    path = Path(f"t.csv.{ending}")
+    if ending == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("inside.csv", text)
+    else:
+        pack = {"gz": gzip, "bz2": bz2, "xz": lzma}[ending].compress
+        path.write_bytes(pack(text.encode()))
+    assert Table(file=str(path), target="y").load().fingerprint == plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("target", "target_is", "classes"),
+    [
+        ("colour", None, ("blue", "green", "red")),
+        ("old", None, ("false", "true")),
+        ("number", "classes", ("1", "2", "10")),
+        ("number", "numbers", ()),
+        ("y", None, ()),
+    ],
+)
+def test_what_targets_are(target, target_is, classes):
+    number = [["10", "2", "1"][i % 3] for i in range(30)]
+    name = write(csv_text(number=number, y=[f"{i / 7}" for i in range(30)]))
+    spec = Table(file=name, target=target, target_is=target_is, redundant="drop")
+    assert spec.load().classes == classes
+    assert spec.n_classes == (len(classes) or None)
+
+
+def test_features_are_chosen_and_left_out():
+    name = write(csv_text())
+    assert Table(file=name, target="y", features=("old", "size")).load().features == ("old", "size")
+    spec = Table(file=name, target="y", without=("colour",))
+    assert spec.load().features == ("size", "old")
+    assert spec.is_planar
+
+
+def test_numbers_may_be_categories():
+    name = write(csv_text(size=[str(i % 2 + 1) for i in range(30)]))
+    spec = Table(file=name, target="y", features=("size",), categorical=("size",))
+    assert spec.load().features == ("size=1", "size=2")
+
+
+def test_missing_values_are_filled_by_the_training_mean_or_dropped():
+    size = [*SIZES[:4], "", *SIZES[5:]]
+    name = write(csv_text(size=size, y=[*map(str, range(0, 300, 10))]))
+    spec = Table(file=name, target="y", features=("size",), missing="mean", standardise="none")
+    for seed in range(9):
+        loaded = spec.model_copy(update={"seed": seed}).load()
+        filled = [v for v in np.concatenate([loaded.x_train, loaded.x_test])[:, 0] if v % 1 != 0.5]
+        known = [v for v in loaded.x_train[:, 0] if v % 1 == 0.5]
+        assert filled in ([], [pytest.approx(np.mean(known))])
+    dropped = spec.model_copy(update={"missing": "drop"})
+    assert sum(dropped.rows) == 29
+
+
+@pytest.mark.parametrize("redundant", ["drop", "keep"])
+def test_columns_that_say_nothing_new(redundant):
+    name = write(csv_text(size=["1.5"] * 30, again=[str(i % 2 == 0) for i in range(30)]))
+    found = Table(file=name, target="y", without=("colour",), redundant=redundant).load().features
+    assert found == {"drop": ("old",), "keep": ("size", "old", "again")}[redundant]
+
+
+def test_a_file_is_read_once_until_it_changes(monkeypatch):
+    read, name = [], write(csv_text())
+    monkeypatch.setattr(table, "_check_lines", lambda *args: read.append(args))
+    spec = Table(file=name, target="y", standardise="none")
+    assert spec.rows == spec.rows == (24, 6)
+    spec.load()
+    assert len(read) == 1
+    write(csv_text(rows=20))
+    assert spec.rows == (16, 4)
+    assert len(read) == 2
+
+
+def test_a_line_spans_the_one_input():
+    spec = Table(file=write(csv_text(size=SIZES)), target="y", features=("size",))
+    (line,) = spec.lines()
+    assert (line.name, line.position[0], line.position[-1]) == ("size", 0.5, 29.5)
+    np.testing.assert_array_equal(line.inputs, line.position[:, None])
+    assert Table(file="t.csv", target="y").lines() == ()
+
+
+def test_other_separators():
+    name = write(csv_text().replace(",", ";"))
+    assert Table(file=name, target="y", separator=";").n_features == 5
+
+
+def test_parquet_says_what_it_needs(monkeypatch):
+    write("", "t.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"t.parquet: Parquet needs the package pyarrow: install"):
+        Table(file="t.parquet", target="y").load()
+
+
+def test_parquet_is_a_frame(monkeypatch):
+    frame = pd.DataFrame({"a": np.arange(20.0), "y": pd.Categorical(["n", "m"] * 10)})
+    monkeypatch.setattr(pd, "read_parquet", lambda path: frame)
+    write("", "t.parquet")
+    spec = Table(file="t.parquet", target="y")
+    assert spec.load().fingerprint == pb.Dataset.from_frame(frame, "y").fingerprint
+    assert spec.load().classes == ("m", "n")
+
+
+# Arrays and frames
+
+
+def test_a_frame_is_what_its_file_is():
+    name = write(csv_text())
+    loaded = Table(file=name, target="y", seed=2, split=Share(test=0.3)).load()
+    frame = pd.read_csv(name)
+    found = pb.Dataset.from_frame(frame, target="y", seed=2, split=pb.Share(test=0.3))
+    assert found.fingerprint == loaded.fingerprint
+
+
+@pytest.mark.parametrize("labels", [["a", "b"] * 10, [True, False] * 10])
+def test_arrays_are_what_an_archive_of_them_is(labels):
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    np.savez("t.npz", inputs=x, labels=np.array(labels))
+    loaded = Npz(file="t.npz", x="inputs", y="labels").load()
+    found = pb.Dataset.from_arrays(x, labels)
+    assert found.fingerprint == loaded.fingerprint
+    assert found.features == ("x1", "x2", "x3")
+    assert found.classes in (("a", "b"), ("false", "true"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "input_shape"), [((20, 4, 5), (1, 4, 5)), ((20, 3, 4, 5), (3, 4, 5))]
+)
+def test_arrays_of_images(shape, input_shape):
+    x = np.random.default_rng(0).integers(256, size=shape).astype(np.uint8)
+    np.savez("t.npz", x=x, y=np.array(["a", "b"] * 10))
+    spec = Npz(file="t.npz")
+    loaded = spec.load()
+    assert spec.input_shape == loaded.input_shape == input_shape
+    assert (spec.channels, spec.image_shape) == (input_shape[0], input_shape[1:])
+    raw = loaded.standardisation.undo(loaded.x_train)
+    assert 0 <= raw.min() < raw.max() <= 1
+    assert not spec.is_planar
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits", "diabetes"])
+def test_what_scikit_learn_ships_is_known_beforehand(name):
+    spec = Sklearn(name=name, seed=1)
+    loaded = spec.load()
+    assert spec.rows == (len(loaded.y_train), len(loaded.y_test))
+    assert spec.input_shape == loaded.input_shape
+    assert spec.n_classes == (len(loaded.classes) or None)
+    assert loaded.classes[:1] == {"iris": ("setosa",), "diabetes": ()}.get(name, loaded.classes[:1])
+    assert loaded.overlap == pytest.approx(0.25, abs=0.01)
+
+
+# What is wrong
+
+
+def broken(*, target="y", text=None, **settings):
+    return Table(file=write(csv_text() if text is None else text), target=target, **settings)
+
+
+def numbers(*, at, value):
+    """A column of numbers with another entry in one row."""
+    return [value if i == at else entry for i, entry in enumerate(SIZES)]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: broken(text=""), "t.csv: is empty."),
+        (lambda: broken(text="a,y\n"), "t.csv: has no rows."),
+        (
+            lambda: broken(text="a,y\n1,2\n3,4,5\n"),
+            "t.csv, line 3: must have 2 entries, one for each column, got 3.",
+        ),
+        (
+            lambda: broken(text="a,y\n1,2\n3\n"),
+            "t.csv, line 3: must have 2 entries, one for each column, got 1.",
+        ),
+        (lambda: broken(text="a,a,y\n1,2,3\n"), "t.csv: column `a` must be there once"),
+        (lambda: broken(text=",y\n1,3\n"), "t.csv: column 1 must have a name in the first line."),
+        (
+            lambda: broken(target="z"),
+            "`target` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'z'.",
+        ),
+        (
+            lambda: broken(features=("old", "age")),
+            "`features` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'age'.",
+        ),
+        (lambda: broken(features=("y",)), "`features` must not name the target, got 'y'."),
+        (
+            lambda: broken(split=Share(group="who")),
+            "`split.group` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'who'.",
+        ),
+        (
+            lambda: broken(text=csv_text(size=numbers(at=6, value="big"))),
+            "t.csv, row 7: column `size` must be a number, got 'big'; name it under "
+            "`categorical` if it is none.",
+        ),
+        (
+            lambda: broken(text=csv_text(size=numbers(at=2, value=""))),
+            "t.csv, row 3: column `size` is missing: say `missing: mean`, `missing: drop`, or "
+            "leave the column out with `without`.",
+        ),
+        (
+            lambda: broken(text=csv_text(size=numbers(at=2, value="inf"))),
+            "t.csv, row 3: column `size` must be a finite number, got inf.",
+        ),
+        (
+            lambda: broken(text=csv_text(y=numbers(at=29, value=""))),
+            "t.csv, row 30: target `y` is missing: say `missing: drop`.",
+        ),
+        (
+            lambda: broken(text=csv_text(size=["3"] * 30)),
+            "t.csv: column `size` must have more than one value: name them under `without`, or "
+            "say `redundant: drop`.",
+        ),
+        (
+            lambda: broken(text=csv_text(size=SIZES, again=SIZES)),
+            "t.csv: columns `size` and `again` must not be the same: name one under `without`, "
+            "or say `redundant: drop`.",
+        ),
+        (
+            lambda: broken(text=csv_text(y=["yes"] * 30)),
+            "t.csv: target `y` must have at least two classes, got `yes` only.",
+        ),
+        (
+            lambda: broken(text=csv_text(y=["1", "2", "3"] * 10)),
+            "`target_is` must be classes or numbers, as `y` has whole numbers of 3 values (`1`, "
+            "`2`, `3`), got null.",
+        ),
+        (
+            lambda: broken(target_is="classes"),
+            "`target_is` must be numbers, as `y` has the value 0.25, got 'classes'.",
+        ),
+        (
+            lambda: broken(target="colour", target_is="numbers"),
+            "`target_is` must be classes with the values of `colour` (`blue`, `green`, `red`), got "
+            "'numbers'.",
+        ),
+        (
+            lambda: broken(text=csv_text(rows=120, colour=[f"w{i}" for i in range(120)])),
+            "t.csv: column `colour` must be numbers or at most 100 categories, got 120 different",
+        ),
+        (lambda: Table(file="none.csv", target="y"), "`file` must be there: beside the experiment"),
+        (lambda: broken(separator=",,"), "`separator` must be one character, got ',,'."),
+        (lambda: Npz(file=write("no archive", "t.npz")), "t.npz: cannot be read: it is no archive"),
+    ],
+)
+def test_what_is_wrong_is_one_line(build, message):
+    with pytest.raises(DataError) as caught:
+        build().check()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_text_of_another_encoding():
+    Path("t.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"t.csv: must be UTF-8 text, got byte 2 of another."):
+        Table(file="t.csv", target="y").check()
+
+
+def test_damaged_packing():
+    Path("t.csv.gz").write_bytes(gzip.compress(csv_text().encode())[:-20])
+    with pytest.raises(DataError, match=r"t.csv.gz: cannot be read: "):
+        Table(file="t.csv.gz", target="y").check()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((4, 2))}, "`y` must be one of `x` of t.npz, got 'y'."),
+        ({"x": np.zeros(4), "y": np.zeros(4)}, "t.npz: must be numbers (row, feature)"),
+        (
+            {"x": np.zeros((4, 2)), "y": np.zeros(3)},
+            "t.npz: `y` must have one target for each of 4",
+        ),
+        ({"x": np.zeros((0, 2)), "y": np.zeros(0)}, "t.npz: has no rows."),
+        (
+            {"x": np.zeros((4, 2, 5, 5)), "y": np.zeros(4)},
+            "t.npz: images must have 1 or 3 channels",
+        ),
+        (
+            {"x": np.arange(8.0).reshape(4, 2), "y": np.array([0.5, np.nan, 1, 2])},
+            "t.npz, row 2: target `y` must be finite, got nan.",
+        ),
+        (
+            {"x": np.array([[0, 1], [np.nan, 2]]), "y": np.array([0.5, 1])},
+            "t.npz, row 2: column `x1` is missing",
+        ),
+        (
+            {"x": np.zeros((4, 2)), "y": np.array([{}, 1, 2, 3], dtype=object)},
+            "t.npz: cannot be read: it is no archive, or holds Python objects",
+        ),
+    ],
+)
+def test_what_is_wrong_with_arrays(arrays, message):
+    np.savez("t.npz", **arrays)
+    with pytest.raises(DataError) as caught:
+        Npz(file="t.npz").check()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
