@@ -32,6 +32,10 @@ class DataSettingError(DataError):
         super().__init__(f"`{setting}` {rule}.")
         self.setting, self.rule = setting, rule
 
+    def __reduce__(self):
+        # By its own arguments: it may come from another process.
+        return type(self), (self.setting, self.rule)
+
 
 class DatasetSpec(Specification):
     """A data set as an experiment file names it."""

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "test")
 
-THREADS, AT_ONCE = 4, 512
-"""Decoders release Python's lock; images that a thread takes at a time."""
+THREADS, AT_ONCE, WAITING = 4, 64, 8
+"""Decoders release Python's lock; images that a thread takes at a time, and how many times that
+are read ahead: photographs take megabytes each."""
 
 Side = Annotated[int, Field(ge=1)]
 
@@ -278,10 +280,12 @@ def _pixels(
 
     with _reader(Path(stamp[0]), title) as read, ThreadPoolExecutor(THREADS) as pool:
         # An archive is read by one thread, in its order.
-        tasks = []
+        tasks = deque()
         for start in range(0, len(files), AT_ONCE):
             contents = [read(file.name) for file in files[start : start + AT_ONCE]]
             tasks.append(pool.submit(fill, start, contents))
+            if len(tasks) > WAITING:
+                tasks.popleft().result()
         for task in tasks:
             task.result()
     return found.reshape(len(files), -1)

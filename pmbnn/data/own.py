@@ -73,7 +73,9 @@ class SplitRows(OwnData):
     @property
     def rows(self) -> tuple[int, int]:
         """Numbers of training and test rows."""
-        return _counts(self, self.raw())
+        # A share of rows has as many for every seed, and a plan may have a thousand of those.
+        alike = isinstance(self.split, Share) and self.split.group is None
+        return _counts(self.split, self.raw(), 0 if alike else self.seed)
 
     @property
     def is_planar(self) -> bool:
@@ -117,6 +119,6 @@ class SplitRows(OwnData):
 
 
 @lru_cache(maxsize=4096)  # a plan asks several times of each of its data seeds
-def _counts(spec: SplitRows, raw: "RawRows") -> tuple[int, int]:
-    train, test = spec.split.parts(raw, spec.seed)
+def _counts(split: AnySplit, raw: "RawRows", seed: int) -> tuple[int, int]:
+    train, test = split.parts(raw, seed)
     return len(train), len(test)

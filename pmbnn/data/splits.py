@@ -172,20 +172,16 @@ def _split(splitter, raw: "RawRows", number: int) -> "Parts":
     """Part of such a number that a splitter of scikit-learn makes."""
     from itertools import islice
 
+    import numpy as np
+
     try:
         found = splitter.split(raw.x, raw.y, raw.groups)
         train, test = next(islice(found, number, None))
     except ValueError as error:  # too few rows for so small a share
         words = " ".join(str(error).split()).rstrip(".")
         raise DataError(f"{raw.title}: cannot be split: {words}.") from error
-    return _checked(raw, *(sorted_rows(part) for part in (train, test)))
-
-
-def sorted_rows(rows: "np.ndarray") -> "np.ndarray":
-    """Row numbers, ascending: what a data set is does not hang on a splitter's own order."""
-    import numpy as np
-
-    return np.sort(rows)
+    # What a data set is does not hang on a splitter's own order.
+    return _checked(raw, np.sort(train), np.sort(test))
 
 
 def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts":

@@ -69,12 +69,12 @@ def _raw(
 ) -> "RawRows":
     from pmbnn.data.frames import Columns, raw_of_frame
 
-    frame = _frame(stamp, title, separator)
+    frame = read_frame(stamp, title, separator)
     return raw_of_frame(frame, Columns(*columns), target_is, missing, redundant, title)
 
 
 @lru_cache(maxsize=2)
-def _frame(stamp: Stamp, title: str, separator: str) -> "pd.DataFrame":
+def read_frame(stamp: Stamp, title: str, separator: str = ",") -> "pd.DataFrame":
     """Frame of a file; it is not to be changed."""
     path = Path(stamp[0])
     if path.is_dir():

@@ -8,6 +8,7 @@ from pmbnn.report.cell_table import status_entry
 from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import fixed, plain
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.tables import settings_row
 
 PROVENANCE_MISSING = "provenance.json is missing"
 
@@ -81,6 +82,8 @@ def _device(machine: Mapping[str, Any]) -> list[str]:
 
 def _dataset_words(dataset: Mapping[str, Any]) -> str:
     told = [
-        f"{name} {value}" for name, value in dataset.items() if name != "kind" and value is not None
+        f"{name.removesuffix('.kind')} {value}"
+        for name, value in settings_row(dataset).items()
+        if name != "kind" and value not in (None, "")
     ]
     return ", ".join([str(dataset.get("kind", "")), *told])

@@ -15,6 +15,7 @@ from pmbnn.prediction.metrics import (
     excess_nll,
     expected_calibration_error,
     nll,
+    recalls,
 )
 
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]])
@@ -126,6 +127,18 @@ def test_excess_is_an_expected_difference(classes):
         assert excess_error(p, true_p) == pytest.approx(worse, abs=1e-12)
         worse = expectation(nll, p, true_p) - expectation(nll, true_p, true_p)
         assert excess_nll(p, true_p) == pytest.approx(worse, rel=1e-10)
+
+
+def test_recalls_by_hand():
+    label = np.array([0, 0, 0, 1, 2, 2])
+    p = np.eye(4)[[0, 0, 1, 1, 2, 3]]
+    found = recalls(p, label, ("a", "b", "c", "none"))
+    assert found == {
+        "recall_a": pytest.approx(2 / 3),
+        "recall_b": 1,
+        "recall_c": 0.5,
+        "balanced_accuracy": pytest.approx((2 / 3 + 1 + 0.5) / 3),
+    }
 
 
 def test_excess_by_hand():

@@ -1,0 +1,55 @@
+"""A first experiment file for one's own table: ``pmbnn new FILE.csv``."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pmbnn.cli.shared import reported
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def new(
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="CSV file, packed or not, or Parquet.")
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Column to be predicted [default: the last one].")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Experiment file [default: the table's name .yaml]."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write it in place of one that is there.")
+    ] = False,
+) -> None:
+    """Look at a table and write an experiment file for it, with comments.
+
+    Exit status: 0, or 2 for bad input.
+    """
+    from pmbnn.data import DataError
+    from pmbnn.experiment.draft import draft
+    from pmbnn.experiment.errors import ConfigError
+    from pmbnn.experiment.load import experiment_of
+    from pmbnn.experiment.yaml_file import parse_yaml
+
+    file = out or Path(f"{table.name.split('.')[0]}.yaml")
+    with reported(ConfigError, DataError, OSError):
+        if not table.is_file():
+            raise DataError(f"{table} does not exist.")
+        if file.exists() and not force:
+            raise DataError(f"{file} is there already: choose another (`--out`), or `--force`.")
+        written = os.path.relpath(table.resolve(), file.resolve().parent)
+        text = draft(table, Path(written).as_posix(), target)
+        # What this writes is valid, or is not written.
+        experiment = experiment_of(parse_yaml(text, str(file)), file.resolve().parent)
+        file.write_text(text, encoding="utf-8")
+    typer.echo(text, nl=False)
+    typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
+    typer.echo(f"  pmbnn sweep {file} --dry-run   # how long it will take", err=True)
+    typer.echo(f"  pmbnn sweep {file}", err=True)
+    typer.echo(f"  pmbnn report results/{experiment.name}", err=True)
