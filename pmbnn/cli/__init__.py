@@ -11,7 +11,7 @@ from pmbnn.cli import calibrate, check, claims, compare, new, predict, report, s
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
-    ("new", new.new, "Write an experiment file for your own table."),
+    ("new", new.new, "Write an experiment file for a table."),
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
     ("check", check.check, "Hold fits against the posterior itself."),
     ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
