@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,11 +16,17 @@ TARGET = "y"
 class Standardisation:
     """Affine map ``(x - mean) / sd``, fitted on training rows only.
 
-    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs.
+    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
+    ``(1,)``.
     """
 
     mean: np.ndarray
     sd: np.ndarray
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it leaves everything as it is."""
+        return not self.mean.any() and bool((self.sd == 1).all())
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Standardised copy of raw inputs ``(observation, feature)``."""
@@ -29,6 +35,11 @@ class Standardisation:
     def undo(self, x: np.ndarray) -> np.ndarray:
         """Raw inputs of standardised ones, ``(observation, feature)``."""
         return x * self.sd + self.mean
+
+
+def identity() -> Standardisation:
+    """Standardisation of targets that are left as they are."""
+    return Standardisation(np.zeros(1), np.ones(1))
 
 
 def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
@@ -146,7 +157,8 @@ class Dataset:
         Standardised inputs, ``(observation, feature)``, float64 for small data and float32
         for images.
     y_train, y_test
-        Class indices, ``(observation,)``, int64; or numbers, float64.
+        Class indices, ``(observation,)``, int64; or numbers, float64, standardised where there is
+        a `target_standardisation`.
     features, classes
         Names of the input features and of the classes; no classes where targets are numbers.
     standardisation
@@ -161,6 +173,9 @@ class Dataset:
     overlap
         Test rows for each training row, where data seeds split the same rows anew, so that what
         they say is related; 0 where every data seed has rows of its own.
+    target_standardisation
+        The map from targets in their own units to those that are fitted, which are numbers. Models
+        speak of the latter; predictions and metrics of the former.
     """
 
     x_train: np.ndarray
@@ -175,6 +190,7 @@ class Dataset:
     x_validation: np.ndarray | None = None
     y_validation: np.ndarray | None = None
     overlap: float = 0.0
+    target_standardisation: Standardisation = field(default_factory=identity)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -184,6 +200,11 @@ class Dataset:
         """The training rows."""
         return Rows(self.x_train, self.y_train, self.features, self.classes, self.input_shape)
 
+    def raw_targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets in their own units, of those that are fitted; ``(observation,)``."""
+        how = self.target_standardisation
+        return y if how.is_identity else how.undo(y)
+
     @property
     def fingerprint(self) -> str:
         """SHA-256 over every array, in hexadecimal."""
@@ -191,6 +212,8 @@ class Dataset:
         arrays = [self.x_train, self.y_train, self.x_test, self.y_test]
         if self.x_validation is not None:
             arrays += [self.x_validation, self.y_validation]
+        if not self.target_standardisation.is_identity:
+            arrays += [self.target_standardisation.mean, self.target_standardisation.sd]
         for array in arrays:
             digest.update(f"{array.shape}{array.dtype.str}".encode())
             digest.update(array.tobytes())

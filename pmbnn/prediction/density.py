@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents
 from pmbnn.prediction import metrics
 from pmbnn.prediction.predictive import Predictive, Weights, with_weight
@@ -179,6 +180,22 @@ class Density(Predictive):
 
     def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
         return self.log_density
+
+    def in_units_of(self, standardisation: Standardisation) -> "Density":  # noqa: D102
+        if standardisation.is_identity:
+            return self
+        undo, sd = standardisation.undo, standardisation.sd
+        return Density(
+            mean=undo(self.mean),
+            epistemic_sd=sd * self.epistemic_sd,
+            total_sd=sd * self.total_sd,
+            output_interval=undo(self.output_interval),
+            total_interval=undo(self.total_interval),
+            # A density over a unit that is sd times as large.
+            log_density=self.log_density - np.log(sd),
+            cdf=self.cdf,
+            crps=sd * self.crps,
+        )
 
     @classmethod
     def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102

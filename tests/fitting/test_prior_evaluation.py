@@ -1,9 +1,12 @@
 """What a prior says of a data set: closed forms, limits of scales, what is kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pmbnn.data import Moons, Sine
+from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting import prior_evaluation
 from pmbnn.fitting.evaluation import map_points
@@ -151,3 +154,21 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
     dataset, functions = MOONS.load(), None
     with pytest.raises(NotDrawnError, match="got ranks"):
         evaluate_prior(cell, dataset, functions, 0)
+
+
+def test_standardised_targets_are_told_in_their_own_units(monkeypatch):
+    monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
+    cell, dataset = cell_of(SINE, Dense(hidden=())), SINE.load()
+    units = Standardisation(np.full(1, 5.0), np.full(1, 3.0))
+    functions = PriorFunctions(cell.network, cell.likelihood, dataset.training)
+    plain, other = (
+        evaluate_prior(cell, of, functions, 1)
+        for of in (dataset, replace(dataset, target_standardisation=units))
+    )
+    for name in ("output_range", "output_sd", "noise", "target_range"):
+        assert other.numbers[name] == pytest.approx(3 * plain.numbers[name])
+    assert other.numbers["targets_within"] == plain.numbers["targets_within"]
+    for name in ("function", "interval"):
+        raw = units.undo(plain.groups["curve_1"][name].values)
+        np.testing.assert_allclose(other.groups["curve_1"][name], raw)
+    np.testing.assert_allclose(other.groups["rows"]["y"], units.undo(dataset.y_train))
