@@ -8,9 +8,6 @@ import numpy as np
 
 from pmbnn.data.base import Standardise, Targets
 
-TARGET = "y"
-"""What a network's one output is called where it is a number."""
-
 
 @dataclass(frozen=True)
 class Standardisation:
@@ -86,9 +83,9 @@ class Rows:
         return "classes" if self.classes else "numbers"
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of a network's outputs: the classes, or the one number."""
-        return self.classes or (TARGET,)
+    def n_classes(self) -> int | None:
+        """Number of classes; None where the targets are numbers."""
+        return len(self.classes) or None
 
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
         """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""

@@ -171,7 +171,7 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
             return _axis_of_lists(value, place, _specifications(get_args(part)[0]))
     if not specs:
         return axis(value, place)
-    if len(specs) > 1:
+    if len(specs) > 1 or "kind" in specs[0].model_fields:
         return _axis_of_kinds(value, place, _by_kind(specs))
     spec = specs[0]
     if not spec.expands:

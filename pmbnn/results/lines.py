@@ -159,7 +159,7 @@ def _limit(
     specs = stored_specifications(results.cells / record.name, record)
     process = limit_of(specs["network"], specs["prior"], specs["hyperprior"])
     likelihood = specs["likelihood"]
-    if process is None or type(likelihood) is not Normal or likelihood.is_learned:
+    if process is None or type(likelihood) is not Normal or not likelihood.is_known:
         return []
     kept = trace["constant_data"].dataset
     at = (inputs - kept["standardisation_mean"].values) / kept["standardisation_sd"].values

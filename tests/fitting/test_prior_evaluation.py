@@ -12,7 +12,7 @@ from pmbnn.fitting import prior_evaluation
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.prior_evaluation import evaluate_prior
 from pmbnn.inference.settings import Inference
-from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.likelihoods import Bernoulli, Categorical, Heteroscedastic
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfCauchy, Normal
@@ -117,6 +117,24 @@ def test_learned_noise_is_drawn_too():
     cell = cell_of(SINE, Dense(hidden=()), likelihood=NormalNoise(sd=HalfCauchy(beta=3.0)))
     # The median of a half-Cauchy distribution is its scale.
     is_near(evaluated(cell).numbers, "noise", 3.0)
+
+
+def test_noise_of_a_second_output_is_drawn_too():
+    """Straight lines whose logarithm of the noise is N(0, 4) where the input is zero."""
+    noise = Heteroscedastic(link="exp")
+    cell = cell_of(SINE, Dense(hidden=()), hyperprior=Fixed(scale=2.0))
+    found = evaluated(replace(cell, likelihood=NormalNoise(sd=noise)))
+    is_near(found.numbers, "noise", 1.0)
+    is_near(found.numbers, "output_range", 2 * 0.67449)
+    assert found.groups["curve_1"]["function"].sizes["function"] == 30
+
+
+def test_one_logit_gives_maps_of_two_classes(monkeypatch):
+    monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
+    found = evaluated(cell_of(likelihood=Bernoulli()))
+    probability = found.groups["predictions"]["probability"]
+    np.testing.assert_allclose(probability.sum("output"), 1, rtol=1e-6)
+    assert probability.sizes["output"] == 2
 
 
 def test_the_seed_decides(monkeypatch):
