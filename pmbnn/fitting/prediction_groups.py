@@ -71,11 +71,12 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
     Inputs and targets are in original units; on a line through several features inputs are its
     positions ``x`` times its ``direction``. ``output_interval`` is central in the network's output,
     ``total_interval`` in what is observed, noise included; their probability is the attribute
-    ``level``.
+    ``level``. ``pit`` is the predicted probability of less than the target.
     """
     axis = "test_observation"
     raw = dataset.standardisation.undo(dataset.x_test)
     arrays = density_arrays(test, axis) | _moments_of_chains(evaluation.of_chains, axis)
+    arrays["pit"] = (axis, test.cdf.astype("f4"))
     arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.raw_targets(dataset.y_test))}
     coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
     of_test = attrs | {"predictive": test.key}
