@@ -256,7 +256,9 @@ def _is_looked_at(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray
     from pmbnn.experiment.cost import LARGE_NETWORK
 
     rows = dataset.training
-    work = specs["network"].multiply_adds(rows.input_shape, len(rows.outputs))
+    work = specs["network"].multiply_adds(
+        rows.input_shape, specs["likelihood"].n_outputs(rows.n_classes)
+    )
     known = specs["likelihood"].predictive in PREDICTED
     enough = values.shape[0] * values.shape[1] >= LEAST_DRAWS
     return specs["prior"].has_scale and known and enough and work <= LARGE_NETWORK
@@ -272,7 +274,7 @@ def _programs(
 
     prior, likelihood, network = (specs[name] for name in ("prior", "likelihood", "network"))
     parts = (network, prior, dict(hyperprior.structure), dict(likelihood.structure))
-    key = repr((*parts, rows.input_shape, rows.outputs))
+    key = repr((*parts, rows.input_shape, rows.classes))
     if key not in programs:
         model = build_model(network, prior, hyperprior, likelihood, rows.take([0]))
         parts = DensityParts(model, own_bias_scale=prior.bias_scale is not None)

@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
     from pmbnn.data.splits import Split
 
-TARGET = "y"
-"""What a network's one output is called where it is a number."""
-
 
 @dataclass(frozen=True)
 class Standardisation:
     """Affine map ``(x - mean) / sd``, fitted on training rows only.
 
-    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs.
+    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
+    ``(1,)``.
     """
 
     mean: np.ndarray
@@ -92,9 +90,9 @@ class Rows:
         return "classes" if self.classes else "numbers"
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of a network's outputs: the classes, or the one number."""
-        return self.classes or (TARGET,)
+    def n_classes(self) -> int | None:
+        """Number of classes; None where the targets are numbers."""
+        return len(self.classes) or None
 
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
         """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""
@@ -180,8 +178,9 @@ class Dataset:
         Test rows for each training row, where data seeds split the same rows anew, so that what
         they say is related; 0 where every data seed has rows of its own.
     target_standardisation
-        The map from targets in the units of the data to those above, where they are numbers:
-        ``mean`` and ``sd`` of shape ``(1,)``. It leaves them as they are unless said.
+        The map from targets in the units of the data to those that are fitted, where they are
+        numbers: ``mean`` and ``sd`` of shape ``(1,)``. It leaves them as they are unless said.
+        Models speak of the latter; predictions and metrics of the former.
     """
 
     x_train: np.ndarray
@@ -289,6 +288,11 @@ class Dataset:
     def training(self) -> Rows:
         """The training rows."""
         return Rows(self.x_train, self.y_train, self.features, self.classes, self.input_shape)
+
+    def raw_targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets in their own units, of those that are fitted; ``(observation,)``."""
+        how = self.target_standardisation
+        return y if how.is_identity else how.undo(y)
 
     @property
     def fingerprint(self) -> str:

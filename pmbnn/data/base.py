@@ -69,11 +69,6 @@ class DatasetSpec(Specification):
         return DEFAULT_LIKELIHOODS[self.targets]
 
     @property
-    def n_outputs(self) -> int:
-        """Number of a network's outputs: one for each class, or one for a number."""
-        return self.n_classes or 1
-
-    @property
     def input_shape(self) -> tuple[int, ...]:
         """What one row stands for: ``(channel, row, column)`` of an image, or ``(feature,)``."""
         shape = self.image_shape

@@ -171,7 +171,7 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
             return _axis_of_lists(value, place, specification_classes(get_args(part)[0]))
     if not specs:
         return axis(value, place)
-    if len(specs) > 1:
+    if are_kinds(specs):
         return _axis_of_kinds(value, place, classes_by_kind(specs))
     spec = specs[0]
     if not spec.expands:
@@ -207,6 +207,11 @@ def specification_classes(annotation: object) -> list[type[Specification]]:
     """Classes of specifications that an annotation allows."""
     parts = union_parts(annotation)
     return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
+
+
+def are_kinds(classes: Sequence[type[Specification]]) -> bool:
+    """Whether a name or a ``kind`` tells which of the classes is meant."""
+    return len(classes) > 1 or any("kind" in cls.model_fields for cls in classes)
 
 
 def classes_by_kind(classes: Sequence[type[Specification]]) -> Registry:

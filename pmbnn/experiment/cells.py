@@ -67,6 +67,11 @@ class Cell:
         return isinstance(self.inference, Sampling)
 
     @property
+    def n_outputs(self) -> int:
+        """Number of the network's outputs: the likelihood says it, of what is observed."""
+        return self.likelihood.n_outputs(self.dataset.n_classes)
+
+    @property
     def settings(self) -> dict[str, Specification]:
         """The specifications by section: everything but the sweep's name."""
         return {section: getattr(self, section) for section in SOURCES}

@@ -83,10 +83,11 @@ def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
 def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
     """Raise ConfigError where a layer of a network does not fit a data set."""
     # Data sets that differ in seed or noise need no look of their own.
-    distinct = {(d.spec.input_shape, d.spec.n_outputs): d for d in reversed(datasets)}
-    for ((shape, outputs), dataset), network in product(distinct.items(), networks):
+    distinct = {d.spec.input_shape: d for d in reversed(datasets)}
+    for (shape, dataset), network in product(distinct.items(), networks):
         try:
-            network.spec.parameters(shape, outputs)
+            # Any number of outputs will do: features in, and so many linear units.
+            network.spec.parameters(shape, 1)
         except ShapeError as error:
             place = network.place_of(error.field) if error.field else network.place
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
@@ -108,11 +109,13 @@ def check_guides(
     pairs
         Priors and the hyperpriors that they meet.
     """
-    for dataset, network in product(choices["dataset"], choices["network"]):
-        parameters = network.spec.parameters(dataset.spec.input_shape, dataset.spec.n_outputs)
+    sections = (choices[name] for name in ("dataset", "network", "likelihood"))
+    for dataset, network, likelihood in product(*sections):
+        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes)
+        parameters = network.spec.parameters(dataset.spec.input_shape, n_outputs)
         for inference in inferences:
             _check_estimator(parameters, network, inference)
-        for inference, pair, likelihood in product(inferences, pairs, choices["likelihood"]):
+        for inference, pair in product(inferences, pairs):
             _check_full_rank(parameters, network, inference, pair, likelihood)
 
 
@@ -178,8 +181,10 @@ def check_stacking(choices: Mapping[str, list[Choice]], inferences: list[Choice]
             place = inference.place_of("guide")
             rule = f"must not be stacked with guide {inference.spec.guide} (`{place}`), a point"
             raise must(predict.place_of("mixture"), rule, "stacked")
-    for predict, dataset, network in product(stacked, choices["dataset"], choices["network"]):
-        size = network.spec.multiply_adds(dataset.spec.input_shape, dataset.spec.n_outputs)
+    sections = (choices[name] for name in ("dataset", "network", "likelihood"))
+    for predict, dataset, network, likelihood in product(stacked, *sections):
+        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes)
+        size = network.spec.multiply_adds(dataset.spec.input_shape, n_outputs)
         if size > LARGE_NETWORK:
             rule = (
                 f"must be best, elbo or equal with `{network.place}`: restarts are stacked by "
@@ -203,12 +208,13 @@ def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
 
 
 def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
-    """Raise ConfigError where a likelihood of classes meets numbers, or the other way round."""
+    """Raise ConfigError where a likelihood meets targets that it does not observe."""
     for dataset, likelihood in product(datasets, likelihoods):
-        targets = dataset.spec.targets
-        if likelihood.spec.targets == targets:
+        n_classes = dataset.spec.n_classes
+        if likelihood.spec.takes(n_classes):
             continue
-        fitting = [k for k, cls in LIKELIHOODS.items() if cls.targets == targets]
+        targets = "numbers" if n_classes is None else f"{n_classes} classes"
+        fitting = [k for k, cls in LIKELIHOODS.items() if cls.takes(n_classes)]
         rule = (
             f"must be {' or '.join(sorted(fitting))} with data set `{dataset.spec.kind}` "
             f"(`{dataset.place}`), whose targets are {targets}"

@@ -109,12 +109,12 @@ class Work:
 
 def network_size(cell: Cell) -> int:
     """Number of scalar weights and biases."""
-    return cell.network.size(cell.dataset.input_shape, cell.dataset.n_outputs)
+    return cell.network.size(cell.dataset.input_shape, cell.n_outputs)
 
 
 def multiply_adds(cell: Cell) -> int:
     """Multiply-adds of the forward pass for one row."""
-    return _multiply_adds(cell.network, cell.dataset.input_shape, cell.dataset.n_outputs)
+    return _multiply_adds(cell.network, cell.dataset.input_shape, cell.n_outputs)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
-from pmbnn.experiment.axes import classes_by_kind, specification_classes, union_parts
+from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.contrasts import SECTIONS, SIDES
 from pmbnn.experiment.load import DEFAULTS, NAME
@@ -132,9 +132,9 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
         for option in plain.get("anyOf", [plain])
         if "$ref" not in option and "allOf" not in option
     ]
-    if len(specs) > 1:
+    if are_kinds(specs):
         scalars.append(_of_kinds(classes_by_kind(specs), definitions))
-    for spec in specs if len(specs) == 1 else ():
+    for spec in () if are_kinds(specs) else specs:
         reference = _reference(spec, None, definitions)
         key = spec.__name__.lower()
         scalars.append(reference if spec.expands else _mapping({key: reference}, [key]))

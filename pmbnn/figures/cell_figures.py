@@ -16,7 +16,10 @@ from pmbnn.figures.image_sheets import (
 )
 from pmbnn.figures.network import plot_network
 from pmbnn.figures.ood import plot_letters, plot_ood, plot_ood_examples
+from pmbnn.figures.pit import plot_pit
 from pmbnn.figures.plane import plot_plane
+from pmbnn.figures.predicted_observed import plot_predicted_observed
+from pmbnn.figures.reliability import plot_reliability
 from pmbnn.figures.risk_coverage import plot_risk_coverage
 from pmbnn.figures.samples import plot_points, plot_samples
 from pmbnn.figures.snapshot_examples import plot_snapshot_examples
@@ -83,6 +86,18 @@ MAP = CellFigure(
 )
 CURVES = CellFigure("curves", plot_curves, (("curve_*", "mean"), *ROWS))
 
+OF_DENSITIES = (
+    CURVES,
+    CellFigure(
+        "predicted-observed",
+        plot_predicted_observed,
+        ((TEST, "total_interval"), (TEST, "target")),
+        arrays="mean|target|total_interval",
+    ),
+    CellFigure("pit", plot_pit, ((TEST, "pit"),), arrays="pit"),
+)
+"""In the order in which a page shows them."""
+
 OF_CLASS_PROBABILITIES = (
     # Points of a plane are those that a map was drawn of.
     CellFigure("points", plot_points, (*ROWS, ("predictions", "x1"))),
@@ -93,6 +108,12 @@ OF_CLASS_PROBABILITIES = (
     CellFigure("uncertainty", plot_uncertainty, IMAGES, VALIDATION),
     CellFigure("confident-mistakes", plot_confident_mistakes, IMAGES, VALIDATION),
     CellFigure("least-confident", plot_least_confident, IMAGES, VALIDATION),
+    CellFigure(
+        "reliability",
+        plot_reliability,
+        ((TEST, "probability"), (TEST, "label")),
+        arrays="probability|sd|label",
+    ),
     CellFigure("risk-coverage", plot_risk_coverage, IMAGES),
     CellFigure("ood", plot_ood, ((TEST, "sd"), ("ood_*", "sd")), VALIDATION),
     CellFigure(

@@ -14,6 +14,7 @@ from pmbnn.figures.cell_figures import (
     CURVES,
     MAP,
     OF_CLASS_PROBABILITIES,
+    OF_DENSITIES,
     CellFigure,
     draw_cell,
 )
@@ -141,7 +142,7 @@ def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
 
 def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
     """Figures of densities of numbers."""
-    return _of_shown_cell(results, sheet, (CURVES,))
+    return _of_shown_cell(results, sheet, OF_DENSITIES)
 
 
 def _ladder(results: Results, records: Sequence[CellRecord]) -> Drawings:

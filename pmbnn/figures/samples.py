@@ -5,7 +5,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.results.reading import values_of
+from pmbnn.results.reading import target_standardisation, values_of
 
 TEST = "test_predictions"
 
@@ -14,7 +14,7 @@ MOST = 10
 
 
 def training_points(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
-    """Training inputs in raw units, ``(observation, feature)``, and what was observed there.
+    """Training inputs ``(observation, feature)`` and what was observed there, in raw units.
 
     Raises
     ------
@@ -23,7 +23,8 @@ def training_points(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """
     names = ("x", "standardisation_mean", "standardisation_sd")
     x, mean, sd = (values_of(trace, "constant_data", name) for name in names)
-    return x * sd + mean, values_of(trace, "observed_data", "y")
+    y, of_targets = values_of(trace, "observed_data", "y"), target_standardisation(trace)
+    return x * sd + mean, y if of_targets.is_identity else of_targets.undo(y)
 
 
 def plot_points(trace: xr.DataTree, title: str) -> Figure:

@@ -90,7 +90,7 @@ class Evaluation:
 
 
 def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
-    """What a cell predicts, with its metrics.
+    """What a cell predicts, with its metrics: in the original units of the targets.
 
     Raises
     ------
@@ -99,8 +99,10 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     """
     if fitted.best is None:
         raise ValueError("every restart diverged")
-    draws, target = fitted.cell.predict.draws, dataset.y_test
-    found, chains = _predictions(fitted, predictor, fitted.mixtures, dataset.x_test, draws, target)
+    draws, target = fitted.cell.predict.draws, dataset.raw_targets(dataset.y_test)
+    found, chains = _predictions(
+        fitted, dataset, predictor, fitted.mixtures, dataset.x_test, draws, dataset.y_test
+    )
     test = found[""]
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
@@ -163,9 +165,9 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
     """At the training rows, and on the lines of the data set."""
     draws = fitted.cell.predict.draws
-    training = predict_mixture(fitted, predictor, dataset.x_train, draws)
+    training = predict_mixture(fitted, dataset, predictor, dataset.x_train, draws)
     curves = _curves(fitted, dataset, predictor)
-    results = {"train_rmse": metrics.rmse(training.mean, dataset.y_train)}
+    results = {"train_rmse": metrics.rmse(training.mean, dataset.raw_targets(dataset.y_train))}
     return {"results": results | bands(curves) | gaps(curves), "curves": curves}
 
 
@@ -209,18 +211,23 @@ def gaps(curves: Sequence[Curve]) -> dict[str, float]:
 
 def _predictions(
     inferred: InferredCell,
+    dataset: Dataset,
     predictor: Predictor,
     mixtures: Mapping[str, Weights],
     x: np.ndarray,
     draws: int,
     target: np.ndarray | None = None,
 ) -> tuple[dict[str, Predictive], tuple[Predictive, ...]]:
-    """By each mixture of what is alive, under its name; and by each chain alone."""
+    """By each mixture of what is alive, under its name; and by each chain alone.
+
+    `target` as it was fitted, predictions in original units.
+    """
     fits = [inferred.fits[i] for i in inferred.alive]
     alone = list(np.eye(len(fits))) if inferred.cell.is_sampled else []
     found = predictor.predict_mixtures(
         fits, [*mixtures.values(), *alone], inferred.data, x, draws, target
     )
+    found = [one.in_units_of(dataset.target_standardisation) for one in found]
     return dict(zip(mixtures, found, strict=False)), tuple(found[len(mixtures) :])
 
 
@@ -241,9 +248,9 @@ def _fresh_metrics(
     # A mixture of all restarts alike has as many draws in all as one of them has alone.
     pooled = {k: w for k, w in fitted.mixtures.items() if w is None and len(fitted.alive) > 1}
     others = {k: w for k, w in fitted.mixtures.items() if k not in pooled}
-    found, chains = _predictions(fitted, predictor, others, x, fresh.draws)
+    found, chains = _predictions(fitted, dataset, predictor, others, x, fresh.draws)
     share = -(-fresh.draws // len(fitted.alive))
-    found |= _predictions(fitted, predictor, pooled, x, share)[0] if pooled else {}
+    found |= _predictions(fitted, dataset, predictor, pooled, x, share)[0] if pooled else {}
     results = {
         f"{prefix}{name}": score(predictive.mean, truth)
         for prefix, predictive in found.items()
@@ -259,7 +266,8 @@ def _fresh_metrics(
 def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
     x1, x2, x = map_points(dataset, fitted.cell.predict.map)
     as_predicted = {"": fitted.mixtures[""]}
-    found, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
+    draws = fitted.cell.predict.draws
+    found, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
     return MapPrediction(x1, x2, found[""], chains)
 
 
@@ -275,8 +283,9 @@ def map_points(dataset: Dataset, settings: Map) -> tuple[np.ndarray, np.ndarray,
 
 def _curves(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
     found, as_predicted = [], {"": fitted.mixtures[""]}
+    draws = fitted.cell.predict.draws
     for line in fitted.cell.dataset.lines():
         x = dataset.standardisation(line.inputs)
-        by, chains = _predictions(fitted, predictor, as_predicted, x, fitted.cell.predict.draws)
+        by, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
         found.append(Curve(line, by[""], chains))
     return tuple(found)

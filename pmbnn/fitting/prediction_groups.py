@@ -68,14 +68,16 @@ def _class_groups(test: ClassProbabilities, fitted, evaluation, dataset, predict
 def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
     """Predictions of test rows, and on the lines that curves are drawn on.
 
-    Inputs are raw; on a line through several features they are its positions ``x`` times its
-    ``direction``. ``output_interval`` is central in the network's output, ``total_interval`` in
-    what is observed, noise included; their probability is the attribute ``level``.
+    Inputs and targets are in original units; on a line through several features inputs are its
+    positions ``x`` times its ``direction``. ``output_interval`` is central in the network's output,
+    ``total_interval`` in what is observed, noise included; their probability is the attribute
+    ``level``. ``pit`` is the predicted probability of less than the target.
     """
     axis = "test_observation"
     raw = dataset.standardisation.undo(dataset.x_test)
     arrays = density_arrays(test, axis) | _moments_of_chains(evaluation.of_chains, axis)
-    arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.y_test)}
+    arrays["pit"] = (axis, test.cdf.astype("f4"))
+    arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.raw_targets(dataset.y_test))}
     coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
     of_test = attrs | {"predictive": test.key}
     groups = {"test_predictions": xr.Dataset(arrays, coords, of_test)}

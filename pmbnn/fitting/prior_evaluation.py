@@ -177,11 +177,12 @@ class _Numbers:
     def __init__(self, cell: Cell, dataset: Dataset, functions: PriorFunctions) -> None:
         self.functions, self.likelihood = functions, cell.likelihood
         rows = looked_at(cell, dataset)
-        self.x, self.y = dataset.x_train[rows], dataset.y_train[rows]
+        self.x, self.y = dataset.x_train[rows], dataset.raw_targets(dataset.y_train[rows])
         self.raw, self.at_rows = dataset.standardisation.undo(self.x), []
         self.lines = cell.dataset.lines()
         self.on_lines: list[list[np.ndarray]] = [[] for _ in self.lines]
         self.standardisation = dataset.standardisation
+        self.targets = dataset.target_standardisation
 
     def add(self, values: np.ndarray) -> None:
         self.at_rows.append(self.functions.parameters(values, self.x))
@@ -190,15 +191,19 @@ class _Numbers:
             found.append(self._outputs(self.functions.parameters(values, x)))
 
     def _outputs(self, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.asarray(self.likelihood.components(parameters).mean(), np.float64)
+        return self._raw(np.asarray(self.likelihood.components(parameters).mean(), np.float64))
+
+    def _raw(self, targets: np.ndarray) -> np.ndarray:
+        return targets if self.targets.is_identity else self.targets.undo(targets)
 
     def found(self) -> PriorEvaluation:
         parameters = {
             name: np.concatenate([part[name] for part in self.at_rows]) for name in self.at_rows[0]
         }
         noise = np.asarray(self.likelihood.components(parameters).std(), np.float64)
+        noise = self.targets.sd * noise
         numbers = measures.number_measures(self._outputs(parameters), noise)
-        low, high = mixture(self.likelihood, [parameters], None).total_interval()
+        low, high = self._raw(mixture(self.likelihood, [parameters], None).total_interval())
         within = float(np.mean((low <= self.y) & (self.y <= high)))
         numbers |= {"target_range": float(np.ptp(self.y)), "targets_within": within}
         return PriorEvaluation(numbers, self._groups() if self.lines else {})

@@ -11,6 +11,10 @@ Small networks are kept in full. Of large ones, the posterior of the last layer 
 scales is kept; the guide and its PRNG keys are, so that everything else can be drawn
 again (`pmbnn.results.restore`), and the training rows are named by fingerprint only.
 
+Where targets were standardised, what belongs to the model speaks of standardised ones, and
+predictions of those in original units, as the attribute ``target_units`` of a group says;
+``constant_data`` has the map between the two.
+
 What a sampler's cell keeps is told in `pmbnn.fitting.sampled_trace`.
 """
 
@@ -32,6 +36,20 @@ from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
 from pmbnn.prediction.predictor import Predictor
+
+TARGET_UNITS = dict.fromkeys(
+    (
+        "posterior",
+        "restarts",
+        "draws",
+        "posterior_predictive",
+        "log_likelihood",
+        "sample_stats",
+        "observed_data",
+    ),
+    "standardised",
+)
+"""Units of targets in groups that belong to the model, where a data set standardises them."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +105,10 @@ def build_trace(
     for group in predictions.values():
         group.attrs.setdefault("draws_of", fitted.draws_of)
     groups |= predictions
+    if not dataset.target_standardisation.is_identity:
+        for name, units in TARGET_UNITS.items() | dict.fromkeys(predictions, "original").items():
+            if name in groups:
+                groups[name].attrs["target_units"] = units
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
 
@@ -242,8 +264,8 @@ def _constant_data(dataset: Dataset, keeps_rows: bool, is_own: bool) -> xr.Datas
         # So that a cell can be restored where the file is no longer.
         attrs["input_shape"] = json.dumps(dataset.input_shape)
     if not dataset.target_standardisation.is_identity:
-        arrays["target_standardisation_mean"] = "target", dataset.target_standardisation.mean
-        arrays["target_standardisation_sd"] = "target", dataset.target_standardisation.sd
+        arrays["target_mean"] = ("target", dataset.target_standardisation.mean)
+        arrays["target_sd"] = ("target", dataset.target_standardisation.sd)
     if keeps_rows:
         arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
     return xr.Dataset(arrays, attrs=attrs)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.discrete import Categorical
+from pymc.distributions.discrete import Bernoulli, Categorical
 from pytensor.graph.traversal import io_toposort
+from pytensor.scalar import Sigmoid
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.special import Softmax, log_softmax, softmax
@@ -17,13 +18,18 @@ def elementwise_logp(
     """Log-probability of each observation of an observed variable, on the value variables.
 
     A categorical likelihood is written as the contraction of log-probabilities with one-hot
-    labels: equal to PyMC's own, which gathers, and several times faster with its gradient.
+    labels: equal to PyMC's own, which gathers, and several times faster with its gradient. That of
+    two classes by a logit is written without the probability, which rounds to 0 or 1.
 
     Parameters
     ----------
     inputs
         What stands for values and data later, with static shapes.
     """
+    logit = _logit(model, observed)
+    if logit is not None:
+        sign = 1.0 - 2.0 * model.rvs_to_values[observed].astype("float64")
+        return -pt.softplus(sign * logit)
     probabilities = _class_probabilities(model, observed)
     n_classes = None if probabilities is None else _n_classes(probabilities, inputs)
     if n_classes is None:
@@ -44,6 +50,17 @@ def observations_last(graph: TensorVariable) -> TensorVariable:
     """
     outputs = _outputs_first(graph)
     return graph if outputs is None else softmax(outputs, axis=0).T
+
+
+def _logit(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
+    """Logit of two classes' labels, ``(observation,)``; None of anything else."""
+    node = observed.owner
+    if not isinstance(node.op, type(Bernoulli.rv_op)) or observed.type.ndim != 1:
+        return None
+    (probability,) = model.replace_rvs_by_values(node.op.dist_params(node))
+    node = probability.owner
+    is_sigmoid = node and isinstance(getattr(node.op, "scalar_op", None), Sigmoid)
+    return node.inputs[0] if is_sigmoid and probability.type.ndim == 1 else None
 
 
 def _class_probabilities(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:

@@ -80,12 +80,12 @@ def build_model(
     _check_likelihood(likelihood, dataset)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
-    parameters = network.parameters(dataset.input_shape, len(dataset.outputs))
+    parameters = network.parameters(dataset.input_shape, likelihood.n_outputs(dataset.n_classes))
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
     with (
         pytensor.config.change_flags(floatX="float64"),
-        pm.Model(coords=_coords(parameters, dataset)) as model,
+        pm.Model(coords=_coords(parameters, dataset, likelihood)) as model,
     ):
         data = _declare_data(model_data(hyperprior, dataset, likelihood))
         values = _weights(parameters, prior, hyperprior, data)
@@ -185,14 +185,17 @@ def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
         )
 
 
-def _coords(parameters: tuple[Parameter, ...], rows: Rows) -> dict[str, list]:
+def _coords(
+    parameters: tuple[Parameter, ...], rows: Rows, likelihood: Likelihood
+) -> dict[str, list]:
     """Labels of every axis: names of features and outputs, numbers of hidden units."""
     coords = {
         name: list(range(length))
         for parameter in parameters
         for name, length in zip(parameter.dims, parameter.shape, strict=True)
     }
-    return coords | {"feature": list(rows.features), "output": list(rows.outputs)}
+    outputs = likelihood.outputs(rows.classes)
+    return coords | {"feature": list(rows.features), "output": list(outputs)}
 
 
 def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:

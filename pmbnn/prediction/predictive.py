@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from pmbnn.data.arrays import Rows
+    from pmbnn.data.arrays import Rows, Standardisation
     from pmbnn.inference.result import Fit
     from pmbnn.prediction.predictor import Predictor
 
@@ -63,6 +63,13 @@ class Predictive(ABC):
 
         Of a prediction that was scored when it was made, `target` is what it was scored by.
         """
+
+    def in_units_of(self, standardisation: "Standardisation") -> Self:
+        """What it says of targets in their own units, where it was made of standardised ones.
+
+        Only predictions of numbers have units.
+        """
+        return self
 
     def n_correct(self, target: np.ndarray) -> int | None:
         """How many targets are predicted exactly; None where no target can be."""

@@ -118,7 +118,10 @@ def median(name: str, values: np.ndarray) -> dict[str, float]:
     """
     from scipy.stats.mstats import mjci
 
-    return {name: float(np.median(values)), f"{name}_mcse": float(mjci(values, prob=[0.5])[0])}
+    # Rounding may take the variance of equal draws below zero.
+    with np.errstate(invalid="ignore"):
+        error = np.nan_to_num(mjci(values, prob=[0.5])[0])
+    return {name: float(np.median(values)), f"{name}_mcse": float(error)}
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_pub
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
-from pmbnn.results.reading import holds_array, load_groups
+from pmbnn.results.reading import holds_array, load_groups, target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key
 from pmbnn.results.specifications import stored_specifications
@@ -117,7 +117,7 @@ def _along(
     ]
     told += _limit(results, first, trace, position[:, None] * direction)
     told += [_published(curve, position) for curve in curves if _is_of(curve, first)]
-    rows = np.stack([raw @ direction, trace["observed_data"]["y"].values])
+    rows = np.stack([raw @ direction, target_standardisation(trace).undo(_targets(trace))])
     name, gap = str(line.attrs["position"]), float(line.attrs["gap"])
     return AlongLine(first, position, name, gap, rows, tuple(filter(None, told)))
 
@@ -128,6 +128,11 @@ def _raw_rows(trace: xr.DataTree) -> np.ndarray:
     return (
         kept["x"].values * kept["standardisation_sd"].values + kept["standardisation_mean"].values
     )
+
+
+def _targets(trace: xr.DataTree) -> np.ndarray:
+    """Targets as they were fitted, ``(observation,)``."""
+    return trace["observed_data"]["y"].values
 
 
 def _method(inference: Mapping[str, Any]) -> str:
@@ -154,12 +159,13 @@ def _limit(
     specs = stored_specifications(results.cells / record.name, record)
     process = limit_of(specs["network"], specs["prior"], specs["hyperprior"])
     likelihood = specs["likelihood"]
-    if process is None or type(likelihood) is not Normal or likelihood.is_learned:
+    if process is None or type(likelihood) is not Normal or not likelihood.is_known:
         return []
     kept = trace["constant_data"].dataset
     at = (inputs - kept["standardisation_mean"].values) / kept["standardisation_sd"].values
-    x, y = kept["x"].values.astype(np.float64), trace["observed_data"]["y"].values
-    return [Told(LIMIT, *process.condition(x, y, likelihood.sd, at))]
+    x, units = kept["x"].values.astype(np.float64), target_standardisation(trace)
+    mean, sd = process.condition(x, _targets(trace), likelihood.sd, at)
+    return [Told(LIMIT, units.undo(mean), units.sd * sd)]
 
 
 # What was published

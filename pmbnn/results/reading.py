@@ -7,6 +7,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
+from pmbnn.data.arrays import Standardisation, identity_standardisation
 from pmbnn.results.store import Results
 
 
@@ -49,6 +50,14 @@ def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
     """Names of what every group of a stored trace holds."""
     with netCDF4.Dataset(results.cells / name / "trace.nc") as file:
         return {group: frozenset(held.variables) for group, held in file.groups.items()}
+
+
+def target_standardisation(trace: xr.DataTree) -> Standardisation:
+    """The map from targets in their own units to those that were fitted."""
+    kept = trace["constant_data"].dataset
+    if "target_sd" not in kept:
+        return identity_standardisation()
+    return Standardisation(kept["target_mean"].values, kept["target_sd"].values)
 
 
 def _arrays(group: netCDF4.Group, pattern: str) -> xr.Dataset:

@@ -16,6 +16,7 @@ from pmbnn.models.build import build_model, model_data
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
+from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
@@ -58,6 +59,14 @@ class Restored:
     data: Mapping[str, np.ndarray]
     fits: Mapping[int, StoredGuide]
     weights: Mapping[int, float]
+
+    @property
+    def target_standardisation(self) -> Standardisation:
+        """The map from targets in their own units to those that the predictor speaks of.
+
+        Predictions of numbers take it by `Predictive.in_units_of`.
+        """
+        return target_standardisation(self.trace)
 
 
 def restore_cell(cell: Path | str) -> Restored:

@@ -203,7 +203,7 @@ def _functions(cell: Cell, dataset: Dataset, programs: "dict[tuple, PriorFunctio
     from pmbnn.prediction.prior_functions import PriorFunctions
 
     rows = dataset.training
-    key = (cell.network, cell.likelihood, rows.input_shape, len(rows.outputs))
+    key = (cell.network, cell.likelihood, rows.input_shape, rows.n_classes)
     if key not in programs:
         # Heavy tails need the range of double precision; a large network the memory.
         dtype = "float32" if is_large(cell) else "float64"

@@ -44,7 +44,8 @@ def rows_of(likelihood: Likelihood, input_shape: tuple[int, ...] = (2,)) -> Rows
     x, features = rng.normal(size=(N_ROWS, n)), tuple(f"feature_{i}" for i in range(n))
     if likelihood.targets == "numbers":
         return Rows(x, rng.normal(size=N_ROWS), features, (), input_shape)
-    return Rows(x, rng.permutation(N_ROWS) % len(CLASSES), features, CLASSES, input_shape)
+    classes = CLASSES if likelihood.takes(len(CLASSES)) else CLASSES[:2]
+    return Rows(x, rng.permutation(N_ROWS) % len(classes), features, classes, input_shape)
 
 
 def evaluate(
@@ -99,7 +100,7 @@ def check_model(
     names = ", ".join(part.kind for part in (network, prior, hyperprior, likelihood))
     with assertion(f"a model of {names} cannot be built"):
         model = build_model(network, prior, hyperprior, likelihood, rows)
-    parameters = network.parameters(rows.input_shape, len(rows.outputs))
+    parameters = network.parameters(rows.input_shape, likelihood.n_outputs(rows.n_classes))
     for parameter in parameters:
         dims = tuple(model.named_vars_to_dims.get(parameter.name, ()))
         _must(dims == parameter.dims, f"`{parameter.name}` has dims {parameter.dims}", dims, names)

@@ -96,7 +96,7 @@ def test_classes_and_numbers_of_images_are_chosen():
     assert loaded.classes == ("ship", "cat")
     assert np.bincount(loaded.y_train).tolist() == np.bincount(loaded.y_validation).tolist()
     assert spec.rows == (10, 10)
-    assert spec.n_outputs == 2
+    assert spec.n_classes == 2
 
 
 def test_grey_images_are_weighted_colours():
@@ -136,7 +136,7 @@ def test_folds_of_images():
 
 def test_networks_take_colours():
     spec = Images(path=write(contents()), colour=True)
-    first, *_ = Dense(hidden=(5,)).parameters(spec.input_shape, spec.n_outputs)
+    first, *_ = Dense(hidden=(5,)).parameters(spec.input_shape, spec.n_classes)
     assert first.shape == (36, 5)
 
 

@@ -4,7 +4,13 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pmbnn.figures.cell_figures import CURVES, MAP, OF_CLASS_PROBABILITIES, CellFigure
+from pmbnn.figures.cell_figures import (
+    CURVES,
+    MAP,
+    OF_CLASS_PROBABILITIES,
+    OF_DENSITIES,
+    CellFigure,
+)
 
 TEST = "test_predictions"
 
@@ -33,15 +39,22 @@ def test_groups_without_the_array_are_left_out(pattern):
     assert pattern.groups({"ood_a": frozenset({"sd"})}) == []
 
 
-def test_a_trace_on_a_plane_has_none_of_them(made):
+def test_a_trace_on_a_plane_has_one_of_them(made):
     stored = held(made.plane_trace(resolution=(3, 3)))
-    assert not any(figure.groups(stored) for figure in OF_CLASS_PROBABILITIES)
+    drawn = [figure.file for figure in OF_CLASS_PROBABILITIES if figure.groups(stored)]
+    assert drawn == ["reliability"]
     assert MAP.groups(stored) == ["predictions", "test_predictions"]
     assert CURVES.groups(stored) == []
 
 
-def test_file_names_differ():
-    assert len({figure.file for figure in OF_CLASS_PROBABILITIES}) == len(OF_CLASS_PROBABILITIES)
+@pytest.mark.parametrize("figures", [OF_CLASS_PROBABILITIES, OF_DENSITIES])
+def test_file_names_differ(figures):
+    assert len({figure.file for figure in figures}) == len(figures)
+
+
+def test_predictions_of_numbers_are_drawn_where_a_trace_has_them():
+    stored = {TEST: frozenset({"mean", "target", "total_interval", "pit"})}
+    assert [f.file for f in OF_DENSITIES if f.groups(stored)] == ["predicted-observed", "pit"]
 
 
 # Points of a plane are no digits; their figure has a test of its own.

@@ -36,6 +36,7 @@ def test_planar_data_get_maps_and_accuracy(made, tmp_path):
     assert [path.name for path in written] == [
         "toy-moons-noise-0.4-maps.png",
         "toy-moons-noise-0.4-accuracy.png",
+        "toy-moons-noise-0.4-reliability.png",
     ]
     assert sorted(results.figures.iterdir()) == sorted(written)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
@@ -59,6 +60,7 @@ def test_image_data_get_tables_and_the_best_cell(made, tmp_path):
         "digits-mnist-uncertainty.png",
         "digits-mnist-confident-mistakes.png",
         "digits-mnist-least-confident.png",
+        "digits-mnist-reliability.png",
         "digits-mnist-risk-coverage.png",
     ]
 
@@ -142,7 +144,7 @@ def test_data_sets_without_results_are_left_out(made, tmp_path):
 
 def test_failed_first_cells_do_not_matter(made, tmp_path):
     cells = [(made.record("laplace", failed=True), None), planar(made)]
-    assert len(names(made.store(tmp_path, cells), cells)) == 2
+    assert len(names(made.store(tmp_path, cells), cells)) == 3
 
 
 def test_nothing_to_draw(made, tmp_path):
@@ -308,7 +310,7 @@ def test_priors_beside_each_other(made, tmp_path, monkeypatch):
         for prior in ("laplace", "cauchy")
         for hyperprior, learned in [*((fixed, None) for fixed in scales), (made.HALF_NORMAL, 0.5)]
     ]
-    kinds = ("maps", "accuracy", "design", "scales", "last-layer", "network")
+    kinds = ("maps", "accuracy", "design", "scales", "last-layer", "reliability", "network")
     expected = [f"toy-moons-noise-0.4-{kind}.png" for kind in kinds]
     assert names(made.store(tmp_path, cells), cells) == expected
 

@@ -1,15 +1,18 @@
 """What a prior says of a data set: closed forms, limits of scales, what is kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pmbnn.data import Moons, Sine
+from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting import prior_evaluation
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.prior_evaluation import evaluate_prior
 from pmbnn.inference.settings import Inference
-from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.likelihoods import Bernoulli, Categorical, Heteroscedastic
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfCauchy, Normal
@@ -116,6 +119,24 @@ def test_learned_noise_is_drawn_too():
     is_near(evaluated(cell).numbers, "noise", 3.0)
 
 
+def test_noise_of_a_second_output_is_drawn_too():
+    """Straight lines whose logarithm of the noise is N(0, 4) where the input is zero."""
+    noise = Heteroscedastic(link="exp")
+    cell = cell_of(SINE, Dense(hidden=()), hyperprior=Fixed(scale=2.0))
+    found = evaluated(replace(cell, likelihood=NormalNoise(sd=noise)))
+    is_near(found.numbers, "noise", 1.0)
+    is_near(found.numbers, "output_range", 2 * 0.67449)
+    assert found.groups["curve_1"]["function"].sizes["function"] == 30
+
+
+def test_one_logit_gives_maps_of_two_classes(monkeypatch):
+    monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
+    found = evaluated(cell_of(likelihood=Bernoulli()))
+    probability = found.groups["predictions"]["probability"]
+    np.testing.assert_allclose(probability.sum("output"), 1, rtol=1e-6)
+    assert probability.sizes["output"] == 2
+
+
 def test_the_seed_decides(monkeypatch):
     monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
     first, same, other = (evaluated(cell_of(hyperprior=HalfCauchy()), s).numbers for s in (1, 1, 2))
@@ -151,3 +172,21 @@ def test_what_cannot_be_drawn_is_refused(monkeypatch):
     dataset, functions = MOONS.load(), None
     with pytest.raises(NotDrawnError, match="got ranks"):
         evaluate_prior(cell, dataset, functions, 0)
+
+
+def test_standardised_targets_are_told_in_their_own_units(monkeypatch):
+    monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
+    cell, dataset = cell_of(SINE, Dense(hidden=())), SINE.load()
+    units = Standardisation(np.full(1, 5.0), np.full(1, 3.0))
+    functions = PriorFunctions(cell.network, cell.likelihood, dataset.training)
+    plain, other = (
+        evaluate_prior(cell, of, functions, 1)
+        for of in (dataset, replace(dataset, target_standardisation=units))
+    )
+    for name in ("output_range", "output_sd", "noise", "target_range"):
+        assert other.numbers[name] == pytest.approx(3 * plain.numbers[name])
+    assert other.numbers["targets_within"] == plain.numbers["targets_within"]
+    for name in ("function", "interval"):
+        raw = units.undo(plain.groups["curve_1"][name].values)
+        np.testing.assert_allclose(other.groups["curve_1"][name], raw)
+    np.testing.assert_allclose(other.groups["rows"]["y"], units.undo(dataset.y_train))

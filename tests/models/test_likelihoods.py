@@ -13,7 +13,17 @@ from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import group_key
 from pmbnn.inference.flat import at_flat_inputs, flatten_model
 from pmbnn.models.build import build_model, model_data
-from pmbnn.models.likelihoods import Categorical, Normal
+from pmbnn.models.likelihoods import (
+    LIKELIHOODS,
+    SMALLEST_SD,
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Heteroscedastic,
+    Normal,
+    StudentT,
+    StudentTComponents,
+)
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
@@ -28,7 +38,11 @@ LEARNED = {
 
 
 def build(sd):
-    return build_model(Dense(hidden=()), NormalPrior(), Fixed(), Normal(sd=sd), ROWS)
+    return build_with(Normal(sd=sd))
+
+
+def build_with(likelihood, rows=ROWS):
+    return build_model(Dense(hidden=()), NormalPrior(), Fixed(), likelihood, rows)
 
 
 def log_likelihood(model, evaluate, **values):
@@ -59,12 +73,120 @@ def test_learned_noise_has_its_hyperprior(kind, evaluate):
     np.testing.assert_allclose(density, reference.logpdf(sd), rtol=1e-7)
 
 
-@pytest.mark.parametrize("sd", [0.3, HalfNormal(), InverseGamma(on="variance")])
-def test_free_scalars_are_counted_before_there_is_a_model(sd):
-    counted = free_scalars(
-        Dense(hidden=()).parameters(ROWS.input_shape, 1), NormalPrior(), Fixed(), Normal(sd=sd)
+OF_NUMBERS = [
+    Normal(sd=0.3),
+    Normal(sd=HalfNormal()),
+    Normal(sd=InverseGamma(on="variance")),
+    Normal(sd=Heteroscedastic()),
+    StudentT(nu=4.0, scale=0.3),
+    StudentT(),
+    StudentT(scale=Heteroscedastic(link="exp")),
+]
+
+
+@pytest.mark.parametrize("likelihood", OF_NUMBERS, ids=repr)
+def test_free_scalars_are_counted_before_there_is_a_model(likelihood):
+    parameters = Dense(hidden=()).parameters(ROWS.input_shape, likelihood.n_outputs(None))
+    counted = free_scalars(parameters, NormalPrior(), Fixed(), likelihood)
+    assert flatten_model(build_with(likelihood), rows=5).size == counted
+
+
+TWO = {"weight_1": np.array([[2.0, -1.5]]), "bias_1": np.array([0.5, 0.3])}
+"""Weights of two outputs: the mean, and what the scale is made of."""
+
+
+@pytest.mark.parametrize(
+    ("link", "of"), [("exp", np.exp), ("softplus", lambda v: np.log1p(np.exp(v)))]
+)
+@pytest.mark.parametrize("heavy", [False, True], ids=["normal", "student_t"])
+def test_noise_of_a_second_output(link, of, heavy, evaluate):
+    noise = Heteroscedastic(link=link)
+    likelihood = StudentT(nu=3.0, scale=noise) if heavy else Normal(sd=noise)
+    model = build_with(likelihood)
+    mean, sd = 2.0 * ROWS.x[:, 0] + 0.5, of(-1.5 * ROWS.x[:, 0] + 0.3) + SMALLEST_SD
+    reference = stats.t(3.0, mean, sd) if heavy else stats.norm(mean, sd)
+    found = log_likelihood(model, evaluate, **TWO)
+    np.testing.assert_allclose(found, reference.logpdf(ROWS.y), rtol=1e-10)
+    assert list(model.coords["output"]) == ["y", "noise"]
+
+
+def test_known_degrees_of_freedom_are_data(evaluate):
+    model = build_with(StudentT(nu=3.0, scale=0.4))
+    mean = 2.0 * ROWS.x[:, 0] + 0.5
+    found = log_likelihood(model, evaluate, **LINE)
+    np.testing.assert_allclose(found, stats.t(3.0, mean, 0.4).logpdf(ROWS.y), rtol=1e-10)
+    assert model["degrees_of_freedom_nu"].get_value() == 3.0
+    assert model["noise_scale"].get_value() == 0.4
+
+
+def test_learned_degrees_of_freedom_exceed_two_by_a_gamma_variable(evaluate):
+    model = build_with(StudentT(nu=Gamma(alpha=3.0, beta=0.2), scale=0.4))
+    above = {"degrees_of_freedom_above_2": np.log(1.7)}
+    mean = 2.0 * ROWS.x[:, 0] + 0.5
+    found = log_likelihood(model, evaluate, **LINE, **above)
+    np.testing.assert_allclose(found, stats.t(3.7, mean, 0.4).logpdf(ROWS.y), rtol=1e-10)
+    (name,) = above
+    value = {model.rvs_to_values[model[name]]: above[name]}
+    (density,) = evaluate([model.logp(vars=model[name], jacobian=False)], value)
+    np.testing.assert_allclose(density, stats.gamma(3.0, scale=5.0).logpdf(1.7), rtol=1e-7)
+
+
+LABELLED = Moons(noise=0.3, train=10, test=10).load().training
+
+
+def test_two_classes_by_one_logit(evaluate):
+    """Far into both tails, where the probability itself is 0 or 1."""
+    model = build_with(Bernoulli(), LABELLED)
+    flat = flatten_model(model, rows=10)
+    weights = {"weight_1": np.array([[900.0], [-40.0]]), "bias_1": np.array([0.5])}
+    given = {flat.free[name]: weights[name] for name in flat.free}
+    given |= {flat.data["x"]: LABELLED.x, flat.data["target"]: LABELLED.y.astype("int32")}
+    logit = LABELLED.x @ [900.0, -40.0] + 0.5
+    expected = -np.logaddexp(0, np.where(LABELLED.y == 1, -logit, logit))
+    assert expected.min() < -800
+    found, probability = evaluate(
+        [
+            flat.log_likelihoods["y"],
+            at_flat_inputs(model, flat, Bernoulli().parameters(model["y"]))["probability"],
+        ],
+        given,
     )
-    assert flatten_model(build(sd), rows=5).size == counted
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    both = np.exp([-np.logaddexp(0, logit), -np.logaddexp(0, -logit)]).T
+    np.testing.assert_allclose(probability, both, rtol=1e-12)
+    assert list(model.coords["output"]) == ["1"]
+
+
+def test_components_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    nu, sigma = 2.5 + 3 * rng.random((4, 1)), 0.2 + rng.random((4, 3))
+    mu, x = rng.normal(size=(4, 3)), rng.normal(size=3) * 5
+    found, reference = StudentTComponents(nu, mu, sigma), stats.t(nu, mu, sigma)
+    for name in ("mean", "std"):
+        np.testing.assert_allclose(getattr(found, name)(), getattr(reference, name)())
+    for name in ("logpdf", "cdf"):
+        np.testing.assert_allclose(getattr(found, name)(x), getattr(reference, name)(x))
+    np.testing.assert_allclose(found.ppf(0.025), reference.ppf(0.025))
+    drawn = StudentTComponents(
+        np.full((1, 1), 8.0), np.full((1, 20_000), 2.0), np.full((1, 1), 0.5)
+    )
+    values = drawn.rvs(random_state=np.random.default_rng(1))
+    assert stats.kstest(values[0], stats.t(8.0, 2.0, 0.5).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "n_classes", "n_outputs"),
+    [
+        (Categorical(), 3, 3),
+        (Bernoulli(), 2, 1),
+        (Normal(), None, 1),
+        (Normal(sd=Heteroscedastic()), None, 2),
+        (StudentT(scale=Heteroscedastic()), None, 2),
+    ],
+)
+def test_outputs_come_from_the_likelihood_and_the_classes(likelihood, n_classes, n_outputs):
+    assert likelihood.n_outputs(n_classes) == n_outputs
+    assert [k for k, cls in LIKELIHOODS.items() if cls.takes(7)] == ["categorical"]
 
 
 def test_a_hyperprior_on_the_variance(evaluate):
@@ -138,22 +260,61 @@ def test_values_share_a_program_and_kinds_do_not(load):
     assert len(set(keys)) == 3
 
 
+def test_every_setting_reads_back(load, tmp_path):
+    scales = [0.5, "heteroscedastic", {"kind": "heteroscedastic", "link": "exp"}, "half_normal"]
+    student = {
+        "kind": "student_t",
+        "nu": [4, "gamma", {"kind": "gamma", "beta": 1}],
+        "scale": scales,
+    }
+    experiment = load(likelihood=[student, {"kind": "normal", "sd": scales}])
+    found = [cell.likelihood for cell in experiment.cells]
+    assert len(found) == 16 and StudentT(nu=Gamma(beta=1.0), scale=0.5) in found
+    assert Normal(sd=Heteroscedastic(link="exp")) in found
+    again = tmp_path / "again.yaml"
+    again.write_text(resolved_text(experiment))
+    assert load_experiment(again).cells == experiment.cells
+    assert len({cell_label(cell) for cell in experiment.cells}) == 16
+    # Numbers are data: what is known of them, and not what they are, decides the program.
+    assert len({group_key(cell) for cell in experiment.cells}) == 12
+
+
+def test_outputs_of_a_cell(load):
+    (cell,) = load(likelihood={"kind": "normal", "sd": "heteroscedastic"}).cells
+    assert cell.n_outputs == 2
+    (cell,) = load(dataset=MOONS, likelihood="bernoulli").cells
+    assert cell.n_outputs == 1
+
+
 PLACE = "`sweeps[0].likelihood"
 MISTAKES = {
     "classes for numbers": (
         {"likelihood": "categorical"},
-        f"{PLACE}` must be normal with data set `sine` (`sweeps[0].dataset`), whose targets are "
-        "numbers, got 'categorical'.",
+        f"{PLACE}` must be normal or student_t with data set `sine` (`sweeps[0].dataset`), whose "
+        "targets are numbers, got 'categorical'.",
     ),
     "numbers for classes": (
         {"dataset": MOONS, "likelihood": "normal"},
-        f"{PLACE}` must be categorical with data set `moons` (`sweeps[0].dataset`), whose "
-        "targets are classes, got 'normal'.",
+        f"{PLACE}` must be bernoulli or categorical with data set `moons` (`sweeps[0].dataset`), "
+        "whose targets are 2 classes, got 'normal'.",
     ),
     "both in one sweep": (
         {"dataset": ["sine", MOONS]},
-        f"{PLACE}` must be categorical with data set `moons` (`sweeps[0].dataset[1]`), whose "
-        "targets are classes, got 'normal'.",
+        f"{PLACE}` must be bernoulli or categorical with data set `moons` "
+        "(`sweeps[0].dataset[1]`), whose targets are 2 classes, got 'normal'.",
+    ),
+    "a logit for ten classes": (
+        {"dataset": "mnist", "likelihood": "bernoulli"},
+        f"{PLACE}` must be categorical with data set `mnist` (`sweeps[0].dataset`), whose targets "
+        "are 10 classes, got 'bernoulli'.",
+    ),
+    "degrees of freedom without a variance": (
+        {"likelihood": {"kind": "student_t", "nu": 2}},
+        f"{PLACE}.nu` must be > 2, got 2.",
+    ),
+    "a link that there is not": (
+        {"likelihood": {"kind": "normal", "sd": {"kind": "heteroscedastic", "link": "log"}}},
+        f"{PLACE}.sd.link` must be one of exp, softplus, got 'log'",
     ),
     "no noise": (
         {"likelihood": {"kind": "normal", "sd": 0}},
@@ -161,7 +322,8 @@ MISTAKES = {
     ),
     "unknown hyperprior": (
         {"likelihood": {"kind": "normal", "sd": "gamma"}},
-        f"{PLACE}.sd` must be one of half_cauchy, half_normal, inverse_gamma, got 'gamma'",
+        f"{PLACE}.sd` must be one of half_cauchy, half_normal, heteroscedastic, inverse_gamma, got "
+        "'gamma'",
     ),
     "a noise of every unit": (
         {"likelihood": {"kind": "normal", "sd": {"kind": "half_normal", "per": "unit"}}},

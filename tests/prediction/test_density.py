@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from pmbnn.models.likelihoods import NormalComponents
+from pmbnn.models.likelihoods import NormalComponents, StudentTComponents
 from pmbnn.prediction.density import Mixture, join, summarise
 from pmbnn.prediction.metrics import LEVELS, coverage, regression_metrics, rmse
 
@@ -85,6 +85,29 @@ def test_score_without_a_closed_form():
     # One Laplace distribution at its centre: a quarter of its scale.
     laplace = Mixture(stats.laplace(np.zeros((1, 1)), 2.0), np.ones(1))
     assert laplace.crps(np.zeros(1))[0] == pytest.approx(2 / 4, rel=1e-5)
+
+
+@pytest.mark.parametrize("nu", [2.1, 5.0, 80.0])
+def test_score_of_heavy_tails(nu):
+    """Against the integral of its definition, which has a step at the target."""
+    degrees, sigma = nu + RNG.random((7, 1)), SIGMA[:, None]
+    draws = Mixture(StudentTComponents(degrees, MU, sigma), DRAWS.weight)
+    far = np.geomspace(8, 1e6, 40)
+    for i, (target, found) in enumerate(zip(TARGET, draws.crps(TARGET), strict=True)):
+        t = stats.t(degrees[:, 0], MU[:, i], SIGMA)
+
+        def square(x, t=t, target=target):
+            return (draws.weight @ t.cdf(x) - (x >= target)) ** 2
+
+        pieces = np.sort(np.concatenate([-far, np.linspace(-7, 7, 15), far, [target]]))
+        parts = [quad(square, *ends)[0] for ends in zip(pieces, pieces[1:], strict=False)]
+        assert found == pytest.approx(sum(parts), rel=2e-4)
+
+
+def test_the_score_of_many_degrees_of_freedom_is_that_of_normals():
+    degrees = np.full((7, 1), 1e7)
+    draws = Mixture(StudentTComponents(degrees, MU, SIGMA[:, None]), DRAWS.weight)
+    np.testing.assert_allclose(draws.crps(TARGET), DRAWS.crps(TARGET), rtol=1e-4)
 
 
 def test_noise_that_differs_between_observations():

@@ -25,18 +25,20 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 
+from pmbnn.models.networks.convolution import positions
+
 
 class KernelProduct(Op):
     """Kernels times patches of images, ``(unit, row · column · observation)``, without patches.
 
     Inputs are the kernels, ``(unit, channel · size · size)``, and the images,
-    ``(channel, row, column, observation)``.
+    ``(channel, row, column, observation)``. A kernel moves by `stride` pixels.
     """
 
-    __props__ = ("size",)
+    __props__ = ("size", "stride")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, stride: int = 1) -> None:
+        self.size, self.stride = size, stride
 
     def make_node(self, kernels, images):  # noqa: D102
         kernels, images = as_tensor(kernels), as_tensor(images)
@@ -54,11 +56,12 @@ class KernelProduct(Op):
         kernels, images = inputs
         square = (self.size, self.size)
         windows = np.lib.stride_tricks.sliding_window_view(images, square, axis=(1, 2))
+        windows = windows[:, :: self.stride, :: self.stride]
         patches = windows.transpose(0, 4, 5, 1, 2, 3).reshape(kernels.shape[1], -1)
         outputs[0][0] = kernels @ patches
 
     def _positions(self, rows, columns):
-        return (rows - self.size + 1) * (columns - self.size + 1)
+        return positions(rows, self.size, self.stride) * positions(columns, self.size, self.stride)
 
 
 @jax_funcify.register(KernelProduct)
@@ -67,7 +70,7 @@ def _funcify_kernel_product(op, **kwargs):
         shape = (kernels.shape[0], images.shape[0], op.size, op.size)
         forms = ("CHWN", "OIHW", "CHWN")
         maps = conv_general_dilated(
-            images, kernels.reshape(shape), (1, 1), "VALID", dimension_numbers=forms
+            images, kernels.reshape(shape), (op.stride,) * 2, "VALID", dimension_numbers=forms
         )
         return maps.reshape((kernels.shape[0], -1))
 
@@ -83,13 +86,13 @@ def use_own_convolutions(graph: FunctionGraph) -> None:
         kernels, patches = node.inputs
         found = _patched(patches)
         if found is not None:
-            images, size = found
-            product = KernelProduct(size)(kernels, images)
+            images, size, stride = found
+            product = KernelProduct(size, stride)(kernels, images)
             graph.replace(node.outputs[0], product, import_missing=True)
 
 
-def _patched(patches: TensorVariable) -> tuple[TensorVariable, int] | None:
-    """What a matrix is the patches of, every one in its order, and their size; else None."""
+def _patched(patches: TensorVariable) -> tuple[TensorVariable, int, int] | None:
+    """What a matrix is the patches of, all in their order, their size and stride; else None."""
     stacked = _input_of(patches, Reshape)
     node = None if stacked is None else stacked.owner
     if node is None or not isinstance(node.op, Join) or node.op.axis != 1:
@@ -98,19 +101,21 @@ def _patched(patches: TensorVariable) -> tuple[TensorVariable, int] | None:
     if None in found:
         return None
     (images, _), places = found[0], [place for _, place in found]
-    if any(other is not images for other, _ in found) or places != _places(images, size):
+    # Of a single position any stride is the same.
+    stride = max(side.step for side in places[0])
+    if any(other is not images for other, _ in found) or places != _places(images, size, stride):
         return None
     channels = images.type.shape[0]
     is_whole = channels is not None and patches.type.shape[0] == channels * size**2
-    return (images, size) if is_whole else None
+    return (images, size, stride) if is_whole else None
 
 
-def _places(images: TensorVariable, size: int) -> list[tuple[range, range]]:
+def _places(images: TensorVariable, size: int, stride: int) -> list[tuple[range, range]]:
     """Rows and columns of every window, in the order in which a patch has its pixels."""
     _, rows, columns, _ = images.type.shape
     last_row, last_column = rows - size + 1, columns - size + 1
     return [
-        (range(i, i + last_row), range(j, j + last_column))
+        (range(i, i + last_row, stride), range(j, j + last_column, stride))
         for i in range(size)
         for j in range(size)
     ]

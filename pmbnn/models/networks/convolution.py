@@ -21,6 +21,7 @@ def convolve(
     padding: Padding = "valid",
     bias: "TensorVariable | None" = None,
     units: int = -1,
+    stride: int = 1,
 ) -> "TensorVariable":
     """Cross-correlation of images with kernels, ``(output channel, row, column, observation)``.
 
@@ -41,6 +42,8 @@ def convolve(
     units
         Number of output channels; JAX needs it for gradients where the type of `kernels` does
         not tell.
+    stride
+        Rows and columns between neighbouring positions of a kernel.
     """
     import pytensor.tensor as pt
 
@@ -51,9 +54,11 @@ def convolve(
         rows, columns = rows + 2 * reach, columns + 2 * reach
         images = pt.zeros((channels, rows, columns, observations))
         images = images[:, reach:-reach, reach:-reach].set(inner) if reach else inner
-    rows, columns = rows - size + 1, columns - size + 1
+    rows, columns = (positions(length, size, stride) for length in (rows, columns))
     windows = [
-        images[:, i : i + rows, j : j + columns, :] for i in range(size) for j in range(size)
+        images[:, _every(i, rows, stride), _every(j, columns, stride), :]
+        for i in range(size)
+        for j in range(size)
     ]
     patches = pt.stack(windows, axis=1).reshape((channels * size**2, -1))
     flat = kernels.reshape((channels * size**2, -1))
@@ -62,6 +67,18 @@ def convolve(
         # Next to the product, where estimators that rewrite products find it.
         maps = maps + bias[:, None]
     return maps.reshape((units, rows, columns, observations))
+
+
+def positions(length: int, size: int, stride: int) -> int:
+    """Positions along an axis of so many pixels, padding included, that a kernel fits at."""
+    return (length - size) // stride + 1
+
+
+def _every(start: int, number: int, stride: int) -> slice:
+    """So many pixels, `stride` apart."""
+    if stride == 1:
+        return slice(start, start + number)
+    return slice(start, start + (number - 1) * stride + 1, stride)
 
 
 def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -> "TensorVariable":
@@ -76,7 +93,18 @@ def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -
     size
         Rows and columns of a square.
     """
+    return _squares(images, shape, size).max(axis=(2, 4))
+
+
+def average_pool(
+    images: "TensorVariable", shape: tuple[int, int, int], size: int
+) -> "TensorVariable":
+    """Means over squares that do not overlap; arguments and what is dropped as `max_pool`."""
+    return _squares(images, shape, size).sum(axis=(2, 4)) / size**2
+
+
+def _squares(images, shape: tuple[int, int, int], size: int) -> "TensorVariable":
+    """Squares side by side, ``(channel, row, within, column, within, observation)``."""
     channels, rows, columns = (shape[0], shape[1] // size, shape[2] // size)
     whole = images[:, : rows * size, : columns * size, :]
-    squares = whole.reshape((channels, rows, size, columns, size, images.shape[-1]))
-    return squares.max(axis=(2, 4))
+    return whole.reshape((channels, rows, size, columns, size, images.shape[-1]))

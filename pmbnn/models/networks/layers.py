@@ -12,7 +12,13 @@ from pydantic import Field, model_validator
 
 from pmbnn.models.networks.activations import Activation, activate
 from pmbnn.models.networks.base import Parameter, Width
-from pmbnn.models.networks.convolution import Padding, convolve, max_pool
+from pmbnn.models.networks.convolution import (
+    Padding,
+    average_pool,
+    convolve,
+    max_pool,
+    positions,
+)
 from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
@@ -85,7 +91,8 @@ class Layer(Specification):
 class Convolution(Layer):
     """Cross-correlation with ``filters`` square kernels, a bias each, and an activation.
 
-    ``padding`` is ``valid``, kernels within the image only; or ``same``, zeros around it.
+    ``padding`` is ``valid``, kernels within the image only; or ``same``, zeros around it, as many
+    on either side. ``stride`` is how many pixels a kernel moves by.
     """
 
     kind: Literal["convolution"] = "convolution"
@@ -93,6 +100,8 @@ class Convolution(Layer):
     size: Size
     padding: Padding = "valid"
     activation: Activation = "tanh"
+    # Left out of what is stored unless given: digests of cells without it stay what they were.
+    stride: Size = Field(1, exclude_if=lambda stride: stride == 1)
 
     @model_validator(mode="after")
     def _centred(self):
@@ -102,44 +111,45 @@ class Convolution(Layer):
 
     @property
     def title(self):  # noqa: D102
-        return f"convolution, {self.size} × {self.size}"
+        moves = f", stride {self.stride}" if self.stride > 1 else ""
+        return f"convolution, {self.size} × {self.size}{moves}"
 
     def misfit(self, signal):  # noqa: D102
         return _image_misfit(signal, 1 if self.padding == "same" else self.size)
 
     def output(self, signal):  # noqa: D102
-        lost = 0 if self.padding == "same" else self.size - 1
-        _, rows, columns = signal.shape
+        around = self.size - 1 if self.padding == "same" else 0
+        sides = (positions(n + around, self.size, self.stride) for n in signal.shape[1:])
         number = signal.layers + 1
-        return Signal((self.filters, rows - lost, columns - lost), f"channel_{number}", number)
+        return Signal((self.filters, *sides), f"channel_{number}", number)
 
     def parameters(self, signal):  # noqa: D102
         channels, number = signal.shape[0], signal.layers + 1
-        _, *positions = self.output(signal).shape
+        _, *sides = self.output(signal).shape
         kernel = (f"kernel_row_{number}", f"kernel_column_{number}")
         return _weight_and_bias(
             number,
             (signal.dim, *kernel, f"channel_{number}"),
             (channels, self.size, self.size, self.filters),
-            math.prod(positions),
+            math.prod(sides),
         )
 
     def forward(self, values, signal, weights):  # noqa: D102
         number = signal.layers + 1
         kernels, bias = weights[f"weight_{number}"], weights[f"bias_{number}"]
-        maps = convolve(values, kernels, signal.shape, self.size, self.padding, bias, self.filters)
+        how = (self.size, self.padding, bias, self.filters, self.stride)
+        maps = convolve(values, kernels, signal.shape, *how)
         return activate(maps, self.activation)
 
 
-class MaxPool(Layer):
-    """Maxima over squares side by side; rows and columns that fill none are dropped."""
+class Pool(Layer):
+    """One number for each square of some side by side; those that fill none are dropped."""
 
-    kind: Literal["max_pool"] = "max_pool"
     size: Size = 2
 
     @property
     def title(self):  # noqa: D102
-        return f"max_pool, {self.size} × {self.size}"
+        return f"{self.kind}, {self.size} × {self.size}"
 
     def misfit(self, signal):  # noqa: D102
         return _image_misfit(signal, self.size)
@@ -149,8 +159,38 @@ class MaxPool(Layer):
         shape = (channels, rows // self.size, columns // self.size)
         return signal._replace(shape=shape, is_input=False)
 
+
+class MaxPool(Pool):
+    """Maxima over squares side by side; rows and columns that fill none are dropped."""
+
+    kind: Literal["max_pool"] = "max_pool"
+
     def forward(self, values, signal, weights):  # noqa: D102
         return max_pool(values, signal.shape, self.size)
+
+
+class AveragePool(Pool):
+    """Means over squares side by side; rows and columns that fill none are dropped."""
+
+    kind: Literal["average_pool"] = "average_pool"
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        return average_pool(values, signal.shape, self.size)
+
+
+class GlobalAveragePool(Layer):
+    """The mean of each channel over all of an image, as a feature."""
+
+    kind: Literal["global_average_pool"] = "global_average_pool"
+
+    def misfit(self, signal):  # noqa: D102
+        return _image_misfit(signal, 1)
+
+    def output(self, signal):  # noqa: D102
+        return Signal(signal.shape[:1], signal.dim, signal.layers)
+
+    def forward(self, values, signal, weights):  # noqa: D102
+        return values.sum(axis=(1, 2)) / math.prod(signal.shape[1:])
 
 
 class Flatten(Layer):
@@ -204,7 +244,7 @@ class DenseLayer(Layer):
 
 
 AnyLayer = Annotated[
-    Convolution | MaxPool | Flatten | DenseLayer,
+    Convolution | MaxPool | AveragePool | GlobalAveragePool | Flatten | DenseLayer,
     Field(discriminator="kind"),
 ]
 

@@ -76,6 +76,26 @@ def test_values_and_gradients(padding, rows):
     check_equal(found, expected)
 
 
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_a_stride(padding):
+    a, b = pt.tensor(shape=(*SHAPE, ROWS)), pt.tensor(shape=KERNELS.shape)
+    maps = convolve(a, b, SHAPE, SIZE, padding, units=4, stride=2)
+    expected, none = on(CPU, [a, b], [maps], (IMAGES, KERNELS))
+    found, one = on(OWN, [a, b], [maps], (IMAGES, KERNELS))
+    assert (none, one) == (0, 1)
+    check_equal(found, expected)
+
+
+def test_the_operation_with_a_stride_by_itself():
+    a, b = pt.tensor(shape=(*SHAPE, ROWS)), pt.tensor(shape=KERNELS.shape)
+    plain = convolve(a, b, SHAPE, SIZE, stride=2).owner.inputs[0]
+    own = KernelProduct(SIZE, 2)(plain.owner.inputs[0], a)
+    assert own.type.shape == plain.type.shape == (4, 3 * 4 * ROWS)
+    values, mode = {a: IMAGES, b: KERNELS}, pytensor.compile.mode.Mode("py", None)
+    found, expected = (v.eval(values, mode=mode) for v in (own, plain))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_layers_follow_each_other():
     a, b = pt.tensor(shape=(*SHAPE, ROWS)), pt.tensor(shape=KERNELS.shape)
     (second,) = arrays((4, 3, 3, 2))

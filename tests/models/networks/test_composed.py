@@ -11,10 +11,12 @@ from scipy.special import expit
 
 from pmbnn.models.networks import (
     NETWORKS,
+    AveragePool,
     Convolution,
     Dense,
     DenseLayer,
     Flatten,
+    GlobalAveragePool,
     Layered,
     MaxPool,
     ShapeError,
@@ -48,7 +50,11 @@ def by_scipy(layers, one, values):
         if layer.kind == "flatten":
             one = one.ravel()
         elif layer.kind == "max_pool":
-            one = pooled(one, layer.size)
+            one = pooled(one, layer.size, np.max)
+        elif layer.kind == "average_pool":
+            one = pooled(one, layer.size, np.mean)
+        elif layer.kind == "global_average_pool":
+            one = one.mean(axis=(1, 2))
         else:
             weight, bias = values[f"weight_{number}"], values[f"bias_{number}"]
             one = convolved(one, weight, bias, layer) if weight.ndim == 4 else one @ weight + bias
@@ -61,7 +67,7 @@ def convolved(image, weight, bias, layer):
     return np.array(
         [
             sum(
-                correlate2d(channel, kernel, mode=layer.padding)
+                correlate2d(channel, kernel, mode=layer.padding)[:: layer.stride, :: layer.stride]
                 for channel, kernel in zip(image, weight[..., unit], strict=True)
             )
             + bias[unit]
@@ -70,13 +76,13 @@ def convolved(image, weight, bias, layer):
     )
 
 
-def pooled(image, size):
+def pooled(image, size, of):
     channels, rows, columns = image.shape
     return np.array(
         [
             [
                 [
-                    channel[i * size : (i + 1) * size, j * size : (j + 1) * size].max()
+                    of(channel[i * size : (i + 1) * size, j * size : (j + 1) * size])
                     for j in range(columns // size)
                 ]
                 for i in range(rows // size)
@@ -103,6 +109,15 @@ NETWORKS_OF_LAYERS = {
         DenseLayer(units=5, activation="relu"),
         DenseLayer(units=3, activation="sigmoid"),
     ),
+    "strides and means": (
+        Convolution(filters=3, size=3, padding="same", stride=2),
+        AveragePool(),
+        Convolution(filters=4, size=1, activation="relu"),
+        GlobalAveragePool(),
+        DenseLayer(units=2),
+    ),
+    "a stride that does not fit": (Convolution(filters=2, size=3, stride=3), Flatten()),
+    "means of the input": (GlobalAveragePool(),),
     "pooled inputs": (MaxPool(), Flatten(), DenseLayer(units=2, activation="linear")),
     "dense": (Flatten(), DenseLayer(units=3)),
     "linear": (Flatten(),),
@@ -165,6 +180,23 @@ def test_parameters():
     ]
 
 
+def test_parameters_after_strides_and_means():
+    """Features of a mean over an image are its channels."""
+    found = Layered(layers=NETWORKS_OF_LAYERS["strides and means"]).parameters(IMAGE, 2)
+    weights = [(p.dims, p.shape, p.positions) for p in found if not p.is_bias]
+    assert weights[0] == (
+        ("channel", "kernel_row_1", "kernel_column_1", "channel_1"), (2, 3, 3, 3), 4 * 3
+    )  # fmt: skip
+    assert weights[1][2] == 2
+    assert weights[2] == (("channel_2", "hidden_3"), (4, 2), 1)
+
+
+def test_a_stride_is_stored_where_there_is_one():
+    """Digests of cells without one stay what they were."""
+    assert "stride" not in Convolution(filters=2, size=3).model_dump()
+    assert Convolution(filters=2, size=3, stride=2).model_dump()["stride"] == 2
+
+
 def test_pooled_pixels_are_no_features():
     weight, _ = Layered(layers=(MaxPool(), Flatten())).parameters(IMAGE, 3)
     assert (weight.dims, weight.shape) == (("flat_0", "output"), (18, 3))
@@ -184,6 +216,22 @@ def test_size_and_work():
             (Convolution(filters=32, size=5), MaxPool(), Convolution(filters=8, size=4)),
             (1, 10, 8),
             "`network.layers[2]` (convolution, 4 × 4) does not fit its input of 32 × 3 × 2.",
+        ),
+        (
+            (Convolution(filters=2, size=3, stride=2), Convolution(filters=8, size=4, stride=2)),
+            IMAGE,
+            "`network.layers[1]` (convolution, 4 × 4, stride 2) does not fit its input of "
+            "2 × 3 × 2.",
+        ),
+        (
+            (AveragePool(size=3), AveragePool(size=3)),
+            IMAGE,
+            "`network.layers[1]` (average_pool, 3 × 3) does not fit its input of 2 × 2 × 2.",
+        ),
+        (
+            (Flatten(), GlobalAveragePool()),
+            IMAGE,
+            "`network.layers[1]` (global_average_pool) takes images, not its input of 84 features.",
         ),
         (
             (MaxPool(), MaxPool(size=4)),

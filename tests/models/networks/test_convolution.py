@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.signal import correlate
 
-from pmbnn.models.networks.convolution import convolve, max_pool
+from pmbnn.models.networks.convolution import average_pool, convolve, max_pool
 
 ROWS = 4
 SHAPES = [(1, 5, 5), (2, 6, 4), (3, 7, 9)]
@@ -56,6 +56,20 @@ def test_convolve(shape, size, padding, evaluate):
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("stride", [2, 3])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_stride(shape, stride, padding, evaluate):
+    """Every so many positions of the convolution without a stride."""
+    images, kernels = images_of(shape), kernels_of(shape[0], 3)
+    a, b = symbols(images, kernels)
+    maps = convolve(a, b, shape, 3, padding, stride=stride)
+    [found] = evaluate([maps], {a: images, b: kernels})
+    expected = by_scipy(images, kernels, padding)[:, ::stride, ::stride]
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_large_kernel(evaluate):
     """A valid kernel of the size of the image leaves one position: a plain product."""
     images, kernels = images_of((2, 5, 5)), kernels_of(2, 5)
@@ -81,13 +95,13 @@ def test_correlation_not_convolution(evaluate):
     np.testing.assert_array_equal(found, images[:, :2, :2])
 
 
-def pooled_by_loops(images, size):
+def pooled_by_loops(images, size, of=np.max):
     channels, rows, columns, n = images.shape
     out = np.empty((channels, rows // size, columns // size, n))
     for i in range(out.shape[1]):
         for j in range(out.shape[2]):
             square = images[:, i * size : (i + 1) * size, j * size : (j + 1) * size]
-            out[:, i, j] = square.max(axis=(1, 2))
+            out[:, i, j] = of(square, axis=(1, 2))
     return out
 
 
@@ -100,6 +114,15 @@ def test_max_pool(shape, size, evaluate):
     (a,) = symbols(images)
     [found] = evaluate([max_pool(a, shape, size)], {a: images})
     np.testing.assert_array_equal(found, pooled_by_loops(images, size))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(1, 4, 4), (2, 5, 6), (3, 7, 9)])
+def test_average_pool(shape, size, evaluate):
+    images = images_of(shape)
+    (a,) = symbols(images)
+    [found] = evaluate([average_pool(a, shape, size)], {a: images})
+    np.testing.assert_allclose(found, pooled_by_loops(images, size, np.mean), rtol=1e-12)
 
 
 @pytest.mark.parametrize("padding", ["valid", "same"])

@@ -16,7 +16,15 @@ from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Categorical
-from pmbnn.models.networks import Convolution, DenseLayer, Flatten, Layered, MaxPool
+from pmbnn.models.networks import (
+    AveragePool,
+    Convolution,
+    DenseLayer,
+    Flatten,
+    GlobalAveragePool,
+    Layered,
+    MaxPool,
+)
 from pmbnn.models.priors import Fixed, HalfNormal, Normal
 from pmbnn.prediction.predictor import Predictor
 
@@ -70,6 +78,32 @@ def test_flipout_rewrites_every_layer(padding, channels, hyperprior):
         "sign_in_3": (5, N),
         "sign_out_3": (3, N),
     }
+
+
+STRIDES = Layered(
+    layers=(Convolution(filters=4, size=3, stride=2), AveragePool(), GlobalAveragePool())
+)
+
+
+def test_flipout_rewrites_strides_and_means():
+    """A sign for each input and output of a layer, wherever its kernels are."""
+    model = build_model(STRIDES, Normal(), Fixed(), Categorical(), ROWS)
+    flat = flatten_model(model, N)
+    constrained = {name: pytensor.tensor.vector(name) for name in ("loc", "scale")}
+    noise = rewrite_likelihood(flat, constrained, "flipout").noise
+    assert {name: one.variable.type.shape for name, one in noise.items()} == {
+        "sign_in_1": (18, N),
+        "sign_out_1": (4, N),
+        "sign_in_2": (4, N),
+        "sign_out_2": (3, N),
+    }
+
+
+def test_local_reparameterisation_is_rejected_with_strides():
+    model = build_model(STRIDES, Normal(), Fixed(), Categorical(), ROWS)
+    message = "must not be local_reparameterisation .* `weight_1` is used at 9 places"
+    with pytest.raises(ValueError, match=message):
+        objective_of(model, "local_reparameterisation")
 
 
 @pytest.mark.parametrize("hyperprior", HYPERPRIORS, ids=lambda h: getattr(h, "per", "fixed"))

@@ -147,18 +147,18 @@ MISTAKES = [
     ("layers", "`sweeps[0].network.layers` is missing."),
     (
         layers("flatten", "dens"),
-        "`sweeps[0].network.layers[0][1]` must be one of convolution, dense, flatten, max_pool, "
-        "got 'dens'; did you mean `dense`?",
+        "`sweeps[0].network.layers[0][1]` must be one of average_pool, convolution, dense, "
+        "flatten, global_average_pool, max_pool, got 'dens'; did you mean `dense`?",
     ),
     (
         layers("flatten", "{kind: pool}"),
-        "`sweeps[0].network.layers[0][1].kind` must be one of convolution, dense, flatten, "
-        "max_pool, got 'pool'; did you mean `max_pool`?",
+        "`sweeps[0].network.layers[0][1].kind` must be one of average_pool, convolution, "
+        "dense, flatten, global_average_pool, max_pool, got 'pool'; did you mean `max_pool`?",
     ),
     (
         layers("{units: 3}"),
-        "`sweeps[0].network.layers[0][0].kind` is missing. Choices: convolution, dense, flatten, "
-        "max_pool.",
+        "`sweeps[0].network.layers[0][0].kind` is missing. Choices: average_pool, "
+        "convolution, dense, flatten, global_average_pool, max_pool.",
     ),
     (
         layers("flatten", "[flatten]"),
@@ -171,9 +171,9 @@ MISTAKES = [
         "`sweeps[0].network.layers[0][1].size[1]` must be >= 1, got 0.",
     ),
     (
-        layers("{kind: convolution, filters: 2, size: 3, stride: 2}"),
-        "`sweeps[0].network.layers[0][0]` has no key `stride`; did you mean `size`? Choices: "
-        "activation, filters, kind, padding, size.",
+        layers("{kind: convolution, filters: 2, size: 3, sizes: 2}"),
+        "`sweeps[0].network.layers[0][0]` has no key `sizes`; did you mean `size`? Choices: "
+        "activation, filters, kind, padding, size, stride.",
     ),
     (
         layers("flatten", "{kind: dense, units: 3, activation: rely}"),

@@ -1,0 +1,107 @@
+"""Targets that were standardised: models speak of standardised ones, predictions of the others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pmbnn.data import Sine
+from pmbnn.data.arrays import Standardisation
+from pmbnn.experiment.cells import Cell
+from pmbnn.figures.curves import rows_on
+from pmbnn.fitting.evaluation import evaluate
+from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.programs import graph_model
+from pmbnn.fitting.trace import build_trace
+from pmbnn.inference.result import Fit, History, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.models.build import model_data
+from pmbnn.models.likelihoods import Normal
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import Fixed
+from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.settings import Predict
+
+MEAN, SD, NOISE = 20.0, 4.0, 0.7
+CELL = Cell(
+    "toy",
+    Sine(train=8),
+    Dense(hidden=()),
+    NormalPrior(),
+    Fixed(),
+    Normal(sd=NOISE),
+    Inference(),
+    Predict(draws=40, trace_draws=10),
+)
+DATASET = CELL.dataset.load()
+OTHER = replace(DATASET, target_standardisation=Standardisation(np.full(1, MEAN), np.full(1, SD)))
+"""The same numbers to fit, which stand for others."""
+
+
+@pytest.fixture(scope="module")
+def both():
+    """Evaluation and trace of one fit, of targets as they are and of standardised ones."""
+    likelihood, one = CELL.likelihood, np.ones(1)
+    model = graph_model(CELL, DATASET.training)
+    predictor = Predictor(model, likelihood, CELL.inference, "float64")
+    guide = {"loc": np.array([0.4, 0.1]), "scale": np.array([0.3, 0.2])}
+    history = History(one, one, one, one)
+    fit = Fit(guide, guide["scale"], history, 1.0, "converged", "", derive_keys("fit/0"))
+    data = model_data(CELL.hyperprior, DATASET.training, likelihood)
+    fitted = FittedCell(CELL, CELL.hyperprior, data, (fit,), 0, (1.0,), None, None, 1.0)
+    found = []
+    for dataset in (DATASET, OTHER):
+        evaluation = evaluate(fitted, dataset, predictor)
+        found.append((evaluation, build_trace(fitted, evaluation, dataset, predictor, model)))
+    return found
+
+
+def test_metrics_are_in_original_units(both):
+    plain, other = (evaluation.results for evaluation, _ in both)
+    for name in ("rmse", "crps", "train_rmse", "mean_total_sd", "mean_epistemic_sd", "band_inside"):
+        assert other[name] == pytest.approx(SD * plain[name]), name
+    assert other["nll"] == pytest.approx(plain["nll"] + np.log(SD))
+    for name in ("coverage_50", "coverage_90", "coverage_95"):
+        assert other[name] == plain[name]
+    assert other["mean_at_1.5"] == pytest.approx(MEAN + SD * plain["mean_at_1.5"])
+
+
+def test_a_density_is_that_of_a_distribution_with_other_units(both):
+    """Each kept number against SciPy's distribution of the targets in their own units."""
+    (_, trace), (other, _) = both
+    test, target = other.test, OTHER.raw_targets(OTHER.y_test)
+    mean = MEAN + SD * trace["test_predictions"]["mean"].values
+    np.testing.assert_allclose(test.mean, mean, rtol=1e-6)
+    # One component, as of a point: everything is known.
+    point = replace(test, mean=test.mean, log_density=stats.norm(0.2, NOISE).logpdf(OTHER.y_test))
+    found = point.in_units_of(OTHER.target_standardisation)
+    expected = stats.norm(MEAN + SD * 0.2, SD * NOISE).logpdf(target)
+    np.testing.assert_allclose(found.log_density, expected)
+
+
+def test_the_trace_says_which_units_are_meant(both):
+    (_, plain), (_, other) = both
+    for name in ("posterior", "log_likelihood", "posterior_predictive", "observed_data"):
+        assert other[name].attrs["target_units"] == "standardised"
+        assert other[name].dataset.drop_attrs().identical(plain[name].dataset.drop_attrs())
+    for name in ("test_predictions", "curve_1", "curve_2"):
+        assert other[name].attrs["target_units"] == "original"
+        low = MEAN + SD * plain[name]["total_interval"].values
+        np.testing.assert_allclose(other[name]["total_interval"].values, low, rtol=1e-5)
+    target = other["test_predictions"]["target"].values
+    np.testing.assert_allclose(target, MEAN + SD * DATASET.y_test)
+    assert not any("target_units" in group.attrs for group in plain.subtree)
+    assert "target_sd" not in plain["constant_data"]
+
+
+def test_figures_show_rows_in_original_units(both):
+    for (_, trace), y in zip(both, (DATASET.y_train, MEAN + SD * DATASET.y_train), strict=True):
+        np.testing.assert_allclose(rows_on(trace, "curve_1")[1], y)
+
+
+def test_units_are_part_of_the_data_only_where_there_are_any():
+    same = replace(DATASET, target_standardisation=Standardisation(np.zeros(1), np.ones(1)))
+    assert same.fingerprint == DATASET.fingerprint != OTHER.fingerprint
+    assert DATASET.raw_targets(DATASET.y_test) is DATASET.y_test
