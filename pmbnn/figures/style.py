@@ -52,6 +52,9 @@ LABEL_SIZE = 9
 TICK_SIZE = 8
 DPI = 110
 
+COLOURS = 256
+"""Of a file: lines stay sharp and shades even, and it takes a third of the room."""
+
 GREY = "#666666"
 EMPTY = "#F2F2F2"
 """Background of a panel with nothing to show."""
@@ -155,7 +158,18 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    # Figures are opaque. Of zlib's levels the third takes two thirds of the time of the usual
-    # sixth, for files a tenth larger.
-    pixels = Raster.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    pixels.save(path, "PNG", compress_level=3)
+    few_coloured(np.asarray(canvas.buffer_rgba())[..., :3]).save(path, "PNG")
+
+
+def few_coloured(pixels: np.ndarray) -> Raster.Image:
+    """Image of ``pixels``, ``(row, column, 3)`` of 0 to 255, in at most `COLOURS` colours."""
+    opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
+    colours = opaque.view(np.uint32).ravel()
+    # Choosing colours takes as long as there are pixels: of equal ones in a row it sees the first.
+    first = np.flatnonzero(np.diff(colours, prepend=~colours[0]))
+    firsts = Raster.fromarray(colours[first].view(np.uint8).reshape(1, -1, 4)).convert("RGB")
+    chosen = firsts.quantize(COLOURS, dither=Raster.Dither.NONE)
+    numbers = np.repeat(np.asarray(chosen)[0], np.diff(first, append=len(colours)))
+    image = Raster.fromarray(numbers.reshape(pixels.shape[:2]))
+    image.putpalette(chosen.getpalette())
+    return image
