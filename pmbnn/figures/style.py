@@ -55,6 +55,10 @@ DPI = 110
 COLOURS = 256
 """Of a file: lines stay sharp and shades even, and it takes a third of the room."""
 
+EVENNESS = 0.6
+"""Power of a colour's number of pixels that it counts by when the few are chosen. By all of its
+pixels (1) a colour bar turns into steps, for those of maps are many; evenly (0) the maps do."""
+
 GREY = "#666666"
 EMPTY = "#F2F2F2"
 """Background of a panel with nothing to show."""
@@ -164,12 +168,15 @@ def save_figure(figure: Figure, path: str | Path) -> None:
 def few_coloured(pixels: np.ndarray) -> Raster.Image:
     """Image of ``pixels``, ``(row, column, 3)`` of 0 to 255, in at most `COLOURS` colours."""
     opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
-    colours = opaque.view(np.uint32).ravel()
-    # Choosing colours takes as long as there are pixels: of equal ones in a row it sees the first.
-    first = np.flatnonzero(np.diff(colours, prepend=~colours[0]))
-    firsts = Raster.fromarray(colours[first].view(np.uint8).reshape(1, -1, 4)).convert("RGB")
-    chosen = firsts.quantize(COLOURS, dither=Raster.Dither.NONE)
-    numbers = np.repeat(np.asarray(chosen)[0], np.diff(first, append=len(colours)))
-    image = Raster.fromarray(numbers.reshape(pixels.shape[:2]))
+    every = opaque.view(np.uint32).ravel()
+    # Sorting is what takes time: of equal neighbours it sees the first.
+    first = np.flatnonzero(np.diff(every, prepend=~every[0]))
+    lengths = np.diff(first, append=len(every))
+    colours, which = np.unique(every[first], return_inverse=True)
+    shares = np.ceil(np.bincount(which, weights=lengths) ** EVENNESS).astype(int)
+    shown = np.repeat(colours, shares).view(np.uint8).reshape(1, -1, 4)
+    chosen = Raster.fromarray(shown).convert("RGB").quantize(COLOURS, dither=Raster.Dither.NONE)
+    numbers = np.asarray(chosen)[0, np.cumsum(shares) - 1]
+    image = Raster.fromarray(np.repeat(numbers[which], lengths).reshape(pixels.shape[:2]))
     image.putpalette(chosen.getpalette())
     return image
