@@ -84,12 +84,28 @@ def add_panel(figure: Figure, left: float, bottom: float, width: float, height: 
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
+def add_paper(figure: Figure) -> Axes:
+    """Panel over a whole figure without a frame, in inches from its lower left corner.
+
+    For many small images, each of which would take ten times as long as a panel of its own.
+    """
+    across, up = figure.get_size_inches()
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, across), ylim=(0, up), autoscale_on=False)
+    axes.set_axis_off()
+    return axes
+
+
 def title_lines(title: str, width: float) -> list[str]:
     """A title in as many lines as a figure of that many inches asks for."""
     # A letter is about 0.55 times as wide as its size; a point is 1/72 inch.
     letters = int(width * 72 / (0.55 * TITLE_SIZE))
     filled = [textwrap.fill(line, letters) for line in title.splitlines()]
     return "\n".join(filled).splitlines()
+
+
+def words_width(words: str, size: float) -> float:
+    """Width of a line of words of that size in points, in inches."""
+    return 0.55 * size / 72 * len(words)
 
 
 def set_title(figure: Figure, title: str) -> None:
@@ -144,6 +160,15 @@ def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
     """A stored image of 0 to 255 as foreground on white paper, without a frame."""
     axes.imshow(pixels, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
+
+
+def place_pixels(paper: Axes, pixels: np.ndarray, left: float, bottom: float, side: float) -> None:
+    """A stored image as `draw_pixels` has it, in the middle of a square of a paper, in inches."""
+    rows, columns = (side * length / max(pixels.shape) for length in pixels.shape)
+    left, bottom = left + (side - columns) / 2, bottom + (side - rows) / 2
+    extent = (left, left + columns, bottom, bottom + rows)
+    scale = {"cmap": "gray_r", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
+    paper.imshow(pixels, extent=extent, aspect="auto", **scale)
 
 
 def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:
