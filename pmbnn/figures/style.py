@@ -10,7 +10,7 @@ from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from PIL import Image as Raster
 
@@ -78,9 +78,11 @@ def fixed_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), facecolor="white")
 
 
-def add_panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Panel of that many inches, so far from the lower left corner of a figure."""
-    across, up = figure.get_size_inches()
+def add_panel(
+    figure: Figure | SubFigure, left: float, bottom: float, width: float, height: float
+) -> Axes:
+    """Panel of that many inches, so far from the lower left corner of a figure or a part of it."""
+    across, up = figure.bbox.size / figure.get_dpi()
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
 
