@@ -55,10 +55,6 @@ DPI = 110
 COLOURS = 256
 """Of a file: lines stay sharp and shades even, and it takes a third of the room."""
 
-EVENNESS = 0.6
-"""Power of a colour's number of pixels that it counts by when the few are chosen. By all of its
-pixels (1) a colour bar turns into steps, for those of maps are many; evenly (0) the maps do."""
-
 GREY = "#666666"
 EMPTY = "#F2F2F2"
 """Background of a panel with nothing to show."""
@@ -202,9 +198,11 @@ def few_coloured(pixels: np.ndarray) -> Raster.Image:
     first = np.flatnonzero(np.diff(every, prepend=~every[0]))
     lengths = np.diff(first, append=len(every))
     colours, which = np.unique(every[first], return_inverse=True)
-    shares = np.ceil(np.bincount(which, weights=lengths) ** EVENNESS).astype(int)
+    # By the number of its pixels a colour of a bar would be lost beside those of the map.
+    shares = np.ceil(np.sqrt(np.bincount(which, weights=lengths))).astype(int)
     shown = np.repeat(colours, shares).view(np.uint8).reshape(1, -1, 4)
-    chosen = Raster.fromarray(shown).convert("RGB").quantize(COLOURS, dither=Raster.Dither.NONE)
+    few = {"colors": COLOURS, "kmeans": 1, "dither": Raster.Dither.NONE}
+    chosen = Raster.fromarray(shown).convert("RGB").quantize(**few)
     numbers = np.asarray(chosen)[0, np.cumsum(shares) - 1]
     image = Raster.fromarray(np.repeat(numbers[which], lengths).reshape(pixels.shape[:2]))
     image.putpalette(chosen.getpalette())
