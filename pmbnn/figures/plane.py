@@ -89,7 +89,8 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
         axes.set_title(heading, fontsize=style.LABEL_SIZE)
     for axes, bar, image, label in zip(panels, bars, images, labels, strict=True):
-        style.add_colour_bar(figure, image, axes, label, cax=bar, ticks=MaxNLocator(3))
+        ticks = MaxNLocator(3, steps=(1, 2, 2.5, 5, 10))
+        style.add_colour_bar(figure, image, axes, label, cax=bar, ticks=ticks)
     if "test_predictions" in trace.children:
         _draw_points(figure, panels, trace["test_predictions"].dataset)
     style.set_title(figure, title)
