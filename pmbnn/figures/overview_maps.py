@@ -126,7 +126,7 @@ def _draw_half(
     image = None
     for place in np.ndindex(combinations.shape):
         axes = style.add_panel(part, *layout.place(*place))
-        axes.set_title(_panel_title(combinations, place, shown), fontsize=style.TICK_SIZE)
+        axes.set_title(_panel_title(combinations, place, shown), fontsize=style.TICK_SIZE, y=1)
         if place[1] == 0:
             axes.set_ylabel(combinations.rows[place[0]], fontsize=style.LABEL_SIZE)
         if place in maps:

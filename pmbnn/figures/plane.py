@@ -87,7 +87,8 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         axes.tick_params(labelsize=style.TICK_SIZE)
         axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
-        axes.set_title(heading, fontsize=style.LABEL_SIZE)
+        # Without a height matplotlib measures all labels anew to find one.
+        axes.set_title(heading, fontsize=style.LABEL_SIZE, y=1)
     for axes, bar, image, label in zip(panels, bars, images, labels, strict=True):
         ticks = MaxNLocator(3, steps=(1, 2, 2.5, 5, 10))
         style.add_colour_bar(figure, image, axes, label, cax=bar, ticks=ticks)
