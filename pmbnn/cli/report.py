@@ -1,12 +1,17 @@
 """Write one page of results: ``python -m pmbnn.report RESULTS…``."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pmbnn.cli.shared import ResultsFolders, reported
+
+if TYPE_CHECKING:
+    from pmbnn.figures.processes import Helpers
+    from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
 
@@ -38,24 +43,36 @@ def report(
 
 def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
     """Path of the page written, and its size in bytes."""
+    from pmbnn.experiment.machine import cores
+    from pmbnn.figures.processes import Helpers
+    from pmbnn.results.loading import load_results
+
+    read = [load_results(folder) for folder in dict.fromkeys(folders)]
+    with Helpers(cores(), sum(len(folder.records) for folder in read)) as helpers:
+        # They import what this process imports next.
+        helpers.start("pmbnn.report.rebuild", "pmbnn.report.cells")
+        return _write_page(read, out, helpers)
+
+
+def _write_page(
+    read: Sequence["ExperimentResults"], out: Path, helpers: "Helpers"
+) -> tuple[Path, int]:
     from rich.console import Console
 
     from pmbnn.inference.stages import stage
     from pmbnn.report.page import published_tables, report_page
     from pmbnn.report.rebuild import rebuild
     from pmbnn.report.writing import check_writable, write_page
-    from pmbnn.results.loading import load_results
     from pmbnn.sweep.progress import following
 
     console = Console(stderr=True)
-    read = [load_results(folder) for folder in dict.fromkeys(folders)]
     tables = published_tables(read)
     check_writable(out)
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     with following(console, quiet=False):
-        whole = [rebuild(folder, say) for folder in read]
+        whole = [rebuild(folder, say, helpers) for folder in read]
         with stage("page"):
-            text = report_page(whole, tables)
+            text = report_page(whole, tables, helpers)
     path = out / PAGE
     write_page(path, text)
     return path, len(text.encode("utf-8"))

@@ -10,7 +10,7 @@ import pandas as pd
 from pmbnn.compare.measures import CellMeasures, read_measures
 from pmbnn.compare.paired import paired_rows
 from pmbnn.compare.scales import scale_rows
-from pmbnn.figures.processes import shared
+from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.record import CellRecord
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def claims_table(
-    experiment: str, results: Results, records: Sequence[CellRecord], processes: int = 1
+    experiment: str, results: Results, records: Sequence[CellRecord], helpers: Helpers = ALONE
 ) -> pd.DataFrame:
     """All comparisons that the cells of a results folder allow; see `COLUMNS`.
 
@@ -50,13 +50,13 @@ def claims_table(
         Where the traces are.
     records
         Cells to take; failed ones are passed over.
-    processes
-        That read their traces.
+    helpers
+        That share the reading of traces.
     """
     shown = [record for record in records if record.results]
     reads = [partial(read_measures, results, record) for record in shown]
     with stage("comparing", len(shown), "cell") as went_on:
-        read = shared(reads, processes, went_on)
+        read = helpers.share(reads, went_on)
     measures = {record.name: found for record, found in zip(shown, read, strict=True)}
     variants = [variant for family in families(records) for variant in family]
     rows = [

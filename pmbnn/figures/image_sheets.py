@@ -18,6 +18,9 @@ from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.reading import values_of
 
 TEST = "test_predictions"
+PLACE, SIDE, WORDS = 1.6, 1.4, 0.35
+"""Widths of an image with the room about it and of itself, height of its words, in inches."""
+
 WRONG = style.CLASS_COLOURS[1]
 
 MOST_UNCERTAIN = 20
@@ -81,15 +84,19 @@ def _plot_sheet(
     images: Sequence[HeldOutImage], words: Callable[[HeldOutImage], str], columns: int, title: str
 ) -> Figure:
     """Images in rows of so many, with words above each, coloured where the class is wrong."""
-    rows = max(1, math.ceil(len(images) / columns))
-    figure = style.new_figure(1.6 * columns, 1.95 * rows + 0.9)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    for axes in panels:
-        axes.set_axis_off()
-    for axes, image in zip(figure.axes, images, strict=False):
-        style.draw_pixels(axes, image.pixels)
-        colour = "black" if image.right else WRONG
-        axes.set_title(words(image), fontsize=style.TICK_SIZE, color=colour)
+    written = [words(image) for image in images]
+    longest = max((line for text in written for line in text.splitlines()), key=len, default="")
+    width = max(PLACE, style.words_width(longest, style.TICK_SIZE) + 0.1)
+    height, rows = PLACE + WORDS, max(1, math.ceil(len(images) / columns))
+    above = style.TITLE_HEIGHT * len(style.title_lines(title, columns * width)) + 0.25
+    figure = style.fixed_figure(columns * width, rows * height + above)
+    paper = style.add_paper(figure)
+    for number, (image, text) in enumerate(zip(images, written, strict=True)):
+        left, bottom = number % columns * width, (rows - 1 - number // columns) * height
+        style.place_pixels(paper, image.pixels, left + (width - SIDE) / 2, bottom + 0.15, SIDE)
+        colour, middle = "black" if image.right else WRONG, {"ha": "center", "va": "bottom"}
+        place = left + width / 2, bottom + SIDE + 0.2
+        paper.text(*place, text, fontsize=style.TICK_SIZE, color=colour, **middle)
     style.set_title(figure, title)
     return figure
 

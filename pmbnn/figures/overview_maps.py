@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,14 +24,34 @@ from pmbnn.results.combinations import Combinations, Place, data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.titles import chosen_scale
 
-WIDTH = 1.8
+WIDTH = 1.7
 """Width of a map, in inches."""
 
 MOST_BESIDE = 5
 """Hyperpriors up to which the two kinds of map fit beside each other."""
 
-WORDS = 0.35
-"""Height of what is written above a map, in inches."""
+BEFORE, BELOW, WORDS = 0.35, 0.75, 0.4
+"""Room for the name of a row, for the colour bar and for what is written above a map, in inches."""
+
+
+class Layout(NamedTuple):
+    """Where maps lie on a half of the figure: how many, how far apart, and how tall, in inches."""
+
+    rows: int
+    columns: int
+    across: float
+    down: float
+    height: float
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height of the half."""
+        return BEFORE + self.columns * self.across, self.rows * self.down + BELOW
+
+    def place(self, row: int, column: int) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height of a map."""
+        left, top = BEFORE + column * self.across, BELOW + (self.rows - row) * self.down - WORDS
+        return left, top - self.height, WIDTH, self.height
 
 
 def plot_map_overview(
@@ -56,22 +77,44 @@ def plot_map_overview(
     loaded = {place: load(record.name) for place, record in shown.items()}
     maps = {place: plane for place, plane in loaded.items() if plane is not None}
     highest = style.upper_limit((plane.sd for plane in maps.values()), HIGHEST_SD)
-    rows, columns = combinations.shape
     shape = next((shape_of(plane) for plane in maps.values()), 1.0)
-    width, height = max(3.0, WIDTH * columns + 0.4), (WIDTH * shape + WORDS) * rows + 1.0
-    across, down = (1, 2) if columns > MOST_BESIDE else (2, 1)
-    figure = style.new_figure(across * width, down * height + 0.6)
-    halves = figure.subfigures(down, across, wspace=0.02)
+    layout = _layout(combinations, shown, shape)
+    title = f"{title}\n{_note(combinations, shown)}"
+    figure, halves = _halves(layout, title)
     label = next((probability_label(plane) for plane in maps.values()), "probability")
-    _draw_half(halves[0], combinations, shown, maps, draw_probability, label)
+    _draw_half(halves[0], layout, combinations, shown, maps, draw_probability, label)
     draw = partial(draw_uncertainty, highest=highest)
-    _draw_half(halves[1], combinations, shown, maps, draw, UNCERTAINTY_LABEL)
-    style.set_title(figure, f"{title}\n{_note(combinations, shown)}")
+    _draw_half(halves[1], layout, combinations, shown, maps, draw, UNCERTAINTY_LABEL)
+    style.set_title(figure, title)
     return figure
+
+
+def _layout(combinations: Combinations, shown: Mapping[Place, CellRecord], shape: float) -> Layout:
+    """Layout on which words do not run into each other."""
+    rows, columns = combinations.shape
+    above = [_panel_title(combinations, place, shown) for place in np.ndindex(rows, columns)]
+    lines = [line for words in above for line in words.splitlines()]
+    across = max(style.words_width(line, style.TICK_SIZE) for line in lines or [""]) + 0.1
+    beside = max(style.words_width(name, style.LABEL_SIZE) for name in combinations.rows) + 0.1
+    height = WIDTH * shape
+    down = max(height + WORDS, beside)
+    return Layout(rows, columns, max(WIDTH + 0.1, across), down, height)
+
+
+def _halves(layout: Layout, title: str) -> tuple[Figure, list[SubFigure]]:
+    """Figure with two halves beside or below each other, and room for the title above them."""
+    across, down = (1, 2) if layout.columns > MOST_BESIDE else (2, 1)
+    width, height = layout.size
+    above = style.TITLE_HEIGHT * len(style.title_lines(title, across * width)) + 0.15
+    figure = style.fixed_figure(across * width, down * height + above)
+    grid = figure.add_gridspec(1 + down, across, height_ratios=[above, *[height] * down])
+    parts = [grid[1 + row, column] for row, column in np.ndindex(down, across)]
+    return figure, [figure.add_subfigure(part) for part in parts]
 
 
 def _draw_half(
     part: SubFigure,
+    layout: Layout,
     combinations: Combinations,
     shown: Mapping[Place, CellRecord],
     maps: Mapping[Place, PlaneMap],
@@ -79,13 +122,13 @@ def _draw_half(
     label: str,
 ) -> None:
     """One kind of map for every combination, with the colour bar they share."""
-    panels = part.subplots(*combinations.shape, squeeze=False)
+    width, _ = layout.size
     image = None
-    for (row, column), axes in _enumerate(panels):
-        place = (row, column)
-        axes.set_title(_panel_title(combinations, place, shown), fontsize=style.TICK_SIZE)
-        if column == 0:
-            axes.set_ylabel(combinations.rows[row], fontsize=style.LABEL_SIZE)
+    for place in np.ndindex(combinations.shape):
+        axes = style.add_panel(part, *layout.place(*place))
+        axes.set_title(_panel_title(combinations, place, shown), fontsize=style.TICK_SIZE, y=1)
+        if place[1] == 0:
+            axes.set_ylabel(combinations.rows[place[0]], fontsize=style.LABEL_SIZE)
         if place in maps:
             image = draw(axes, maps[place])
             draw_decision_boundary(axes, maps[place], width=0.9)
@@ -93,27 +136,10 @@ def _draw_half(
         else:
             absent = "no map" if place in shown else combinations.absence(*place)
             style.draw_empty(axes, absent)
-    _match_shapes(panels, maps)
     if image is not None:
-        style.add_colour_bar(
-            part, image, list(panels.flat), label, location="bottom", shrink=0.6, aspect=40
-        )
-
-
-def _enumerate(panels) -> list[tuple[Place, Axes]]:
-    rows, columns = panels.shape
-    return [((i, j), panels[i, j]) for i in range(rows) for j in range(columns)]
-
-
-def _match_shapes(panels, maps: Mapping[Place, PlaneMap]) -> None:
-    """Give empty panels the shape of the maps, so that the table stays even."""
-    if not maps:
-        return
-    like = panels[next(iter(maps))]
-    width, height = np.ptp(like.get_xlim()), np.ptp(like.get_ylim())
-    for place, axes in _enumerate(panels):
-        if place not in maps:
-            axes.set_box_aspect(height / width)
+        bar = style.add_panel(part, 0.2 * width, BELOW - 0.3, 0.6 * width, 0.12)
+        bar.set_label("<colorbar>")
+        style.add_colour_bar(part, image, None, label, cax=bar, orientation="horizontal")
 
 
 def _panel_title(

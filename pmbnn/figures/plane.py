@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
 from pmbnn.figures import style
 from pmbnn.results.reading import group_of
@@ -82,13 +83,15 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
     labels = probability_label(plane), UNCERTAINTY_LABEL
     for axes, heading in zip(panels, ("posterior probability", "uncertainty"), strict=True):
         draw_decision_boundary(axes, plane)
-        axes.locator_params(nbins=6)
+        axes.locator_params(nbins=5)
         axes.tick_params(labelsize=style.TICK_SIZE)
         axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
         axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
-        axes.set_title(heading, fontsize=style.LABEL_SIZE)
+        # Without a height matplotlib measures all labels anew to find one.
+        axes.set_title(heading, fontsize=style.LABEL_SIZE, y=1)
     for axes, bar, image, label in zip(panels, bars, images, labels, strict=True):
-        style.add_colour_bar(figure, image, axes, label, cax=bar)
+        ticks = MaxNLocator(3, steps=(1, 2, 2.5, 5, 10))
+        style.add_colour_bar(figure, image, axes, label, cax=bar, ticks=ticks)
     if "test_predictions" in trace.children:
         _draw_points(figure, panels, trace["test_predictions"].dataset)
     style.set_title(figure, title)

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from importlib import import_module
 from multiprocessing import resource_tracker
 from types import ModuleType
+from typing import Any
 
 ENOUGH = 4
 """Calls for which a process is worth its start, where each takes as long as drawing a figure."""
@@ -105,46 +108,86 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def shared[T](
-    calls: Sequence[Callable[[], T]], processes: int, went_on: Callable[[int], None]
-) -> list[T]:
-    """What the calls return, in their order; this process and others share the work.
-
-    What is within them must be such that a process can be sent it. An error of one is raised here,
-    wherever it was.
+class Helpers:
+    """Other processes that share the work of this one, started once and ended with the `with`.
 
     Parameters
     ----------
-    calls
-        Each worth about as much time as drawing a figure.
     processes
         The most that take part, this one among them.
-    went_on
-        Called with how many are done, as it goes on.
+    calls
+        How many calls there are to share, more or less; few are not worth a process.
     """
-    helpers = min(processes, len(calls) // ENOUGH) - 1
-    if helpers < 1:
-        found = []
-        for call in calls:
-            found.append(call())
-            went_on(len(found))
-        return found
-    pool = helping_pool(helpers)
-    try:
-        with spawning():
-            futures = [pool.submit(call) for call in calls]
-        own: dict[int, T] = {}
-        # Helpers begin at the start, this process at the end, until all are taken.
-        for number in reversed(range(len(calls))):
-            if futures[number].cancel():
-                own[number] = calls[number]()
-            went_on(sum(future.done() for future in futures))
-        return [
-            own[number] if number in own else _result(call, futures[number])
-            for number, call in enumerate(calls)
-        ]
-    finally:
-        pool.shutdown(cancel_futures=True)
+
+    def __init__(self, processes: int, calls: int) -> None:
+        self._number = min(processes, calls // ENOUGH) - 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, *modules: str) -> None:
+        """Have them import what the work will need, while this process goes on."""
+        if self._number > 0:
+            self._submit([partial(_import, modules)] * self._number)
+
+    def share[T](self, calls: Sequence[Callable[[], T]], went_on: Callable[[int], None]) -> list[T]:
+        """What the calls return, in their order.
+
+        What is within them must be such that a process can be sent it. An error of one is raised
+        here, wherever it was.
+
+        Parameters
+        ----------
+        calls
+            Each worth about as much time as drawing a figure.
+        went_on
+            Called with how many are done, as it goes on.
+        """
+        if self._number < 1 or len(calls) < 2 * ENOUGH:
+            found = []
+            for call in calls:
+                found.append(call())
+                went_on(len(found))
+            return found
+        futures = self._submit(calls)
+        try:
+            own: dict[int, T] = {}
+            # Helpers begin at the start, this process at the end, until all are taken.
+            for number in reversed(range(len(calls))):
+                if futures[number].cancel():
+                    own[number] = calls[number]()
+                went_on(sum(future.done() for future in futures))
+            return [
+                own[number] if number in own else _result(call, futures[number])
+                for number, call in enumerate(calls)
+            ]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _submit(self, calls: Sequence[Callable[[], Any]]) -> list[Future]:
+        if self._pool is None:
+            self._pool = helping_pool(self._number)
+        try:
+            with spawning():
+                return [self._pool.submit(call) for call in calls]
+        except BrokenProcessPool:  # a helper was ended since
+            self.close()
+            return self._submit(calls)
+
+    def close(self) -> None:
+        """Wait for what is being done, and end the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __enter__(self) -> "Helpers":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+ALONE = Helpers(1, 0)
+"""None: this process does all."""
 
 
 def _result[T](call: Callable[[], T], future: Future) -> T:
@@ -153,6 +196,11 @@ def _result[T](call: Callable[[], T], future: Future) -> T:
         return future.result()
     except BrokenProcessPool:
         return call()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        import_module(module)
 
 
 def helping_pool(processes: int, niceness: int = 0) -> ProcessPoolExecutor:

@@ -12,6 +12,9 @@ TEST = "test_predictions"
 MOST = 10
 """Images shown of a class at most."""
 
+PLACE, SIDE = 0.8, 0.58
+"""Width of an image with the room about it, and of itself, in inches."""
+
 
 def training_points(trace: xr.DataTree) -> tuple[np.ndarray, np.ndarray]:
     """Training inputs ``(observation, feature)`` and what was observed there, in raw units.
@@ -91,16 +94,19 @@ def plot_samples(trace: xr.DataTree, title: str) -> Figure:
         If the trace has no group ``test_predictions``, or keeps no images there.
     """
     found = samples_by_class(trace)
-    columns = max(1, *map(len, found.values()))
-    figure = style.new_figure(0.75 * columns + 0.6, 0.75 * len(found) + 0.9)
-    panels = figure.subplots(len(found), columns, squeeze=False)
-    for line, (name, images) in zip(panels, found.items(), strict=True):
-        for axes in line:
-            axes.set_axis_off()
-        for axes, image in zip(line, images, strict=False):
-            style.draw_pixels(axes, image)
-        place = {"ha": "right", "va": "center", "transform": line[0].transAxes}
-        line[0].text(-0.2, 0.5, name, fontsize=style.TITLE_SIZE, **place)
     note = "test images by class: the first ones and those that the fit finds hard"
-    style.set_title(figure, f"{title}\n{note}")
+    title = f"{title}\n{note}"
+    beside = max(style.words_width(name, style.TITLE_SIZE) for name in found) + 0.3
+    width = beside + PLACE * max(5, *map(len, found.values()))
+    height = PLACE * len(found) + style.TITLE_HEIGHT * len(style.title_lines(title, width)) + 0.3
+    figure = style.fixed_figure(width, height)
+    paper = style.add_paper(figure)
+    for row, (name, images) in enumerate(found.items(), start=1):
+        bottom = PLACE * (len(found) - row)
+        side = {"ha": "right", "va": "center", "fontsize": style.TITLE_SIZE}
+        paper.text(beside - 0.15, bottom + PLACE / 2, name, **side)
+        for column, image in enumerate(images):
+            left = beside + column * PLACE
+            style.place_pixels(paper, image, left, bottom + (PLACE - SIDE) / 2, SIDE)
+    style.set_title(figure, title)
     return figure

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures.cell_figures import draw_cell
 from pmbnn.figures.overviews import FIGURES, sheets
-from pmbnn.figures.processes import helping_pool, shared, spawning
+from pmbnn.figures.processes import ALONE, Helpers, helping_pool, spawning
 from pmbnn.figures.style import save_figure
 from pmbnn.inference.stages import stage
 from pmbnn.results.reading import stored_variables
@@ -96,17 +96,15 @@ def _time(path: Path) -> float:
 # Drawing
 
 
-def draw_cells(results: Results, records: Sequence[CellRecord], processes: int = 1) -> list[Path]:
-    """Paths of the figures drawn of cells that lacked theirs, by up to that many processes."""
-    return draw_files(
-        missing_cell_figures(results, records), results, processes, "figures of cells"
-    )
+def draw_cells(results: Results, records: Sequence[CellRecord]) -> list[Path]:
+    """Paths of the figures drawn of cells that lacked theirs."""
+    return draw_files(missing_cell_figures(results, records), results, what="figures of cells")
 
 
 def draw_files(
-    drawings: Sequence[Drawing], results: Results, processes: int = 1, what: str = "overviews"
+    drawings: Sequence[Drawing], results: Results, helpers: Helpers = ALONE, what: str = "overviews"
 ) -> list[Path]:
-    """Paths of the files drawn, in the order given; this process and others share the work.
+    """Paths of the files drawn, in the order given; this process and its helpers share the work.
 
     `what` is the name of the stage.
     """
@@ -115,7 +113,7 @@ def draw_files(
         return []
     writes = [partial(_write, drawing, results) for drawing in drawings]
     with stage(what, len(drawings), "figure") as went_on:
-        return shared(writes, processes, went_on)
+        return helpers.share(writes, went_on)
 
 
 class CellDrawer:

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmbnn.compare.scores import SCORES
-from pmbnn.experiment.machine import cores
-from pmbnn.figures.processes import shared
+from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts
@@ -117,12 +116,12 @@ def hyperprior_title(hyperprior: Mapping[str, Any]) -> str:
     return section_title(hyperprior)
 
 
-def read_cells(folders: Sequence[ExperimentResults]) -> list[CellView]:
-    """Every cell of some folders, each trace and figure opened once, by several processes."""
+def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -> list[CellView]:
+    """Every cell of some folders, each trace and figure opened once; helpers share the reading."""
     owned = [(folder, record) for folder in folders for record in folder.records]
     reads = [partial(_read_cell, folder.results, record.name) for folder, record in owned]
     with stage("reading", len(owned), "cell") as went_on:
-        found = shared(reads, cores(), went_on)
+        found = helpers.share(reads, went_on)
     cells = []
     for number, ((folder, record), (parts, figures)) in enumerate(zip(owned, found, strict=True)):
         added = _added(record, parts)

@@ -10,10 +10,8 @@ from matplotlib.colors import Colormap
 from PIL import Image as Raster
 
 from pmbnn.figures.plane import PlaneMap
+from pmbnn.figures.style import few_coloured
 from pmbnn.results.store import ResultsError
-
-COLOURS = 256
-"""Colours of a figure: lines stay sharp and shades even, and it takes a third of the room."""
 
 SHADES = 255
 """Shades of a map; the last colour of its palette is that of the line."""
@@ -46,13 +44,16 @@ def figure_image(path: Path, widest: int = WIDEST) -> Image:
     """
     try:
         with Raster.open(path) as raster:
+            raster.load()
+            if _is_few_coloured(raster) and raster.width <= widest:
+                return Image(_address(path.read_bytes()), *raster.size)
             figure = _on_white(raster)
     except OSError as error:
         raise ResultsError(f"The figure `{path}` cannot be read: {error}.") from error
     if figure.width > widest:
         height = max(1, round(figure.height * widest / figure.width))
         figure = figure.resize((widest, height), Raster.Resampling.LANCZOS)
-    return Image(_address(figure.quantize(COLOURS, dither=Raster.Dither.NONE)), *figure.size)
+    return Image(_address(_as_png(few_coloured(np.asarray(figure)))), *figure.size)
 
 
 def map_image(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: float) -> Image:
@@ -67,7 +68,7 @@ def map_image(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: f
     palette = np.zeros((SHADES + 1, 3), np.uint8)
     palette[:SHADES] = colours(np.linspace(0, 1, SHADES), bytes=True)[:, :3]
     image.putpalette(palette.tobytes())
-    return Image(_address(image), len(plane.x1), len(plane.x2))
+    return Image(_address(_as_png(image)), len(plane.x1), len(plane.x2))
 
 
 def _boundary(probability: np.ndarray) -> np.ndarray:
@@ -79,6 +80,11 @@ def _boundary(probability: np.ndarray) -> np.ndarray:
     return edge
 
 
+def _is_few_coloured(raster: Raster.Image) -> bool:
+    """Whether a file is as `pmbnn.figures` writes them."""
+    return (raster.format, raster.mode) == ("PNG", "P") and "transparency" not in raster.info
+
+
 def _on_white(image: Raster.Image) -> Raster.Image:
     """An image without transparency."""
     if image.mode == "RGB":
@@ -87,7 +93,11 @@ def _on_white(image: Raster.Image) -> Raster.Image:
     return Raster.alpha_composite(Raster.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
 
 
-def _address(image: Raster.Image) -> str:
+def _as_png(image: Raster.Image) -> bytes:
     data = io.BytesIO()
     image.save(data, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode('ascii')}"
+    return data.getvalue()
+
+
+def _address(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
+from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.report.answer import answer_of
 from pmbnn.report.cell_table import cell_table, mean_table
 from pmbnn.report.cells import read_cells
@@ -39,9 +40,11 @@ NamedTable = tuple[PublishedTable, list[str]]
 """A table of published numbers, and the experiments that name it."""
 
 
-def report_page(folders: Sequence[ExperimentResults], tables: Sequence[NamedTable]) -> str:
+def report_page(
+    folders: Sequence[ExperimentResults], tables: Sequence[NamedTable], helpers: Helpers = ALONE
+) -> str:
     """HTML of the report on some results folders, with their tables of published numbers."""
-    cells = read_cells(folders)
+    cells = read_cells(folders, helpers)
     laid_out = list(grids(cells))
     overviews, verdicts = find_overviews(folders), verdict_views(folders)
     atlas = atlas_sheets(folders)

@@ -1,30 +1,36 @@
 """Figures and comparisons of a results folder, made again where they are missing or out of date."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
 from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
-from pmbnn.experiment.machine import cores
-from pmbnn.figures import draw_cells, draw_files, missing_cell_figures, outdated_overviews
+from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.figures.priors import outdated_priors
+from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.report.writing import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
 from pmbnn.results.store import ResultsError
 
 
 class Part(NamedTuple):
-    """Something that is made of a folder's cells: its name, whether it is due, what makes it."""
+    """Something that is made of a folder's cells: its name, what of it is due, what makes that.
+
+    ``due`` finds drawings, or says whether there is anything; ``make`` is given what it found.
+    """
 
     words: str
-    is_due: Callable[[ExperimentResults], bool]
-    make: Callable[[ExperimentResults], None]
+    due: Callable[[ExperimentResults], Any]
+    make: Callable[[ExperimentResults, Any, Helpers], object]
 
 
-def rebuild(folder: ExperimentResults, say: Callable[[str], None]) -> ExperimentResults:
+def rebuild(
+    folder: ExperimentResults, say: Callable[[str], None], helpers: Helpers = ALONE
+) -> ExperimentResults:
     """The folder with all figures and comparisons that its cells give.
 
     What is there and no older than the newest cell is left alone. What cannot be made or
@@ -36,13 +42,15 @@ def rebuild(folder: ExperimentResults, say: Callable[[str], None]) -> Experiment
         As it was read; its cells are not changed.
     say
         Called with a line on each part that is made, or cannot be.
+    helpers
+        That share the work.
     """
     for part in PARTS:
         try:
-            if part.is_due(folder):
+            if due := part.due(folder):
                 check_writable(folder.results.folder)
                 say(f"{folder.name}: making {part.words} from {len(folder.records)} stored cells")
-                part.make(folder)
+                part.make(folder, due, helpers)
         except ResultsError as error:
             say(f"{error} Its figures and comparisons are shown as they are.")
             break
@@ -63,9 +71,9 @@ def _lacks_claims(folder: ExperimentResults) -> bool:
     return not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
 
 
-def _write_claims(folder: ExperimentResults) -> None:
+def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
     """Write the table of comparisons; there is none where no cell allows any."""
-    table = claims_table(folder.name, folder.results, folder.records, cores())
+    table = claims_table(folder.name, folder.results, folder.records, helpers)
     write_claims(folder.results.folder / CLAIMS, table)
 
 
@@ -75,30 +83,24 @@ def _lacks_verdicts(folder: ExperimentResults) -> bool:
     return missing and have_reference(folder)
 
 
-def _write_verdicts(folder: ExperimentResults) -> None:
+def _write_verdicts(folder: ExperimentResults, *_: object) -> None:
     write_verdicts(folder.results, make_verdicts(folder))
 
 
+def _draw(
+    folder: ExperimentResults, due: Sequence[Drawing], helpers: Helpers, what: str = "overviews"
+) -> None:
+    draw_files(due, folder.results, helpers, what)
+
+
 PARTS = (
-    Part(
-        "overview figures",
-        lambda folder: bool(outdated_overviews(folder.results, folder.records)),
-        lambda folder: draw_files(
-            outdated_overviews(folder.results, folder.records), folder.results, cores()
-        ),
-    ),
+    Part("overview figures", lambda f: outdated_overviews(f.results, f.records), _draw),
     Part(
         "missing figures of single cells",
-        lambda folder: bool(missing_cell_figures(folder.results, folder.records)),
-        lambda folder: draw_cells(folder.results, folder.records, cores()),
+        lambda f: missing_cell_figures(f.results, f.records),
+        partial(_draw, what="figures of cells"),
     ),
-    Part(
-        "figures of priors",
-        lambda folder: bool(outdated_priors(folder.results, folder.records)),
-        lambda folder: draw_files(
-            outdated_priors(folder.results, folder.records), folder.results, cores()
-        ),
-    ),
+    Part("figures of priors", lambda f: outdated_priors(f.results, f.records), _draw),
     Part("comparisons", _lacks_claims, _write_claims),
     Part("verdicts", _lacks_verdicts, _write_verdicts),
 )

@@ -19,6 +19,7 @@ from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plan import cell_label, identity, is_large
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out
 from pmbnn.figures.priors import outdated_priors
+from pmbnn.figures.processes import Helpers
 from pmbnn.figures.stage import draw_files
 from pmbnn.inference.device import CPU, running_on
 from pmbnn.models.priors import Hyperprior
@@ -112,7 +113,9 @@ def run_priors(
         _draw_missing(results, missing, names, loaded, console, quiet)
         write_priors(results, list(names.values()))
         records = [results.load_record(n) for n in results.cell_names() if results.is_finished(n)]
-        draw_files(outdated_priors(results, records), results, workers or cores())
+        due = outdated_priors(results, records)
+        with Helpers(workers or cores(), len(due)) as helpers:
+            draw_files(due, results, helpers)
         return stored_priors(results)
 
 

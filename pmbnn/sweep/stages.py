@@ -25,6 +25,7 @@ from pmbnn.figures import (
     overviews_of,
 )
 from pmbnn.figures.priors import outdated_priors
+from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
@@ -234,7 +235,8 @@ def _write_what_follows(
         *outdated_overviews(one.results, records),
         *outdated_priors(one.results, records),
     ]
-    draw_files(due, one.results, workers, "drawing")
+    with Helpers(workers, len(due)) as helpers:
+        draw_files(due, one.results, helpers, "drawing")
     with stage("tables"):
         figures = [drawing.path for drawing in overviews_of(one.results, records)]
         one.results.write_text("index.html", index_page(one.experiment.name, figures, records))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pmbnn.figures.image_sheets import (
     WRONG,
@@ -22,6 +23,10 @@ TITLE = "MNIST: Normal prior, half-normal hyperprior, accuracy 0.925"
 @pytest.fixture(scope="module")
 def trace(made):
     return made.small_image_trace()
+
+
+def titles(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
 
 
 def test_images_carry_what_the_trace_says_of_them(trace):
@@ -92,18 +97,18 @@ def test_the_most_uncertain_of_all_rows_in_order(trace):
 
 def test_a_panel_for_every_image(trace):
     figure = plot_most_uncertain(trace, TITLE)
-    shown = [axes for axes in figure.axes if axes.images]
-    assert len(shown) == 20
-    for axes, image in zip(shown, most_uncertain(trace), strict=True):
-        np.testing.assert_array_equal(axes.images[0].get_array(), image.pixels)
-        assert axes.images[0].get_clim() == (0, 255)
-        assert f"true {image.true}, predicted {image.predicted}" in axes.get_title()
-        assert f"{image.probability:.2f} ± {image.sd:.2f}" in axes.get_title()
+    (paper,) = figure.axes
+    assert len(paper.images) == 20
+    for drawn, text, image in zip(paper.images, titles(figure), most_uncertain(trace), strict=True):
+        np.testing.assert_array_equal(drawn.get_array(), image.pixels)
+        assert drawn.get_clim() == (0, 255)
+        assert f"true {image.true}, predicted {image.predicted}" in text
+        assert f"{image.probability:.2f} ± {image.sd:.2f}" in text
 
 
 def test_wrong_predictions_are_marked_by_word_and_colour(trace):
     right = [image.right for image in most_uncertain(trace)]
-    marked = [axes.title for axes in plot_most_uncertain(trace, TITLE).axes]
+    marked = plot_most_uncertain(trace, TITLE).axes[0].texts
     assert ["(wrong)" not in title.get_text() for title in marked] == right
     assert [title.get_color() != WRONG for title in marked] == right
     assert 0 < sum(right) < 20
@@ -112,9 +117,24 @@ def test_wrong_predictions_are_marked_by_word_and_colour(trace):
 def test_fewer_images_leave_no_frames(trace, words):
     test = trace["test_predictions"].dataset.isel(image=slice(7))
     figure = plot_most_uncertain(type(trace).from_dict({"/test_predictions": test}), TITLE)
-    assert sum(bool(axes.images) for axes in figure.axes) == 7
-    assert not any(axes.axison for axes in figure.axes)
+    assert len(figure.axes[0].images) == 7
+    assert not figure.axes[0].axison
     assert any("the 7 most uncertain test images" in word for word in words(figure))
+
+
+@pytest.mark.parametrize("plot", [plot_most_uncertain, plot_least_confident])
+@pytest.mark.parametrize("name", ["{}", "a long name of class {}"])
+def test_nothing_on_a_sheet_covers_anything_else(trace, plot, name):
+    test = trace["test_predictions"].to_dataset()
+    named = test.assign_coords(output=[name.format(one) for one in test["output"].values])
+    figure = plot(xr.DataTree.from_dict({"/test_predictions": named}), TITLE)
+    FigureCanvasAgg(figure).draw()
+    shown = [*figure.axes[0].images, *figure.axes[0].texts, *figure.texts]
+    boxes = [one.get_window_extent() for one in shown]
+    for number, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:number])
 
 
 def test_title_of_the_most_uncertain(trace):
@@ -132,12 +152,13 @@ def test_the_least_confident_of_all_rows_in_order(trace):
 
 def test_each_is_shown_with_both_classes_and_the_probability(trace, words):
     figure = plot_least_confident(trace, TITLE)
-    assert len(figure.axes) == 24
-    for axes, image in zip(figure.axes, least_confident(trace), strict=True):
-        np.testing.assert_array_equal(axes.images[0].get_array(), image.pixels)
+    (paper,) = figure.axes
+    shown = zip(paper.images, titles(figure), least_confident(trace), strict=True)
+    for drawn, text, image in shown:
+        np.testing.assert_array_equal(drawn.get_array(), image.pixels)
         wrong = "" if image.right else " (wrong)"
         expected = f"{image.true}, called {image.predicted}{wrong}\n{image.probability:.2f}"
-        assert axes.get_title() == expected
+        assert text == expected
     assert any("the 24 test images of lowest confidence" in word for word in words(figure))
 
 
@@ -185,8 +206,7 @@ def test_only_mistakes_of_rate_zero_the_most_probable_first(build):
     trace = build(right, [0, 0, 0.1, 0, 0.2], [0.9, 0.7, 0.8, 0.99, 0.6])
     assert [image.row for image in confident_mistakes(trace)] == [3, 1]
     figure = plot_confident_mistakes(trace, TITLE)
-    titles = [axes.get_title() for axes in figure.axes if axes.images]
-    assert titles == ["b → a\nprobability 0.99", "b → a\nprobability 0.70"]
+    assert titles(figure) == ["b → a\nprobability 0.99", "b → a\nprobability 0.70"]
     assert note(figure).startswith("2 of 3 misclassified test images have an expected error rate")
 
 
@@ -196,7 +216,7 @@ def test_mistaken_validation_images_are_shown_where_they_are_kept(build, made):
     trace = made.both(test, held_out)
     assert [image.row for image in confident_mistakes(trace)] == [2, 1]
     figure = plot_confident_mistakes(trace, TITLE)
-    assert sum(bool(axes.images) for axes in figure.axes) == 2
+    assert len(figure.axes[0].images) == 2
     assert note(figure).startswith("2 of 2 misclassified validation images")
 
 
@@ -212,7 +232,7 @@ def test_of_validation_images_without_pixels_nothing_is_shown(build, made):
 def test_more_than_are_shown(build):
     trace = build([False] * 30, [0] * 30, [0.9] * 30, kept=range(26))
     figure = plot_confident_mistakes(trace, TITLE)
-    assert sum(bool(axes.images) for axes in figure.axes) == 24
+    assert len(figure.axes[0].images) == 24
     assert "30 of 30 misclassified" in note(figure)
     assert "(24 shown)" in note(figure)
 
@@ -221,8 +241,7 @@ def test_without_any_of_rate_zero_the_lowest_are_shown_and_words_say_so(build):
     trace = build([False, False, True], [0.2, 0.05, 0], [0.7, 0.9, 0.9])
     figure = plot_confident_mistakes(trace, TITLE)
     assert [image.row for image in confident_mistakes(trace)] == [1, 0]
-    titles = [axes.get_title() for axes in figure.axes if axes.images]
-    assert titles[0] == "b → a\nprobability 0.90, rate 0.05"
+    assert titles(figure)[0] == "b → a\nprobability 0.90, rate 0.05"
     assert note(figure) == (
         "none of 2 misclassified test images has an expected error rate of zero; "
         "shown are the 2 with the lowest"

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 from scipy import stats
 
-from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, plot_last_layer, shown_rows
+from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, density_of, plot_last_layer, shown_rows
 from pmbnn.results.combinations import combine
 from pmbnn.results.weights import last_layer
 
@@ -73,6 +73,12 @@ def test_curves_are_the_densities_of_normal_draws(made):
     curve = plot_last_layer(combine(found), lambda name: draws, TITLE).axes[0].lines[0]
     x, density = curve.get_data()
     np.testing.assert_allclose(density, stats.norm(2, 0.3).pdf(x), atol=0.05)
+
+
+def test_the_density_is_that_of_scipy():
+    draws, at = np.random.default_rng(0).normal(1, 2, 50), np.linspace(-5, 5, 30)
+    expected = stats.gaussian_kde(draws, bw_method="silverman")(at)
+    np.testing.assert_allclose(density_of(draws, at), expected, rtol=1e-10)
 
 
 def test_a_point_fit_has_a_line_at_each_weight(made):

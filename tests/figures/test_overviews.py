@@ -8,6 +8,7 @@ import pytest
 from pmbnn.figures import draw_files, overviews_of, sheet_of, sheets
 from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
 from pmbnn.figures.image_sheets import plot_most_uncertain
+from pmbnn.figures.processes import Helpers
 from pmbnn.figures.style import new_figure
 from pmbnn.results.reading import load_groups, stored_variables, values_of
 
@@ -22,7 +23,9 @@ def digits(made, **changes):
 
 def drawn(results, records, processes=1):
     """Paths of all overviews, drawn anew."""
-    return draw_files(overviews_of(results, records), results, processes)
+    drawings = overviews_of(results, records)
+    with Helpers(processes, len(drawings)) as helpers:
+        return draw_files(drawings, results, helpers)
 
 
 def names(results, cells):

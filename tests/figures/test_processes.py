@@ -6,10 +6,11 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
-from pmbnn.figures.processes import deferred_interrupts, spawning
+from pmbnn.figures.processes import ENOUGH, Helpers, deferred_interrupts, spawning
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +83,47 @@ def test_a_child_is_not_ended_by_ctrl_c():
     os.kill(child.pid, signal.SIGINT)
     child.join(60)
     assert child.exitcode == 0
+
+
+def told(_):
+    return None
+
+
+def slowly(number):
+    """The number and the process: slow, so that both take part."""
+    time.sleep(0.02)
+    return number, os.getpid()
+
+
+def test_helpers_take_part_in_several_pieces_of_work():
+    calls = [partial(slowly, number) for number in range(100)]
+    with Helpers(2, len(calls)) as helpers:
+        helpers.start("decimal")
+        (child,) = multiprocessing.active_children()
+        for _ in range(2):
+            numbers, pids = zip(*helpers.share(calls, told), strict=True)
+            assert numbers == tuple(range(100))
+            assert set(pids) <= {os.getpid(), child.pid}
+        assert len(set(pids)) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_another_helper_takes_the_place_of_one_that_was_ended():
+    calls = [partial(slowly, number) for number in range(100)]
+    with Helpers(2, len(calls)) as helpers:
+        helpers.start()
+        (ended,) = multiprocessing.active_children()
+        ended.kill()
+        ended.join()
+        for _ in range(2):
+            numbers, pids = zip(*helpers.share(calls, told), strict=True)
+            assert numbers == tuple(range(100))
+        assert len(set(pids) - {ended.pid}) == 2
+
+
+@pytest.mark.parametrize(("processes", "calls"), [(1, 100), (2, 2 * ENOUGH - 1)])
+def test_few_calls_or_one_process_start_none(processes, calls):
+    with Helpers(processes, calls) as helpers:
+        helpers.start("decimal")
+        assert helpers.share([partial(int, 3)] * calls, told) == [3] * calls
+        assert multiprocessing.active_children() == []

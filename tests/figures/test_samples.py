@@ -71,10 +71,14 @@ def test_kept_images_of_each_class_in_the_order_of_rows(trace):
 def test_a_row_for_each_class(full, words):
     found = samples_by_class(full)
     figure = plot_samples(full, "MNIST")
-    drawn = [axes.images[0].get_array() for axes in figure.axes if axes.images]
+    (paper,) = figure.axes
+    drawn = [image.get_array() for image in paper.images]
     np.testing.assert_array_equal(drawn, [image for some in found.values() for image in some])
     assert {str(digit) for digit in range(10)} <= set(words(figure))
-    assert not any(axes.axison for axes in figure.axes)
+    assert not paper.axison
+    lefts, bottoms = np.array([image.get_extent() for image in paper.images]).T[[0, 2]]
+    assert len(np.unique(bottoms)) == len(found)
+    assert len(np.unique(lefts)) == max(map(len, found.values()))
 
 
 def test_a_class_without_images_leaves_its_row_empty(trace, words):

@@ -19,7 +19,7 @@ from pmbnn.figures import (
     outdated_overviews,
     overviews_of,
 )
-from pmbnn.figures.processes import ENOUGH
+from pmbnn.figures.processes import ENOUGH, Helpers
 from pmbnn.figures.stage import NICENESS
 from pmbnn.figures.style import new_figure
 from pmbnn.results.store import Results
@@ -81,6 +81,11 @@ def drawings(results, draw, files=FILES):
     return [Drawing(results.figures / file, draw) for file in files]
 
 
+def draw(some, results, processes=2):
+    with Helpers(processes, len(some)) as helpers:
+        return draw_files(some, results, helpers)
+
+
 def is_whole(results, files):
     signatures = [(results.figures / file).read_bytes()[:4] for file in files]
     return signatures == [b"\x89PNG"] * len(files) and not list(results.folder.glob(".part-*"))
@@ -91,7 +96,7 @@ def test_all_take_part(results, tmp_path):
     marks.mkdir()
     # So many that the helper has started long before they are drawn.
     files = [f"{number}.png" for number in range(200)]
-    paths = draw_files(drawings(results, partial(signed, marks), files), results, 2)
+    paths = draw(drawings(results, partial(signed, marks), files), results)
     assert paths == [results.figures / file for file in files]
     assert is_whole(results, files)
     drawn_by = {int(mark.name) for mark in marks.iterdir()}
@@ -106,7 +111,7 @@ def test_few_figures_are_drawn_here(results, figures, processes, monkeypatch):
         "pmbnn.figures.processes.ProcessPoolExecutor", lambda *_, **__: pytest.fail("started")
     )
     files = FILES[:figures]
-    draw_files(drawings(results, blank, files), results, processes)
+    draw(drawings(results, blank, files), results, processes)
     assert is_whole(results, files)
 
 
@@ -116,14 +121,14 @@ def test_an_error_is_that_of_the_figure(results):
         some = drawings(results, blank)
         some[number] = some[number]._replace(draw=fail)
         with pytest.raises(ValueError, match="nothing to draw"):
-            draw_files(some, results, 2)
+            draw(some, results)
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("act", [end_helper, interrupt_helper])
 def test_what_ends_or_interrupts_a_helper_loses_no_figure(results, act):
     some = drawings(results, partial(act, os.getpid()))
-    assert draw_files(some, results, 2) == [results.figures / file for file in FILES]
+    assert draw(some, results) == [results.figures / file for file in FILES]
     assert is_whole(results, FILES)
 
 
@@ -134,12 +139,15 @@ def test_helpers_do_not_run_the_script_that_draws(results, tmp_path):
         "from functools import partial\n"
         "from pathlib import Path\n"
         "from pmbnn.figures import Drawing, draw_files\n"
+        "from pmbnn.figures.processes import Helpers\n"
         "from pmbnn.figures.style import new_figure\n"
         "from pmbnn.results.store import Results\n"
         "print('ran', flush=True)\n"
         f"results = Results(Path({str(tmp_path)!r}))\n"
         f"files = [results.figures / file for file in {FILES}]\n"
-        "draw_files([Drawing(file, partial(new_figure, 1, 1)) for file in files], results, 2)\n"
+        "drawings = [Drawing(file, partial(new_figure, 1, 1)) for file in files]\n"
+        "with Helpers(2, len(files)) as helpers:\n"
+        "    draw_files(drawings, results, helpers)\n"
     )
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=120, check=True

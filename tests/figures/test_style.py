@@ -34,6 +34,20 @@ def test_a_file_without_the_ending_png_is_a_png_too(tmp_path):
     assert (tmp_path / "figure.part").read_bytes().startswith(b"\x89PNG")
 
 
+def test_few_colours_are_kept_and_many_stay_close():
+    pixels = np.random.default_rng(0).integers(0, 4, (30, 20, 3)).astype(np.uint8) * 85
+    np.testing.assert_array_equal(style.few_coloured(pixels).convert("RGB"), pixels)
+    # More colours than a file has, of every pixel with the one above it.
+    shades = np.repeat(
+        style.UNCERTAINTY(np.linspace(0, 1, 400), bytes=True)[:, None, :3], 9, axis=1
+    )
+    shades[200:, :, 0] = 255
+    found = style.few_coloured(shades)
+    assert found.mode == "P"
+    apart = np.asarray(found.convert("RGB")).astype(int) - shades
+    assert np.abs(apart).max() <= 4
+
+
 def test_titles_are_broken_to_the_width(words):
     figure = style.new_figure(3, 2)
     style.set_title(figure, "some words " * 10 + "\nand a second line with 5 $ and 6 $")

@@ -14,7 +14,7 @@ from pmbnn.report.images import figure_image, map_image
 from pmbnn.report.numbers import plain, signed, with_error
 from pmbnn.report.sparklines import draw_training, draw_weights
 from pmbnn.report.traces import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
-from pmbnn.results.store import Results, trace_writer
+from pmbnn.results.store import Results, ResultsError, trace_writer
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,21 @@ def test_figures_are_made_small_on_white(tmp_path):
     address, width, height = figure_image(tmp_path / "clear.png", widest=200)
     assert (width, height) == (200, 50) == decoded(address).size
     assert decoded(address).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_figure_as_it_is_written_goes_into_the_page_as_it_is(tmp_path):
+    figure = style.new_figure(2, 1)
+    figure.subplots().plot([0, 1], [1, 0])
+    style.save_figure(figure, tmp_path / "line.png")
+    address, width, height = figure_image(tmp_path / "line.png")
+    assert base64.b64decode(address.partition(",")[2]) == (tmp_path / "line.png").read_bytes()
+    assert (width, height) == decoded(address).size == (220, 110)
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5])
+def test_a_figure_that_is_no_whole_image_is_named(tmp_path, kept):
+    style.save_figure(style.new_figure(2, 1), tmp_path / "half.png")
+    whole = (tmp_path / "half.png").read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(ResultsError, match=r"half.png` cannot be read"):
+        figure_image(tmp_path / "half.png")
