@@ -160,7 +160,7 @@ def _stored(
 ) -> tuple[dict[str, Any], Dataset, np.ndarray | None]:
     """Specifications and data of a cell, and the draws kept of it, ``(chain, draw, size)``."""
     specs = stored_specifications(results.cells / record.name, record)
-    dataset = _loaded(specs["dataset"])
+    dataset = _loaded(specs["dataset"], record.fingerprint)
     if dataset.fingerprint != record.fingerprint:
         raise DataError(f"The data of cell `{record.name}` are not those it was sampled on.")
     kept = load_arrays(results, record.name, {"draws": "values"})
@@ -247,7 +247,8 @@ def _silent(logger: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=8)
-def _loaded(spec: DatasetSpec) -> Dataset:
+def _loaded(spec: DatasetSpec, _: str) -> Dataset:
+    # By the fingerprint as well: another experiment may name a file of its own by the same name.
     return spec.load()
 
 

@@ -4,7 +4,6 @@ import io
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -14,7 +13,6 @@ from pydantic import Field
 
 from pmbnn.data.base import DataError, DataSettingError
 from pmbnn.data.local_files import Stamp, find, stamp_of
-from pmbnn.data.own_images import ImageError, decode, read_size
 from pmbnn.data.own_pixels import OwnImages
 from pmbnn.data.splits import AnySplit, Share
 
@@ -244,7 +242,7 @@ def _reader(path: Path, title: str) -> Iterator[Callable[[str], bytes]]:
             try:
                 return archive.read(name)
             except (zipfile.BadZipFile, OSError, EOFError) as error:
-                raise ImageError(f"{title}: {name} is damaged: {error}.") from error
+                raise DataError(f"{title}: {name} is damaged: {error}.") from error
 
         yield read
 
@@ -252,6 +250,8 @@ def _reader(path: Path, title: str) -> Iterator[Callable[[str], bytes]]:
 @lru_cache(maxsize=8)
 def _size(stamp: Stamp, name: str) -> tuple[int, int]:
     """Height and width of one image."""
+    from pmbnn.data.own_images import read_size
+
     path = Path(stamp[0])
     with _reader(path, path.name) as read:
         return read_size(io.BytesIO(read(name)), f"{path.name}: {name}")
@@ -268,7 +268,11 @@ def _pixels(
     scaled: bool,
 ) -> "np.ndarray":
     """Bytes ``(image, pixel)``: channels, rows and columns, these the fastest."""
+    from concurrent.futures import ThreadPoolExecutor
+
     import numpy as np
+
+    from pmbnn.data.own_images import decode
 
     height, width = size
     found = np.empty((len(files), 3 if colour else 1, height, width), np.uint8)

@@ -9,7 +9,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import PrivateAttr
+
 from pmbnn.data.base import DataError, DataSettingError
+from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +42,18 @@ def beside(folder: Path) -> Iterator[None]:
 def experiment_folder() -> Path | None:
     """Folder of the experiment file that is being read; None where none is."""
     return _BESIDE.get()
+
+
+class NamesFiles(Specification):
+    """A specification that names files, and knows the folder of the experiment file it is from.
+
+    The folder is written nowhere, and specifications of the same settings are equal without it.
+    """
+
+    _folder: Path | None = PrivateAttr(default_factory=experiment_folder)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
 
 
 def find(named: str, folder: Path | None, setting: str) -> Path:

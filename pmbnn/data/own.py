@@ -1,14 +1,11 @@
 """What data sets of one's own have in common."""
 
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from pydantic import PrivateAttr
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.curves import CURVE_POINTS
-from pmbnn.data.local_files import experiment_folder
+from pmbnn.data.local_files import NamesFiles
 from pmbnn.data.splits import AnySplit, Share
 
 if TYPE_CHECKING:
@@ -16,15 +13,10 @@ if TYPE_CHECKING:
     from pmbnn.data.raw import RawRows
 
 
-class OwnData(DatasetSpec):
-    """A data set that the user has, or has chosen: what it is, is known once it is read.
-
-    It remembers the folder of the experiment file that named it, which is written nowhere.
-    """
+class OwnData(NamesFiles, DatasetSpec):
+    """A data set that the user has, or has chosen: what it is, is known once it is read."""
 
     is_own: ClassVar[bool] = True
-
-    _folder: Path | None = PrivateAttr(default_factory=experiment_folder)
 
 
 class SplitRows(OwnData):

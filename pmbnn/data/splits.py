@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.local_files import experiment_folder, find
+from pmbnn.data.local_files import NamesFiles, find
 from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Folds(Split):
         return _split(splitter, raw, fold)
 
 
-class Indices(Split):
+class Indices(NamesFiles, Split):
     """Test rows whose numbers, from 0, a file lists; the other rows are training rows.
 
     The file is text with a number a line, or an ``.npz`` archive with an array that ``test``
@@ -115,8 +115,6 @@ class Indices(Split):
     test: str | None = None
 
     group: ClassVar[None] = None
-
-    _folder: Path | None = PrivateAttr(default_factory=experiment_folder)
 
     @property
     def resplits(self) -> bool:  # noqa: D102

@@ -1,6 +1,7 @@
 """Data of one's own as an experiment file names them: read while planning, found again later."""
 
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -121,7 +122,8 @@ def test_a_file_says_what_python_says(here, monkeypatch, few, text, spec):
     """Each kind is read beside its file, and reads back from what results keep."""
     experiment = load_experiment(write(here, text))
     (cell,) = experiment.cells
-    assert cell.dataset.model_dump() == spec.model_dump()
+    assert (cell.dataset, hash(cell.dataset)) == (spec, hash(spec))
+    assert pickle.loads(pickle.dumps(cell)).dataset.load().fingerprint
     loaded = cell.dataset.load()
     monkeypatch.chdir(here)
     assert spec.load().fingerprint == loaded.fingerprint
