@@ -47,6 +47,7 @@ def raw_of_frame(
     DataError
         The frame is not as it must be.
     """
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     names = _features(frame, columns, title)
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
@@ -84,7 +85,7 @@ def raw_of_frame(
 
 def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
     """Names of the columns that are inputs."""
-    there = [str(name) for name in frame.columns]
+    there = list(frame.columns)
     repeated = [name for name in dict.fromkeys(there) if there.count(name) > 1]
     if repeated:
         raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")

@@ -188,6 +188,11 @@ def test_a_frame_is_what_its_file_is():
     assert found.fingerprint == loaded.fingerprint
 
 
+def test_columns_of_a_frame_may_be_numbered():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)))
+    assert pb.Dataset.from_frame(frame, target="2").features == ("0", "1")
+
+
 @pytest.mark.parametrize("labels", [["a", "b"] * 10, [True, False] * 10])
 def test_arrays_are_what_an_archive_of_them_is(labels):
     x = np.random.default_rng(0).normal(size=(20, 3))
