@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli import calibrate, check, claims, compare, new, predict, report, schema, sweep, verify
+from pmbnn.cli import (
+    baselines,
+    calibrate,
+    check,
+    claims,
+    compare,
+    new,
+    predict,
+    report,
+    schema,
+    sweep,
+    verify,
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
-    ("new", new.new, "Write an experiment file for a table."),
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
     ("check", check.check, "Hold fits against the posterior itself."),
     ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
@@ -19,7 +30,9 @@ for _name, _command, _words in (
     ("report", report.report, "Write one page of results folders."),
     ("claims", claims.claims, "Hold claims against results folders."),
     ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),
+    ("baselines", baselines.baselines, "Fit usual methods to the same data."),
     ("verify", verify.verify, "Check the files of a results folder."),
+    ("new", new.new, "Write an experiment file for a table."),
     ("schema", schema.schema, "Print the JSON Schema of experiment files."),
 ):
     app.command(_name, short_help=_words)(_command)
