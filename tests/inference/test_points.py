@@ -17,6 +17,7 @@ from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import MeanField, build_guide
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.result import Replica, derive_keys
+from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.partition import divided_graph
 from pmbnn.models.build import build_model, model_data
@@ -25,6 +26,8 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.prior_draws import NotDrawnError, prior_draws
+from pmbnn.sweep.calibrate import why_left_out
+from pmbnn.sweep.check import with_sampler
 
 STEPS = np.linspace(-1, 1, 40)
 X = np.column_stack([STEPS, STEPS**2 - np.mean(STEPS**2)])
@@ -199,3 +202,19 @@ def test_mistake(name, tmp_path):
     with pytest.raises(ConfigError) as error:
         load_experiment(file)
     assert str(error.value).startswith(message)
+
+
+def test_what_needs_a_posterior_leaves_points_out(tmp_path):
+    """A sampler beside the fits of a folder, and truths to calibrate by."""
+    given = {"dataset": "sine", "network": "dense", "prior": "normal"}
+    sweeps = [
+        {"name": "points", **given, "hyperprior": ["point", "half_normal"]},
+        {"name": "others", **given, "hyperprior": "half_cauchy"},
+    ]
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump({"name": "test", "sweeps": sweeps}))
+    experiment = load_experiment(file)
+    beside = with_sampler(experiment, Mclmc(), tmp_path)
+    assert {cell.sweep for cell in beside.cells if cell.is_sampled} == {"others"}
+    reasons = [why_left_out(cell, 10) for cell in experiment.cells]
+    assert reasons[1:] == [None, None] and reasons[0].startswith("point parameters")
