@@ -67,6 +67,11 @@ class Cell:
         return isinstance(self.inference, Sampling)
 
     @property
+    def has_points(self) -> bool:
+        """Whether some of its parameters are maximised, so that there is no posterior of all."""
+        return self.hyperprior.is_point or self.likelihood.is_point
+
+    @property
     def n_outputs(self) -> int:
         """Number of the network's outputs: the likelihood says it, of what is observed."""
         return self.likelihood.n_outputs(self.dataset.n_classes)

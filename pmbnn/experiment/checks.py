@@ -12,7 +12,12 @@ from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
 from pmbnn.experiment.cost import LARGE_NETWORK
 from pmbnn.experiment.errors import ConfigError, must
-from pmbnn.inference.settings import ESTIMATORS, LARGEST_FULL_RANK, ONE_POSITION_ESTIMATORS
+from pmbnn.inference.settings import (
+    ESTIMATORS,
+    LARGEST_FULL_RANK,
+    ONE_BY_ONE_GUIDES,
+    ONE_POSITION_ESTIMATORS,
+)
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
@@ -66,6 +71,26 @@ def check_improper(pairs: list[tuple[Choice, Choice]], inferences: list[Choice])
                 "are chosen by validation NLL"
             )
             raise must(inference.place_of("validation"), rule, inference.spec.validation)
+
+
+def check_points(choices: Mapping[str, list[Choice]]) -> None:
+    """Raise ConfigError where point parameters meet what does not maximise them.
+
+    Parameters
+    ----------
+    choices
+        Of every section, by its name.
+    """
+    listed = [*choices["hyperprior"], *choices["likelihood"]]
+    for having, inference in product((c for c in listed if c.spec.is_point), choices["inference"]):
+        words = f"with point parameters (`{having.place}`)"
+        engine = inference.spec.engine
+        if engine != "compiled":
+            place = inference.place_of("engine")
+            raise must(place, f"must be compiled {words}, which are maximised", engine)
+        if inference.spec.guide not in ONE_BY_ONE_GUIDES:
+            rule = f"must be {', '.join(ONE_BY_ONE_GUIDES[:-1])} or {ONE_BY_ONE_GUIDES[-1]} {words}"
+            raise must(inference.place_of("guide"), rule, inference.spec.guide)
 
 
 def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:

@@ -31,6 +31,7 @@ from pmbnn.experiment.checks import (
     check_improper,
     check_likelihoods,
     check_ood,
+    check_points,
     check_shapes,
     check_stacking,
 )
@@ -195,10 +196,11 @@ def _sweep(item: object, place: str) -> Sweep:
     check_improper(pairs, guided)
     check_batches(choices["dataset"], guided)
     check_shapes(choices["dataset"], choices["network"])
+    check_likelihoods(choices["dataset"], choices["likelihood"])
+    check_points(choices)
     check_guides(choices, guided, pairs)
     check_stacking(choices, guided)
     check_ood(choices["dataset"], choices["predict"])
-    check_likelihoods(choices["dataset"], choices["likelihood"])
     check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])
     sections = Sections(
         **{section: tuple(c.spec for c in options) for section, options in choices.items()}

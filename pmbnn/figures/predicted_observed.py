@@ -41,9 +41,8 @@ def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
     axes.set_xlabel(f"predicted, with {level:.0%} intervals", fontsize=style.LABEL_SIZE)
     axes.set_ylabel("observed", fontsize=style.LABEL_SIZE)
     axes.tick_params(labelsize=style.TICK_SIZE)
-    rmse = np.sqrt(np.mean((mean - target) ** 2, dtype=np.float64))
     counted = f"{missed.sum()} of {len(target)} test rows outside their interval"
-    style.set_title(figure, f"{title}\n{counted}; RMSE {rmse:.3g}")
+    style.set_title(figure, f"{title}\n{counted}")
     return figure
 
 

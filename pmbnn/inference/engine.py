@@ -136,7 +136,7 @@ def build_program(
     )
     steps = settings.total_steps(rows)
     improper = flat.improper and not settings.is_point
-    guide = build_guide(settings, flat.size, improper)
+    guide = build_guide(settings, flat.size, improper, flat.spread)
     objective = build_objective(flat, guide, settings, rows, batch, padding, fewer=fewer)
     with precision(dtype), explained(flat, dtype):
         loop = build_loop(objective, settings, dtype)

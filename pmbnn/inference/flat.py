@@ -8,6 +8,7 @@ will do.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -24,6 +25,7 @@ from pytensor.tensor.random.type import RandomType
 
 from pmbnn.inference.layout import Layout
 from pmbnn.inference.observed import elementwise_logp
+from pmbnn.models.point import PointRV
 
 OBSERVATION = "observation"
 """Name of the dim that minibatches are taken along."""
@@ -82,6 +84,8 @@ class FlatModel:
         Untransformed free variables and deterministics by name.
     improper
         Whether some free variable has an improper prior.
+    points
+        Names of the slots of point parameters, which no guide is spread about.
     """
 
     layout: Layout
@@ -94,11 +98,20 @@ class FlatModel:
     potentials: dict[str, TensorVariable]
     posterior: dict[str, TensorVariable]
     improper: bool
+    points: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of unconstrained scalars."""
         return self.layout.size
+
+    @property
+    def spread(self) -> np.ndarray | None:
+        """Whether a guide is spread about each scalar, ``(size,)``; None if about all of them."""
+        if not self.points:
+            return None
+        parts = [np.full(s.length, s.name not in self.points) for s in self.layout.slots]
+        return np.concatenate(parts)
 
     @property
     def log_prior(self) -> TensorVariable:
@@ -167,6 +180,11 @@ class ModelGraphs:
             },
             posterior=graphs["posterior"],
             improper=any(isinstance(v.owner.op, IMPROPER) for v in model.free_RVs),
+            points=tuple(
+                name
+                for name, v in zip(graphs["log_priors"], model.free_RVs, strict=True)
+                if isinstance(v.owner.op, PointRV)
+            ),
         )
 
 

@@ -57,6 +57,11 @@ class Guide:
         """Shapes of the standard normal arrays that a draw takes, by name."""
         return {"noise": (self.size,)}
 
+    @property
+    def n_spread(self) -> int:
+        """Number of elements that are no points."""
+        return self.size
+
     def initial(
         self, loc: np.ndarray, scale: float, rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
@@ -77,12 +82,12 @@ class Guide:
 
     def entropy(self, constrained: Arrays) -> TensorVariable:
         """Differential entropy, in nats."""
-        return self._log_volume(constrained) + 0.5 * self.size * (1 + LOG_2PI)
+        return self._log_volume(constrained) + 0.5 * self.n_spread * (1 + LOG_2PI)
 
     def log_density(self, constrained: Arrays, value: TensorVariable) -> TensorVariable:
         """Log-density of the guide at `value`, in nats."""
         distance = self._squared_distance(constrained, value)
-        return -0.5 * (distance + self.size * LOG_2PI) - self._log_volume(constrained)
+        return -0.5 * (distance + self.n_spread * LOG_2PI) - self._log_volume(constrained)
 
     def _log_volume(self, constrained: Arrays) -> TensorVariable:
         """Half the log-determinant of the covariance."""
@@ -97,15 +102,24 @@ class Guide:
         return 1.0 if self.scale_cap is None else pt.minimum(1.0, self.scale_cap / scale)
 
 
+@dataclass(frozen=True, eq=False)
 class MeanField(Guide):
     """Independent normal distributions.
+
+    Parameters
+    ----------
+    spread
+        Whether each element has one, ``(size,)``; the others are points, whose scale is 0, and no
+        part of entropies and densities. Unless given, all have one.
 
     References
     ----------
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, equations 5-7.
     """
 
-    is_factorised = True
+    spread: np.ndarray | None = None
+
+    is_factorised: ClassVar[bool] = True
 
     @property
     def shapes(self):  # noqa: D102
@@ -118,10 +132,16 @@ class MeanField(Guide):
     def initial(self, loc, scale, rng):  # noqa: D102
         return {"loc": loc, "rho": np.full(loc.shape, inverse_softplus(scale))}
 
+    @property
+    def n_spread(self):  # noqa: D102
+        return self.size if self.spread is None else int(self.spread.sum())
+
     def constrained(self, parameters):  # noqa: D102
         scale = pt.softplus(parameters["rho"])
         if self.scale_cap is not None:
             scale = pt.minimum(scale, self.scale_cap)
+        if self.spread is not None:
+            scale = scale * pt.constant(self.spread.astype("float64"))
         return {"loc": parameters["loc"], "scale": scale}
 
     def draw(self, constrained, noise):  # noqa: D102
@@ -131,10 +151,19 @@ class MeanField(Guide):
         return constrained["scale"]
 
     def _log_volume(self, constrained):
-        return pt.log(constrained["scale"]).sum()
+        return pt.log(self._unit(constrained)).sum()
 
     def _squared_distance(self, constrained, value):
-        return (((value - constrained["loc"]) / constrained["scale"]) ** 2).sum()
+        distance = ((value - constrained["loc"]) / self._unit(constrained)) ** 2
+        if self.spread is not None:
+            distance = distance * pt.constant(self.spread.astype("float64"))
+        return distance.sum()
+
+    def _unit(self, constrained):
+        """Scales, 1 of points."""
+        if self.spread is None:
+            return constrained["scale"]
+        return constrained["scale"] + pt.constant((~self.spread).astype("float64"))
 
 
 @dataclass(frozen=True)
@@ -288,15 +317,31 @@ GUIDES: dict[str, type[Guide]] = {
 }
 
 
-def build_guide(settings: Inference, size: int, improper: bool) -> Guide:
+def build_guide(
+    settings: Inference, size: int, improper: bool, spread: np.ndarray | None = None
+) -> Guide:
     """The guide that the settings name, for a model with `size` unconstrained scalars.
+
+    Parameters
+    ----------
+    spread
+        As `FlatModel` has it.
 
     Raises
     ------
     ValueError
-        If a guide with a full covariance is asked for a model too large for it.
+        If a guide with a full covariance is asked for a model too large for it, or one with any
+        covariance for a model with point parameters.
     """
     cap = settings.improper_scale_cap if improper else None
+    if spread is not None and not GUIDES[settings.guide].is_factorised:
+        fitting = sorted(name for name, guide in GUIDES.items() if guide.is_factorised)
+        raise ValueError(
+            f"`guide` must be {' or '.join(fitting)} for a model with point parameters, "
+            f"got {settings.guide}."
+        )
+    if settings.guide == "mean_field":
+        return MeanField(size, cap, spread)
     if settings.guide == "low_rank":
         return LowRank(size, cap, rank=min(settings.rank, size))
     if settings.guide == "full_rank" and size > LARGEST_FULL_RANK:

@@ -4,7 +4,7 @@ KL(q ‖ p) = −entropy of q − E_q[log p]. The entropy of a normal guide is a
 expected log-density of a free variable is known for the priors listed in `EXPECTED`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Literal
@@ -20,6 +20,7 @@ from pmbnn.inference.guides import LOG_2PI, Arrays, Guide
 from pmbnn.inference.layout import Slot, split_vector
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.settings import Inference
+from pmbnn.models.point import PointRV
 
 type Form = Literal["exact", "monte_carlo"]
 
@@ -79,7 +80,9 @@ def build_divergence(
     if settings.kl_scaling == "first_dimension":
         singles = [([slot], formula) for run, formula in runs for slot in run]
         terms = _expected(singles, flat, guide, constrained)
-        return Divergence(_by_first_dimension(singles, terms, constrained, rows), forms)
+        return Divergence(
+            _by_first_dimension(singles, terms, constrained, rows, flat.points), forms
+        )
     terms = _expected(runs, flat, guide, constrained)
     return Divergence(-guide.entropy(constrained) - sum(terms), forms)
 
@@ -140,7 +143,7 @@ def _arguments(run: list[Slot], flat: FlatModel, mean, scale):
 
 
 def _by_first_dimension(
-    singles, terms, constrained: Arrays, rows: int | TensorVariable
+    singles, terms, constrained: Arrays, rows: int | TensorVariable, points: Sequence[str]
 ) -> TensorVariable:
     """Sum over tensors of their divergence over their first dimension, times the rows.
 
@@ -149,6 +152,8 @@ def _by_first_dimension(
     """
     total = 0.0
     for ([slot], _), term in zip(singles, terms, strict=True):
+        if slot.name in points:
+            continue
         entropy = (pt.log(slot.of(constrained["scale"])) + 0.5 * (1 + LOG_2PI)).sum()
         total = total - (entropy + term) * (rows / (slot.shape[0] if slot.shape else 1))
     return total
@@ -195,6 +200,7 @@ EXPECTED: dict[tuple[type, type], Callable] = {
     (type(Normal.rv_op), NoneType): _normal,
     (type(Laplace.rv_op), NoneType): _laplace,
     (type(Flat.rv_op), NoneType): _flat,
+    (PointRV, NoneType): _flat,
     # PyMC's half-normal has no location but zero.
     (type(HalfNormal.rv_op), LogTransform): _half_normal,
     (type(InverseGamma.rv_op), LogTransform): _inverse_gamma,

@@ -116,9 +116,14 @@ def build_log_density(
     ------
     ValueError
         If a free variable is discrete or an operation has no form in JAX or no gradient; the
-        message names the variable.
+        message names the variable. Or if one is a point parameter, which has no posterior.
     """
     flat, batch, padding, _ = flatten_for_steps(model, rows)
+    if flat.points:
+        raise ValueError(
+            f"`model` must not have point parameters to be sampled, got `{flat.points[0]}`: they "
+            "are maximised. Give them a prior."
+        )
     vector = flat_vector(flat)
     # XLA would fuse what leads to each row's into the sum over rows, which it does not vectorise.
     by_row = {name: materialised(graph) for name, graph in flat.log_likelihoods.items()}

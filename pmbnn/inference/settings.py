@@ -14,6 +14,9 @@ DEFAULT_STEPS = 10_000
 POINT_GUIDES = ("map", "maximum_likelihood")
 """Guides that are a single point: nothing is drawn, and there is no entropy."""
 
+ONE_BY_ONE_GUIDES = (*POINT_GUIDES, "mean_field")
+"""Guides in which some variables can be points beside others that are not."""
+
 Estimator = Literal["reparameterisation", "path_derivative", "local_reparameterisation", "flipout"]
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 

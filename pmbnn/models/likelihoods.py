@@ -95,6 +95,9 @@ class Likelihood(Specification, ABC):
         """Number of the outputs that a network must have; for numbers, of None."""
         return len(self.outputs(range(n_classes or 0)))
 
+    is_point: ClassVar[bool] = False
+    """Whether it has parameters that are points, which no guide is spread about."""
+
     @property
     def constants(self) -> Mapping[str, float]:
         """Names and values of the constants that a model holds as data."""
@@ -248,11 +251,17 @@ class Heteroscedastic(Specification):
         return {"softplus": pt.softplus, "exp": pt.exp}[self.link](output) + SMALLEST_SD
 
 
+class PointNoise(Specification):
+    """A scale of the noise without a hyperprior: a free parameter, which is maximised."""
+
+    kind: Literal["point"] = "point"
+
+
 class NumberLikelihood(DensityLikelihood):
     """A likelihood of numbers about the network's first output, with a scale of the noise.
 
-    The scale is known; or learned under a hyperprior, as the variable ``noise``; or a function of
-    the inputs, by a second output.
+    The scale is known; or learned under a hyperprior, as the variable ``noise``; or maximised, of
+    that name too; or a function of the inputs, by a second output.
     """
 
     scale_field: ClassVar[str]
@@ -300,8 +309,13 @@ class NumberLikelihood(DensityLikelihood):
         return {}
 
     @property
+    def is_point(self) -> bool:
+        """Whether the scale is maximised."""
+        return isinstance(self.scale_of_noise, PointNoise)
+
+    @property
     def n_free(self) -> int:  # noqa: D102
-        return int(self.is_learned)
+        return int(self.is_learned or self.is_point)
 
     @property
     def structure(self) -> Mapping[str, object]:  # noqa: D102
@@ -324,6 +338,8 @@ class NumberLikelihood(DensityLikelihood):
             return outputs.flatten(), data[f"{NOISE}_{self.scale_field}"]
         if self.is_learned:
             return outputs.flatten(), self._learned(data)
+        if self.is_point:
+            return outputs.flatten(), _maximised(NOISE)
         mean, of_scale = (part.flatten() for part in pt.split(outputs, [1, 1], axis=1))
         return mean, self.scale_of_noise.scale(of_scale)
 
@@ -339,6 +355,12 @@ class NumberLikelihood(DensityLikelihood):
         return pm.Deterministic(NOISE, pt.sqrt(variance))
 
 
+def _maximised(name: str) -> "TensorVariable":
+    from pmbnn.models.point import positive_point
+
+    return positive_point(name)
+
+
 class Normal(NumberLikelihood):
     """Numbers: the network's output plus Gaussian noise.
 
@@ -346,16 +368,18 @@ class Normal(NumberLikelihood):
     ----------
     sd
         Standard deviation of the noise, in the units of the targets that are fitted: a number
-        where it is known; the hyperprior it is learned under, as the variable ``noise``; or
-        ``heteroscedastic``, a function of the inputs. The
-        default is half-Cauchy, as Gelman (2006), Prior distributions for variance parameters,
-        section 7, has it for a scale of which little is known. A mean-field guide pays dearly
-        for each weight of a wide network, and may put down to noise what such a network could
-        explain: where the noise is known, say so.
+        where it is known; the hyperprior it is learned under, as the variable ``noise``;
+        ``point``, without a hyperprior, which is maximised; or ``heteroscedastic``, a function of
+        the inputs. The default is half-Cauchy, as Gelman (2006), Prior distributions for variance
+        parameters, section 7, has it for a scale of which little is known. A mean-field guide pays
+        dearly for each weight of a wide network, and may put down to noise what such a network
+        could explain: where the noise is known, say so.
     """
 
     kind: Literal["normal"] = "normal"
-    sd: Positive | HalfNormal | HalfCauchy | InverseGamma | Heteroscedastic = HalfCauchy()
+    sd: Positive | HalfNormal | HalfCauchy | InverseGamma | PointNoise | Heteroscedastic = (
+        HalfCauchy()
+    )
     scale_field: ClassVar[str] = "sd"
 
     def observe(self, name, outputs, data):  # noqa: D102
@@ -402,7 +426,9 @@ class StudentT(NumberLikelihood):
 
     kind: Literal["student_t"] = "student_t"
     nu: Annotated[float, Field(gt=LEAST_DEGREES)] | Gamma = Gamma()
-    scale: Positive | HalfNormal | HalfCauchy | InverseGamma | Heteroscedastic = HalfCauchy()
+    scale: Positive | HalfNormal | HalfCauchy | InverseGamma | PointNoise | Heteroscedastic = (
+        HalfCauchy()
+    )
     scale_field: ClassVar[str] = "scale"
 
     @property

@@ -39,7 +39,7 @@ class GuideDraws:
     ) -> None:
         self.dtype = dtype
         self.flat = flat = flatten_model(model, rows=None)
-        self.guide = build_guide(settings, flat.size, flat.improper)
+        self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
         self.constants = [name for name in flat.data if name not in ROW_DATA]
         self.vector = values = flat_vector(flat)
         self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))

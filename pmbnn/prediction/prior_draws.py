@@ -13,6 +13,7 @@ from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.compile.mode import Mode
 
 from pmbnn.inference.flat import IMPROPER
+from pmbnn.models.point import PointRV
 from pmbnn.prediction.unconstrained import unconstrained_draws
 
 type Draw = Callable[[int], dict[str, np.ndarray]]
@@ -37,7 +38,7 @@ def prior_draws(model: pm.Model, names: Sequence[str], random_seed: int) -> Draw
         If a free variable has an improper prior, or the model adds terms to its log-density that
         are of no variable.
     """
-    improper = [v.name for v in model.free_RVs if isinstance(v.owner.op, IMPROPER)]
+    improper = [v.name for v in model.free_RVs if isinstance(v.owner.op, (*IMPROPER, PointRV))]
     if improper:
         raise NotDrawnError(f"`model` must have proper priors, but that of `{improper[0]}` is not.")
     if model.potentials:

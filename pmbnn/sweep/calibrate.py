@@ -128,6 +128,8 @@ def why_left_out(cell: Cell, draws: int) -> str | None:
     prior, inference = cell.prior, cell.inference
     if not prior.has_scale:
         return f"prior {prior.kind}: improper, no truth can be drawn from it"
+    if cell.has_points:
+        return "point parameters: they are maximised, no truth can be drawn from them"
     if len(cell.hyperprior.candidates) > 1:
         return "tuned scales: give a fixed one, or a hyperprior"
     if cell.is_sampled:

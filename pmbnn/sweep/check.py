@@ -91,9 +91,11 @@ def references(
 
 
 def with_sampler(experiment: Experiment, settings: Sampling, folder: Path) -> Experiment:
-    """The experiment with a sampler beside its ways to fit, in every sweep."""
+    """The experiment with a sampler beside its ways to fit, in every sweep without points."""
     content = resolved(experiment, folder)
-    for sweep in content["sweeps"]:
+    for sweep, planned in zip(content["sweeps"], experiment.sweeps, strict=True):
+        if any(cell.has_points for cell in planned.cells):
+            continue
         if as_written(settings) not in sweep["inference"]:
             sweep["inference"] = [*sweep["inference"], as_written(settings)]
     return experiment_of(content, folder)
@@ -130,6 +132,8 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
     lines = []
     improper = {cell.prior.kind for cell in cells if not cell.prior.has_scale}
     lines += [f"prior {kind}: improper, there may be no posterior to sample" for kind in improper]
+    points = {cell.sweep for cell in cells if cell.has_points}
+    lines += [f"sweep {name}: has point parameters, which are maximised" for name in sorted(points)]
     if not all(is_of_posterior(cell.inference) for cell in cells):
         lines.append("fits with another KL than the ELBO's: they are of no posterior of the model")
     return lines

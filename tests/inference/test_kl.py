@@ -15,6 +15,7 @@ from pmbnn.inference.guides import build_guide, inverse_softplus
 from pmbnn.inference.kl import EXPECTED
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier
+from pmbnn.models.point import Point
 from pmbnn.models.priors import HYPERPRIORS, HalfNormal, InverseGamma
 
 ROWS = 20
@@ -31,6 +32,7 @@ CASES = {
     # SciPy's own is the logarithm of a density that underflows.
     "laplace": (pm.Laplace, None, (0.4, 1.7), lambda u: -abs(u - 0.4) / 1.7 - np.log(3.4)),
     "flat": (pm.Flat, None, (), np.zeros_like),
+    "point": (Point, None, (), np.zeros_like),
     "half_normal": (
         *(pm.HalfNormal, log_transform, (0.0, 1.7)),
         lambda u: stats.halfnorm(scale=1.7).logpdf(np.exp(u)) + u,
@@ -44,6 +46,7 @@ LOC = {
     "normal": [-1700.0, -3.0, 0.0, 0.4, 2.0, 1700.0],
     "laplace": [-1700.0, -3.0, 0.0, 0.4, 2.0, 1700.0],
     "flat": [-1700.0, 0.0, 1700.0],
+    "point": [-1700.0, 0.0, 1700.0],
     # Logarithms of scales: at ±20, that of the variable is 10⁻⁹ or 5 · 10⁸.
     "half_normal": [-20.0, -3.0, 0.0, 0.5, 3.0, 20.0],
     "inverse_gamma": [-20.0, -3.0, 0.0, 0.5, 3.0, 20.0],

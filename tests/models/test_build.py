@@ -184,6 +184,8 @@ def expected_dims(parameters, prior, hyperprior):
             dims[f"layer_{parameter.layer}_scale"] = parameter.dims[-1:]
             if hyperprior.on == "variance":
                 dims[f"layer_{parameter.layer}_variance"] = parameter.dims[-1:]
+            if hyperprior.is_point:
+                dims[f"layer_{parameter.layer}_scale_log"] = parameter.dims[-1:]
     return dims
 
 
@@ -198,6 +200,8 @@ def expected_names(parameters, prior, hyperprior):
     layers = {f"layer_{p.layer}" for p in parameters}
     owners = {"network"} if hyperprior.per == "network" else layers
     names |= {f"{owner}_scale" for owner in owners}
+    if hyperprior.is_point:
+        names |= {f"{owner}_scale_log" for owner in owners}
     return names | {f"{owner}_variance" for owner in owners if hyperprior.on == "variance"}
 
 
@@ -274,7 +278,7 @@ def test_coords_are_names_of_features_and_classes_and_numbers_of_units():
 def test_models_that_differ_in_data_share_one_graph(kind, log_probability):
     """A model given the data of another one is that other model."""
     settings = {"fixed": {"scale": 0.3}, "inverse_gamma": {"alpha": 3.0, "beta": 0.4}}
-    settings |= {"half_normal": {"sigma": 0.3}, "half_cauchy": {"beta": 0.3}}
+    settings |= {"half_normal": {"sigma": 0.3}, "half_cauchy": {"beta": 0.3}, "point": {}}
     other_hyperprior = HYPERPRIORS[kind](**settings[kind])
     other_rows = rows(n=14, random_seed=5)
     model, other = build("laplace", kind), build("laplace", other_hyperprior, dataset=other_rows)
@@ -579,7 +583,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
             {"hyperprior": "gamma"},
             (
                 "^`hyperprior` must be one of fixed, half_cauchy, half_normal, inverse_gamma, "
-                "got 'gamma'.$"
+                "point, got 'gamma'.$"
             ),
         ),
         ({"activation": "swish"}, "activation\n.*'tanh', 'relu' or 'sigmoid'"),

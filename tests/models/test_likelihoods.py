@@ -322,8 +322,8 @@ MISTAKES = {
     ),
     "unknown hyperprior": (
         {"likelihood": {"kind": "normal", "sd": "gamma"}},
-        f"{PLACE}.sd` must be one of half_cauchy, half_normal, heteroscedastic, inverse_gamma, got "
-        "'gamma'",
+        f"{PLACE}.sd` must be one of half_cauchy, half_normal, heteroscedastic, "
+        "inverse_gamma, point, got 'gamma'",
     ),
     "a noise of every unit": (
         {"likelihood": {"kind": "normal", "sd": {"kind": "half_normal", "per": "unit"}}},

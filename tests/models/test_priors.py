@@ -81,7 +81,12 @@ HYPERPRIOR_SETTINGS = {
 }
 # PyMC 6.4 normalises with `pt.log(2)`, which is single precision: 1.9e-9 too low at every x.
 HYPERPRIOR_OFFSETS = {"half_cauchy": 2e-9}
-LEARNED = {kind: cls for kind, cls in HYPERPRIORS.items() if issubclass(cls, Hierarchical)}
+LEARNED = {
+    kind: cls
+    for kind, cls in HYPERPRIORS.items()
+    if issubclass(cls, Hierarchical) and not cls.is_point
+}
+"""Those that are distributions: a point has none, see ``tests/inference/test_points.py``."""
 
 
 def log_density(evaluate, variable, unconstrained):

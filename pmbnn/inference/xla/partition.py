@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Split
@@ -131,12 +132,18 @@ class _Divided:
         if not isinstance(node.op, Elemwise | Materialised) or len(node.outputs) > 1:
             return False
         same = {_lengths(self.leaves[v]) for v in vectors}
-        return len(same) == 1 and all(
-            v in self.leaves or v.type.broadcastable == (True,) for v in node.inputs
+        (like,) = same if len(same) == 1 else (None,)
+        return like is not None and all(
+            v in self.leaves or v.type.broadcastable == (True,) or _is_constant(v, sum(like))
+            for v in node.inputs
         )
 
     def _spread(self, variable: TensorVariable, like: TensorVariable) -> list[TensorVariable]:
         """A vector's leaves; of what is the same for all its elements, as many copies."""
+        lengths = _lengths(self.leaves[like])
+        if variable not in self.leaves and _is_constant(variable, sum(lengths)):
+            parts = np.split(variable.data, np.cumsum(lengths)[:-1])
+            return [pt.constant(part) for part in parts]
         return self.leaves.get(variable) or [self.whole(variable)] * len(self.leaves[like])
 
     def _split(self, node: Apply) -> None:
@@ -153,6 +160,11 @@ class _Divided:
                 self._whole[output] = taken[0]
             else:
                 self.leaves[output] = taken
+
+
+def _is_constant(variable: TensorVariable, length: int) -> bool:
+    """Whether it is a vector of so many numbers that are known."""
+    return isinstance(variable, Constant) and variable.type.shape == (length,)
 
 
 def _lengths(leaves: Sequence[TensorVariable]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from pmbnn.models.priors.hyperpriors import (
     Hierarchical,
     Hyperprior,
     InverseGamma,
+    PointScale,
 )
 from pmbnn.models.priors.weights import (
     PRIORS,
@@ -43,6 +44,7 @@ __all__ = [
     "InverseGamma",
     "Laplace",
     "Normal",
+    "PointScale",
     "Prior",
     "ScaleMixture",
     "StudentT",

@@ -35,6 +35,9 @@ class Hyperprior(Specification):
 
     _parameters: ClassVar[frozenset[str]] = frozenset()
 
+    is_point: ClassVar[bool] = False
+    """Whether its scales are points, which no guide is spread about."""
+
 
 class Fixed(Hyperprior):
     """A constant scale: given, or chosen from candidates on held-out training rows.
@@ -143,4 +146,29 @@ class InverseGamma(Hierarchical):
         return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
 
 
-HYPERPRIORS: dict[str, type[Hyperprior]] = registry(Fixed, HalfNormal, HalfCauchy, InverseGamma)
+class PointScale(Hierarchical):
+    """No distribution: the scale is a free parameter, which is maximised with the guide of others.
+
+    It takes guides whose parameters are each by itself, and a prior with a scale. Nothing can be
+    drawn from it.
+
+    References
+    ----------
+    MacKay (1992), A Practical Bayesian Framework for Backpropagation Networks (of the evidence);
+    with a mean-field guide in its place, Wu et al. (2019), Deterministic Variational Inference for
+    Robust Bayesian Neural Networks, section 4 (empirical Bayes).
+    """
+
+    kind: Literal["point"] = "point"
+    on: Literal["scale"] = "scale"
+    is_point: ClassVar[bool] = True
+
+    def variable(self, name, constants, dims):  # noqa: D102
+        from pmbnn.models.point import positive_point
+
+        return positive_point(name, dims)
+
+
+HYPERPRIORS: dict[str, type[Hyperprior]] = registry(
+    Fixed, HalfNormal, HalfCauchy, InverseGamma, PointScale
+)
