@@ -165,7 +165,8 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
     """At the training rows, and on the lines of the data set."""
     draws = fitted.cell.predict.draws
-    training = predict_mixture(fitted, dataset, predictor, dataset.x_train, draws)
+    training = predict_mixture(fitted, predictor, dataset.x_train, draws)
+    training = training.in_units_of(dataset.target_standardisation)
     curves = _curves(fitted, dataset, predictor)
     results = {"train_rmse": metrics.rmse(training.mean, dataset.raw_targets(dataset.y_train))}
     return {"results": results | bands(curves) | gaps(curves), "curves": curves}

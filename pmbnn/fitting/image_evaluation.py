@@ -61,9 +61,7 @@ def evaluate_images(
     """
     settings, validation = fitted.cell.predict, None
     if dataset.x_validation is not None:
-        validation = predict_mixture(
-            fitted, dataset, predictor, dataset.x_validation, settings.draws
-        )
+        validation = predict_mixture(fitted, predictor, dataset.x_validation, settings.draws)
     held_out = test if validation is None else validation
     limits = {
         "held_out": "test" if validation is None else "validation",
@@ -79,7 +77,7 @@ def evaluate_images(
             unavailable[spec.name] = str(error)
             continue
         x = dataset.standardisation(images.x).astype(np.float32)
-        prediction = predict_mixture(fitted, dataset, predictor, x, settings.draws)
+        prediction = predict_mixture(fitted, predictor, x, settings.draws)
         ood[spec.name] = OodPrediction(images, prediction)
     results = {
         "rejection": limits | _rejection(test, dataset.y_test, limits),

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.sampling import SampledCell
 from pmbnn.prediction.predictive import Predictive
@@ -12,11 +11,11 @@ type InferredCell = FittedCell | SampledCell
 
 
 def predict_mixture(
-    inferred: InferredCell, dataset: Dataset, predictor: Predictor, x: np.ndarray, draws: int
+    inferred: InferredCell, predictor: Predictor, x: np.ndarray, draws: int
 ) -> Predictive:
-    """Prediction of a cell at standardised inputs ``(observation, feature)``, in original units.
+    """Prediction of a cell at standardised inputs ``(observation, feature)``.
 
-    That of its restarts, weighted as its settings say, or of all its chains.
+    That of its restarts, weighted as its settings say, or of all its chains; of targets as they
+    were fitted.
     """
-    found = predictor.predict(inferred.fits, inferred.weights, inferred.data, x, draws)
-    return found.in_units_of(dataset.target_standardisation)
+    return predictor.predict(inferred.fits, inferred.weights, inferred.data, x, draws)
