@@ -30,10 +30,10 @@ for _name, _command, _words in (
     ("report", report.report, "Write one page of results folders."),
     ("claims", claims.claims, "Hold claims against results folders."),
     ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),
-    ("baselines", baselines.baselines, "Fit usual methods to the same data."),
     ("verify", verify.verify, "Check the files of a results folder."),
-    ("new", new.new, "Write an experiment file for a table."),
+    ("baselines", baselines.baselines, "Fit usual methods to the same data."),
     ("schema", schema.schema, "Print the JSON Schema of experiment files."),
+    ("new", new.new, "Write an experiment file for a table."),
 ):
     app.command(_name, short_help=_words)(_command)
 

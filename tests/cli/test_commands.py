@@ -9,7 +9,7 @@ from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
 COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
-COMMANDS += ["schema", "new"]
+COMMANDS += ["baselines", "schema", "new"]
 
 
 def call(*arguments):
