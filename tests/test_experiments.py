@@ -103,7 +103,7 @@ def fewer(predict: dict) -> dict:
 def test_there_are_the_files():
     mnist = ("backprop", "dense", "lenet", "priors", "report", "tempered")
     others = ("noise", "priors", "reference_digits")
-    others += ("regression_quartic", "regression_sine", "scales")
+    others += ("regression_quartic", "regression_sine", "scales", "tables")
     trust = ("trust", "trust_headline", "trust_ladder", "trust_samplers")
     expected = ["in_between", *(f"mnist_{m}" for m in mnist), *others, *trust]
     assert [file.stem for file in FILES] == expected

@@ -41,8 +41,9 @@ def plot_pit(trace: xr.DataTree, title: str) -> Figure:
     axes = figure.subplots()
     colours = np.where(left, style.CLASS_COLOURS[1], style.CLASS_COLOURS[0])
     width = {"width": np.diff(edges), "align": "edge", "edgecolor": "white", "linewidth": 0.8}
+    width["alpha"] = 0.75  # so that the band is seen through them
     axes.bar(edges[:-1], counts, color=colours, **width)
-    axes.axhspan(low, high, color=style.GREY, alpha=0.25, linewidth=0)
+    axes.axhspan(low, high, color=style.GREY, alpha=0.25, linewidth=0, zorder=0)
     axes.axhline(len(pit) / len(counts), color=style.GREY, linewidth=1)
     axes.set_xlim(0, 1)
     axes.set_xlabel("predicted probability of less than observed", fontsize=style.LABEL_SIZE)
