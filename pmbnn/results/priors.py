@@ -117,7 +117,9 @@ def save_prior(results: Results, prior: StoredPrior, groups: Mapping[str, xr.Dat
     content = finite(prior._asdict())
     tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
     tree.attrs["prior"] = json.dumps(content, allow_nan=False)
-    results.write_file(data_path(results, prior.name), trace_writer(tree))
+    # A folder may be a relative path, and `write_file` begins at it.
+    file = data_path(results, prior.name).relative_to(results.folder)
+    results.write_file(file, trace_writer(tree))
 
 
 def load_prior(results: Results, name: str) -> StoredPrior:
