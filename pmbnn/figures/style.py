@@ -165,7 +165,8 @@ def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
 
 def place_pixels(paper: Axes, pixels: np.ndarray, left: float, bottom: float, side: float) -> None:
     """A stored image as `draw_pixels` has it, in the middle of a square of a paper, in inches."""
-    rows, columns = (side * length / max(pixels.shape) for length in pixels.shape)
+    shape = pixels.shape[:2]
+    rows, columns = (side * length / max(shape) for length in shape)
     left, bottom = left + (side - columns) / 2, bottom + (side - rows) / 2
     extent = (left, left + columns, bottom, bottom + rows)
     scale = {"cmap": "gray_r", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
