@@ -349,4 +349,4 @@ def test_a_curve_of_standardised_targets_is_recorded(here):
     kept = trace["constant_data"]
     for name in ("mean", "sd"):
         expected = getattr(loaded.target_standardisation, name)
-        np.testing.assert_allclose(kept[f"target_standardisation_{name}"].values, expected)
+        np.testing.assert_allclose(kept[f"target_{name}"].values, expected)
