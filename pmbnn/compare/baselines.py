@@ -99,7 +99,7 @@ def _rows(results, label: str, records: Sequence[CellRecord], went_on) -> Iterat
     groups = [(CHOSEN, best)] if best else []
     groups += [(combination_title(group[0]), group) for group in group_by_settings(records)]
     for method, group in groups:
-        means = {name: _told(repetitions(group, name), group[0].overlap) for name in names}
+        means = {name: mean_and_error(repetitions(group, name), group[0].overlap) for name in names}
         yield _row(label, method, len(group), means) | {"combination": combination_title(group[0])}
     for baseline in BASELINES[first.training.targets]:
         if baseline.most is not None and len(first.x_train) > baseline.most:
@@ -109,7 +109,8 @@ def _rows(results, label: str, records: Sequence[CellRecord], went_on) -> Iterat
             went_on(f"{baseline.name}, {label}, data seed {seed}")
             found.append(baseline.predict(dataset, seed))
         means = {
-            name: _told([one.get(name) for one in found], records[0].overlap) for name in names
+            name: mean_and_error([one.get(name) for one in found], records[0].overlap)
+            for name in names
         }
         yield _row(label, baseline.name, len(datasets), means)
 
@@ -119,10 +120,6 @@ def _row(label: str, method: str, seeds: int, means: Mapping[str, tuple[float, f
     for name, (mean, error) in means.items():
         row |= {name: mean, f"{name}_se": error}
     return row
-
-
-def _told(values: Sequence[float | None], overlap: float) -> tuple[float, float]:
-    return mean_and_error(values, overlap)
 
 
 def _datasets(results: Results, records: Sequence[CellRecord]) -> dict[int, Dataset]:
