@@ -28,6 +28,10 @@ NUMBERS_AT_ONCE = 2_000_000
 """Numbers of these at most: of a large network, fewer draws are in memory together."""
 
 
+ROWS_AT_ONCE = 500_000
+"""Rows × draws of a program at most: with fifty units, a layer of as many takes 100 MB."""
+
+
 class GuideDraws:
     """Draws of every replica of one group, from its model's graph.
 
@@ -99,7 +103,7 @@ class GuideDraws:
             constants = [np.asarray(data[n], self.dtype) for n in self.constants]
             parts = [
                 jax.device_get(self._posterior(block, *constants))
-                for block in _filled(np.asarray(values, self.dtype), self.at_once)
+                for block in filled(np.asarray(values, self.dtype), self.at_once)
             ]
         arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
         return dict(zip(self.named, arrays, strict=True))
@@ -117,7 +121,7 @@ class GuideDraws:
             values = np.asarray(values, self.dtype)
             parts = [
                 jax.device_get(self._log_joint_of_draws(block, *typed.values()))
-                for block in _filled(values, min(len(values), self.at_once))
+                for block in filled(values, min(self.at_once, draws_at_once(values, typed["x"])))
             ]
         of_blocks = zip(*parts, strict=True)
         log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
@@ -143,7 +147,7 @@ class GuideDraws:
             ]
             parts = [
                 np.asarray(self._log_guide(block, *constrained)[0])
-                for block in _filled(np.asarray(values, "float64"), self.at_once)
+                for block in filled(np.asarray(values, "float64"), self.at_once)
             ]
         return np.concatenate(parts)[: len(values)]
 
@@ -157,7 +161,12 @@ class GuideDraws:
         return draw_from(self.guide, constrained, key, i, self.dtype)
 
 
-def _filled(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
+def draws_at_once(values: np.ndarray, x: np.ndarray) -> int:
+    """How many of the draws ``(draw, size)`` are taken together at rows ``(observation, ...)``."""
+    return min(len(values), max(1, ROWS_AT_ONCE // max(1, len(x))))
+
+
+def filled(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
     """Consecutive blocks of draws, all of one length: the last one is filled up."""
     for first in range(0, len(values), size):
         block = values[first : first + size]

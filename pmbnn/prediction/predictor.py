@@ -20,7 +20,7 @@ from pmbnn.models.build import OBSERVED
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
-from pmbnn.prediction.draws import GuideDraws, draw_key
+from pmbnn.prediction.draws import GuideDraws, draw_key, draws_at_once, filled
 from pmbnn.prediction.predictive import Predictive, Weights
 
 PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbabilities, Density)}
@@ -126,7 +126,11 @@ class Predictor(GuideDraws):
         with precision(self.dtype):
             constants = self._constants(data)
             x, values = (np.asarray(v, self.dtype) for v in (x, values))
-            found = map(np.asarray, self._of_values(values, x, *constants))
+            parts = [
+                jax.device_get(self._of_values(block, x, *constants))
+                for block in filled(values, draws_at_once(values, x))
+            ]
+        found = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
         return dict(zip(self._has_rows, map(_with_rows, found), strict=True))
 
     def single_draws(

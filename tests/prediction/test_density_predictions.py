@@ -15,6 +15,7 @@ from pmbnn.models.likelihoods import Categorical, Normal
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.prediction import draws
 from pmbnn.prediction.density import Density, mixture
 from pmbnn.prediction.predictor import Predictor
 
@@ -161,6 +162,28 @@ def test_learned_noise_is_predicted_with():
     log_likelihood, _ = predictor.log_joint(data, values)
     expected = stats.norm(found.components.mu, noise[:, None]).logpdf(Y)
     np.testing.assert_allclose(log_likelihood, expected, rtol=1e-6)
+
+
+def test_many_rows_take_few_draws_at_once(of_line, monkeypatch):
+    """All draws of a hundred thousand rows together would take gigabytes."""
+    predictor, data = of_line
+    values = predictor.values(guide([1.0, 2.0, 0.0], [0.3, 0.1, 0.2]), 7)
+    whole = predictor.parameters(data, values, X), predictor.log_joint(data, values)
+    taken = []
+    of_values = predictor._of_values
+
+    def counted(block, *arguments):
+        taken.append(len(block))
+        return of_values(block, *arguments)
+
+    monkeypatch.setattr(predictor, "_of_values", counted)
+    monkeypatch.setattr(draws, "ROWS_AT_ONCE", 2 * len(X))
+    parts = predictor.parameters(data, values, X), predictor.log_joint(data, values)
+    assert taken == [2, 2, 2, 2]
+    for name, expected in whole[0].items():
+        np.testing.assert_allclose(parts[0][name], expected, rtol=1e-12)
+    for found, expected in zip(parts[1], whole[1], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_pooled_draws_of_all_fits(of_line):
