@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.data.arrays import Dataset, fit_standardisation
+from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_fitted, write_fitted
 from pmbnn.experiment.cells import ENGINES, Cell
@@ -148,10 +149,7 @@ class BayesianNetwork(BaseEstimator):
 
     def _cell(self, dataset: Dataset) -> Cell:
         rows, features = dataset.x_train.shape
-        likelihood = (
-            self.likelihood
-            or {"classes": "categorical", "numbers": "normal"}[dataset.training.targets]
-        )
+        likelihood = self.likelihood or DEFAULT_LIKELIHOODS[dataset.training.targets]
         return Cell(
             sweep="estimator",
             dataset=Given(

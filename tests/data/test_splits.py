@@ -1,6 +1,5 @@
 """Which rows are test rows: shares, folds, groups, and numbers that a file lists."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +7,6 @@ import pytest
 
 from pmbnn.data import DataError, Folds, Indices, Npz, Share, Table
 from pmbnn.data.raw import RawRows, split_dataset
-
-DATA = os.environ.get("PMBNN_DATA")
 
 
 def rows(y=None, classes=(), groups=None, count=40):
@@ -153,16 +150,22 @@ def test_a_group_is_no_feature(tmp_path, monkeypatch, groups):
         assert len(raw) == 5 * len(of_test)
 
 
-@pytest.mark.skipif(DATA is None, reason="PMBNN_DATA names no folder")
-def test_the_standard_splits_of_boston_are_those_of_the_file():
-    with np.load(Path(DATA) / "uci" / "boston_splits.npz") as splits:
-        expected = {seed: splits[f"test_{seed}"] for seed in (0, 19)}
-    table = np.loadtxt(Path(DATA) / "uci" / "boston.csv.gz", delimiter=",", skiprows=1)
-    split = Indices(file="uci/boston_splits.npz", test="test_{seed}")
+def test_standard_splits_are_those_of_their_files(tmp_path, monkeypatch):
+    """Files as the UCI sets have them, in the folder of data."""
+    folder = tmp_path / "uci"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    table, expected = rng.normal(5, 3, (50, 4)), {}
+    for seed in (0, 19):
+        expected[seed] = rng.permutation(50)[:5]
+    np.savez(folder / "own_splits.npz", **{f"test_{seed}": n for seed, n in expected.items()})
+    np.savetxt(folder / "own.csv.gz", table, "%.17g", ",", header="x1,x2,x3,y", comments="")
+    monkeypatch.setenv("PMBNN_DATA", str(tmp_path))
+    split = Indices(file="uci/own_splits.npz", test="test_{seed}")
     for seed, numbers in expected.items():
-        loaded = Table(file="uci/boston.csv.gz", target="y", split=split, seed=seed).load()
+        loaded = Table(file="uci/own.csv.gz", target="y", split=split, seed=seed).load()
         x_test = loaded.standardisation.undo(loaded.x_test)
         np.testing.assert_allclose(x_test, table[np.sort(numbers), :-1])
         y_test = loaded.target_standardisation.undo(loaded.y_test)
         np.testing.assert_allclose(y_test, table[np.sort(numbers), -1])
-        assert loaded.overlap == len(numbers) / (506 - len(numbers))
+        assert loaded.overlap == 5 / 45
