@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from local_data import write_local_data
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -24,6 +25,12 @@ SHOWN = {
 that every combination builds and fits is tested where models are."""
 
 
+IMAGES = ("mnist", "images", "idx")
+
+SPLIT = ("sklearn", "table")
+"""Kinds of data of which each seed is another split of the same rows."""
+
+
 def shrunk(content: dict) -> dict:
     """The same experiment with few rows, steps, draws and seeds.
 
@@ -33,16 +40,20 @@ def shrunk(content: dict) -> dict:
     content.pop("published", None)
     for number, sweep in enumerate(content["sweeps"]):
         datasets = sweep["dataset"] if isinstance(sweep["dataset"], list) else [sweep["dataset"]]
-        if number and datasets[0]["kind"] == "mnist":
-            given = sweep["network"] if isinstance(sweep["network"], dict) else {"kind": "dense"}
-            sweep["network"] = given | {"hidden": [[8]]}
+        kind = datasets[0]["kind"]
+        if kind in IMAGES and (number or kind != "mnist"):
+            # Another in each sweep of networks of several kinds, lest cells be the same.
+            several = {str(one["network"]) for one in content["sweeps"]}
+            units = 8 + number if len(several) > 1 else 8
+            sweep["network"] = {"kind": "dense", "hidden": [[units]]}
         for dataset in datasets:
             dataset["seed"] = 0
-            if dataset["kind"] in ("sine", "quartic", "in_between", "sklearn"):
+            if dataset["kind"] in ("sine", "quartic", "in_between", "sklearn", "table"):
                 continue
             dataset |= {"train": 100, "test": 60}
-            if dataset["kind"] == "mnist":
-                dataset["source"] = "embedded"
+            if dataset["kind"] in IMAGES:
+                if dataset["kind"] == "mnist":
+                    dataset["source"] = "embedded"
                 if "validation" in dataset:
                     dataset["validation"] = 50
             else:
@@ -59,7 +70,7 @@ def shrunk(content: dict) -> dict:
             sweep["dataset"] = datasets[:1]
             if "contrasts" in content:
                 content["contrasts"] = content["contrasts"][:1]
-        sweep["predict"] = fewer(sweep["predict"])
+        sweep["predict"] = fewer(sweep.get("predict", {}))
         if number:
             for name in ("diagnostics", "ood"):
                 sweep["predict"].pop(name, None)
@@ -105,8 +116,21 @@ def test_there_are_the_files():
     others = ("noise", "priors", "reference_digits")
     others += ("regression_quartic", "regression_sine", "scales", "tables")
     trust = ("trust", "trust_headline", "trust_ladder", "trust_samplers")
-    expected = ["in_between", *(f"mnist_{m}" for m in mnist), *others, *trust]
+    expected = ["cifar", "fashion", "in_between", *(f"mnist_{m}" for m in mnist), *others, *trust]
+    expected += ["uci", "uci_large"]
     assert [file.stem for file in FILES] == expected
+
+
+@pytest.fixture(scope="module")
+def local_data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_local_data(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _at_hand(local_data, monkeypatch):
+    monkeypatch.setenv("PMBNN_DATA", str(local_data))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -116,16 +140,21 @@ def test_file_is_named_after_its_experiment(file):
     assert jobs(experiment.cells)
 
 
+def _role(cell):
+    """What of a cell must run once; networks of pictures are all one when they are shrunk."""
+    if cell.dataset.kind in ("images", "idx"):
+        return cell.dataset.rows, cell.inference.guide
+    return cell.sweep, cell.inference.engine
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_file_runs_to_its_figures(file, tmp_path, made, monkeypatch):
-    made.write_in_between(tmp_path)
-    monkeypatch.setenv("PMBNN_DATA", str(tmp_path))
+def test_file_runs_to_its_figures(file, tmp_path):
     tiny = tmp_path / file.name
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
     run = prepare(load_experiment(tiny), tmp_path / "out")
     write_header(run)
-    first = {(cell.sweep, cell.inference.engine): cell for cell in reversed(list(run.tasks))}
+    first = {_role(cell): cell for cell in reversed(list(run.tasks))}
     shown = SHOWN if file.stem == "priors" else ()
     main = next(iter(run.tasks)).sweep
     wanted = [
@@ -143,7 +172,7 @@ def test_file_runs_to_its_figures(file, tmp_path, made, monkeypatch):
     fine = {"converged", "not_converged", "undecided", "improper"}
     assert {record.status for record in stored} <= fine
     for record in stored:
-        splits_anew = record.source == "embedded" or record.settings["dataset"]["kind"] == "sklearn"
+        splits_anew = record.source == "embedded" or record.settings["dataset"]["kind"] in SPLIT
         assert (record.overlap > 0) == splits_anew
     records = run.records()
     figures = draw_files(overviews_of(run.results, records), run.results)
