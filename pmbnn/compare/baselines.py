@@ -271,7 +271,7 @@ def _usual(
         for method in methods:
             if method.most is None or len(dataset.x_train) <= method.most:
                 went_on(f"data seed {seed}: {method.name}")
-                found[method.name][seed] = method.predict(dataset, seed)
+                found[method.name][seed] = method.scores(dataset, seed)
     return [Method(n, USUAL, pd.DataFrame(s).T.astype(float)) for n, s in found.items()]
 
 

@@ -1,8 +1,8 @@
 """Published results split by split, from CSV files: methods that networks are paired with.
 
-A line is a data set and a split: ``set`` is the name of the data set, ``split`` the data seed, other
-columns are metrics, with or without ``test_`` before their names. Where a file holds several
-methods, a column ``method`` names them. Other columns are passed over.
+A line is a data set and a split: ``set`` is the name of the data set, ``split`` the data seed,
+other columns are metrics, with or without ``test_`` before their names. Where a file holds several
+methods, a column ``method`` names them. What else it holds is passed over.
 """
 
 from collections.abc import Collection, Iterator

@@ -21,8 +21,14 @@ from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
 from pmbnn.results.loading import ExperimentResults
 
-WORDS = {"nll": "NLL", "rmse": "RMSE", "crps": "CRPS", "coverage_90": "coverage of 90 %",
-         "brier_score": "Brier score", "expected_calibration_error": "calibration error"}  # fmt: skip
+WORDS = {
+    "nll": "NLL",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "coverage_90": "coverage of 90 %",
+    "brier_score": "Brier score",
+    "expected_calibration_error": "calibration error",
+}
 """Headings of metrics that are not their names."""
 
 VERDICTS = {

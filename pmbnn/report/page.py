@@ -37,8 +37,8 @@ SECTIONS = {
     "diagnostics": "Diagnostics",
     "runs": "What was run",
 }
-"""Sections of every page after the answer; what priors say, where functions were drawn from them, and published
-numbers, where an experiment names some, follow."""
+"""Sections of every page after the answer; what priors say, where functions were drawn from them,
+and published numbers, where an experiment names some, follow."""
 
 
 NamedTable = tuple[PublishedTable, list[str]]

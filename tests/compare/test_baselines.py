@@ -17,7 +17,6 @@ from pmbnn.compare.usual_methods import BASELINES
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import Share
-from pmbnn.results.store import Results
 
 
 def numbers(seed=0, rows=80):
@@ -41,7 +40,7 @@ def small_forests(monkeypatch):
 
 @pytest.mark.parametrize("method", BASELINES["density"], ids=lambda method: method.name)
 def test_numbers_are_predicted_in_their_own_units(method):
-    found = method.predict(numbers(), 0)
+    found = method.scores(numbers(), 0)
     close = {"ridge regression": 2.8, "Gaussian process": 2.8, "random forest": 6}[method.name]
     assert 1.2 < found["rmse"] < close
     # The least NLL is that of the noise itself.
@@ -52,7 +51,7 @@ def test_numbers_are_predicted_in_their_own_units(method):
 def test_ridge_by_hand():
     data = numbers()
     method, *_ = BASELINES["density"]
-    found = method.predict(data, 0)
+    found = method.scores(data, 0)
     x = np.column_stack([np.ones(len(data.x_train)), data.x_train])
     weights, *_ = np.linalg.lstsq(x, data.raw_targets(data.y_train), rcond=None)
     mean = np.column_stack([np.ones(len(data.x_test)), data.x_test]) @ weights
@@ -62,7 +61,7 @@ def test_ridge_by_hand():
 
 @pytest.mark.parametrize("method", BASELINES["class_probabilities"], ids=lambda method: method.name)
 def test_classes(method):
-    found = method.predict(classes(), 0)
+    found = method.scores(classes(), 0)
     assert found["accuracy"] > 0.85
     assert 0 < found["nll"] < 0.4
 
@@ -82,7 +81,7 @@ def test_a_class_that_training_rows_lack():
     )
     assert rows.any()
     for method in BASELINES["class_probabilities"]:
-        assert method.predict(lacking, 0)["accuracy"] > 0.85
+        assert method.scores(lacking, 0)["accuracy"] > 0.85
 
 
 class Known(NamedTuple):
@@ -237,7 +236,7 @@ def test_columns_of_published_results(splits):
     assert method.on({"a"}, {3, 4}).to_dict("index") == {3: {"nll": 1.5, "accuracy": 0.75}}
     text = "set,split,method,test_rmse\na,0,first,1\na,0,second,2\n"
     both = read_splits(splits(text), "unused")
-    assert [(m.name, m.on({"a"}, {0})["rmse"].item()) for m in both] == [("first", 1), ("second", 2)]
+    assert [(m.name, m.scores["rmse"].item()) for m in both] == [("first", 1), ("second", 2)]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +289,7 @@ def test_usual_methods_are_fitted_to_the_rows_of_each_data_seed(folder):
     said = []
     found = make_baselines(results, records, ["linear"], went_on=said.append)
     means = found.means.set_index("method")
-    both = [BASELINES["density"][0].predict(numbers(seed), seed)["rmse"] for seed in (0, 1)]
+    both = [BASELINES["density"][0].scores(numbers(seed), seed)["rmse"] for seed in (0, 1)]
     assert means.loc["ridge regression", "rmse"] == pytest.approx(np.mean(both))
     assert means.loc["ridge regression", "rmse_se"] == pytest.approx(stats.sem(both))
     assert "random forest" not in means.index
@@ -332,7 +331,7 @@ def test_the_command(folder, tmp_path):
     nothing = [("none",), ("houses", "--methods", "tree"), ("houses", "--published", "gone.csv")]
     failed = [call(*arguments) for arguments in nothing]
     assert [one.exit_code for one in failed] == [2, 2, 2]
-    assert "`--methods` must be one of forest, linear, none, process, got 'tree'" in failed[1].stderr
+    assert "must be one of forest, linear, none, process, got 'tree'" in failed[1].stderr
     assert "`--published` must be there" in failed[2].stderr
 
 
