@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,14 +63,13 @@ def baselines(
     from pmbnn.experiment.errors import ConfigError
     from pmbnn.results.store import ResultsError
 
-    usual = _chosen_methods(methods)
     with reported(ResultsError, DataError, ConfigError):
-        given = _given(published, name)
+        usual, given = _usual_methods(methods), _given(published, name)
         for folder in dict.fromkeys(folders):
             _baselines(folder, usual, given)
 
 
-def _chosen_methods(words: str) -> list[str]:
+def _usual_methods(words: str) -> list[str]:
     """Keys of usual methods that an option names."""
     from pmbnn.compare.usual_methods import KEYS
     from pmbnn.experiment.errors import must_be_one_of
@@ -78,8 +77,7 @@ def _chosen_methods(words: str) -> list[str]:
     found = [] if words == "none" else [word.strip() for word in words.split(",")]
     for word in found:
         if word not in KEYS:
-            typer.echo(f"error: {must_be_one_of('--methods', [*KEYS, 'none'], word)}", err=True)
-            raise typer.Exit(BAD_INPUT)
+            raise must_be_one_of("--methods", [*KEYS, "none"], word)
     return found
 
 
@@ -93,6 +91,7 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
     from pmbnn.compare.baselines import make_baselines, write_baselines
     from pmbnn.compare.published_splits import stored_splits
     from pmbnn.results.loading import load_results
+    from pmbnn.results.store import ResultsError
 
     read = load_results(folder)
     named, absent = stored_splits(read.results)
@@ -101,6 +100,8 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
     console = new_console()
     with console.status("baselines") as status:
         found = make_baselines(read.results, read.records, usual, [*named, *given], status.update)
+    if found.means.empty:
+        raise ResultsError(f"The folder `{folder}` has no cell with results.")
     for data, means in found.means.groupby("data", sort=False):
         console.print(_means(f"{read.name}, {data}", means.dropna(axis=1, how="all")))
         paired = found.paired[found.paired["data"] == data]

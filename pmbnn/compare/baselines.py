@@ -325,11 +325,20 @@ def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str
 
 
 def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:
-    """Combinations of lowest mean held-out score, without one that was chosen everywhere."""
+    """Combinations of lowest mean held-out score, without one that was chosen everywhere.
+
+    Those that lack a score on some data seed are left out.
+    """
     chosen = first.scores[RANKED_BY]
     singles = [m for m in methods if m.kind == SINGLE and RANKED_BY in m.scores]
-    others = [m for m in singles if not m.scores[RANKED_BY].equals(chosen)]
-    return sorted(others, key=lambda method: method.scores[RANKED_BY].mean())[:NEAREST]
+    means = {
+        m.name: score.mean()
+        for m in singles
+        if (score := m.scores[RANKED_BY].reindex(chosen.index)).notna().all()
+        and not score.equals(chosen)
+    }
+    nearest = sorted(means, key=means.__getitem__)[:NEAREST]
+    return sorted((m for m in singles if m.name in nearest), key=lambda m: means[m.name])
 
 
 def _difference(ours: pd.Series, theirs: pd.Series, overlap: float) -> dict[str, Any]:

@@ -59,7 +59,9 @@ class PublishedMethod(NamedTuple):
         return found[found.index.isin(list(seeds))]
 
 
-def read_splits(named: str, name: str = "", setting: str = "file", folder: Path | None = None):
+def read_splits(
+    named: str, name: str = "", setting: str = "file", folder: Path | None = None
+) -> list[PublishedMethod]:
     """Methods of a file, found as files of data are.
 
     Parameters
@@ -72,10 +74,6 @@ def read_splits(named: str, name: str = "", setting: str = "file", folder: Path 
         That names it, for messages.
     folder
         Where it is looked up first.
-
-    Returns
-    -------
-    list of PublishedMethod
 
     Raises
     ------

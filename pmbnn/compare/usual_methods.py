@@ -27,9 +27,6 @@ TREES = 500
 ALL_CORES = -1
 """Threads of scikit-learn: the trees of a forest are grown beside each other."""
 
-ROWS_FOR_THREADS = 1_000
-"""Training rows from which linear algebra takes more than one thread."""
-
 
 class Baseline(NamedTuple):
     """A usual method.
@@ -50,12 +47,11 @@ class Baseline(NamedTuple):
     most: int | None = None
 
     def scores(self, dataset: Dataset, seed: int) -> dict[str, float]:
-        """What `predict` says, by one thread where there are few rows."""
+        """What `predict` says, with linear algebra by one thread."""
         from threadpoolctl import threadpool_limits
 
         # Threads wait for each other at every small product: beside other work, 20 times as long.
-        threads = 1 if len(dataset.x_train) < ROWS_FOR_THREADS else None
-        with threadpool_limits(threads, user_api="blas"):
+        with threadpool_limits(1, user_api="blas"):
             return self.predict(dataset, seed)
 
 

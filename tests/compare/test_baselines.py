@@ -189,6 +189,14 @@ def test_verdicts(step, verdict):
     other = [(9.0, -50, nll + more) for (_, _, nll), more in zip(one, step, strict=False)]
     _, paired = made(cells(normal=one[:2], laplace=other))
     assert paired.loc[("Laplace × half-normal", "nll"), "verdict"] == verdict
+    assert "normal × half-normal" not in paired.index.get_level_values("method")  # chosen always
+
+
+def test_the_network_is_paired_with_the_nearest_combinations():
+    rows = {prior: [(score, -1, 1.0)] for prior, score in zip("abcdef", range(6), strict=True)}
+    _, paired = made(cells(**rows))
+    methods = list(paired.xs("nll", level="metric").index)
+    assert methods == [BY_ELBO, *(f"{prior} × half-normal" for prior in "bcd")]
 
 
 def test_one_data_seed_gives_no_verdict():
@@ -328,7 +336,7 @@ def test_the_command(folder, tmp_path):
     (results.folder / "published.yaml").write_text(named.format("Named", "dropout.csv"))
     (method,), absent = stored_splits(results)
     assert (method.name, absent) == ("Named", [])
-    nothing = [("none",), ("houses", "--methods", "tree"), ("houses", "--published", "gone.csv")]
+    nothing = [("gone",), ("houses", "--methods", "tree"), ("houses", "--published", "gone.csv")]
     failed = [call(*arguments) for arguments in nothing]
     assert [one.exit_code for one in failed] == [2, 2, 2]
     assert "must be one of forest, linear, none, process, got 'tree'" in failed[1].stderr
