@@ -1,239 +1,366 @@
-"""Usual methods on the same rows: what a Bayesian network is to be held against.
+"""Networks beside usual methods and published results, paired by data seed.
 
-Logistic or ridge regression with a penalty chosen by cross-validation, a random forest, and a
-Gaussian process, all of scikit-learn, each fitted on the training rows of a data set as the cells
-saw them and judged on its test rows by the same metrics.
+The network that stands for the cells is chosen on each data seed by its own held-out training rows,
+or by ELBO: no test row of that seed decides. One combination chosen for all seeds would have been
+chosen by test rows too, as rows held out on one split are test rows on others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from pmbnn.data.arrays import Dataset
-from pmbnn.models.likelihoods import NormalComponents
-from pmbnn.prediction.density import Mixture, summarise
-from pmbnn.prediction.metrics import classification_metrics, metrics_of
+from pmbnn.compare.published_splits import PublishedMethod
+from pmbnn.compare.ranking import paired_difference
+from pmbnn.compare.usual_methods import BASELINES, KEYS
+from pmbnn.data import DataError
+from pmbnn.experiment.names import file_label
+from pmbnn.inference.samplers.settings import SAMPLING
+from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
+from pmbnn.results.references import bounds_evidence, is_sampled, standing
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
 from pmbnn.results.tables import (
-    best_group,
-    data_label,
+    RANKED_BY,
+    SEED,
+    dataset_label,
+    distinct_labels,
     group_by_settings,
+    has_no_scale,
     mean_and_error,
-    repetitions,
 )
-from pmbnn.results.titles import combination_title
+from pmbnn.results.titles import section_title
 
-MOST_ROWS = 3_000
-"""Training rows up to which a Gaussian process is fitted: its time grows with their cube."""
-
-KERNEL_ROWS = 300
-"""Rows by which the kernels of a Gaussian process for classes are chosen."""
-
-TREES = 500
-"""Of a random forest."""
+FILE, PAIRED_FILE = "baselines.csv", "paired_baselines.csv"
+"""Files of a results folder that hold the tables."""
 
 SHOWN = {
-    "classes": ("accuracy", "nll", "brier_score", "expected_calibration_error"),
-    "numbers": ("rmse", "nll", "crps", "coverage_90"),
+    "class_probabilities": ("accuracy", "nll", "brier_score", "expected_calibration_error"),
+    "density": ("rmse", "nll", "crps", "coverage_90"),
 }
-"""Metrics of the table, by what the targets are."""
+"""Results in the table, by what is predicted."""
+
+PAIRED = {"nll": ("nll", 1.0), "rmse": ("rmse", 1.0), "error": ("accuracy", -1.0)}
+"""Result and sign of every metric that differences are taken of: less is better."""
 
 CHOSEN = "network chosen by held-out rows"
-"""Method of the combination that stands for the cells: none is chosen by test rows."""
+BY_ELBO = "network chosen by ELBO"
+"""Methods that stand for the cells, a combination chosen on each data seed."""
+
+CHOSEN_KIND, SINGLE, USUAL, PUBLISHED = "chosen network", "combination", "usual", "published"
+"""Kinds of methods: a combination is the same on every data seed."""
+
+NEAREST = 3
+"""Combinations that the chosen network is paired with: those of lowest mean held-out score."""
+
+NAMED = 3
+"""Combinations that are named where it is told which were chosen."""
+
+WIN, TIE, LOSS, UNKNOWN = "win", "tie", "loss", "unknown"
+"""Verdicts: the interval of the difference is below zero, holds it, is above; there is none."""
+
+PAIRED_COLUMNS = (
+    "data", "method", "kind", "metric", "seeds", "difference", "se", "low", "high", "p_value",
+    "ahead", "level", "behind", "verdict",
+)  # fmt: skip
+"""Of every method that the chosen network is paired with, the network less the method: mean over
+data seeds, standard error, 95 % interval and p-value; the number of data seeds on which the
+network is ahead, level and behind; the verdict."""
 
 
-class Baseline(NamedTuple):
-    """A usual method.
+class Method(NamedTuple):
+    """Results of a method on a data set.
 
-    Attributes
-    ----------
-    name
-        In words.
-    predict
-        Metrics of its predictions for the test rows of a data set, by name.
-    most
-        Training rows that it is fitted on at most; None where there is no limit.
+    ``scores`` has a row a data seed, by it, and results as columns; ``combination`` says which
+    combinations were chosen.
     """
 
     name: str
-    predict: Callable[[Dataset, int], dict[str, float]]
-    most: int | None = None
+    kind: str
+    scores: pd.DataFrame
+    combination: str = ""
 
 
-def baselines_table(
-    results: Results, records: Sequence[CellRecord], went_on: Callable[[str], None] | None = None
-) -> pd.DataFrame:
-    """Baselines and cells of every data set, a row a method: means over data seeds.
+class Baselines(NamedTuple):
+    """Means of every method, a row each, and paired differences (see `PAIRED_COLUMNS`)."""
+
+    means: pd.DataFrame
+    paired: pd.DataFrame
+
+
+def make_baselines(
+    results: Results,
+    records: Sequence[CellRecord],
+    usual: Collection[str] = KEYS,
+    published: Sequence[PublishedMethod] = (),
+    went_on: Callable[[str], None] = lambda words: None,
+) -> Baselines:
+    """Networks, usual methods and published ones on every data set.
 
     Parameters
     ----------
     records
-        Of the cells.
+        Of the cells; those of `refutations` are passed over.
+    usual
+        Keys of the usual methods to fit.
+    published
+        Methods with published results, of which those on data seeds of the cells count.
     went_on
         Called with what is fitted next.
 
     Raises
     ------
     DataError
-        If a data set is no longer available.
+        If a data set is no longer available, or a published method has no split in common.
     """
-    finished = [record for record in records if record.results]
-    by_data: dict[str, list[CellRecord]] = {}
-    for record in finished:
-        by_data.setdefault(data_label(record), []).append(record)
-    rows = []
-    for label, own in by_data.items():
-        rows += _rows(results, label, own, went_on or (lambda words: None))
-    return pd.DataFrame(rows)
+    by_data = _by_data(standing([r for r in records if r.results and r.predictive in SHOWN]))
+    _check_common(published, by_data)
+    means, paired = [], []
+    for number, (label, own) in enumerate(by_data.items(), 1):
+        overlap = max(record.overlap for record in own)
+        place = f"{label} ({number} of {len(by_data)})"
+        singles = {title: _by_seed(group) for title, group in _combinations(own).items()}
+        methods = [_chosen(CHOSEN, singles, RANKED_BY), _chosen_by_elbo(own)]
+        methods += _usual(results, own, usual, lambda words, at=place: went_on(f"{at}, {words}"))
+        methods += [Method(p.name, PUBLISHED, _published(p, own)) for p in published]
+        methods += [Method(title, SINGLE, scores) for title, scores in singles.items()]
+        methods = [method for method in methods if len(method.scores)]
+        shown = SHOWN[own[0].predictive or ""]
+        means += [{"data": label} | _mean_row(method, shown, overlap) for method in methods]
+        paired += [{"data": label} | row for row in _paired_rows(methods, overlap)]
+    return Baselines(pd.DataFrame(means), pd.DataFrame(paired, columns=PAIRED_COLUMNS))
 
 
-def _rows(results, label: str, records: Sequence[CellRecord], went_on) -> Iterator[dict]:
-    datasets = _datasets(results, records)
-    first = next(iter(datasets.values()))
-    names = SHOWN[first.training.targets]
-    best = best_group(records)
-    groups = [(CHOSEN, best)] if best else []
-    groups += [(combination_title(group[0]), group) for group in group_by_settings(records)]
-    for method, group in groups:
-        means = {name: mean_and_error(repetitions(group, name), group[0].overlap) for name in names}
-        yield _row(label, method, len(group), means) | {"combination": combination_title(group[0])}
-    for baseline in BASELINES[first.training.targets]:
-        if baseline.most is not None and len(first.x_train) > baseline.most:
-            continue
-        found = []
-        for seed, dataset in datasets.items():
-            went_on(f"{baseline.name}, {label}, data seed {seed}")
-            found.append(baseline.predict(dataset, seed))
-        means = {
-            name: mean_and_error([one.get(name) for one in found], records[0].overlap)
-            for name in names
-        }
-        yield _row(label, baseline.name, len(datasets), means)
+def write_baselines(results: Results, baselines: Baselines) -> list[str]:
+    """Names of the files written; a table without rows leaves none.
+
+    Raises
+    ------
+    OSError
+        If one cannot be written.
+    """
+    written = []
+    for file, table in zip((FILE, PAIRED_FILE), baselines, strict=True):
+        if table.empty:
+            results.remove_table(file)
+        else:
+            results.write_table(file, table)
+            written.append(file)
+    return written
 
 
-def _row(label: str, method: str, seeds: int, means: Mapping[str, tuple[float, float]]) -> dict:
-    row = {"data": label, "method": method, "seeds": seeds}
-    for name, (mean, error) in means.items():
-        row |= {name: mean, f"{name}_se": error}
-    return row
+def read_baselines(results: Results) -> Baselines:
+    """The tables that a folder holds, without rows where there are none."""
+    paths = (results.folder / file for file in (FILE, PAIRED_FILE))
+    means, paired = (pd.read_csv(p) if p.is_file() else pd.DataFrame() for p in paths)
+    if len(means):
+        means["combination"] = means["combination"].fillna("")
+    return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))
 
 
-def _datasets(results: Results, records: Sequence[CellRecord]) -> dict[int, Dataset]:
-    """Data sets of the records by data seed, each loaded once."""
-    found: dict[int, Dataset] = {}
+def metrics_of(means: pd.DataFrame) -> list[str]:
+    """Results that a table of means has, in its order."""
+    every = dict.fromkeys(name for names in SHOWN.values() for name in names)
+    return [column for column in means if column in every]
+
+
+def tally(paired: pd.DataFrame) -> pd.DataFrame:
+    """Over how many data sets the chosen network wins, ties and loses, by method and metric.
+
+    Single combinations are left out: which are paired differs between data sets.
+    """
+    rows = paired[paired["kind"] != SINGLE]
+    counts = rows.groupby(["method", "metric", "verdict"], sort=False).size().unstack(fill_value=0)
+    counts = counts.reindex(columns=[WIN, TIE, LOSS, UNKNOWN], fill_value=0)
+    return counts.reindex(rows["method"].unique(), level="method").reset_index()
+
+
+def _by_data(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
+    """Records by the name of their data set; where two are called the same, with the difference."""
+    found: dict[str, tuple[Mapping, list[CellRecord]]] = {}
     for record in records:
-        seed = int(record.settings["dataset"].get("seed", 0))
-        if seed not in found:
-            specs = stored_specifications(results.cells / record.name, record)
-            found[seed] = specs["dataset"].load()
+        settings = {k: v for k, v in record.settings["dataset"].items() if k != "seed"}
+        found.setdefault(repr(settings), (settings, []))[1].append(record)
+    names = distinct_labels([settings for settings, _ in found.values()], dataset_label)
+    return dict(zip(names, (own for _, own in found.values()), strict=True))
+
+
+# Networks
+
+
+def _chosen_by_elbo(records: Sequence[CellRecord]) -> Method:
+    """Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing."""
+    known = _combinations(r for r in records if bounds_evidence(r) and not is_sampled(r))
+    candidates = {title: _by_seed(group) for title, group in known.items()}
+    return _chosen(BY_ELBO, candidates, "elbo", sign=-1)
+
+
+def _chosen(
+    name: str, candidates: Mapping[str, pd.DataFrame], by: str, sign: float = 1.0
+) -> Method:
+    """On every data seed the candidate of which ``sign`` times a result is lowest."""
+    known = {title: scores[by] for title, scores in candidates.items() if by in scores}
+    values = sign * pd.DataFrame(known).dropna(how="all")
+    if values.empty:
+        return Method(name, CHOSEN_KIND, pd.DataFrame())
+    chosen = values.idxmin(axis=1).sort_index()
+    scores = pd.DataFrame({seed: candidates[title].loc[seed] for seed, title in chosen.items()}).T
+    return Method(name, CHOSEN_KIND, scores, _times(chosen))
+
+
+def _times(chosen: pd.Series) -> str:
+    """How often which combination was chosen, those chosen most often first."""
+    counts = chosen.value_counts()
+    words = [f"{title} ({times})" for title, times in counts.head(NAMED).items()]
+    others = counts.iloc[NAMED:]
+    return ", ".join(words + ([f"{len(others)} others ({others.sum()})"] if len(others) else []))
+
+
+def _combinations(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
+    """Records that differ in seeds only, by prior, hyperprior and what else sets them apart."""
+    groups = group_by_settings(records)
+    sections = [_without_seeds(group[0].settings) for group in groups]
+    found: dict[str, list[CellRecord]] = {}
+    for title, group in zip(distinct_labels(sections, _title), groups, strict=True):
+        found.setdefault(title, []).extend(group)
     return found
 
 
-# Classes
+def _without_seeds(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    own = {name: section for name, section in settings.items() if name != "dataset"}
+    return own | {"inference": {k: v for k, v in own["inference"].items() if k != "seed"}}
 
 
-def _classifier(make: Callable[[int], object]) -> Callable[[Dataset, int], dict[str, float]]:
-    def predict(dataset: Dataset, seed: int) -> dict[str, float]:
-        fitted = make(seed).fit(dataset.x_train, dataset.y_train)
-        # Of classes that the training rows lack, a method says nothing.
-        probability = np.zeros((len(dataset.x_test), len(dataset.classes)))
-        probability[:, fitted.classes_] = fitted.predict_proba(dataset.x_test)
-        return classification_metrics(probability, dataset.y_test)
-
-    return predict
-
-
-def _logistic(seed: int):
-    from sklearn.linear_model import LogisticRegressionCV
-
-    return LogisticRegressionCV(
-        Cs=10, max_iter=2_000, scoring="neg_log_loss", l1_ratios=(0.0,), use_legacy_attributes=False
-    )
+def _title(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Prior and hyperprior in short, and the kind of fit where it is no approximation."""
+    hyperprior, inference = settings["hyperprior"], settings["inference"]
+    scale = "no scale" if has_no_scale(hyperprior) else section_title(hyperprior)
+    words = f"{section_title(settings['prior'])} × {scale}"
+    if inference.get("engine") in SAMPLING:
+        return f"{words}, {inference['engine'].upper()}"
+    guide = inference.get("guide")
+    return f"{words}, {guide.replace('_', ' ')}" if guide in POINT_GUIDES else words
 
 
-def _forest_of_classes(seed: int):
-    from sklearn.ensemble import RandomForestClassifier
+def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
+    """Results of every data seed, the mean over its fits."""
+    seeds = pd.Index([data_seed(record) for record in records], name=SEED)
+    table = pd.DataFrame([record.results for record in records], seeds, dtype=float)
+    return table.groupby(level=0).mean()
 
-    return RandomForestClassifier(TREES, random_state=seed)
+
+# Others
 
 
-def _process_of_classes(dataset: Dataset, seed: int) -> dict[str, float]:
-    """A process for each class against the others; kernels are those of some of the rows.
+def _usual(
+    results: Results,
+    records: Sequence[CellRecord],
+    keys: Collection[str],
+    went_on: Callable[[str], None],
+) -> list[Method]:
+    """Usual methods, each fitted to the training rows of every data seed."""
+    methods = [m for m in BASELINES[records[0].predictive or ""] if m.key in keys]
+    found: dict[str, dict[int, dict[str, float]]] = {method.name: {} for method in methods}
+    for seed, record in sorted({data_seed(record): record for record in records}.items()):
+        if not methods:
+            break
+        dataset = stored_specifications(results.cells / record.name, record)["dataset"].load()
+        for method in methods:
+            if method.most is None or len(dataset.x_train) <= method.most:
+                went_on(f"data seed {seed}: {method.name}")
+                found[method.name][seed] = method.scores(dataset, seed)
+    return [Method(n, USUAL, pd.DataFrame(s).T.astype(float)) for n, s in found.items()]
 
-    Each step of their optimisation takes the cube of the number of rows, for every class.
+
+def _published(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
+    return method.on(_names(records[0]), {data_seed(record) for record in records})
+
+
+def _names(record: CellRecord) -> set[str]:
+    """What the data set of a record may be called in a file of published results."""
+    dataset = record.settings["dataset"]
+    files = (dataset.get("file"), dataset.get("path"))
+    return {dataset_label(dataset), *(file_label(file) for file in files if file)}
+
+
+def _check_common(
+    published: Sequence[PublishedMethod], by_data: Mapping[str, Sequence[CellRecord]]
+) -> None:
+    """Raise DataError where a method has no split of any data set here."""
+    for method in published:
+        if all(_published(method, own).empty for own in by_data.values()):
+            ours = ", ".join(sorted({name for own in by_data.values() for name in _names(own[0])}))
+            theirs = ", ".join(method.scores.index.get_level_values(0).unique())
+            raise DataError(
+                f"{method.file}: must have a set and split of the cells ({ours}), got {theirs}."
+            )
+
+
+# Tables
+
+
+def _mean_row(method: Method, shown: Sequence[str], overlap: float) -> dict[str, Any]:
+    row = {"method": method.name, "kind": method.kind, "seeds": len(method.scores)}
+    for name in shown:
+        values = list(method.scores[name]) if name in method.scores else []
+        row[name], row[f"{name}_se"] = mean_and_error(values, overlap)
+    return row | {"combination": method.combination}
+
+
+def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str, Any]]:
+    """Differences of the network chosen by held-out rows, less every other method."""
+    first = next((m for m in methods if m.name == CHOSEN and m.kind == CHOSEN_KIND), None)
+    if first is None:
+        return
+    others = [m for m in methods if m is not first and m.kind != SINGLE]
+    for method in others + _nearest(first, methods):
+        for metric, (result, sign) in PAIRED.items():
+            if result in first.scores and result in method.scores:
+                row = {"method": method.name, "kind": method.kind, "metric": metric}
+                ours, theirs = (sign * m.scores[result].dropna() for m in (first, method))
+                yield row | _difference(ours, theirs, overlap)
+
+
+def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:
+    """Combinations of lowest mean held-out score, without one that was chosen everywhere.
+
+    Those that lack a score on some data seed are left out.
     """
-    from sklearn.gaussian_process import GaussianProcessClassifier
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-
-    kernel = ConstantKernel(1.0) * RBF(3.0, (0.1, 1_000.0))
-    rows = np.random.default_rng(seed).permutation(len(dataset.x_train))[:KERNEL_ROWS]
-    chosen = GaussianProcessClassifier(kernel, random_state=seed)
-    chosen.fit(dataset.x_train[rows], dataset.y_train[rows])
-    kernels = getattr(chosen.kernel_, "kernels", [chosen.kernel_])
-    mean = np.mean([one.theta for one in kernels], axis=0)
-    return _classifier(
-        lambda _: GaussianProcessClassifier(kernel.clone_with_theta(mean), optimizer=None)
-    )(dataset, seed)
+    chosen = first.scores[RANKED_BY]
+    singles = [m for m in methods if m.kind == SINGLE and RANKED_BY in m.scores]
+    means = {
+        m.name: score.mean()
+        for m in singles
+        if (score := m.scores[RANKED_BY].reindex(chosen.index)).notna().all()
+        and not score.equals(chosen)
+    }
+    nearest = sorted(means, key=means.__getitem__)[:NEAREST]
+    return sorted((m for m in singles if m.name in nearest), key=lambda m: means[m.name])
 
 
-# Numbers
+def _difference(ours: pd.Series, theirs: pd.Series, overlap: float) -> dict[str, Any]:
+    """Mean of the differences with its interval, and how many are below zero, zero, above."""
+    from scipy import stats
+
+    found = paired_difference(ours, theirs, overlap)
+    mean, error, seeds = found["difference"], found["difference_se"], found["shared"]
+    differences = (ours - theirs).dropna()
+    level = differences.abs() < 1e-12
+    p_value = math.nan
+    if error > 0:
+        p_value = 2 * float(stats.t.sf(abs(mean) / error, seeds - 1))
+    row = {"seeds": seeds, "difference": mean, "se": error, "low": found["low"]}
+    row |= {"high": found["high"], "p_value": p_value}
+    row |= {"ahead": int((differences[~level] < 0).sum()), "level": int(level.sum())}
+    return row | {"behind": int((differences[~level] > 0).sum()), "verdict": _verdict(row)}
 
 
-def _of_normals(dataset: Dataset, mean: np.ndarray, sd: np.ndarray) -> dict[str, float]:
-    """Metrics of normal predictions of standardised targets, in their own units."""
-    unit = dataset.target_standardisation.sd.item()
-    mean, sd = dataset.raw_targets(mean), np.broadcast_to(sd, mean.shape) * unit
-    target = dataset.raw_targets(dataset.y_test)
-    mixture = Mixture(NormalComponents(mean[None], sd[None]), np.ones(1))
-    return metrics_of(summarise(mixture, target), target)
-
-
-def _ridge(dataset: Dataset, seed: int) -> dict[str, float]:
-    from sklearn.linear_model import RidgeCV
-
-    fitted = RidgeCV(np.logspace(-3, 3, 13)).fit(dataset.x_train, dataset.y_train)
-    residual = dataset.y_train - fitted.predict(dataset.x_train)
-    freedom = max(1, len(residual) - dataset.x_train.shape[1] - 1)
-    sd = np.sqrt((residual**2).sum() / freedom)
-    return _of_normals(dataset, fitted.predict(dataset.x_test), sd)
-
-
-def _forest_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
-    from sklearn.ensemble import RandomForestRegressor
-
-    forest = RandomForestRegressor(TREES, oob_score=True, random_state=seed)
-    forest.fit(dataset.x_train, dataset.y_train)
-    # Its own estimate of the error of new rows: by the trees that did not see each.
-    sd = np.sqrt(np.mean((dataset.y_train - forest.oob_prediction_) ** 2))
-    return _of_normals(dataset, forest.predict(dataset.x_test), sd)
-
-
-def _process_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
-    kernel = ConstantKernel(1.0) * RBF(3.0, (0.1, 1_000.0)) + WhiteKernel(0.1, (1e-6, 10.0))
-    process = GaussianProcessRegressor(kernel, random_state=seed, n_restarts_optimizer=2)
-    mean, sd = process.fit(dataset.x_train, dataset.y_train).predict(
-        dataset.x_test, return_std=True
-    )
-    return _of_normals(dataset, mean, sd)
-
-
-BASELINES = {
-    "classes": (
-        Baseline("logistic regression", _classifier(_logistic)),
-        Baseline("random forest", _classifier(_forest_of_classes)),
-        Baseline("Gaussian process", _process_of_classes, MOST_ROWS),
-    ),
-    "numbers": (
-        Baseline("ridge regression", _ridge),
-        Baseline("random forest", _forest_of_numbers),
-        Baseline("Gaussian process", _process_of_numbers, MOST_ROWS),
-    ),
-}
-"""Methods by what the targets are."""
+def _verdict(row: Mapping[str, Any]) -> str:
+    if 1 < row["level"] == row["seeds"]:
+        return TIE  # the same everywhere: there is no spread, and no difference
+    if math.isnan(row["low"]):
+        return UNKNOWN
+    return WIN if row["high"] < 0 else LOSS if row["low"] > 0 else TIE

@@ -199,6 +199,22 @@ class PublishedCurve(_Part):
     where: dict[str, Setting]
 
 
+class PublishedSplits(_Part):
+    """Published results of a method split by split, which `pmbnn baselines` pairs ours with.
+
+    Attributes
+    ----------
+    method, source
+        What the method is called, and whose results they are.
+    file
+        A CSV file, looked up like files of data: columns ``set``, ``split`` and metrics.
+    """
+
+    method: str
+    source: str = ""
+    file: str
+
+
 class PublishedTable(_Part):
     """Content of a file of published numbers.
 
@@ -212,6 +228,8 @@ class PublishedTable(_Part):
         Published figures and where ours are.
     curves
         Published curves, which figures and tables of ours show beside our own.
+    splits
+        Published results of each split, which ours are paired with.
     command
         What draws a figure, ``{experiment}`` standing for the name of its experiment.
     groups
@@ -222,6 +240,7 @@ class PublishedTable(_Part):
     claims: dict[str, str] = {}
     figures: tuple[PublishedFigure, ...] = ()
     curves: tuple[PublishedCurve, ...] = ()
+    splits: tuple[PublishedSplits, ...] = ()
     command: str = "python -m pmbnn.sweep {experiment}.yaml"
     groups: tuple[Group, ...] = ()
 

@@ -41,6 +41,13 @@ def with_error(value: float | None, error: float | None, decimals: int) -> str:
     return f"{words} ± {told}" if words and told else words
 
 
+def to_error(value: float, error: float) -> str:
+    """A number and its standard error, with two digits of the error; four of its own without."""
+    if not (math.isfinite(error) and error > 0):
+        return plain(value)
+    return with_error(value, error, max(0, 1 - math.floor(math.log10(error))))
+
+
 def signed(value: float | None, digits: int = 3) -> str:
     """A difference with its sign."""
     if value is None or not math.isfinite(value):

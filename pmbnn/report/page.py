@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
 from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.report.answer import answer_of
+from pmbnn.report.baselines import baseline_views
 from pmbnn.report.cell_table import cell_table, mean_table
 from pmbnn.report.cells import read_cells
 from pmbnn.report.claims_section import claims_data_table
@@ -23,8 +24,12 @@ from pmbnn.results.store import ResultsError
 VERDICTS = {"verdicts": "Verdicts"}
 """Section that stands first where a posterior was sampled."""
 
+ANSWER = {"answer": "Answer"}
+
+BASELINES = {"baselines": "Usual methods"}
+"""Section where usual methods were fitted, by `pmbnn baselines`."""
+
 SECTIONS = {
-    "answer": "Answer",
     "maps": "Maps",
     "cells": "Cells",
     "comparisons": "Comparisons",
@@ -32,8 +37,8 @@ SECTIONS = {
     "diagnostics": "Diagnostics",
     "runs": "What was run",
 }
-"""Sections of every page; what priors say, where functions were drawn from them, and published
-numbers, where an experiment names some, follow."""
+"""Sections of every page after the answer; what priors say, where functions were drawn from them,
+and published numbers, where an experiment names some, follow."""
 
 
 NamedTable = tuple[PublishedTable, list[str]]
@@ -47,10 +52,10 @@ def report_page(
     cells = read_cells(folders, helpers)
     laid_out = list(grids(cells))
     overviews, verdicts = find_overviews(folders), verdict_views(folders)
-    atlas = atlas_sheets(folders)
+    usual, atlas = baseline_views(folders), atlas_sheets(folders)
     published = [
         published_view(number, table, [c for c in cells if c.experiment in names], overviews)
-        for number, (table, names) in enumerate(tables)
+        for number, (table, names) in enumerate(t for t in tables if t[0].groups or t[0].figures)
     ]
     style, script = own_file("page.css"), own_file("page.js")
     return render(
@@ -60,12 +65,15 @@ def report_page(
         style=style,
         script=script,
         sections=(VERDICTS if verdicts else {})
+        | ANSWER
+        | (BASELINES if usual else {})
         | SECTIONS
         | (ATLAS if atlas else {})
         | ({"published": "Published"} if published else {}),
         n_cells=len(cells),
         verdicts=verdicts,
         answers=[answer_of(grid) for grid in laid_out],
+        baselines=usual,
         grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
         cell_table=cell_table(cells),
         mean_table=mean_table(cells),

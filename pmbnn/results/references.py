@@ -98,7 +98,7 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     """
     bounds: dict[tuple, list[tuple[float, str]]] = {}
     for record in records:
-        if _bounds_evidence(record):
+        if bounds_evidence(record):
             name = "log_evidence" if is_sampled(record) else "elbo"
             bound = record.results.get(name)
             error = record.results.get(f"{name}_mcse", 0.0)
@@ -119,7 +119,7 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     return found
 
 
-def _bounds_evidence(record: CellRecord) -> bool:
+def bounds_evidence(record: CellRecord) -> bool:
     """Whether what a cell has for an ELBO or an evidence is one, of a posterior that there is.
 
     A point has no width, and its objective is a density.

@@ -36,10 +36,19 @@ def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specifica
 def _data_folder(folder: Path, record: CellRecord) -> Path:
     """Where files of a cell's data are looked up first; the results folder where it has none."""
     cls = DATASETS.get(record.settings["dataset"].get("kind"))
+    return folder if cls is None or not cls.is_own else stored_data_folder(folder)
+
+
+def stored_data_folder(folder: Path) -> Path:
+    """Where a results folder's experiment looks up files first; the folder where it says nothing.
+
+    Raises
+    ------
+    ConfigError
+        If its copy of the experiment file cannot be read.
+    """
     file = folder / "experiment.yaml"
-    if cls is None or not cls.is_own or not file.is_file():
-        return folder
-    return data_folder(read_yaml(file), folder)
+    return data_folder(read_yaml(file), folder) if file.is_file() else folder
 
 
 def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:

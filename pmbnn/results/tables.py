@@ -148,7 +148,11 @@ def _number(value: Any) -> str:
 
 def data_label(record: CellRecord) -> str:
     """Name of a data set without its seed: ``moons, noise 0.4``."""
-    dataset = record.settings["dataset"]
+    return dataset_label(record.settings["dataset"])
+
+
+def dataset_label(dataset: Mapping[str, Any]) -> str:
+    """Name of a data set by its settings, without its seed."""
     shown = [f"{key} {_number(dataset[key])}" for key in NAMING if key in dataset]
     named = next((dataset[key] for key in OWN_NAMES if dataset.get(key) is not None), None)
     kind = dataset["kind"] if named is None else f"{dataset['kind']} {file_label(str(named))}"

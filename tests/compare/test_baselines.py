@@ -1,20 +1,22 @@
-"""Usual methods on the rows of cells, judged as the cells are."""
+"""Networks beside usual methods and published results on the same rows."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-from makers import record, store
+from makers import NO_SCALE, changed, record, store
 from scipy import stats
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.compare import baselines
-from pmbnn.compare.baselines import BASELINES, CHOSEN, baselines_table
+from pmbnn.compare import baselines, usual_methods
+from pmbnn.compare.baselines import BY_ELBO, CHOSEN, LOSS, TIE, UNKNOWN, WIN, make_baselines, tally
+from pmbnn.compare.published_splits import read_splits, stored_splits
+from pmbnn.compare.usual_methods import BASELINES
+from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import Share
-from pmbnn.results.store import Results
 
 
 def numbers(seed=0, rows=80):
@@ -33,12 +35,12 @@ def classes(seed=0, rows=80):
 
 @pytest.fixture(autouse=True)
 def small_forests(monkeypatch):
-    monkeypatch.setattr(baselines, "TREES", 60)
+    monkeypatch.setattr(usual_methods, "TREES", 60)
 
 
-@pytest.mark.parametrize("method", BASELINES["numbers"], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", BASELINES["density"], ids=lambda method: method.name)
 def test_numbers_are_predicted_in_their_own_units(method):
-    found = method.predict(numbers(), 0)
+    found = method.scores(numbers(), 0)
     close = {"ridge regression": 2.8, "Gaussian process": 2.8, "random forest": 6}[method.name]
     assert 1.2 < found["rmse"] < close
     # The least NLL is that of the noise itself.
@@ -48,8 +50,8 @@ def test_numbers_are_predicted_in_their_own_units(method):
 
 def test_ridge_by_hand():
     data = numbers()
-    method, *_ = BASELINES["numbers"]
-    found = method.predict(data, 0)
+    method, *_ = BASELINES["density"]
+    found = method.scores(data, 0)
     x = np.column_stack([np.ones(len(data.x_train)), data.x_train])
     weights, *_ = np.linalg.lstsq(x, data.raw_targets(data.y_train), rcond=None)
     mean = np.column_stack([np.ones(len(data.x_test)), data.x_test]) @ weights
@@ -57,9 +59,9 @@ def test_ridge_by_hand():
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((target - mean) ** 2)), rel=0.02)
 
 
-@pytest.mark.parametrize("method", BASELINES["classes"], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", BASELINES["class_probabilities"], ids=lambda method: method.name)
 def test_classes(method):
-    found = method.predict(classes(), 0)
+    found = method.scores(classes(), 0)
     assert found["accuracy"] > 0.85
     assert 0 < found["nll"] < 0.4
 
@@ -78,8 +80,8 @@ def test_a_class_that_training_rows_lack():
         source="test",
     )
     assert rows.any()
-    for method in BASELINES["classes"]:
-        assert method.predict(lacking, 0)["accuracy"] > 0.85
+    for method in BASELINES["class_probabilities"]:
+        assert method.scores(lacking, 0)["accuracy"] > 0.85
 
 
 class Known(NamedTuple):
@@ -91,60 +93,261 @@ class Known(NamedTuple):
         return self.dataset
 
 
-OWN = {"kind": "table", "file": "houses.csv"}
+OWN = {"kind": "table", "file": "uci/houses.csv.gz"}
+
+
+def cell(prior, seed, validation_nll, elbo, nll, **changes):
+    """A cell on the line above; settings of makers.record may be changed."""
+    given = {"dataset": OWN | {"seed": seed}, "predictive": "density", "accuracy": None}
+    given |= {"validation_nll": validation_nll, "elbo": elbo, "nll": nll}
+    given |= {"rmse": 2.0 + seed, "crps": 1.0, "coverage_90": 0.9}
+    return record(prior, **given | changes)
+
+
+def cells(**of_prior):
+    """Cells of priors; of each a held-out score, an ELBO and an NLL for every data seed."""
+    return [
+        cell(prior, seed, *numbers)
+        for prior, seeds in of_prior.items()
+        for seed, numbers in enumerate(seeds)
+    ]
+
+
+BOTH = {
+    "normal": [(1.0, -30, 2.0), (0.5, -10, 2.1), (0.5, -10, 2.2)],
+    "laplace": [(0.4, -10, 1.8), (0.9, -20, 2.5), (0.9, -20, 2.6)],
+}
+"""Held-out rows choose the second on the first data seed, and the first on the others."""
+
+
+def made(records, published=(), usual=()):
+    found = make_baselines(None, records, usual, published)
+    return found.means.set_index("method"), found.paired.set_index(["method", "metric"])
+
+
+def test_a_network_is_chosen_on_each_data_seed():
+    means, _ = made(cells(**BOTH))
+    assert list(means.index[:2]) == [CHOSEN, BY_ELBO]
+    assert means.loc[CHOSEN, "nll"] == pytest.approx(np.mean([1.8, 2.1, 2.2]))
+    assert means.loc[CHOSEN, "combination"] == "normal × half-normal (2), Laplace × half-normal (1)"
+    assert means.loc["normal × half-normal", "nll"] == pytest.approx(2.1)
+
+
+def test_elbos_are_compared_where_they_are_bounds_of_the_same():
+    scores = {"validation_nll": 9.0, "nll": 9.0}
+    none = {"engine": "mclmc", "seed": 0}
+    tempered = {"engine": "compiled", "kl_weight": 0.1, "seed": 0}
+    point = {"engine": "compiled", "guide": "map", "seed": 0}
+    others = [
+        changed(cell("flat", 0, elbo=99, hyperprior=NO_SCALE, **scores), status="improper"),
+        cell("normal", 0, elbo=None, inference=none, **scores),
+        cell("normal", 0, elbo=99, inference=tempered, **scores),
+        cell("normal", 0, elbo=99, inference=point, **scores),
+    ]
+    known = [cell("normal", 0, 1.0, -30, 2.0), cell("laplace", 0, 2.0, -20, 1.5)]
+    means, _ = made(others + known)
+    assert means.loc[BY_ELBO, ["nll", "combination"]].tolist() == [1.5, "Laplace × half-normal (1)"]
+    assert means.loc[CHOSEN, "nll"] == 2.0
+    sampled, _ = made(others[1:2])
+    assert CHOSEN in sampled.index
+    assert BY_ELBO not in sampled.index
+
+
+def test_fits_of_a_cell_count_by_their_mean():
+    fits = [{"steps": 10, "seed": seed} for seed in (0, 1)]
+    twice = [
+        cell("normal", 0, score, -1, nll, inference=fit)
+        for fit, score, nll in zip(fits, (0.1, 0.9), (1.0, 3.0), strict=True)
+    ]
+    means, _ = made([*twice, cell("laplace", 0, 0.4, -1, 7.0, inference=fits[0])])
+    assert means.loc[CHOSEN, "nll"] == 7.0
+    assert means.loc["normal × half-normal", ["nll", "seeds"]].tolist() == [2.0, 1]
+
+
+def test_differences_by_hand():
+    records = [changed(r, overlap=0.25) for r in cells(**BOTH)]
+    _, paired = made(records)
+    row = paired.loc[("Laplace × half-normal", "nll")]
+    differences = np.array([0.0, -0.4, -0.4])
+    error = differences.std(ddof=1) * np.sqrt(1 / 3 + 0.25)
+    low, high = stats.t.interval(0.95, 2, differences.mean(), error)
+    assert row[["low", "difference", "high"]].tolist() == pytest.approx(
+        [low, differences.mean(), high]
+    )
+    assert row["p_value"] == pytest.approx(2 * stats.t.sf(-differences.mean() / error, 2))
+    assert row[["ahead", "level", "behind", "verdict"]].tolist() == [2, 1, 0, TIE]
+    # The RMSE of all cells is the same, data seed by data seed.
+    same = paired.loc[("Laplace × half-normal", "rmse")]
+    assert same[["level", "verdict"]].tolist() == [3, TIE]
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict"), [([0.1, 0.2], TIE), ([0.10, 0.11], WIN), ([-0.10, -0.11], LOSS)]
+)
+def test_verdicts(step, verdict):
+    one, *_ = BOTH.values()
+    other = [(9.0, -50, nll + more) for (_, _, nll), more in zip(one, step, strict=False)]
+    _, paired = made(cells(normal=one[:2], laplace=other))
+    assert paired.loc[("Laplace × half-normal", "nll"), "verdict"] == verdict
+    assert "normal × half-normal" not in paired.index.get_level_values("method")  # chosen always
+
+
+def test_the_network_is_paired_with_the_nearest_combinations():
+    rows = {prior: [(score, -1, 1.0)] for prior, score in zip("abcdef", range(6), strict=True)}
+    _, paired = made(cells(**rows))
+    methods = list(paired.xs("nll", level="metric").index)
+    assert methods == [BY_ELBO, *(f"{prior} × half-normal" for prior in "bcd")]
+
+
+def test_one_data_seed_gives_no_verdict():
+    _, paired = made(cells(normal=BOTH["normal"][:1], laplace=BOTH["laplace"][:1]))
+    row = paired.loc[("normal × half-normal", "nll")]
+    assert row[["seeds", "verdict"]].tolist() == [1, UNKNOWN]
+
+
+def test_verdicts_are_counted_over_data_sets(tmp_path):
+    other = {"kind": "table", "file": "flats.csv"}
+    records = cells(**BOTH)
+    records += [
+        cell("normal", seed, 1.0, -1, nll, dataset=other | {"seed": seed})
+        for seed, nll in enumerate((1.0, 1.1))
+    ]
+    file = tmp_path / "splits.csv"
+    lines = [f"houses,{seed},{nll + 0.5}" for seed, nll in enumerate((1.8, 2.11, 2.2))]
+    lines += ["flats,0,0.5", "flats,1,0.61", "flats,2,0.5"]
+    file.write_text("\n".join(["set,split,nll", *lines]))
+    found = make_baselines(None, records, (), read_splits(str(file), "dropout"))
+    counts = tally(found.paired).set_index("method")
+    assert counts.loc["dropout"].tolist() == ["nll", 1, 0, 1, 0]
+    assert set(counts.index) == {BY_ELBO, "dropout"}
+    means = found.means[found.means["method"] == "dropout"]
+    assert means["seeds"].tolist() == [3, 2]
+
+
+# Published results
+
+
+@pytest.fixture
+def splits(tmp_path):
+    def written(text):
+        path = tmp_path / "by_split.csv"
+        path.write_text(text)
+        return str(path)
+
+    return written
+
+
+def test_columns_of_published_results(splits):
+    text = "split,set,test_log_likelihood,error,epochs\n3,a,-1.5,0.25,40\n4,b,-2,0,40\n"
+    (method,) = read_splits(splits(text))
+    assert method.name == "by split"
+    assert method.on({"a"}, {3, 4}).to_dict("index") == {3: {"nll": 1.5, "accuracy": 0.75}}
+    text = "set,split,method,test_rmse\na,0,first,1\na,0,second,2\n"
+    both = read_splits(splits(text), "unused")
+    assert [(m.name, m.scores["rmse"].item()) for m in both] == [("first", 1), ("second", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("set,rmse\na,1\n", "must have the columns set and split, `split` is missing"),
+        ("set,split,seconds\na,0,1\n", "must have a column of nll, .*, with or without `test_`"),
+        ("set,split,nll,test_nll\na,0,1,1\n", "`nll` and `test_nll` say the same"),
+        ("set,split,nll\na,0,1\na,0,2\n", "must have every split once, got a split 0 twice"),
+        ("set,split,nll\na,0,1\na,1,low\n", "a split 1: `nll` must be a number, got 'low'"),
+        ("set,split,nll\na,0,\n", "a split 0: `nll` must be a number, got nothing"),
+        ("set,split,nll\na,first,1\n", "`split` must be a whole number, got 'first'"),
+    ],
+)
+def test_mistakes_in_published_results(splits, text, message):
+    with pytest.raises(DataError, match=message):
+        read_splits(splits(text))
+
+
+def test_published_results_have_a_set_in_common(splits):
+    text = "set,split,nll\n{},{},1\n"
+    match = r"must have a set and split of the cells \(houses, table houses\), got"
+    for name, split in (("flats", 0), ("houses", 7)):
+        with pytest.raises(DataError, match=match):
+            made(cells(**BOTH), read_splits(splits(text.format(name, split))))
+    means, _ = made(cells(**BOTH), read_splits(splits(text.format("table houses", 0)), "dropout"))
+    assert means.loc["dropout", "nll"] == 1
+
+
+# The folder
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Cells of two priors and two data seeds, whose data set is the line above."""
-    records = [
-        record(
-            prior,
-            dataset=OWN | {"seed": seed},
-            predictive="density",
-            validation_nll=score + seed,
-            rmse=2.0 + seed,
-            nll=2.1,
-            crps=1.0,
-            coverage_90=0.9,
-        )
-        for prior, score in (("normal", 1.0), ("laplace", 0.5))
-        for seed in (0, 1)
-    ]
-    store(tmp_path, [(one, None) for one in records])
+    records = [r for r in cells(**BOTH) if r.settings["dataset"]["seed"] < 2]
+    results = store(tmp_path / "houses", [(one, None) for one in records])
 
-    def specifications(cell, one):
+    def specifications(_, one):
         return {"dataset": Known(numbers(one.settings["dataset"]["seed"]))}
 
     monkeypatch.setattr(baselines, "stored_specifications", specifications)
-    return tmp_path, records
+    monkeypatch.chdir(tmp_path)
+    (results.folder / "experiment.yaml").write_text("name: houses\nsweeps: []\n")
+    return results, records
 
 
-def test_one_table_has_networks_and_usual_methods(folder):
-    path, records = folder
-    table = baselines_table(Results(path), records).set_index("method")
-    assert list(table.index[:1]) == [CHOSEN]
-    assert "Laplace" in table.loc[CHOSEN, "combination"]
-    assert table.loc[CHOSEN, ["rmse", "seeds"]].tolist() == [2.5, 2]
-    assert {method.name for method in BASELINES["numbers"]} <= set(table.index)
-    both = [BASELINES["numbers"][0].predict(numbers(seed), seed)["rmse"] for seed in (0, 1)]
-    assert table.loc["ridge regression", "rmse"] == pytest.approx(np.mean(both))
-    assert table.loc["ridge regression", "rmse_se"] == pytest.approx(stats.sem(both))
+def test_usual_methods_are_fitted_to_the_rows_of_each_data_seed(folder):
+    results, records = folder
+    said = []
+    found = make_baselines(results, records, ["linear"], went_on=said.append)
+    means = found.means.set_index("method")
+    both = [BASELINES["density"][0].scores(numbers(seed), seed)["rmse"] for seed in (0, 1)]
+    assert means.loc["ridge regression", "rmse"] == pytest.approx(np.mean(both))
+    assert means.loc["ridge regression", "rmse_se"] == pytest.approx(stats.sem(both))
+    assert "random forest" not in means.index
+    assert said[0] == "table houses (1 of 1), data seed 0: ridge regression"
+    row = found.paired.set_index(["method", "metric"]).loc[("ridge regression", "rmse")]
+    assert row["difference"] == pytest.approx(np.mean([2, 3]) - np.mean(both))
 
 
 def test_large_data_have_no_gaussian_process(folder, monkeypatch):
-    path, records = folder
-    small = [method._replace(most=method.most and 10) for method in BASELINES["numbers"]]
-    monkeypatch.setitem(baselines.BASELINES, "numbers", tuple(small))
-    assert "Gaussian process" not in set(baselines_table(Results(path), records)["method"])
+    results, records = folder
+    small = [method._replace(most=method.most and 10) for method in BASELINES["density"]]
+    monkeypatch.setitem(baselines.BASELINES, "density", tuple(small))
+    found = make_baselines(results, records, ["linear", "process"])
+    assert "Gaussian process" not in set(found.means["method"])
 
 
-def test_the_command(folder, monkeypatch):
-    path, records = folder
-    (path / "experiment.yaml").write_text("name: houses\nsweeps: []\n")
-    done = CliRunner().invoke(app, ["baselines", str(path)])
+def test_the_command(folder, tmp_path):
+    results, _ = folder
+    (tmp_path / "dropout.csv").write_text("set,split,nll\nhouses,0,2.0\nhouses,1,2.2\n")
+    named = "splits:\n- {{method: {}, file: {}}}\n"
+    (results.folder / "published.yaml").write_text(named.format("Absent", "absent.csv"))
+
+    def call(*arguments):
+        return CliRunner().invoke(app, ["baselines", *arguments])
+
+    done = call("houses", "--published", "dropout.csv", "--name", "Dropout")
     assert done.exit_code == 0, done.output
-    assert "ridge regression" in done.stdout
-    assert len(pd.read_csv(path / "baselines.csv")) == 6
-    nothing = CliRunner().invoke(app, ["baselines", str(path / "none")])
-    assert nothing.exit_code == 2
+    assert "left out: Absent: absent.csv is not there" in done.stderr
+    table = pd.read_csv(results.folder / "baselines.csv")
+    usual = [method.name for method in BASELINES["density"]]
+    assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *usual, "Dropout"]
+    paired = pd.read_csv(results.folder / "paired_baselines.csv")
+    assert {"Dropout", BY_ELBO, *usual} < set(paired["method"])
+    assert "over data sets, the network against" in done.stdout
+
+    (results.folder / "published.yaml").write_text(named.format("Named", "dropout.csv"))
+    (method,), absent = stored_splits(results)
+    assert (method.name, absent) == ("Named", [])
+    nothing = [("gone",), ("houses", "--methods", "tree"), ("houses", "--published", "gone.csv")]
+    failed = [call(*arguments) for arguments in nothing]
+    assert [one.exit_code for one in failed] == [2, 2, 2]
+    assert "must be one of forest, linear, none, process, got 'tree'" in failed[1].stderr
+    assert "`--published` must be there" in failed[2].stderr
+
+
+def test_without_a_score_nothing_is_paired(folder, monkeypatch):
+    results, records = folder
+    for one in records:
+        results.save_cell(changed(one, results=one.results | {"validation_nll": None}), {})
+    done = CliRunner().invoke(app, ["baselines", "houses", "--methods", "none"])
+    assert done.exit_code == 0, done.output
+    assert "Nothing is paired" in done.stderr
+    assert not (results.folder / "paired_baselines.csv").exists()

@@ -5,12 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli.report import app
+from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
 from pmbnn.results.record import CellRecord, Restart, ScaleSelection
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.results.tables import metrics_table
@@ -124,6 +126,27 @@ def make_contrast(name, posterior, advi, **changes):
     return row | {"posterior_verdict": posterior, "advi_verdict": advi} | changes
 
 
+def make_baselines(data="moons, noise 0.4"):
+    """Tables of the chosen network, a method that it is ahead of, a tie and a combination."""
+    methods = {CHOSEN: "chosen network", BY_ELBO: "chosen network", "random forest": "usual"}
+    methods |= {HOSTILE: "published", "normal × tuned": "combination", "far": "combination"}
+    chosen = {CHOSEN: "normal × tuned (2)"}
+    means = [
+        {"data": data, "method": method, "kind": kind, "seeds": 2, "accuracy": 0.9,
+         "accuracy_se": np.nan, "nll": 0.3456, "nll_se": 0.0123, "rmse": np.nan,
+         "combination": chosen.get(method, "")}
+        for method, kind in methods.items()
+    ]  # fmt: skip
+    intervals = {BY_ELBO: (np.nan, np.nan, "unknown"), "random forest": (-0.3, -0.1, "win")}
+    intervals |= {HOSTILE: (-0.5, 0.1, "tie"), "normal × tuned": (-0.4, 0.0, "tie")}
+    paired = [
+        (data, method, methods[method], metric, 2, -0.2, 0.05, low, high, 0.03, 2, 0, 0, verdict)
+        for method, (low, high, verdict) in intervals.items()
+        for metric in ("nll", "error")
+    ]
+    return Baselines(pd.DataFrame(means), pd.DataFrame(paired, columns=PAIRED_COLUMNS))
+
+
 def write_figure(path, size=(60, 30)):
     Image.fromarray(np.full((size[1], size[0], 3), 200, np.uint8)).save(path)
 
@@ -158,7 +181,9 @@ def write_results(folder, records, experiment="priors", published=None):
 def folder(tmp_path_factory):
     """A whole results folder; tests only read it, but for the claims that the report writes."""
     folder = tmp_path_factory.mktemp("results") / "priors"
-    return write_results(folder, make_records(), published=TABLE.read_text(encoding="utf-8"))
+    write_results(folder, make_records(), published=TABLE.read_text(encoding="utf-8"))
+    write_baselines(Results(folder), make_baselines())
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -169,6 +194,7 @@ def make():
         records=make_records,
         trace=make_trace,
         contrast=make_contrast,
+        baselines=make_baselines,
         results=write_results,
         hostile=HOSTILE,
     )

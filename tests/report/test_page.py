@@ -89,6 +89,14 @@ def test_every_published_number_has_a_row(parsed, folder):
     assert "not among these results" in parsed.text
 
 
+def test_usual_methods_stand_after_the_answer(parsed):
+    sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
+    assert sections[:2] == ["answer-section", "baselines-section"]
+    assert "#baselines-section" in [a["href"] for a in parsed.attributes("a")]
+    assert "By NLL the network is better than random forest" in parsed.text
+    assert "−0.2 (−0.3 to −0.1) network better" in parsed.text
+
+
 def test_maps_are_inside_the_page(parsed):
     sources = [attributes["src"] for attributes in parsed.attributes("img")]
     assert len(sources) > 20
@@ -238,7 +246,8 @@ def page_of(make, folder, **named):
 
 
 def test_a_page_without_published_numbers_says_nothing_of_any_study(make, tmp_path):
-    parsed = page_of(make, tmp_path / "own")
+    splits = "splits: [{method: other, file: other.csv}]"
+    parsed = page_of(make, tmp_path / "own", published=splits)
     words = parsed.text.lower()
     for word in ("publi", "write-up", "the report", "claimed", "study", "wiecki", "experiments/"):
         assert word not in words, word

@@ -1,0 +1,174 @@
+"""Networks beside usual methods, where a results folder has tables of them, and who is ahead."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pmbnn.compare.baselines import (
+    BY_ELBO,
+    LOSS,
+    SINGLE,
+    TIE,
+    UNKNOWN,
+    WIN,
+    metrics_of,
+    read_baselines,
+    tally,
+)
+from pmbnn.report.data_table import Entry, PlainTable
+from pmbnn.report.numbers import signed, to_error
+from pmbnn.results.loading import ExperimentResults
+
+WORDS = {
+    "nll": "NLL",
+    "rmse": "RMSE",
+    "crps": "CRPS",
+    "coverage_90": "coverage of 90 %",
+    "brier_score": "Brier score",
+    "expected_calibration_error": "calibration error",
+}
+"""Headings of metrics that are not their names."""
+
+VERDICTS = {
+    WIN: Entry("network better", badge="converged"),
+    TIE: Entry("not told apart", badge="mark-elsewhere"),
+    LOSS: Entry("network worse", badge="failed"),
+    UNKNOWN: Entry("no interval", badge="not_converged"),
+}
+
+SENTENCE = {WIN: "better than", TIE: "not told apart from", LOSS: "worse than"}
+"""What the network is, before the names of methods."""
+
+
+class Difference(NamedTuple):
+    """Network less method, with its interval, and the verdict; empty where nothing is paired."""
+
+    words: str = ""
+    hint: str = ""
+    verdict: Entry | None = None
+
+
+class MethodRow(NamedTuple):
+    """A method in words: its means with standard errors, and what the network differs by."""
+
+    name: str
+    note: str
+    seeds: str
+    numbers: list[str]
+    differences: list[Difference]
+
+
+class DataView(NamedTuple):
+    """Methods on one data set; ``lead`` says in sentences whom the network is ahead of."""
+
+    title: str
+    lead: list[str]
+    metrics: list[str]
+    paired: list[str]
+    rows: list[MethodRow]
+
+
+class BaselineView(NamedTuple):
+    """Usual methods of one experiment; ``tally`` counts verdicts, where there are data sets to."""
+
+    experiment: str
+    tally: PlainTable | None
+    sets: list[DataView]
+
+
+def baseline_views(folders: Sequence[ExperimentResults]) -> list[BaselineView]:
+    """Usual methods of the folders that have tables of them."""
+    return [view for folder in folders if (view := _view(folder)) is not None]
+
+
+def _view(folder: ExperimentResults) -> BaselineView | None:
+    means, paired = read_baselines(folder.results)
+    if means.empty:
+        return None
+    sets = [
+        _of_data(str(data), rows.dropna(axis=1, how="all"), paired[paired["data"] == data])
+        for data, rows in means.groupby("data", sort=False)
+    ]
+    counts = _counts(folder.name, tally(paired)) if paired["data"].nunique() > 1 else None
+    return BaselineView(folder.name, counts, sets)
+
+
+def _counts(experiment: str, counts: pd.DataFrame) -> PlainTable:
+    """Verdicts over data sets, a row a method and a column a metric."""
+    metrics = list(counts["metric"].unique())
+    rows = []
+    for method, own in counts.groupby("method", sort=False):
+        found = own.set_index("metric").to_dict("index")
+        rows.append([str(method), *(_count(found.get(metric)) for metric in metrics)])
+    headings = ["network against", *map(_heading, metrics)]
+    return PlainTable(f"Verdicts over data sets, {experiment}", headings, rows)
+
+
+def _count(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    words = {WIN: "better", TIE: "not told apart", LOSS: "worse", UNKNOWN: "without interval"}
+    return ", ".join(f"{row[v]} {word}" for v, word in words.items() if row[v])
+
+
+def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
+    """Every method that the network is paired with, and the network."""
+    metrics, differences = metrics_of(means), list(paired["metric"].unique())
+    by_method = {
+        (method, kind): rows.set_index("metric").to_dict("index")
+        for (method, kind), rows in paired.groupby(["method", "kind"])
+    }
+    rows = [
+        MethodRow(
+            row["method"],
+            row["combination"],
+            str(row["seeds"]),
+            [_number(row, metric) for metric in metrics],
+            [_difference(own.get(metric)) for metric in differences],
+        )
+        for row in means.to_dict("records")
+        if (own := by_method.get((row["method"], row["kind"]), {})) or row["kind"] != SINGLE
+    ]
+    headings = [list(map(_heading, names)) for names in (metrics, differences)]
+    return DataView(title, list(_lead(paired)), *headings, rows)
+
+
+def _lead(paired: pd.DataFrame) -> Iterator[str]:
+    """A sentence a metric: whom the network is better than, level with, worse than."""
+    if paired.empty:
+        yield "Nothing is paired: no cell has a score of held-out rows."
+    others = paired[paired["kind"] != SINGLE]
+    for metric, rows in others.groupby("metric", sort=False):
+        said = [
+            f"{words} {_names(rows.loc[rows['verdict'] == verdict, 'method'])}"
+            for verdict, words in SENTENCE.items()
+            if (rows["verdict"] == verdict).any()
+        ]
+        if said:
+            yield f"By {_heading(str(metric))} the network is {', '.join(said)}."
+
+
+def _names(methods: pd.Series) -> str:
+    words = ["that chosen by ELBO" if method == BY_ELBO else str(method) for method in methods]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _heading(metric: str) -> str:
+    return WORDS.get(metric, metric.replace("_", " "))
+
+
+def _number(row: Mapping[str, Any], metric: str) -> str:
+    return to_error(row[metric], row.get(f"{metric}_se", math.nan))
+
+
+def _difference(row: Mapping[str, Any] | None) -> Difference:
+    if row is None:
+        return Difference()
+    words, hint = signed(row["difference"]), ""
+    if interval := signed(row["low"], 2):
+        words += f" ({interval} to {signed(row['high'], 2)})"
+        hint = f"p = {row['p_value']:.2g}; "
+    hint += f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on "
+    return Difference(words, f"{hint}{row['behind']}", VERDICTS[row["verdict"]])
