@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.models.likelihoods import NormalComponents
 from pmbnn.prediction.density import Mixture, summarise
@@ -79,7 +80,7 @@ def baselines_table(
     Raises
     ------
     DataError
-        If a data set is no longer available.
+        If a data set is no longer available, or has several targets.
     """
     finished = [record for record in records if record.results]
     by_data: dict[str, list[CellRecord]] = {}
@@ -94,6 +95,10 @@ def baselines_table(
 def _rows(results, label: str, records: Sequence[CellRecord], went_on) -> Iterator[dict]:
     datasets = _datasets(results, records)
     first = next(iter(datasets.values()))
+    if first.target_names:
+        raise DataError(
+            f"{label}: baselines are of one target, got {', '.join(first.target_names)}."
+        )
     names = SHOWN[first.training.targets]
     best = best_group(records)
     groups = [(CHOSEN, best)] if best else []

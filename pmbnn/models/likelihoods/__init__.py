@@ -1,6 +1,7 @@
 """Likelihoods: how the outputs of a network turn into the distribution of what is observed."""
 
 from pmbnn.models.likelihoods.base import (
+    TARGET_NAME,
     ClassLikelihood,
     DensityLikelihood,
     Likelihood,
@@ -8,7 +9,13 @@ from pmbnn.models.likelihoods.base import (
 )
 from pmbnn.models.likelihoods.classes import Bernoulli, Categorical
 from pmbnn.models.likelihoods.components import Components, NormalComponents, StudentTComponents
-from pmbnn.models.likelihoods.noise import NOISE, SMALLEST_SD, Heteroscedastic, PointNoise
+from pmbnn.models.likelihoods.noise import (
+    NOISE,
+    SMALLEST_SD,
+    Heteroscedastic,
+    NumberLikelihood,
+    PointNoise,
+)
 from pmbnn.models.likelihoods.numbers import Gamma, Normal, StudentT
 from pmbnn.spec import registry
 
@@ -18,6 +25,7 @@ __all__ = [
     "LIKELIHOODS",
     "NOISE",
     "SMALLEST_SD",
+    "TARGET_NAME",
     "Bernoulli",
     "Categorical",
     "ClassLikelihood",
@@ -28,6 +36,7 @@ __all__ = [
     "Likelihood",
     "Normal",
     "NormalComponents",
+    "NumberLikelihood",
     "PointNoise",
     "StudentT",
     "StudentTComponents",

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 NUMBER = "y"
 """What a network's output is called that is the mean of a number."""
 
+TARGET_NAME = "target_name"
+"""Dim of what there is one of for each of several targets; its coordinates are their names."""
+
 
 class Likelihood(Specification, ABC):
     """A likelihood as an experiment file names it, which owns its task.
@@ -33,6 +36,9 @@ class Likelihood(Specification, ABC):
     predictive: ClassVar[str]
     """Key of the kind of its predictions, one of `pmbnn.prediction.PREDICTIVES`."""
 
+    takes_several: ClassVar[bool] = False
+    """Whether it observes several targets a row, as ``(observation, target)``."""
+
     @classmethod
     def takes(cls, n_classes: int | None) -> bool:
         """Whether it observes labels of so many classes; numbers, of None."""
@@ -40,18 +46,24 @@ class Likelihood(Specification, ABC):
 
     def fits(self, rows: "Rows") -> bool:
         """Whether the rows hold what it observes."""
-        return self.takes(rows.n_classes)
+        return self.observes(rows.n_classes, rows.n_targets)
+
+    @classmethod
+    def observes(cls, n_classes: int | None, n_targets: int) -> bool:
+        """Whether it observes so many targets a row, of what `takes` says."""
+        return cls.takes(n_classes) and (cls.takes_several or n_targets == 1)
 
     def outputs(self, classes: Sequence) -> tuple:
         """Names of the outputs that a network must have, by those of the classes.
 
-        One for each class; for a number, which has no classes, its mean.
+        One for each class, or for each of several targets by their names; for a single number,
+        which has neither, its mean.
         """
         return tuple(classes) or (NUMBER,)
 
-    def n_outputs(self, n_classes: int | None) -> int:
+    def n_outputs(self, n_classes: int | None, n_targets: int = 1) -> int:
         """Number of the outputs that a network must have; for numbers, of None."""
-        return len(self.outputs(range(n_classes or 0)))
+        return len(self.outputs(range(n_classes or (n_targets if n_targets > 1 else 0))))
 
     is_point: ClassVar[bool] = False
     """Whether it has parameters that are points, which no guide is spread about."""
@@ -63,7 +75,7 @@ class Likelihood(Specification, ABC):
 
     @property
     def n_free(self) -> int:
-        """Number of free scalars."""
+        """Number of free scalars, of each target."""
         return 0
 
     @property
@@ -82,7 +94,9 @@ class Likelihood(Specification, ABC):
         outputs
             Of the network, ``(observation, output)``.
         data
-            ``target``, ``(observation,)``, and the constants by name.
+            ``target``, ``(observation,)``, and the constants by name. Of several targets it is
+            ``(observation, target)``, and so is the observed variable, whose last dim is
+            `TARGET_NAME`.
         """
 
     @abstractmethod
@@ -131,6 +145,10 @@ class DensityLikelihood(Likelihood):
     @abstractmethod
     def components(self, parameters: "Mapping[str, np.ndarray]") -> Components:
         """Distributions of what is observed, at draws of the parameters; arrays as in `sample`."""
+
+    def by_target(self, parameters: "Mapping[str, np.ndarray]") -> "list[Mapping[str, np.ndarray]]":
+        """Parameters of each of several targets alone; of one they are what they are."""
+        return [parameters]
 
     def sample(self, parameters, rng):  # noqa: D102
         return self.components(parameters).rvs(random_state=rng).astype("f4")

@@ -7,7 +7,13 @@ from pydantic import Field
 
 from pmbnn.models.likelihoods.base import distribution_parameters
 from pmbnn.models.likelihoods.components import NormalComponents, StudentTComponents
-from pmbnn.models.likelihoods.noise import Heteroscedastic, NumberLikelihood, PointNoise
+from pmbnn.models.likelihoods.noise import (
+    Heteroscedastic,
+    NumberLikelihood,
+    PointNoise,
+    shaped,
+    target_dims,
+)
 from pmbnn.models.priors import HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.spec import Positive, Specification
 
@@ -21,6 +27,17 @@ LEAST_DEGREES = 2.0
 """Degrees of freedom above which a Student's t distribution has a variance."""
 
 
+Scale = (
+    Positive
+    | tuple[Positive, ...]
+    | HalfNormal
+    | HalfCauchy
+    | InverseGamma
+    | PointNoise
+    | Heteroscedastic
+)
+
+
 class Normal(NumberLikelihood):
     """Numbers: the network's output plus Gaussian noise.
 
@@ -28,33 +45,31 @@ class Normal(NumberLikelihood):
     ----------
     sd
         Standard deviation of the noise, in the units of the targets that are fitted: a number
-        where it is known; the hyperprior it is learned under, as the variable ``noise``;
-        ``point``, without a hyperprior, which is maximised; or ``heteroscedastic``, a function of
-        the inputs. The default is half-Cauchy, as Gelman (2006), Prior distributions for variance
-        parameters, section 7, has it for a scale of which little is known. A mean-field guide pays
-        dearly for each weight of a wide network, and may put down to noise what such a network
-        could explain: where the noise is known, say so.
+        where it is known, or a list of one for each of several targets; the hyperprior it is
+        learned under, as the variable ``noise``; ``point``, without a hyperprior, which is
+        maximised; or ``heteroscedastic``, a function of the inputs. The default is half-Cauchy, as
+        Gelman (2006), Prior distributions for variance parameters, section 7, has it for a scale
+        of which little is known. A mean-field guide pays dearly for each weight of a wide network,
+        and may put down to noise what such a network could explain: where the noise is known, say
+        so.
     """
 
     kind: Literal["normal"] = "normal"
-    sd: Positive | HalfNormal | HalfCauchy | InverseGamma | PointNoise | Heteroscedastic = (
-        HalfCauchy()
-    )
+    sd: Scale = HalfCauchy()
     scale_field: ClassVar[str] = "sd"
 
     def observe(self, name, outputs, data):  # noqa: D102
         import pymc as pm
 
         mu, sd = self._mean_and_scale(outputs, data)
-        return pm.Normal(name, mu, sd, observed=data["target"], dims="observation")
+        dims = ("observation", *target_dims(data))
+        return pm.Normal(name, mu, sd, observed=data["target"], dims=dims)
 
     def parameters(self, observed):  # noqa: D102
         import pymc as pm
-        import pytensor.tensor as pt
 
         mu, sigma = distribution_parameters(observed, pm.Normal, self.kind)
-        # PyMC gives a scalar an axis of length 1 for the observations.
-        return {"mu": mu, "sigma": pt.squeeze(sigma)}
+        return {"mu": mu, "sigma": shaped(sigma, mu)}
 
     def components(self, parameters):  # noqa: D102
         return NormalComponents(parameters["mu"], parameters["sigma"])
@@ -76,9 +91,9 @@ class StudentT(NumberLikelihood):
     nu
         Degrees of freedom, above 2, so that there is a variance: a number where they are known;
         or ``gamma``, the distribution that what they exceed 2 by is learned under. They are the
-        variable ``degrees_of_freedom`` then. The default is that of Juárez and Steel (2010),
-        Model-based clustering of non-Gaussian panel data based on skew-t distributions, section
-        3, but for the bound.
+        variable ``degrees_of_freedom`` then, one for each target. The default is that of Juárez
+        and Steel (2010), Model-based clustering of non-Gaussian panel data based on skew-t
+        distributions, section 3, but for the bound.
     scale
         Scale of the noise, as `Normal` has its standard deviation, which here is ``scale`` times
         √(nu / (nu - 2)).
@@ -86,9 +101,7 @@ class StudentT(NumberLikelihood):
 
     kind: Literal["student_t"] = "student_t"
     nu: Annotated[float, Field(gt=LEAST_DEGREES)] | Gamma = Gamma()
-    scale: Positive | HalfNormal | HalfCauchy | InverseGamma | PointNoise | Heteroscedastic = (
-        HalfCauchy()
-    )
+    scale: Scale = HalfCauchy()
     scale_field: ClassVar[str] = "scale"
 
     @property
@@ -112,7 +125,7 @@ class StudentT(NumberLikelihood):
         import pymc as pm
 
         mu, sigma = self._mean_and_scale(outputs, data)
-        given = {"observed": data["target"], "dims": "observation"}
+        given = {"observed": data["target"], "dims": ("observation", *target_dims(data))}
         return pm.StudentT(name, nu=self._degrees(data), mu=mu, sigma=sigma, **given)
 
     def _degrees(self, data) -> "TensorVariable":
@@ -122,15 +135,15 @@ class StudentT(NumberLikelihood):
         if not self._learns_nu:
             return data[f"{DEGREES}_nu"]
         alpha, beta = (data[f"{DEGREES}_{name}"] for name in ("alpha", "beta"))
-        above = pm.Gamma(f"{DEGREES}_above_{LEAST_DEGREES:g}", alpha=alpha, beta=beta)
-        return pm.Deterministic(DEGREES, np.float64(LEAST_DEGREES) + above)
+        dims, name = target_dims(data), f"{DEGREES}_above_{LEAST_DEGREES:g}"
+        above = pm.Gamma(name, alpha=alpha, beta=beta, dims=dims)
+        return pm.Deterministic(DEGREES, np.float64(LEAST_DEGREES) + above, dims=dims)
 
     def parameters(self, observed):  # noqa: D102
         import pymc as pm
-        import pytensor.tensor as pt
 
         nu, mu, sigma = distribution_parameters(observed, pm.StudentT, self.kind)
-        return {"nu": pt.squeeze(nu), "mu": mu, "sigma": pt.squeeze(sigma)}
+        return {"nu": shaped(nu, mu), "mu": mu, "sigma": shaped(sigma, mu)}
 
     def components(self, parameters):  # noqa: D102
         return StudentTComponents(*(parameters[name] for name in ("nu", "mu", "sigma")))
