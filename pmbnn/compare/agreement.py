@@ -249,17 +249,23 @@ def _rows(array: xr.DataArray) -> np.ndarray:
     return array.values.reshape(-1, array.sizes["output"]).astype(np.float64)
 
 
+def _of_chains(array: xr.DataArray) -> np.ndarray:
+    """Numbers of all rows, and of all targets where there are several, ``(chain, number)``."""
+    return array.values.reshape(array.sizes["chain"], -1)
+
+
 def _compare_numbers(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
-    centre = theirs["chain_mean"].values.mean(axis=0, dtype=np.float64)
-    chains = moments_about(centre, theirs["chain_mean"].values, theirs["chain_sd"].values)
-    mean = moments_about(centre, ours["mean"].values, ours["epistemic_sd"].values)
+    chain_mean, chain_sd = (_of_chains(theirs[name]) for name in ("chain_mean", "chain_sd"))
+    centre = chain_mean.mean(axis=0, dtype=np.float64)
+    chains = moments_about(centre, chain_mean, chain_sd)
+    mean = moments_about(centre, *(ours[n].values.ravel() for n in ("mean", "epistemic_sd")))
     unit, apart = sd_of(chains.mean(axis=0)), mean[0] - chains.mean(axis=0)[0]
     further = {
         "mean_distance": float(np.sqrt(np.mean((apart / unit) ** 2))),
         "sd_ratio": float(np.median(sd_of(mean) / unit)),
     }
     if "chain_mean" in ours:
-        own = moments_about(centre, ours["chain_mean"].values, ours["chain_sd"].values)
+        own = moments_about(centre, *(_of_chains(ours[n]) for n in ("chain_mean", "chain_sd")))
         reference = chains.mean(axis=0)
         of_others = [wasserstein(o, reference).value for o in means_without_each(own)]
         return Compared(mean, chains, further, jackknife_error(of_others))

@@ -114,7 +114,8 @@ def make_baselines(
     Raises
     ------
     DataError
-        If a data set is no longer available, or a published method has no split in common.
+        If a data set is no longer available, or has several targets and a usual method is to be
+        fitted; or if a published method has no split in common.
     """
     by_data = _by_data(standing([r for r in records if r.results and r.predictive in SHOWN]))
     _check_common(published, by_data)
@@ -268,6 +269,12 @@ def _usual(
         if not methods:
             break
         dataset = stored_specifications(results.cells / record.name, record)["dataset"].load()
+        if dataset.target_names:
+            names = ", ".join(dataset.target_names)
+            raise DataError(
+                f"{dataset_label(record.settings['dataset'])}: "
+                f"usual methods are of one target, got {names}."
+            )
         for method in methods:
             if method.most is None or len(dataset.x_train) <= method.most:
                 went_on(f"data seed {seed}: {method.name}")

@@ -257,9 +257,8 @@ def _is_looked_at(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray
     from pmbnn.experiment.cost import LARGE_NETWORK
 
     rows = dataset.training
-    work = specs["network"].multiply_adds(
-        rows.input_shape, specs["likelihood"].n_outputs(rows.n_classes)
-    )
+    n_outputs = specs["likelihood"].n_outputs(rows.n_classes, rows.n_targets)
+    work = specs["network"].multiply_adds(rows.input_shape, n_outputs)
     known = specs["likelihood"].predictive in PREDICTED
     enough = values.shape[0] * values.shape[1] >= LEAST_DRAWS
     return specs["prior"].has_scale and known and enough and work <= LARGE_NETWORK
@@ -275,7 +274,7 @@ def _programs(
 
     prior, likelihood, network = (specs[name] for name in ("prior", "likelihood", "network"))
     parts = (network, prior, dict(hyperprior.structure), dict(likelihood.structure))
-    key = repr((*parts, rows.input_shape, rows.classes))
+    key = repr((*parts, rows.input_shape, rows.classes, rows.target_names))
     if key not in programs:
         model = build_model(network, prior, hyperprior, likelihood, rows.take([0]))
         parts = DensityParts(model, own_bias_scale=prior.bias_scale is not None)
@@ -299,26 +298,29 @@ def _predicted(
 
     rows = spread_rows(np.arange(len(dataset.y_test)))
     parameters = predictor.parameters(data, values, dataset.x_test[rows])
-    words, predicted = PREDICTED[predictor.likelihood.predictive](
-        predictor.likelihood, parameters, dataset
-    )
-    order = np.argsort(predicted.mean(axis=0), kind="stable")
-    chosen = [order[round(q * (len(order) - 1))] for q in QUARTILES]
-    return {f"{words} at test row {rows[i]}": predicted[:, i] for i in dict.fromkeys(chosen)}
+    of_kind = PREDICTED[predictor.likelihood.predictive]
+    found = {}
+    for words, predicted in of_kind(predictor.likelihood, parameters, dataset).items():
+        order = np.argsort(predicted.mean(axis=0), kind="stable")
+        chosen = [order[round(q * (len(order) - 1))] for q in QUARTILES]
+        found |= {f"{words} at test row {rows[i]}": predicted[:, i] for i in dict.fromkeys(chosen)}
+    return found
 
 
-def _first_class(likelihood, parameters, dataset: Dataset) -> tuple[str, np.ndarray]:
+def _first_class(likelihood, parameters, dataset: Dataset) -> dict[str, np.ndarray]:
     (probability,) = parameters.values()
     words = f"probability of class {dataset.classes[0]}"
-    return words, np.asarray(probability[..., 0], np.float64)
+    return {words: np.asarray(probability[..., 0], np.float64)}
 
 
-def _output(likelihood, parameters, dataset: Dataset) -> tuple[str, np.ndarray]:
-    return "output", np.asarray(likelihood.components(parameters).mean(), np.float64)
+def _outputs(likelihood, parameters, dataset: Dataset) -> dict[str, np.ndarray]:
+    words = [f"output {name}" for name in dataset.target_names] or ["output"]
+    means = (likelihood.components(own).mean() for own in likelihood.by_target(parameters))
+    return {w: np.asarray(mean, np.float64) for w, mean in zip(words, means, strict=True)}
 
 
-PREDICTED: dict[str, Callable[..., tuple[str, np.ndarray]]] = {
+PREDICTED: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     "class_probabilities": _first_class,
-    "density": _output,
+    "density": _outputs,
 }
-"""What is looked at of a kind of prediction, ``(draw, observation)``, and its name."""
+"""What is looked at of a kind of prediction, ``(draw, observation)`` by its name."""

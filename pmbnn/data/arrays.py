@@ -21,7 +21,7 @@ class Standardisation:
     """Affine map ``(x - mean) / sd``, fitted on training rows only.
 
     ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
-    ``(1,)``.
+    ``(target,)``.
     """
 
     mean: np.ndarray
@@ -66,7 +66,8 @@ class Rows:
     """Rows with their targets: what a model is built on.
 
     ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
-    or numbers where there are no ``classes``.
+    or numbers where there are no ``classes``: ``(observation, target)`` of several targets, whose
+    names are ``target_names``, of which a single one has none.
     ``input_shape`` is what one row stands for: ``(channel, row, column)`` of an image, whose
     columns are fastest among the features; or ``(feature,)``, as it is unless said.
     """
@@ -76,6 +77,7 @@ class Rows:
     features: tuple[str, ...]
     classes: tuple[str, ...]
     input_shape: tuple[int, ...] = ()
+    target_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -93,6 +95,11 @@ class Rows:
     def n_classes(self) -> int | None:
         """Number of classes; None where the targets are numbers."""
         return len(self.classes) or None
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets a row."""
+        return len(self.target_names) or 1
 
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
         """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""
@@ -162,7 +169,7 @@ class Dataset:
         for images.
     y_train, y_test
         Class indices, ``(observation,)``, int64; or numbers, float64, standardised by
-        `target_standardisation`.
+        `target_standardisation`: ``(observation, target)`` of several targets.
     features, classes
         Names of the input features and of the classes; no classes where targets are numbers.
     standardisation
@@ -179,8 +186,10 @@ class Dataset:
         they say is related; 0 where every data seed has rows of its own.
     target_standardisation
         The map from targets in the units of the data to those that are fitted, where they are
-        numbers: ``mean`` and ``sd`` of shape ``(1,)``. It leaves them as they are unless said.
+        numbers: ``mean`` and ``sd`` of shape ``(target,)``. It leaves them as they are unless said.
         Models speak of the latter; predictions and metrics of the former.
+    target_names
+        Of several targets; none of a single one.
     """
 
     x_train: np.ndarray
@@ -196,6 +205,7 @@ class Dataset:
     y_validation: np.ndarray | None = None
     overlap: float = 0.0
     target_standardisation: Standardisation = field(default_factory=identity_standardisation)
+    target_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -207,6 +217,7 @@ class Dataset:
         y: Sequence,
         *,
         features: Sequence[str] = (),
+        targets: Sequence[str] = (),
         groups: Sequence | None = None,
         target_is: Targets | None = None,
         split: "Split | None" = None,
@@ -224,9 +235,11 @@ class Dataset:
             Inputs ``(observation, feature)``, or images ``(observation, row, column)`` or
             ``(observation, channel, row, column)`` of values from 0 to 1, or bytes.
         y
-            Targets, ``(observation,)``: names of classes, truth values, or numbers.
-        features
-            Names of the inputs; ``x1``, ``x2``, ... unless given.
+            Targets, ``(observation,)``: names of classes, truth values, or numbers; several
+            numbers a row, ``(observation, target)``.
+        features, targets
+            Names of the inputs, ``x1``, ``x2``, ... unless given; and of several targets, ``y1``,
+            ``y2``, ...
         groups
             To which group a row belongs, ``(observation,)``, where the split keeps them together.
         target_is
@@ -247,15 +260,16 @@ class Dataset:
         from pmbnn.data.splits import Share
 
         raw = raw_of_arrays(
-            x, y, features, groups, target_is, missing=missing, redundant=redundant, title="x"
-        )
+            x, y, features, groups, target_is, missing=missing, redundant=redundant, title="x",
+            targets=targets,
+        )  # fmt: skip
         return split_dataset(raw, split or Share(), seed, standardise, standardise_target, "arrays")
 
     @classmethod
     def from_frame(
         cls,
         frame: "pd.DataFrame",
-        target: str,
+        target: str | Sequence[str],
         *,
         features: Sequence[str] = (),
         without: Sequence[str] = (),
@@ -270,6 +284,8 @@ class Dataset:
     ) -> "Dataset":
         """Data set of a pandas frame: what ``kind: table`` makes of a file, with its settings.
 
+        ``target`` names one column, or several of numbers.
+
         Raises
         ------
         DataError
@@ -280,6 +296,7 @@ class Dataset:
         from pmbnn.data.splits import Share
 
         split = split or Share()
+        target = target if isinstance(target, str) else tuple(target)
         columns = Columns(target, tuple(features), tuple(without), tuple(categorical), split.group)
         raw = raw_of_frame(frame, columns, target_is, missing, redundant, "frame")
         return split_dataset(raw, split, seed, standardise, standardise_target, "frame")
@@ -287,10 +304,17 @@ class Dataset:
     @property
     def training(self) -> Rows:
         """The training rows."""
-        return Rows(self.x_train, self.y_train, self.features, self.classes, self.input_shape)
+        return Rows(
+            self.x_train,
+            self.y_train,
+            self.features,
+            self.classes,
+            self.input_shape,
+            self.target_names,
+        )
 
     def raw_targets(self, y: np.ndarray) -> np.ndarray:
-        """Targets in their own units, of those that are fitted; ``(observation,)``."""
+        """Targets in their own units, of those that are fitted; shaped as these are."""
         how = self.target_standardisation
         return y if how.is_identity else how.undo(y)
 

@@ -58,6 +58,9 @@ class DatasetSpec(Specification):
     n_classes: ClassVar[int | None] = None
     """Number of classes; None where the targets are numbers."""
 
+    n_targets: ClassVar[int] = 1
+    """Number of targets a row: several are numbers."""
+
     @property
     def targets(self) -> Targets:
         """What its targets are."""

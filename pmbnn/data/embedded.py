@@ -44,6 +44,7 @@ class Sklearn(SplitRows):
 
     source: ClassVar[str] = "scikit-learn"
     channels: ClassVar[int] = 1
+    n_targets: ClassVar[int] = 1
 
     def raw(self) -> "RawRows":  # noqa: D102
         return _load(self.name)

@@ -10,7 +10,9 @@ from pmbnn.data.raw import (
     Missing,
     RawRows,
     Redundant,
+    check_target_names,
     checked_rows,
+    several_targets,
     show_names,
     targets_of,
 )
@@ -25,11 +27,16 @@ MOST_LEVELS = 100
 class Columns(NamedTuple):
     """What the columns of a frame are: names, all others being ``features`` where none are."""
 
-    target: str
+    target: str | tuple[str, ...]
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     group: str | None = None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Names of all targets."""
+        return (self.target,) if isinstance(self.target, str) else self.target
 
 
 def raw_of_frame(
@@ -51,25 +58,15 @@ def raw_of_frame(
     names = _features(frame, columns, title)
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
-    target = frame[columns.target]
-    gaps = target.isna().to_numpy()
-    if gaps.any() and missing != "drop":
-        row = int(np.argmax(gaps)) + 1
-        raise DataError(
-            f"{title}, row {row}: target `{columns.target}` is missing: say `missing: drop`."
-        )
-    kept = np.flatnonzero(~gaps)
-    if not len(kept):
-        raise DataError(f"{title}: target `{columns.target}` has no values.")
+    kept = _rows_with_targets(frame, columns.targets, missing, title)
     # Row numbers of messages are those of the whole frame.
     encoded = [_encoded(frame[name], name, name in columns.categorical, title) for name in names]
     blocks, labels = zip(*encoded, strict=True)
-    y, classes = targets_of(
-        _plain(target.iloc[kept], columns.target, title, target_is),
-        target_is,
-        title,
-        columns.target,
-    )
+    found = [_plain(frame[n].iloc[kept], n, title, target_is) for n in columns.targets]
+    if len(found) == 1:
+        y, classes = targets_of(found[0], target_is, title, columns.targets[0])
+    else:
+        y, classes = several_targets(found, columns.targets, target_is, title), ()
     raw = RawRows(
         x=np.concatenate(blocks, axis=1)[kept],
         y=y,
@@ -79,8 +76,25 @@ def raw_of_frame(
         read=len(frame),
         title=title,
         groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
+        target_names=columns.targets if len(columns.targets) > 1 else (),
     )
     return checked_rows(raw, missing, redundant)
+
+
+def _rows_with_targets(
+    frame: pd.DataFrame, targets: tuple[str, ...], missing: Missing, title: str
+) -> np.ndarray:
+    """Numbers of the rows that no target is missing of."""
+    kept = np.ones(len(frame), bool)
+    for name in targets:
+        gaps = frame[name].isna().to_numpy()
+        if gaps.any() and missing != "drop":
+            row = int(np.argmax(gaps)) + 1
+            raise DataError(f"{title}, row {row}: target `{name}` is missing: say `missing: drop`.")
+        kept &= ~gaps
+        if not kept.any():
+            raise DataError(f"{title}: target `{name}` has no values.")
+    return np.flatnonzero(kept)
 
 
 def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
@@ -90,7 +104,7 @@ def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
     if repeated:
         raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")
     for setting, named in (
-        ("target", [columns.target]),
+        ("target", columns.targets),
         ("features", columns.features),
         ("without", columns.without),
         ("categorical", columns.categorical),
@@ -101,16 +115,21 @@ def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
                 raise DataSettingError(
                     setting, f"must be one of {show_names(there)} of {title}, got {name!r}"
                 )
-    if columns.target in columns.features:
-        raise DataSettingError("features", f"must not name the target, got {columns.target!r}")
+    if not columns.targets:
+        raise DataSettingError("target", "must name a column, got an empty list")
+    check_target_names(columns.targets, "target")
+    for name in columns.targets:
+        if name in columns.features:
+            raise DataSettingError("features", f"must not name the target, got {name!r}")
     if columns.group is not None and columns.group in columns.features:
         raise DataSettingError(
             "features", f"must not name the column of groups, got {columns.group!r}"
         )
-    left_out = {columns.target, columns.group, *columns.without}
+    left_out = {*columns.targets, columns.group, *columns.without}
     names = [name for name in columns.features or there if name not in left_out]
     if not names:
-        raise DataError(f"{title}: has no column beside the target `{columns.target}`.")
+        targets = show_names(columns.targets)
+        raise DataError(f"{title}: has no column beside the target {targets}.")
     return names
 
 

@@ -21,7 +21,7 @@ class Npz(SplitRows):
     """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
 
     ``x`` and ``y`` are their names in it; see `Dataset.from_arrays` for what they may be, and
-    `Table` for the rest.
+    `Table` for the rest. Columns of a ``y`` of several targets are called ``y1``, ``y2``, ...
     """
 
     kind: Literal["npz"] = "npz"

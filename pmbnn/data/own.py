@@ -51,6 +51,11 @@ class SplitRows(OwnData):
         return len(self.raw().classes) or None
 
     @property
+    def n_targets(self) -> int:
+        """Number of targets a row."""
+        return len(self.raw().target_names) or 1
+
+    @property
     def image_shape(self) -> tuple[int, int] | None:
         """Height and width where a row is an image."""
         shape = self.raw().input_shape

@@ -26,7 +26,7 @@ class OpenML(SplitRows):
     id: Number | None = None
     name: str | None = None
     version: Number | None = None
-    target: str | None = None
+    target: str | tuple[str, ...] | None = None
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class OpenML(SplitRows):
 
 
 @lru_cache(maxsize=8)
-def _raw(named: tuple, target: str | None, columns, target_is, missing, redundant) -> "RawRows":
+def _raw(named: tuple, target, columns, target_is, missing, redundant) -> "RawRows":
     from pmbnn.data.frames import Columns, raw_of_frame
     from pmbnn.data.openml import Named, load_frame
 

@@ -36,7 +36,7 @@ class RawRows:
     x
         Inputs, ``(row, feature)``, float64; missing values are not a number.
     y
-        Class indices, ``(row,)``, int64; or numbers, float64.
+        Class indices, ``(row,)``, int64; or numbers, float64, ``(row, target)`` of several.
     features, classes
         Names; no classes where targets are numbers.
     numbers
@@ -49,6 +49,8 @@ class RawRows:
         To which group a row belongs, ``(row,)``; None where there are none.
     input_shape
         What a row stands for, as in `Rows`.
+    target_names
+        Of several targets.
     """
 
     x: np.ndarray
@@ -60,6 +62,7 @@ class RawRows:
     title: str
     groups: np.ndarray | None = None
     input_shape: tuple[int, ...] = ()
+    target_names: tuple[str, ...] = ()
 
     def take(self, rows: np.ndarray) -> "RawRows":
         """Some of the rows."""
@@ -88,7 +91,7 @@ def split_dataset(
     train, test = split.parts(raw, seed)
     x_train, x_test = _filled(raw, train, test)
     standardisation = fit_standardisation(x_train, standardise)
-    of_target = identity_standardisation()
+    of_target = identity_standardisation(len(raw.target_names) or 1)
     if not raw.classes and standardise_target:
         of_target = _target_standardisation(raw, raw.y[train])
     y_train, y_test = raw.y[train], raw.y[test]
@@ -106,6 +109,7 @@ def split_dataset(
         input_shape=raw.input_shape,
         overlap=len(test) / len(train) if split.resplits else 0.0,
         target_standardisation=of_target,
+        target_names=raw.target_names,
     )
 
 
@@ -123,9 +127,12 @@ def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarr
 
 
 def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
-    if not y.std() > 0:
-        raise DataError(f"{raw.title}: the target has one value only in the training rows.")
-    return fit_standardisation(y[:, None], "feature")
+    columns = y.reshape(len(y), -1)
+    for column, name in zip(columns.T, raw.target_names or ("",), strict=True):
+        if not column.std() > 0:
+            words = f"target `{name}`" if name else "the target"
+            raise DataError(f"{raw.title}: {words} has one value only in the training rows.")
+    return fit_standardisation(columns, "feature")
 
 
 # From arrays
@@ -142,6 +149,7 @@ def raw_of_arrays(
     redundant: Redundant,
     title: str,
     target: str = "y",
+    targets: Sequence[str] = (),
 ) -> RawRows:
     """Rows of arrays; see `Dataset.from_arrays`.
 
@@ -162,13 +170,29 @@ def raw_of_arrays(
         raise DataSettingError("features", f"must name {count} inputs, got {len(names)}")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
-    labels, classes = targets_of(y, target_is, title, target)
+    y, classes, target_names = _targets_of_array(y, targets, target_is, title, target)
     raw = RawRows(
-        x, labels, names, classes, np.arange(len(y)), len(y), title,
-        None if groups is None else np.asarray(groups), input_shape,
+        x, y, names, classes, np.arange(len(y)), len(y), title,
+        None if groups is None else np.asarray(groups), input_shape, target_names,
     )  # fmt: skip
     # Pixels at the border of images are all the same, and no mistake.
     return checked_rows(raw, missing, "keep" if input_shape else redundant)
+
+
+def _targets_of_array(
+    y: np.ndarray, names: Sequence[str], target_is: Targets | None, title: str, target: str
+) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """Targets, names of classes, and those of several targets."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim == 1:
+        return *targets_of(y, target_is, title, target), ()
+    count = y.shape[1]
+    names = tuple(names) or tuple(f"{target}{i}" for i in range(1, count + 1))
+    if len(names) != count:
+        raise DataSettingError("targets", f"must name {count} targets, got {len(names)}")
+    check_target_names(names, "targets")
+    return several_targets(y.T, names, target_is, title), (), names
 
 
 def image_shape(x: np.ndarray) -> tuple[int, ...]:
@@ -186,10 +210,10 @@ def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None
         )
     if x.ndim == 4 and x.shape[1] not in (1, 3):
         raise DataError(f"{title}: images must have 1 or 3 channels, got shape {x.shape}.")
-    if y.ndim != 1 or len(y) != len(x):
+    if y.ndim not in (1, 2) or len(y) != len(x) or y.shape[1:] == (0,):
         raise DataError(
-            f"{title}: `{target}` must have one target for each of {len(x)} rows, got shape "
-            f"{y.shape}."
+            f"{title}: `{target}` must have one target for each of {len(x)} rows, or a row of "
+            f"several, got shape {y.shape}."
         )
     if not x.size:
         raise DataError(f"{title}: has no rows.")
@@ -232,6 +256,40 @@ def targets_of(
             "only."
         )
     return np.searchsorted(distinct, y).astype(np.int64), tuple(map(_word, distinct))
+
+
+def check_target_names(names: Sequence[str], setting: str) -> None:
+    """Raise DataSettingError where several targets have one name."""
+    for name in names:
+        if names.count(name) > 1:
+            raise DataSettingError(setting, f"must name each target once, got {name!r} twice")
+
+
+def several_targets(
+    columns: Sequence[np.ndarray], names: Sequence[str], target_is: Targets | None, title: str
+) -> np.ndarray:
+    """Several targets a row, ``(row, target)``: they are numbers, whole ones as well.
+
+    Raises
+    ------
+    DataError
+        Some are classes, or not as numbers must be.
+    """
+    if target_is == "classes":
+        raise DataSettingError("target_is", f"must be numbers with {len(names)} targets")
+    for column, name in zip(columns, names, strict=True):
+        if column.dtype.kind not in "iuf":
+            what = "truth values" if column.dtype.kind == "b" else "text"
+            raise DataError(
+                f"{title}: target `{name}` must hold numbers, as several targets do, got {what}."
+            )
+    return np.stack(
+        [
+            _numbers_of(column, np.unique(column), "numbers", title, name)
+            for column, name in zip(columns, names, strict=True)
+        ],
+        axis=1,
+    )
 
 
 def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -> np.ndarray:

@@ -27,7 +27,8 @@ class Table(SplitRows):
     ``target`` names the column that is to be predicted, ``features`` those that it is predicted
     from: all others unless given, less those under ``without``. Text is one-hot encoded, a column
     ``colour=red`` for each category, and so are numbers in columns named under ``categorical``;
-    truth values are 0 and 1.
+    truth values are 0 and 1. ``target: [[height, weight]]``, several columns of numbers, has all of
+    them predicted by one network.
 
     Targets of text and truth values are classes, numbers are numbers. Whole numbers may be either,
     and ``target_is`` says which: ``classes`` or ``numbers``; where they have ten values or fewer
@@ -41,7 +42,7 @@ class Table(SplitRows):
 
     kind: Literal["table"] = "table"
     file: str
-    target: str
+    target: str | tuple[str, ...]
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()

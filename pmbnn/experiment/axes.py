@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pmbnn.experiment.cells import REGISTRIES
@@ -166,13 +166,16 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     """Values along the axis of one field, which its annotation tells how to read."""
     parts = union_parts(annotation)
     specs = specification_classes(annotation)
-    for part in parts:
-        if get_origin(part) is tuple:
-            return _axis_of_lists(value, place, specification_classes(get_args(part)[0]))
+    lists = [part for part in parts if get_origin(part) is tuple]
+    if lists and set(parts) <= {*lists, NoneType}:
+        return _axis_of_lists(value, place, specification_classes(get_args(lists[0])[0]))
+    if lists and not specs:
+        return [(where, _tuples(entry)) for where, entry in axis(value, place)]
     if not specs:
         return axis(value, place)
     if are_kinds(specs):
-        return _axis_of_kinds(value, place, classes_by_kind(specs))
+        found = _axis_of_kinds(value, place, classes_by_kind(specs))
+        return [(where, _tuples(entry)) for where, entry in found] if lists else found
     spec = specs[0]
     if not spec.expands:
         return [(where, _unexpanded(entry, where, spec)) for where, entry in axis(value, place)]

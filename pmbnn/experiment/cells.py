@@ -74,7 +74,7 @@ class Cell:
     @property
     def n_outputs(self) -> int:
         """Number of the network's outputs: the likelihood says it, of what is observed."""
-        return self.likelihood.n_outputs(self.dataset.n_classes)
+        return self.likelihood.n_outputs(self.dataset.n_classes, self.dataset.n_targets)
 
     @property
     def settings(self) -> dict[str, Specification]:

@@ -18,7 +18,7 @@ from pmbnn.inference.settings import (
     ONE_BY_ONE_GUIDES,
     ONE_POSITION_ESTIMATORS,
 )
-from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
+from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
 
@@ -136,12 +136,13 @@ def check_guides(
     """
     sections = (choices[name] for name in ("dataset", "network", "likelihood"))
     for dataset, network, likelihood in product(*sections):
-        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes)
+        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes, dataset.spec.n_targets)
         parameters = network.spec.parameters(dataset.spec.input_shape, n_outputs)
         for inference in inferences:
             _check_estimator(parameters, network, inference)
         for inference, pair in product(inferences, pairs):
-            _check_full_rank(parameters, network, inference, pair, likelihood)
+            n_targets = dataset.spec.n_targets
+            _check_full_rank(parameters, network, inference, pair, likelihood, n_targets)
 
 
 def _check_full_rank(
@@ -150,11 +151,12 @@ def _check_full_rank(
     inference: Choice,
     pair: tuple[Choice, Choice],
     likelihood: Choice,
+    n_targets: int,
 ) -> None:
     """Raise ConfigError where a model is too large for a guide with a full covariance."""
     if inference.spec.guide != "full_rank":
         return
-    size = free_scalars(parameters, *(choice.spec for choice in pair), likelihood.spec)
+    size = free_scalars(parameters, *(choice.spec for choice in pair), likelihood.spec, n_targets)
     if size > LARGEST_FULL_RANK:
         prior, hyperprior = pair
         rule = (
@@ -166,12 +168,16 @@ def _check_full_rank(
 
 
 def free_scalars(
-    parameters: tuple[Parameter, ...], prior: Prior, hyperprior: Hyperprior, likelihood: Likelihood
+    parameters: tuple[Parameter, ...],
+    prior: Prior,
+    hyperprior: Hyperprior,
+    likelihood: Likelihood,
+    n_targets: int = 1,
 ) -> int:
     """Number of free scalars of a model: weights, their scales, and those of the likelihood."""
     units = {p.layer: p.shape[-1] for p in parameters}
     weights = prior.n_free(sum(p.size for p in parameters))
-    return weights + hyperprior.n_scales(list(units.values())) + likelihood.n_free
+    return weights + hyperprior.n_scales(list(units.values())) + n_targets * likelihood.n_free
 
 
 def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inference: Choice) -> None:
@@ -208,7 +214,7 @@ def check_stacking(choices: Mapping[str, list[Choice]], inferences: list[Choice]
             raise must(predict.place_of("mixture"), rule, "stacked")
     sections = (choices[name] for name in ("dataset", "network", "likelihood"))
     for predict, dataset, network, likelihood in product(stacked, *sections):
-        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes)
+        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes, dataset.spec.n_targets)
         size = network.spec.multiply_adds(dataset.spec.input_shape, n_outputs)
         if size > LARGE_NETWORK:
             rule = (
@@ -235,16 +241,26 @@ def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
 def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
     """Raise ConfigError where a likelihood meets targets that it does not observe."""
     for dataset, likelihood in product(datasets, likelihoods):
-        n_classes = dataset.spec.n_classes
-        if likelihood.spec.takes(n_classes):
+        n_classes, n_targets = dataset.spec.n_classes, dataset.spec.n_targets
+        if likelihood.spec.observes(n_classes, n_targets):
+            _check_known(likelihood, n_targets)
             continue
-        targets = "numbers" if n_classes is None else f"{n_classes} classes"
-        fitting = [k for k, cls in LIKELIHOODS.items() if cls.takes(n_classes)]
+        numbers = "numbers" if n_targets == 1 else f"{n_targets} numbers a row"
+        targets = numbers if n_classes is None else f"{n_classes} classes"
+        fitting = [k for k, cls in LIKELIHOODS.items() if cls.observes(n_classes, n_targets)]
         rule = (
             f"must be {' or '.join(sorted(fitting))} with data set `{dataset.spec.kind}` "
             f"(`{dataset.place}`), whose targets are {targets}"
         )
         raise must(likelihood.place, rule, likelihood.spec.kind)
+
+
+def _check_known(likelihood: Choice, n_targets: int) -> None:
+    """Raise ConfigError where noise is known of another number of targets."""
+    spec = likelihood.spec
+    rule = spec.rule_of_known(n_targets) if isinstance(spec, NumberLikelihood) else None
+    if rule is not None:
+        raise must(likelihood.place_of(spec.scale_field), rule, [*spec.scale_of_noise])
 
 
 def check_diagnostics(

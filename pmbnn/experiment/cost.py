@@ -172,7 +172,8 @@ def _sampling_work(cell: Cell, choosing: int) -> Work:
 def _evaluating(cell: Cell) -> float:
     """Seconds of what follows the fits of a cell: predictions, its trace and its file."""
     operations = FORWARD_FLOPS * multiply_adds(cell) / PREDICTION_FLOPS
-    summed = DENSITY if cell.dataset.targets == "numbers" else PREDICTION
+    is_density = cell.dataset.targets == "numbers"
+    summed = DENSITY * cell.dataset.n_targets if is_density else PREDICTION
     return STORING + _predictions(cell) * (summed + operations)
 
 

@@ -142,7 +142,7 @@ def _program_text(spec: Specification) -> str:
     """What a specification decides of the compiled program."""
     match spec:
         case DatasetSpec() if spec.rows is not None:
-            return repr((spec.rows, spec.input_shape, spec.n_classes))
+            return repr((spec.rows, spec.input_shape, spec.n_classes, spec.n_targets))
         case Hyperprior() | Likelihood():
             return repr(dict(spec.structure))
         case Sampling():

@@ -8,6 +8,7 @@ data, is checked when a file is loaded.
 import inspect
 import re
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any, get_args, get_origin
 
 from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
@@ -117,15 +118,15 @@ def _of_class(
 
 def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema]) -> Schema:
     """What a mapping may say of a field; `plain` is what pydantic says of one value."""
-    for part in union_parts(annotation):
-        if get_origin(part) is tuple:
-            classes = specification_classes(get_args(part)[0])
-            if classes:
-                items = _of_kinds(classes_by_kind(classes), definitions)
-                return _list_of({"type": "array", "items": items})
-            options = [_without_texts(option) for option in plain.get("anyOf", [plain])]
-            lists = [option for option in options if option.get("type") == "array"]
-            return _list_of({"anyOf": lists})
+    parts = union_parts(annotation)
+    lists = [part for part in parts if get_origin(part) is tuple]
+    if lists and set(parts) <= {*lists, NoneType}:
+        classes = specification_classes(get_args(lists[0])[0])
+        if classes:
+            items = _of_kinds(classes_by_kind(classes), definitions)
+            return _list_of({"type": "array", "items": items})
+        options = [_without_texts(option) for option in plain.get("anyOf", [plain])]
+        return _list_of({"anyOf": [o for o in options if o.get("type") == "array"]})
     specs = specification_classes(annotation)
     scalars = [
         _without_texts(option)
@@ -138,7 +139,13 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
         reference = _reference(spec, None, definitions)
         key = spec.__name__.lower()
         scalars.append(reference if spec.expands else _mapping({key: reference}, [key]))
-    return _axis({"anyOf": scalars} if len(scalars) > 1 else scalars[0])
+    # A list is a value of its own among others of an axis only.
+    alone = [scalar for scalar in scalars if scalar.get("type") != "array"]
+    return {"anyOf": [_one_of(alone), _list_of(_one_of(scalars))]}
+
+
+def _one_of(options: list[Schema]) -> Schema:
+    return {"anyOf": options} if len(options) > 1 else options[0]
 
 
 def _axis(item: Schema) -> Schema:

@@ -1,9 +1,10 @@
 """What is predicted of numbers on lines through the inputs: mean, bands, training rows and truth.
 
-Of one cell, a panel for each line; of several, a row for each cell.
+Of one cell, a panel for each line, and each of several targets; of several cells, a row for each.
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures import style
 from pmbnn.figures.samples import training_points
-from pmbnn.results.reading import group_of, values_of
+from pmbnn.results.reading import by_target, group_of, values_of
 
 MEAN, TRUTH = style.CLASS_COLOURS[0], style.CLASS_COLOURS[1]
 
@@ -39,14 +40,17 @@ def plot_curves(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no curves, or does not keep its training rows.
     """
-    names = curve_names(trace)
-    figure = style.new_figure(4.2 * len(names) + 0.6, 4.6)
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        draw_curve(axes, trace, name)
-        axes.set_ylim(limits([trace], name))
-        axes.set_title(range_words(trace, name), fontsize=style.LABEL_SIZE)
-        axes.set_xlabel(position_name(trace, name), fontsize=style.LABEL_SIZE)
-    figure.axes[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
+    names, of_targets = curve_names(trace), by_target(trace)
+    shape = len(of_targets), len(names)
+    figure = style.new_figure(4.2 * len(names) + 0.6, 0.8 + 3.8 * len(of_targets))
+    panels = figure.subplots(*shape, squeeze=False)
+    for line, (target, own) in zip(panels, of_targets.items(), strict=True):
+        for axes, name in zip(line, names, strict=True):
+            draw_curve(axes, own, name)
+            axes.set_ylim(limits([own], name))
+            axes.set_title(range_words(own, name), fontsize=style.LABEL_SIZE)
+            axes.set_xlabel(position_name(own, name), fontsize=style.LABEL_SIZE)
+        line[0].set_ylabel(target or "y", fontsize=style.LABEL_SIZE)
     add_legend(figure, figure.axes[0])
     style.set_title(figure, title)
     return figure
@@ -67,15 +71,17 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
     """
     if not traces:
         raise ValueError("`traces` must not be empty.")
-    traces, names = list(traces)[:MOST], list(names)[:MOST]
-    columns = curve_names(traces[0])
-    figure = style.new_figure(4.2 * len(columns) + 0.8, 2.7 * len(traces) + 1.4)
-    panels = figure.subplots(len(traces), len(columns), squeeze=False, sharex="col", sharey="col")
-    for column, range_name in enumerate(columns):
-        for axes, trace in zip(panels[:, column], traces, strict=True):
+    of_targets, names = [by_target(trace) for trace in traces[:MOST]], list(names)[:MOST]
+    columns = list(product(of_targets[0], curve_names(traces[0])))
+    shape = len(names), len(columns)
+    figure = style.new_figure(4.2 * len(columns) + 0.8, 2.7 * len(names) + 1.4)
+    panels = figure.subplots(*shape, squeeze=False, sharex="col", sharey="col")
+    for column, (target, range_name) in enumerate(columns):
+        shown = [own[target] for own in of_targets]
+        for axes, trace in zip(panels[:, column], shown, strict=True):
             draw_curve(axes, trace, range_name)
-        panels[0, column].set_ylim(limits(traces, range_name))
-        words = range_words(traces[0], range_name)
+        panels[0, column].set_ylim(limits(shown, range_name))
+        words = f"{target}, " * bool(target) + range_words(shown[0], range_name)
         panels[-1, column].set_xlabel(words, fontsize=style.LABEL_SIZE)
     for line, name in zip(panels, names, strict=True):
         line[0].set_title(name, fontsize=style.LABEL_SIZE, loc="left")

@@ -38,7 +38,7 @@ from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import LADDER, pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import best_group, data_label, group_by_settings
+from pmbnn.results.tables import SCORE_WORDS, best_group, data_label, group_by_settings
 from pmbnn.results.titles import cell_title, combination_title, data_title
 from pmbnn.results.variants import Variant, families
 from pmbnn.results.weights import SCALE, WEIGHT, last_layer, learned_scales
@@ -290,7 +290,8 @@ def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawing
 
 
 def _row_name(record: CellRecord, words: Sequence[str]) -> str:
-    numbers = f"RMSE {record.results['rmse']:.3g}"
+    score = "rmse" if "rmse" in record.results else "nll"
+    numbers = f"{SCORE_WORDS[score]} {record.results[score]:.3g}"
     return f"{record.sweep}: {'; '.join([*words, combination_title(record), numbers])}"
 
 

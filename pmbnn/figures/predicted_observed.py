@@ -2,11 +2,12 @@
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
 from pmbnn.figures.curves import MARGIN
-from pmbnn.results.reading import group_of, values_of
+from pmbnn.results.reading import by_target, group_of, values_of
 
 GROUP = "test_predictions"
 
@@ -17,19 +18,35 @@ MOST_BARS = 300
 def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
     """Observed targets against predicted means, with central intervals of what is observed.
 
-    An interval that does not reach the diagonal misses its target, and has another colour.
+    An interval that does not reach the diagonal misses its target, and has another colour. Several
+    targets have a panel each.
 
     Raises
     ------
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
+    of_targets, level = by_target(trace), group_of(trace, GROUP).attrs["level"]
+    figure = style.new_figure(0.4 + 5 * len(of_targets), 5.2)
+    panels = figure.subplots(1, len(of_targets), squeeze=False)[0]
+    counted = []
+    for axes, (name, own) in zip(panels, of_targets.items(), strict=True):
+        missed, rows = _draw_rows(axes, own)
+        counted.append(
+            f"{name}: " * bool(name) + f"{missed} of {rows} test rows outside their interval"
+        )
+        axes.set_title(name, fontsize=style.LABEL_SIZE)
+        axes.set_xlabel(f"predicted, with {level:.0%} intervals", fontsize=style.LABEL_SIZE)
+    panels[0].set_ylabel("observed", fontsize=style.LABEL_SIZE)
+    style.set_title(figure, f"{title}\n{'; '.join(counted)}")
+    return figure
+
+
+def _draw_rows(axes: Axes, trace: xr.DataTree) -> tuple[int, int]:
+    """Draw the rows of one target; how many miss it, and how many there are."""
     mean, target = (values_of(trace, GROUP, name) for name in ("mean", "target"))
     low, high = values_of(trace, GROUP, "total_interval", "bound", "test_observation")
-    level = group_of(trace, GROUP).attrs["level"]
     missed = (target < low) | (target > high)
-    figure = style.new_figure(5.4, 5.2)
-    axes = figure.subplots()
     ends = _limits(np.concatenate([mean, target]))
     axes.plot(ends, ends, color=style.GREY, linewidth=1)
     shown = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), MOST_BARS)).astype(int))
@@ -38,12 +55,8 @@ def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
         axes.hlines(target[of], low[of], high[of], color=colour, alpha=0.3, linewidth=1)
         axes.plot(mean[held], target[held], "o", color=colour, markersize=3, alpha=0.7)
     axes.set(xlim=ends, ylim=ends, aspect="equal")
-    axes.set_xlabel(f"predicted, with {level:.0%} intervals", fontsize=style.LABEL_SIZE)
-    axes.set_ylabel("observed", fontsize=style.LABEL_SIZE)
     axes.tick_params(labelsize=style.TICK_SIZE)
-    counted = f"{missed.sum()} of {len(target)} test rows outside their interval"
-    style.set_title(figure, f"{title}\n{counted}")
-    return figure
+    return int(missed.sum()), len(target)
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:

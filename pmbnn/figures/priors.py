@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -41,7 +42,7 @@ from pmbnn.results.priors import (
     posterior_beside,
     stored_priors,
 )
-from pmbnn.results.reading import load_groups, stored_variables
+from pmbnn.results.reading import by_target, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled
 from pmbnn.results.store import RECORD, Results
@@ -137,17 +138,19 @@ def plot_prior_curves(
     absence
         Why there are none.
     """
-    names = curve_names(prior)
-    figure = style.new_figure(4.2 * len(names) + 0.8, 6.6)
-    panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
-    for (above, below), name in zip(panels.T, names, strict=True):
-        _draw_functions(above, prior, name)
-        above.set_title(range_words(prior, name), fontsize=style.LABEL_SIZE)
+    priors, posteriors = by_target(prior), {} if posterior is None else by_target(posterior)
+    columns = list(product(priors, curve_names(prior)))
+    figure = style.new_figure(4.2 * len(columns) + 0.8, 6.6)
+    panels = figure.subplots(2, len(columns), squeeze=False, sharex="col")
+    for (above, below), (target, name) in zip(panels.T, columns, strict=True):
+        _draw_functions(above, priors[target], name)
+        words = f"{target}, " * bool(target) + range_words(prior, name)
+        above.set_title(words, fontsize=style.LABEL_SIZE)
         if posterior is None:
             style.draw_empty(below, absence)
             continue
-        draw_curve(below, posterior, name)
-        below.set_ylim(limits([posterior], name))
+        draw_curve(below, posteriors[target], name)
+        below.set_ylim(limits([posteriors[target]], name))
         below.set_xlabel(position_name(prior, name), fontsize=style.LABEL_SIZE)
     for axes, words in zip(panels[:, 0], ("prior", "posterior"), strict=True):
         axes.set_ylabel(f"y, {words}", fontsize=style.LABEL_SIZE)

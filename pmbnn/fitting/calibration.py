@@ -181,6 +181,11 @@ class Calibration:
         """Inputs that functions are looked at, ``(input, feature)``."""
         return fixed_inputs(np.asarray(self.rows.x, np.float64))
 
+    @property
+    def _told_apart(self) -> Sequence[str]:
+        """Several targets, or classes without the last one, which has what others leave."""
+        return self.rows.target_names or self.rows.classes[:-1]
+
     @cached_property
     def predictor(self) -> Predictor:
         """What reads quantities off draws."""
@@ -335,16 +340,16 @@ class Calibration:
         named = self.predictor.posterior(data, values)
         log_likelihood, _ = self.predictor.log_joint(data, values)
         return {
-            **_function_values(functions, len(self.inputs), self.rows.classes),
+            **_function_values(functions, len(self.inputs), self._told_apart),
             **scale_draws(named),
             "log-likelihood": log_likelihood.sum(axis=1),
         }
 
 
 def _function_values(
-    parameters: Mapping[str, np.ndarray], n_inputs: int, classes: Sequence[str]
+    parameters: Mapping[str, np.ndarray], n_inputs: int, names: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """What a likelihood says at each input, without the last class, which has what others leave."""
+    """What a likelihood says at each input, of each of the names where there are several."""
     found = {}
     for name, array in parameters.items():
         if array.shape[1] != n_inputs:  # one value for all inputs: a scale
@@ -353,6 +358,6 @@ def _function_values(
             if array.ndim == 2:
                 found[f"{name} at input {i + 1}"] = array[:, i]
                 continue
-            for k, own in enumerate(classes[:-1]):
+            for k, own in enumerate(names):
                 found[f"{name} of {own} at input {i + 1}"] = array[:, i, k]
     return found

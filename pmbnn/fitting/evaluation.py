@@ -1,7 +1,7 @@
 """What a fitted cell predicts, and how good that is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, singledispatch
 from typing import Any
 
@@ -163,13 +163,27 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 
 @evaluate_further.register
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
-    """At the training rows, and on the lines of the data set."""
+    """At the training rows, and on the lines of the data set; of several targets, of each."""
     draws = fitted.cell.predict.draws
     training = predict_mixture(fitted, predictor, dataset.x_train, draws)
     training = training.in_units_of(dataset.target_standardisation)
     curves = _curves(fitted, dataset, predictor)
-    results = {"train_rmse": metrics.rmse(training.mean, dataset.raw_targets(dataset.y_train))}
-    return {"results": results | bands(curves) | gaps(curves), "curves": curves}
+    target = dataset.raw_targets(dataset.y_train)
+    if not dataset.target_names:
+        return {"results": _of_one(training, target, curves), "curves": curves}
+    results, of_test = {}, dataset.raw_targets(dataset.y_test)
+    for i, name in enumerate(dataset.target_names):
+        own = metrics_of(test.of_target(i), of_test[:, i])
+        del own["nll"]  # that of a row of targets is joint
+        lines = [replace(curve, prediction=curve.prediction.of_target(i)) for curve in curves]
+        own |= _of_one(training.of_target(i), target[:, i], lines)
+        results |= {f"{metric}_{name}": value for metric, value in own.items()}
+    return {"results": results, "curves": curves}
+
+
+def _of_one(training: Density, target: np.ndarray, curves: Sequence[Curve]) -> dict[str, float]:
+    """Numbers of one target beside the metrics of its test rows."""
+    return {"train_rmse": metrics.rmse(training.mean, target)} | bands(curves) | gaps(curves)
 
 
 def bands(curves: Sequence[Curve]) -> dict[str, float]:

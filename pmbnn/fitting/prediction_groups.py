@@ -20,6 +20,7 @@ from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.image_evaluation import OodPrediction
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.snapshots import Diagnosis
+from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density
 from pmbnn.prediction.predictive import Predictive
@@ -71,22 +72,30 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
     Inputs and targets are in original units; on a line through several features inputs are its
     positions ``x`` times its ``direction``. ``output_interval`` is central in the network's output,
     ``total_interval`` in what is observed, noise included; their probability is the attribute
-    ``level``. ``pit`` is the predicted probability of less than the target.
+    ``level``. ``pit`` is the predicted probability of less than the target. Several targets are
+    on a last axis, ``target_name``.
     """
     axis = "test_observation"
+    axes = target_axes(axis, dataset)
     raw = dataset.standardisation.undo(dataset.x_test)
-    arrays = density_arrays(test, axis) | _moments_of_chains(evaluation.of_chains, axis)
-    arrays["pit"] = (axis, test.cdf.astype("f4"))
-    arrays |= {"x": ((axis, "feature"), raw), "target": (axis, dataset.raw_targets(dataset.y_test))}
+    arrays = density_arrays(test, *axes) | _moments_of_chains(evaluation.of_chains, *axes)
+    arrays["pit"] = (axes, test.cdf.astype("f4"))
+    arrays |= {"x": ((axis, "feature"), raw), "target": (axes, dataset.raw_targets(dataset.y_test))}
     coords, attrs = {"bound": BOUNDS}, {"level": LEVEL}
     of_test = attrs | {"predictive": test.key}
     groups = {"test_predictions": xr.Dataset(arrays, coords, of_test)}
     for number, curve in enumerate(evaluation.curves, 1):
-        arrays = density_arrays(curve.prediction, "point")
-        arrays |= _moments_of_chains(curve.of_chains, "point") | line_arrays(curve.line)
+        axes = target_axes("point", dataset)
+        arrays = density_arrays(curve.prediction, *axes)
+        arrays |= _moments_of_chains(curve.of_chains, *axes) | line_arrays(curve.line)
         of_line = attrs | line_attributes(curve.line)
         groups[f"curve_{number}"] = xr.Dataset(arrays, coords, of_line)
     return groups
+
+
+def target_axes(axis: str, dataset: Dataset) -> tuple[str, ...]:
+    """Axes of what there is one of for each entry of `axis`, and for each of several targets."""
+    return (axis, TARGET_NAME) if dataset.target_names else (axis,)
 
 
 def line_arrays(line: Line) -> dict:
@@ -104,21 +113,21 @@ def line_attributes(line: Line) -> dict:
     return {"position": line.name} | ({} if line.gap is None else {"gap": line.gap})
 
 
-def _moments_of_chains(chains: Sequence[Density], axis: str) -> dict:
+def _moments_of_chains(chains: Sequence[Density], *axes: str) -> dict:
     """Mean and standard deviation of the output by each chain alone, where there are chains."""
     if not chains:
         return {}
     return {
-        f"chain_{name}": (("chain", axis), np.stack([getattr(c, of) for c in chains]).astype("f4"))
+        f"chain_{name}": (("chain", *axes), np.stack([getattr(c, of) for c in chains]).astype("f4"))
         for name, of in (("mean", "mean"), ("sd", "epistemic_sd"))
     }
 
 
-def density_arrays(density: Density, axis: str) -> dict:
-    """A predicted density as variables over `axis`, in the targets' units."""
+def density_arrays(density: Density, *axes: str) -> dict:
+    """A predicted density as variables over `axes`, in the targets' units."""
     by_row = ("mean", "epistemic_sd", "total_sd")
-    return {name: (axis, getattr(density, name).astype("f4")) for name in by_row} | {
-        name: (("bound", axis), getattr(density, name).astype("f4"))
+    return {name: (axes, getattr(density, name).astype("f4")) for name in by_row} | {
+        name: (("bound", *axes), getattr(density, name).astype("f4"))
         for name in ("output_interval", "total_interval")
     }
 

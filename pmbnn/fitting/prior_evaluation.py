@@ -11,7 +11,7 @@ from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import map_points
-from pmbnn.fitting.prediction_groups import line_arrays, line_attributes
+from pmbnn.fitting.prediction_groups import line_arrays, line_attributes, target_axes
 from pmbnn.models.build import build_model
 from pmbnn.prediction import prior_measures as measures
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -179,7 +179,8 @@ class _Numbers:
         rows = looked_at(cell, dataset)
         self.x, self.y = dataset.x_train[rows], dataset.raw_targets(dataset.y_train[rows])
         self.raw, self.at_rows = dataset.standardisation.undo(self.x), []
-        self.lines = cell.dataset.lines()
+        self.lines, self.names = cell.dataset.lines(), dataset.target_names
+        self.axes = target_axes("point", dataset)[1:]
         self.on_lines: list[list[np.ndarray]] = [[] for _ in self.lines]
         self.standardisation = dataset.standardisation
         self.targets = dataset.target_standardisation
@@ -200,26 +201,36 @@ class _Numbers:
         parameters = {
             name: np.concatenate([part[name] for part in self.at_rows]) for name in self.at_rows[0]
         }
-        noise = np.asarray(self.likelihood.components(parameters).std(), np.float64)
-        noise = self.targets.sd * noise
-        numbers = measures.number_measures(self._outputs(parameters), noise)
-        low, high = self._raw(mixture(self.likelihood, [parameters], None).total_interval())
-        within = float(np.mean((low <= self.y) & (self.y <= high)))
-        numbers |= {"target_range": float(np.ptp(self.y)), "targets_within": within}
+        numbers = {}
+        for i, own in enumerate(self.likelihood.by_target(parameters)):
+            numbers |= self._numbers(own, i)
         return PriorEvaluation(numbers, self._groups() if self.lines else {})
 
+    def _numbers(self, parameters: Mapping[str, np.ndarray], i: int) -> dict[str, float]:
+        """Numbers of one target, with its name in theirs where there are several."""
+        components = self.likelihood.components(parameters)
+        mean, sd = self.targets.mean[i], self.targets.sd[i]
+        outputs, noise = (np.asarray(v, np.float64) for v in (components.mean(), components.std()))
+        found = measures.number_measures(mean + sd * outputs, sd * noise)
+        low, high = mean + sd * mixture(self.likelihood, [parameters], None).total_interval()
+        y = self.y.reshape(len(self.y), -1)[:, i]
+        within = float(np.mean((low <= y) & (y <= high)))
+        found |= {"target_range": float(np.ptp(y)), "targets_within": within}
+        return measures.called(found, self.names[i]) if self.names else found
+
     def _groups(self) -> dict[str, xr.Dataset]:
-        raw = {"x": (("observation", "feature"), self.raw), "y": ("observation", self.y)}
-        groups = {"rows": xr.Dataset(raw)}
+        labels = {axis: list(self.names) for axis in self.axes}
+        y = (("observation", *self.axes), self.y)
+        groups = {"rows": xr.Dataset({"x": (("observation", "feature"), self.raw), "y": y}, labels)}
         tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
         for number, (line, found) in enumerate(zip(self.lines, self.on_lines, strict=True), 1):
             functions = np.concatenate(found)
             arrays = line_arrays(line) | {
-                "function": (("function", "point"), functions[:CURVES]),
-                "interval": (("bound", "point"), np.quantile(functions, tails, axis=0)),
+                "function": (("function", "point", *self.axes), functions[:CURVES]),
+                "interval": (("bound", "point", *self.axes), np.quantile(functions, tails, axis=0)),
             }
             attrs = {"level": LEVEL} | line_attributes(line)
-            groups[f"curve_{number}"] = xr.Dataset(arrays, attrs=attrs)
+            groups[f"curve_{number}"] = xr.Dataset(arrays, labels, attrs)
         return groups
 
 

@@ -14,6 +14,7 @@ import xarray as xr
 
 from pmbnn.fitting.sampling import SampledCell, spread
 from pmbnn.models.build import OF_A_LAYER
+from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.predictor import Predictor
 
 LARGE_TRACE_DRAWS = 100
@@ -48,7 +49,8 @@ def sampled_groups(
         rng = np.random.default_rng(sampled.cell.inference.seed)
         targets = predictor.observations(data, flat, rng)
         targets = targets.reshape(chains, draws, *targets.shape[1:])
-        groups["posterior_predictive"] = xr.Dataset({"y": (axes, targets)})
+        of_targets = (*axes, TARGET_NAME)[: targets.ndim]
+        groups["posterior_predictive"] = xr.Dataset({"y": (of_targets, targets)})
     for name in groups.keys() - {"draws"}:
         groups[name] = groups[name].assign_coords(coords).assign_attrs(draws_of=sampled.draws_of)
     return groups

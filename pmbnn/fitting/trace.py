@@ -11,6 +11,9 @@ Small networks are kept in full. Of large ones, the posterior of the last layer 
 scales is kept; the guide and its PRNG keys are, so that everything else can be drawn
 again (`pmbnn.results.restore`), and the training rows are named by fingerprint only.
 
+Several targets have a dim ``target_name`` in all groups but ``log_likelihood``, which is of rows:
+what leave-one-out leaves out is a row with all its targets.
+
 Where targets were standardised, what belongs to the model speaks of standardised ones, and
 predictions of those in original units, as the attribute ``target_units`` of a group says;
 ``constant_data`` has the map between the two.
@@ -30,11 +33,12 @@ from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups
+from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
 from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
 from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
+from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.predictor import Predictor
 
 TARGET_UNITS = dict.fromkeys(
@@ -100,11 +104,15 @@ def build_trace(
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
     groups["constant_data"] = _constant_data(dataset, keeps_rows, fitted.cell.dataset.is_own)
     if keeps_rows:
-        groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
+        targets = (target_axes("observation", dataset), dataset.y_train)
+        groups["observed_data"] = xr.Dataset({"y": targets})
     predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
     for group in predictions.values():
         group.attrs.setdefault("draws_of", fitted.draws_of)
     groups |= predictions
+    for name, group in groups.items():
+        if TARGET_NAME in group.dims:
+            groups[name] = group.assign_coords({TARGET_NAME: list(dataset.target_names)})
     if not dataset.target_standardisation.is_identity:
         for name, units in TARGET_UNITS.items() | dict.fromkeys(predictions, "original").items():
             if name in groups:
@@ -200,7 +208,7 @@ def _posterior_predictive(fitted, predictor, kept: KeptDraws) -> xr.Dataset:
     rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 1])
     targets = predictor.observations(fitted.data, kept.posterior, rng)
     attrs = {"draws_of": fitted.draws_of}
-    axes = ("chain", "draw", "observation")
+    axes = ("chain", "draw", "observation", TARGET_NAME)[: 1 + targets.ndim]
     return xr.Dataset({"y": (axes, targets[None])}, _chain_coords(kept), attrs)
 
 
@@ -264,8 +272,9 @@ def _constant_data(dataset: Dataset, keeps_rows: bool, is_own: bool) -> xr.Datas
         # So that a cell can be restored where the file is no longer.
         attrs["input_shape"] = json.dumps(dataset.input_shape)
     if not dataset.target_standardisation.is_identity:
-        arrays["target_mean"] = ("target", dataset.target_standardisation.mean)
-        arrays["target_sd"] = ("target", dataset.target_standardisation.sd)
+        axis = TARGET_NAME if dataset.target_names else "target"
+        arrays["target_mean"] = (axis, dataset.target_standardisation.mean)
+        arrays["target_sd"] = (axis, dataset.target_standardisation.sd)
     if keeps_rows:
         arrays["x"] = (("observation", "feature"), dataset.x_train.astype("f4"))
     return xr.Dataset(arrays, attrs=attrs)

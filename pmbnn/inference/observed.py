@@ -11,11 +11,16 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.special import Softmax, log_softmax, softmax
 
+from pmbnn.models.likelihoods import TARGET_NAME
+
 
 def elementwise_logp(
     model: pm.Model, observed: TensorVariable, inputs: Mapping[TensorVariable, TensorVariable]
 ) -> TensorVariable:
     """Log-probability of each observation of an observed variable, on the value variables.
+
+    Several targets of a row, along the dim ``target_name``, are one observation: their sum.
+
 
     A categorical likelihood is written as the contraction of log-probabilities with one-hot
     labels: equal to PyMC's own, which gathers, and several times faster with its gradient. That of
@@ -33,7 +38,9 @@ def elementwise_logp(
     probabilities = _class_probabilities(model, observed)
     n_classes = None if probabilities is None else _n_classes(probabilities, inputs)
     if n_classes is None:
-        return model.logp(vars=[observed], sum=False)[0]
+        by_row = model.logp(vars=[observed], sum=False)[0]
+        several = model.named_vars_to_dims.get(observed.name, ())[1:] == (TARGET_NAME,)
+        return by_row.sum(axis=1) if several else by_row
     classes = pt.arange(n_classes)[:, None]
     one_hot = pt.eq(model.rvs_to_values[observed][None, :], classes).astype("float64")
     outputs = _outputs_first(probabilities)

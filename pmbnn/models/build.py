@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pmbnn.data.arrays import Rows
-from pmbnn.models.likelihoods import Categorical, Likelihood
+from pmbnn.models.likelihoods import TARGET_NAME, Categorical, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Dense, Network, Parameter
 from pmbnn.models.priors import (
     HYPERPRIORS,
@@ -64,7 +64,8 @@ def build_model(
     the layer's outputs); the observed variable is ``y``. A prior adds what it names in its own
     docstring; free variables that end in ``_z`` are standard draws, which stand behind
     something that a trace keeps. Inputs ``x``, targets ``target`` and
-    every constant of the priors and of the likelihood are ``pm.Data``.
+    every constant of the priors and of the likelihood are ``pm.Data``. Of several targets, what
+    there is one of for each has the dim ``target_name``.
 
     Raises
     ------
@@ -80,7 +81,8 @@ def build_model(
     _check_likelihood(likelihood, dataset)
     if not prior.has_scale:
         hyperprior = Fixed(scale=None)
-    parameters = network.parameters(dataset.input_shape, likelihood.n_outputs(dataset.n_classes))
+    n_outputs = likelihood.n_outputs(dataset.n_classes, dataset.n_targets)
+    parameters = network.parameters(dataset.input_shape, n_outputs)
     # The model itself is double precision whatever the user's default: it is cast where JAX
     # takes over, and PyMC's own samplers need it.
     with (
@@ -180,9 +182,16 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
 def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
     """Raise ValueError if the likelihood is not of what the rows hold."""
     if not likelihood.fits(rows):
+        several = f", of which each has {rows.n_targets}" if rows.n_targets > 1 else ""
         raise ValueError(
-            f"`likelihood` must be one of {rows.targets} for these rows, got `{likelihood.kind}`."
+            f"`likelihood` must be one of {rows.targets} for these rows{several}, got "
+            f"`{likelihood.kind}`."
         )
+    if isinstance(likelihood, NumberLikelihood) and (
+        rule := likelihood.rule_of_known(rows.n_targets)
+    ):
+        field, found = likelihood.scale_field, [*likelihood.scale_of_noise]
+        raise ValueError(f"`likelihood.{field}` {rule}, got {found}.")
 
 
 def _coords(
@@ -194,14 +203,16 @@ def _coords(
         for parameter in parameters
         for name, length in zip(parameter.dims, parameter.shape, strict=True)
     }
-    outputs = likelihood.outputs(rows.classes)
-    return coords | {"feature": list(rows.features), "output": list(outputs)}
+    outputs = likelihood.outputs(rows.classes or rows.target_names)
+    coords |= {"feature": list(rows.features), "output": list(outputs)}
+    return coords | ({TARGET_NAME: list(rows.target_names)} if rows.target_names else {})
 
 
 def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:
     import pymc as pm
 
-    dims = dict(zip(ROW_DATA, (("observation", "feature"), ("observation",)), strict=True))
+    of_target = ("observation", TARGET_NAME)[: values["target"].ndim]
+    dims = dict(zip(ROW_DATA, (("observation", "feature"), of_target), strict=True))
     return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
 
 

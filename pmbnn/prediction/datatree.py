@@ -35,10 +35,12 @@ def build_datatree(
     names = model.named_vars_to_dims
     dims = {name: [d for d in found if d is not None] for name, found in names.items()}
     dims = {name: found for name, found in dims.items() if len(found) == model[name].ndim}
+    # Of several targets, a row has one log-likelihood.
+    by_row = {n: dims[n][: a.ndim - 2] for n, a in groups["log_likelihood"].items() if n in dims}
     tree = arviz_base.from_dict(
         {name: group for name, group in groups.items() if group},
         coords={name: list(labels) for name, labels in model.coords.items() if labels},
-        dims=dims,
+        dims=dims | by_row,
         attrs=attrs,
     )
     observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}

@@ -201,6 +201,9 @@ def _mean_distance(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
 class Density(Predictive):
     """What is kept of the draws at each observation, and how they fit targets.
 
+    Of several targets, all but the log-density, which is of a row of them, have these on a further,
+    last axis, each by itself.
+
     Attributes
     ----------
     mean, epistemic_sd, total_sd
@@ -227,6 +230,11 @@ class Density(Predictive):
     def log_score(self, target: np.ndarray) -> np.ndarray:  # noqa: D102
         return self.log_density
 
+    def of_target(self, i: int) -> "Density":
+        """One of several targets alone, whose log-density is not kept."""
+        parts = {field.name: getattr(self, field.name)[..., i] for field in fields(self)}
+        return Density(**parts | {"log_density": np.full(len(self.mean), np.nan)})
+
     def in_units_of(self, standardisation: Standardisation) -> "Density":  # noqa: D102
         if standardisation.is_identity:
             return self
@@ -238,7 +246,7 @@ class Density(Predictive):
             output_interval=undo(self.output_interval),
             total_interval=undo(self.total_interval),
             # A density over a unit that is sd times as large.
-            log_density=self.log_density - np.log(sd),
+            log_density=self.log_density - np.log(sd).sum(),
             cdf=self.cdf,
             crps=sd * self.crps,
         )
@@ -251,7 +259,8 @@ class Density(Predictive):
             drawn = [predictor.single_draws(fit, data, x[rows], draws) for fit in fits]
             observed = None if target is None else target[rows]
             for found, weights in zip(parts, mixtures, strict=True):
-                found.append(summarise(mixture(predictor.likelihood, drawn, weights), observed))
+                of_targets = target_mixtures(predictor.likelihood, drawn, weights)
+                found.append(summarise_all(of_targets, observed))
         return [join(of_mixture) for of_mixture in parts]
 
     @classmethod
@@ -260,12 +269,21 @@ class Density(Predictive):
         for start in range(0, len(rows), cls.block):
             block = slice(start, start + cls.block)
             drawn = predictor.single_draws(fit, data, rows.x[block], draws)
-            parts.append(mixture(predictor.likelihood, [drawn], [1.0]).log_density(rows.y[block]))
+            of_targets = target_mixtures(predictor.likelihood, [drawn], [1.0])
+            parts.append(joint_log_density(of_targets, rows.y[block]))
         return float(-np.mean(np.concatenate(parts)))
 
 
 def mixture(likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights) -> Mixture:
-    """Mixture of what a likelihood makes of the draws of several fits.
+    """As `target_mixtures`, of one target."""
+    (found,) = target_mixtures(likelihood, drawn, weights)
+    return found
+
+
+def target_mixtures(
+    likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights
+) -> list[Mixture]:
+    """Mixtures of what a likelihood makes of the draws of several fits, one for each target.
 
     Parameters
     ----------
@@ -281,7 +299,40 @@ def mixture(likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights
         name: np.concatenate([drawn[i][name] for i in used]).astype(np.float64) for name in drawn[0]
     }
     draws = len(next(iter(drawn[0].values())))
-    return Mixture(likelihood.components(parameters), np.repeat(np.asarray(shares) / draws, draws))
+    weight = np.repeat(np.asarray(shares) / draws, draws)
+    return [Mixture(likelihood.components(p), weight) for p in likelihood.by_target(parameters)]
+
+
+def joint_log_density(mixtures: Sequence[Mixture], target: np.ndarray) -> np.ndarray:
+    """Log-density of rows of targets that are independent at each draw, ``(observation,)``, nats.
+
+    Parameters
+    ----------
+    mixtures
+        Of each target; their components belong to the same draws.
+    target
+        ``(observation, target)``, or ``(observation,)`` of one.
+    """
+    from scipy.special import logsumexp
+
+    columns = target.reshape(len(target), -1).T
+    by_draw = sum(m.components.logpdf(y) for m, y in zip(mixtures, columns, strict=True))
+    return logsumexp(by_draw, axis=0, b=mixtures[0].weight[:, None])
+
+
+def summarise_all(mixtures: Sequence[Mixture], target: np.ndarray | None = None) -> Density:
+    """As `summarise`, of one mixture for each target and targets ``(observation, target)``."""
+    if len(mixtures) == 1:
+        return summarise(mixtures[0], target)
+    columns = [None] * len(mixtures) if target is None else target.T
+    alone = [summarise(m, y) for m, y in zip(mixtures, columns, strict=True)]
+    parts = {
+        field.name: np.stack([getattr(one, field.name) for one in alone], axis=-1)
+        for field in fields(Density)
+    }
+    # Draws tie the targets together: their joint density is no product of those of each.
+    joint = alone[0].log_density if target is None else joint_log_density(mixtures, target)
+    return Density(**parts | {"log_density": joint})
 
 
 def summarise(draws: Mixture, target: np.ndarray | None = None) -> Density:
@@ -301,12 +352,17 @@ def summarise(draws: Mixture, target: np.ndarray | None = None) -> Density:
 
 def join(parts: Sequence[Density]) -> Density:
     """Densities of consecutive runs of rows as one."""
-    names = [field.name for field in fields(Density)]
-    return Density(*(np.concatenate([getattr(p, n) for p in parts], axis=-1) for n in names))
+    # Bounds come before observations.
+    axes = {field.name: int(field.name.endswith("interval")) for field in fields(Density)}
+    return Density(
+        *(np.concatenate([getattr(p, name) for p in parts], axis) for name, axis in axes.items())
+    )
 
 
 @metrics.metrics_of.register
 def _density_metrics(predictive: Density, target: np.ndarray) -> dict[str, float]:
+    if predictive.mean.ndim > 1:
+        return metrics.joint_metrics(predictive.log_density, predictive.cdf)
     scores = (predictive.log_density, predictive.cdf, predictive.crps)
     return metrics.regression_metrics(predictive.mean, target, *scores) | {
         "mean_epistemic_sd": float(predictive.epistemic_sd.mean()),

@@ -154,7 +154,25 @@ def regression_metrics(
         "nll": float(-np.mean(log_density)),
         "crps": float(np.mean(crps)),
     }
-    return found | {f"coverage_{100 * level:.0f}": coverage(cdf, level) for level in LEVELS}
+    return found | coverages(cdf)
+
+
+def joint_metrics(log_density: np.ndarray, cdf: np.ndarray) -> dict[str, float]:
+    """What can be told of several targets together, by name, whatever their units.
+
+    Parameters
+    ----------
+    log_density
+        Of each row of targets, ``(observation,)``, nats: ``nll`` is a mean over rows.
+    cdf
+        ``(observation, target)``: coverages are means over targets.
+    """
+    return {"nll": float(-np.mean(log_density))} | coverages(cdf)
+
+
+def coverages(cdf: np.ndarray) -> dict[str, float]:
+    """Coverage of each of `LEVELS`, by name."""
+    return {f"coverage_{100 * level:.0f}": coverage(cdf, level) for level in LEVELS}
 
 
 def _label_probability(probability: np.ndarray, label: np.ndarray) -> np.ndarray:

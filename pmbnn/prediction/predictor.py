@@ -59,7 +59,10 @@ class Predictor(GuideDraws):
         graphs = at_flat_inputs(model, self.flat, parameters).values()
         graphs = [observations_last(graph) for graph in graphs]
         # Whether each has rows, or one value is shared by all of them.
-        self._has_rows = {name: g.ndim > 0 for name, g in zip(parameters, graphs, strict=True)}
+        self._has_rows = {
+            name: g.ndim > 0 and not g.type.broadcastable[0]
+            for name, g in zip(parameters, graphs, strict=True)
+        }
         inputs = [self.vector, self.flat.data["x"], *(self.flat.data[n] for n in self.constants)]
         with precision(dtype):
             self._parameters = jax_function(inputs, self.flat.at(self.vector, graphs))

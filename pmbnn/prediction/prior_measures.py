@@ -89,6 +89,14 @@ def number_measures(function: np.ndarray, noise: np.ndarray) -> dict[str, float]
     )
 
 
+def called(numbers: dict[str, float], target: str) -> dict[str, float]:
+    """Numbers of one of several targets: its name stands in theirs, before ``_mcse``."""
+    return {
+        f"{name.removesuffix('_mcse')}_{target}{'_mcse' * name.endswith('_mcse')}": value
+        for name, value in numbers.items()
+    }
+
+
 def mean(name: str, values: np.ndarray) -> dict[str, float]:
     """Mean over draws, ``(draw,)``, and its error."""
     error = values.std(ddof=1) / np.sqrt(len(values))

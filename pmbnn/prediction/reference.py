@@ -283,7 +283,8 @@ def _predicted(predictor: StoredDraws, data, values: np.ndarray, x: np.ndarray) 
     """What the likelihood names at draws, ``(draw, function)``; without the last of the classes."""
     found = predictor.parameters(data, values, x).values()
     # The last class has what the others leave.
-    arrays = [a[..., :-1] if a.ndim > 2 else a for a in found]
+    of_classes = predictor.likelihood.targets == "classes"
+    arrays = [a[..., :-1] if a.ndim > 2 and of_classes else a for a in found]
     return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
 
 

@@ -7,7 +7,7 @@ from pmbnn.compare.scores import Column, scores_of
 from pmbnn.report.cells import CellView
 from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.numbers import fixed, plain, with_error
-from pmbnn.results.tables import group_by_settings, mean_and_error, repetitions
+from pmbnn.results.tables import group_by_settings, mean_and_error, of_targets, repetitions
 
 FIRST = ("data", "prior", "hyperprior")
 LAST = ("network", "sweep")
@@ -25,11 +25,14 @@ def status_entry(status: str, reason: str = "") -> Entry:
 
 def result_columns(cells: Sequence[CellView]) -> dict[str, Column]:
     """Results that have a column, where any cell has them."""
-    held = {n for cell in cells for n, value in cell.record.results.items() if value is not None}
+    held = [n for cell in cells for n, value in cell.record.results.items() if value is not None]
     known: dict[str, Column] = {}
     for scores in scores_of(cell.record for cell in cells):
         known |= scores.columns
-    return {name: column for name, column in known.items() if name in held}
+    return {
+        name: known[of]._replace(title=f"{known[of].title}{words}")
+        for name, (of, words) in of_targets(known, held).items()
+    }
 
 
 def cell_table(cells: Sequence[CellView]) -> DataTable:

@@ -9,7 +9,7 @@ from pmbnn.report.numbers import fixed
 from pmbnn.report.rendering import render
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD
-from pmbnn.results.tables import data_label, label
+from pmbnn.results.tables import data_label, label, of_targets
 
 
 class CellRow(NamedTuple):
@@ -24,7 +24,9 @@ class CellRow(NamedTuple):
 
 def index_page(name: str, figures: Sequence[Path], records: Sequence[CellRecord]) -> str:
     """One HTML page that needs nothing but the folder it lies in."""
-    columns = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
+    known = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
+    held = of_targets(known, (name for record in records for name in record.results))
+    columns = [c for name in known for c in ([c for c in held if held[c][0] == name] or [name])]
     tables = ["metrics.csv", "summary.csv"]
     if any(record.images for record in records):
         tables.append("ood.csv")

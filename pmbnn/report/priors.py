@@ -7,7 +7,14 @@ from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import plain
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.priors import PriorWords, StoredPrior, figure_path, prior_words, stored_priors
+from pmbnn.results.priors import (
+    PriorWords,
+    StoredPrior,
+    figure_path,
+    number_words,
+    prior_words,
+    stored_priors,
+)
 from pmbnn.results.store import Results
 
 ATLAS = {"atlas": "Prior atlas"}
@@ -65,9 +72,9 @@ def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
 def _sheet(
     name: str, title: str, group: Sequence[tuple[StoredPrior, PriorWords]], results: Results
 ) -> AtlasSheet:
-    shown = [n for n in NUMBERS if any(prior.numbers.get(n) is not None for prior, _ in group)]
+    shown = number_words(NUMBERS, [prior for prior, _ in group])
     headings = [Heading("prior", choose=True), Heading("hyperprior", choose=True)]
-    headings += [Heading(NUMBERS[n], number=True, note="± Monte-Carlo error") for n in shown]
+    headings += [Heading(w, number=True, note="± Monte-Carlo error") for w in shown.values()]
     rows = [
         [Entry(words.prior), Entry(words.hyperprior), *(_entry(prior.numbers, n) for n in shown)]
         for prior, words in group
@@ -88,7 +95,10 @@ def _view(key: str, prior: StoredPrior, words: PriorWords, results: Results) -> 
         title=f"{words.prior} × {words.hyperprior}",
         place=f"{results.folder.resolve().name}/prior/{path.name}",
         image=figure_image(path),
-        numbers={said: _entry(prior.numbers, n).words for n, said in NUMBERS.items()},
+        numbers={
+            said: _entry(prior.numbers, n).words
+            for n, said in number_words(NUMBERS, [prior]).items()
+        },
     )
 
 

@@ -17,7 +17,7 @@ import xarray as xr
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
 from pmbnn.results.store import Results, ResultsError, trace_writer
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import of_targets, settings_row
 from pmbnn.results.titles import data_title, distinct_titles
 
 FILE = "prior.csv"
@@ -100,6 +100,12 @@ def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
         words._replace(hyperprior=f"{words.hyperprior} (candidate)") if prior.tuned else words
         for prior, words in zip(priors, found, strict=True)
     ]
+
+
+def number_words(known: Mapping[str, str], priors: Sequence[StoredPrior]) -> dict[str, str]:
+    """What the numbers are called that some combinations have, by name."""
+    held = [n for prior in priors for n, value in prior.numbers.items() if value is not None]
+    return {n: f"{known[of]}{words}" for n, (of, words) in of_targets(known, held).items()}
 
 
 def data_path(results: Results, name: str) -> Path:

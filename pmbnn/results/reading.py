@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data.arrays import Standardisation, identity_standardisation
+from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.results.store import Results
 
 
@@ -58,6 +59,21 @@ def target_standardisation(trace: xr.DataTree) -> Standardisation:
     if "target_sd" not in kept:
         return identity_standardisation()
     return Standardisation(kept["target_mean"].values, kept["target_sd"].values)
+
+
+def by_target(trace: xr.DataTree) -> dict[str, xr.DataTree]:
+    """The trace as of each of several targets alone, by their names; of one, as it is, by none."""
+    groups = {f"/{name}": group.dataset for name, group in trace.children.items()}
+    labels = [group[TARGET_NAME].values for group in groups.values() if TARGET_NAME in group.coords]
+    if not labels:
+        return {"": trace}
+
+    def alone(i: int) -> xr.DataTree:
+        at = {TARGET_NAME: i}
+        own = {p: g.isel(at, drop=True, missing_dims="ignore") for p, g in groups.items()}
+        return xr.DataTree.from_dict(own)
+
+    return {str(name): alone(i) for i, name in enumerate(labels[0])}
 
 
 def _arrays(group: netCDF4.Group, pattern: str) -> xr.Dataset:

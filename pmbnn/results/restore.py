@@ -13,6 +13,7 @@ from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.result import StoredGuide
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
@@ -201,7 +202,11 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     row = np.zeros((1, len(features)))
     names = () if classes is None else tuple(str(name) for name in classes.values)
     target = np.zeros(1, np.float64 if classes is None else np.int64)
-    rows = Rows(row, target, features, names, _input_shape(kept, spec))
+    of_targets = trace["test_predictions"].coords.get(TARGET_NAME)
+    several = () if of_targets is None else tuple(str(name) for name in of_targets.values)
+    if several:
+        target = np.zeros((1, len(several)))
+    rows = Rows(row, target, features, names, _input_shape(kept, spec), several)
     return rows, standardisation
 
 

@@ -28,10 +28,13 @@ NAMING = ("points", "noise", "factor")
 OWN_NAMES = ("file", "path", "name", "id")
 """Settings that name a data set of one's own, the first of them that is there."""
 
-MAIN_SCORES = ("accuracy", "rmse")
-"""What a cell is judged by first: of classes, of numbers."""
+MAIN_SCORES = ("accuracy", "rmse", "nll")
+"""What a cell is judged by first: of classes, of numbers, of several numbers a row."""
 
-SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE"}
+SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
+
+IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range", "targets_within")
+"""Numbers that several targets have each, under names such as ``rmse_height``."""
 
 
 def metrics_table(records: Iterable[CellRecord]) -> pd.DataFrame:
@@ -105,6 +108,25 @@ def settings_row(settings: Mapping[str, Any]) -> dict[str, Any]:
     What a list holds of specifications is given its short name: ``conv32x5.valid.tanh``.
     """
     return dict(_flatten(settings, ""))
+
+
+def of_targets(names: Iterable[str], held: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Which numbers there are of some names, those of single targets included.
+
+    Returns
+    -------
+    dict
+        By the name of a number, the one of `names` that it is, and what follows that in words:
+        `` height`` of ``rmse_height``, nothing of ``rmse``.
+    """
+    held, found = list(dict.fromkeys(held)), {}
+    for name in names:
+        found |= {name: (name, "")} if name in held else {}
+        start = f"{name}_"
+        for own in held if name in IN_UNITS else ():
+            if own.startswith(start) and not own.endswith("_mcse"):
+                found[own] = name, f" {own.removeprefix(start)}"
+    return found
 
 
 def label(section: Mapping[str, Any]) -> str:

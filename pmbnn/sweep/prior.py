@@ -29,6 +29,7 @@ from pmbnn.results.priors import (
     StoredPrior,
     data_path,
     is_stored,
+    number_words,
     prior_words,
     save_prior,
     stored_priors,
@@ -121,7 +122,7 @@ def run_priors(
 
 def priors_table(priors: Sequence[StoredPrior]) -> Table:
     """The main numbers of every combination, with Monte-Carlo errors."""
-    shown = {n: words for n, words in SHOWN.items() if any(n in p.numbers for p in priors)}
+    shown = number_words(SHOWN, priors)
     table = Table(title="Functions drawn from the prior", title_justify="left")
     for heading in PriorWords._fields:
         table.add_column(heading)
@@ -206,7 +207,7 @@ def _functions(cell: Cell, dataset: Dataset, programs: "dict[tuple, PriorFunctio
     from pmbnn.prediction.prior_functions import PriorFunctions
 
     rows = dataset.training
-    key = (cell.network, cell.likelihood, rows.input_shape, rows.n_classes)
+    key = (cell.network, cell.likelihood, rows.input_shape, rows.n_classes, rows.n_targets)
     if key not in programs:
         # Heavy tails need the range of double precision; a large network the memory.
         dtype = "float32" if is_large(cell) else "float64"

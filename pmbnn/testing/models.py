@@ -100,7 +100,8 @@ def check_model(
     names = ", ".join(part.kind for part in (network, prior, hyperprior, likelihood))
     with assertion(f"a model of {names} cannot be built"):
         model = build_model(network, prior, hyperprior, likelihood, rows)
-    parameters = network.parameters(rows.input_shape, likelihood.n_outputs(rows.n_classes))
+    n_outputs = likelihood.n_outputs(rows.n_classes, rows.n_targets)
+    parameters = network.parameters(rows.input_shape, n_outputs)
     for parameter in parameters:
         dims = tuple(model.named_vars_to_dims.get(parameter.name, ()))
         _must(dims == parameter.dims, f"`{parameter.name}` has dims {parameter.dims}", dims, names)
@@ -108,7 +109,7 @@ def check_model(
     _check_data(model, {**hyperprior.constants, **likelihood.constants}, names)
     point = random_point(model)
     size = sum(value.size for value in point.values())
-    declared = free_scalars(parameters, prior, hyperprior, likelihood)
+    declared = free_scalars(parameters, prior, hyperprior, likelihood, rows.n_targets)
     _must(size == declared, f"there are as many free scalars as declared, {declared}", size, names)
     weights = [p.name for p in parameters]
     with assertion(f"a model of {names} cannot be evaluated"):
@@ -116,8 +117,10 @@ def check_model(
     return model
 
 
-def _check_data(model: "pm.Model", constants: Mapping[str, float], names: str) -> None:
+def _check_data(model: "pm.Model", constants: Mapping[str, object], names: str) -> None:
     data = {v.name: v.get_value() for v in model.data_vars if v.name not in ("x", "target")}
+    data = {name: np.asarray(value).tolist() for name, value in data.items()}
+    constants = {name: np.asarray(value).tolist() for name, value in constants.items()}
     _must(data == constants, f"the constants {dict(constants)} are the model's data", data, names)
 
 

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -68,6 +69,54 @@ def test_targets_in_other_units_are_other_data():
     first, second = (pb.Dataset.from_arrays(x, scale * x[:, 0]) for scale in (1.0, 1024.0))
     np.testing.assert_array_equal(first.y_train, second.y_train)
     assert first.fingerprint != second.fingerprint
+
+
+def test_several_targets_are_standardised_each():
+    weight = [str(100.0 + i**2) for i in range(30)]
+    name = write(csv_text(weight=weight, y=[f"{i / 7}" for i in range(30)]))
+    spec = Table(file=name, target=("y", "weight"), without=("colour", "old"))
+    loaded, plain = spec.load(), spec.model_copy(update={"standardise_target": False}).load()
+    assert (spec.n_targets, spec.n_classes, loaded.target_names) == (2, None, ("y", "weight"))
+    assert loaded.features == ("size",)
+    assert loaded.training.y.shape == (24, 2)
+    np.testing.assert_allclose(loaded.y_train.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(loaded.y_train.std(axis=0), 1)
+    np.testing.assert_allclose(loaded.target_standardisation.sd, plain.y_train.std(axis=0))
+    for part in ("y_train", "y_test"):
+        np.testing.assert_allclose(loaded.raw_targets(getattr(loaded, part)), getattr(plain, part))
+    frame = pd.read_csv(name)
+    of_frame = pb.Dataset.from_frame(frame, ["y", "weight"], without=("colour", "old"))
+    arrays = frame[["size"]].to_numpy(), frame[["y", "weight"]].to_numpy()
+    of_arrays = pb.Dataset.from_arrays(*arrays, targets=("y", "weight"))
+    np.savez("t.npz", x=arrays[0], y=arrays[1])
+    of_archive = Npz(file="t.npz").load()
+    for other in (of_frame, of_arrays, of_archive):
+        assert other.fingerprint == loaded.fingerprint
+    assert of_arrays.target_names == ("y", "weight")
+    assert of_archive.target_names == ("y1", "y2")
+
+
+SEVERAL = {
+    "`target` must name each target once, got 'y' twice": {"target": ("y", "y")},
+    "`features` must not name the target, got 'y'": {"features": ("size", "y")},
+    "`target_is` must be numbers with 2 targets": {"target_is": "classes"},
+    "target `colour` must hold numbers, as several targets do, got text": {
+        "target": ("y", "colour")
+    },
+    "target `old` must hold numbers, as several targets do, got truth values": {
+        "target": ("y", "old")
+    },
+    "`target` must be one of": {"target": ("y", "nowhere")},
+    "`target` must name a column, got an empty list": {"target": ()},
+}
+
+
+@pytest.mark.parametrize("message", SEVERAL)
+def test_several_targets_that_cannot_be(message):
+    name = write(csv_text(y=[f"{i / 7}" for i in range(30)]))
+    settings = {"target": ("y", "size")} | SEVERAL[message]
+    with pytest.raises(DataError, match=re.escape(message)):
+        Table(file=name, **settings).load()
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])

@@ -41,6 +41,20 @@ def test_axes_and_names_are_valid(validator):
     validator.validate(parse_yaml(SWEEP, "text"))
 
 
+TARGETS = "{kind: table, file: t.csv, target: %s}"
+
+
+@pytest.mark.parametrize("target", ["a", "[a, b]", "[[a, b]]", "[a, [b, c]]"])
+def test_a_target_is_a_name_or_several(validator, target):
+    content = parse_yaml(SWEEP, "text")
+    content["sweeps"][0]["dataset"] = parse_yaml(TARGETS % target, "text")
+    content["sweeps"][0]["likelihood"] = {"kind": "normal", "sd": [[0.1, 0.2], "half_normal"]}
+    validator.validate(content)
+    for wrong in ([0.1, "third"], [[0.1, -1]]):
+        content["sweeps"][0]["likelihood"]["sd"] = wrong
+        assert not validator.is_valid(content)
+
+
 @pytest.mark.parametrize(
     ("good", "bad"),
     [

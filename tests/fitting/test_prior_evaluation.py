@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
+from pmbnn.figures.priors import plot_prior_curves
 from pmbnn.fitting import prior_evaluation
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.prior_evaluation import evaluate_prior
@@ -190,3 +192,21 @@ def test_standardised_targets_are_told_in_their_own_units(monkeypatch):
         raw = units.undo(plain.groups["curve_1"][name].values)
         np.testing.assert_allclose(other.groups["curve_1"][name], raw)
     np.testing.assert_allclose(other.groups["rows"]["y"], units.undo(dataset.y_train))
+
+
+def test_several_targets_are_told_one_by_one(monkeypatch):
+    monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
+    one, units = SINE.load(), Standardisation(np.array([0.0, 20.0]), np.array([1.0, 4.0]))
+    y = {name: np.stack([getattr(one, name)] * 2, axis=1) for name in ("y_train", "y_test")}
+    two = replace(one, **y, target_names=("a", "b"), target_standardisation=units)
+    cell = cell_of(SINE, Dense(hidden=()), likelihood=NormalNoise(sd=(0.5, 0.25)))
+    functions = PriorFunctions(cell.network, cell.likelihood, two.training)
+    found = evaluate_prior(cell, two, functions, 1)
+    assert [found.numbers[f"noise_{name}"] for name in "ab"] == pytest.approx([0.5, 1.0])
+    assert found.numbers["target_range_b"] == pytest.approx(4 * found.numbers["target_range_a"])
+    assert {"output_range_a_mcse", "targets_within_b"} < set(found.numbers)
+    curve = found.groups["curve_1"]
+    assert curve["function"].sel(target_name="b").mean() == pytest.approx(20, abs=3)
+    trace = xr.DataTree.from_dict({f"/{name}": group for name, group in found.groups.items()})
+    above = plot_prior_curves(trace, None, "title", "none").axes[: 2 * len(SINE.lines())]
+    assert {axes.get_title()[:3] for axes in above} == {"a, ", "b, "}

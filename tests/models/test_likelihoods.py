@@ -1,11 +1,14 @@
 """Likelihoods: densities against SciPy, and what they can meet."""
 
+import re
+
 import numpy as np
 import pytest
 import yaml
 from scipy import stats
 
 from pmbnn.data import Moons, Sine
+from pmbnn.data.arrays import Rows
 from pmbnn.experiment.checks import free_scalars
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
@@ -21,12 +24,14 @@ from pmbnn.models.likelihoods import (
     Gamma,
     Heteroscedastic,
     Normal,
+    PointNoise,
     StudentT,
     StudentTComponents,
 )
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.testing.models import check_model
 
 ROWS = Sine(train=5).load().training
 LINE = {"weight_1": np.array([[2.0]]), "bias_1": np.array([0.5])}
@@ -52,6 +57,68 @@ def log_likelihood(model, evaluate, **values):
 
 def expected(sd):
     return stats.norm(2.0 * ROWS.x[:, 0] + 0.5, sd).logpdf(ROWS.y)
+
+
+PAIRS = Rows(ROWS.x, np.stack([ROWS.y, 3 - ROWS.y**2], axis=1), ("x",), (), (), ("a", "b"))
+"""Two targets a row."""
+
+
+def two_means(outputs=2):
+    """Values of a linear network, and the means of both targets."""
+    slope, start = np.array([2.0, -1.0, 0.3, 0.7])[:outputs], np.array([0.5, 1, 0, -0.2])[:outputs]
+    heads = ROWS.x * slope + start
+    return {"weight_1": slope[None], "bias_1": start}, heads
+
+
+def test_known_noise_of_two_targets(evaluate):
+    values, means = two_means()
+    for sd in (0.3, (0.3, 0.9)):
+        model = build_with(Normal(sd=sd), PAIRS)
+        found = log_likelihood(model, evaluate, **values)
+        np.testing.assert_allclose(found, stats.norm(means, sd).logpdf(PAIRS.y), rtol=1e-12)
+    assert model.named_vars_to_dims["y"] == ("observation", "target_name")
+    assert list(model.coords["output"]) == list(model.coords["target_name"]) == ["a", "b"]
+    # Fits, draws and leave-one-out see a row as one observation.
+    (by_row,) = flatten_model(model, rows=None).log_likelihoods.values()
+    assert by_row.type.ndim == 1
+
+
+def test_learned_noise_of_two_targets_is_one_for_each(evaluate):
+    values, means = two_means()
+    model = build_with(StudentT(scale=HalfNormal(sigma=0.7)), PAIRS)
+    given = {"noise": np.log([0.3, 0.9]), "degrees_of_freedom_above_2": np.log([1.0, 5.0])}
+    found = log_likelihood(model, evaluate, **values, **given)
+    expected = stats.t([3.0, 7.0], means, [0.3, 0.9]).logpdf(PAIRS.y)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert model.named_vars_to_dims["noise"] == ("target_name",)
+
+
+def test_noise_of_two_targets_by_outputs_of_their_own(evaluate):
+    values, heads = two_means(4)
+    model = build_with(Normal(sd=Heteroscedastic(link="exp")), PAIRS)
+    found = log_likelihood(model, evaluate, **values)
+    expected = stats.norm(heads[:, :2], np.exp(heads[:, 2:]) + SMALLEST_SD).logpdf(PAIRS.y)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert list(model.coords["output"]) == ["a", "b", "noise_a", "noise_b"]
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [Normal(sd=(0.3, 0.9)), Normal(sd=PointNoise()), StudentT(scale=Heteroscedastic())],
+)
+def test_models_of_two_targets_are_as_any_model(likelihood):
+    """Names, dims, free scalars as declared, finite gradients."""
+    check_model(Dense(hidden=(2,)), NormalPrior(), Fixed(), likelihood, PAIRS, offsets=(0.1,))
+
+
+def test_what_does_not_fit_several_targets():
+    message = "`likelihood.sd` must be a number, or 2 of them, one for each target, got [0.1]."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build_with(Normal(sd=(0.1,)), PAIRS)
+    with pytest.raises(ValueError, match=r"`likelihood.sd` must be a number, got \[0.1, 0.2\]"):
+        build_with(Normal(sd=(0.1, 0.2)))
+    with pytest.raises(ValueError, match="one of numbers for these rows, of which each has 2, got"):
+        build_with(Categorical(), PAIRS)
 
 
 def test_known_noise_is_data(evaluate):

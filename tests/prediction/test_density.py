@@ -1,13 +1,16 @@
 """Mixtures of normals and the metrics of numbers, against SciPy and brute force."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
 
+from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import NormalComponents, StudentTComponents
-from pmbnn.prediction.density import Mixture, join, summarise
-from pmbnn.prediction.metrics import LEVELS, coverage, regression_metrics, rmse
+from pmbnn.prediction.density import Mixture, join, summarise, summarise_all
+from pmbnn.prediction.metrics import LEVELS, coverage, metrics_of, regression_metrics, rmse
 
 RNG = np.random.default_rng(4)
 MU = RNG.normal([0.0, 3.0, -2.0], [0.5, 2.0, 0.01], size=(7, 3))
@@ -148,6 +151,45 @@ def test_parts_are_joined_in_order():
     whole, joined = summarise(DRAWS, TARGET), join(parts)
     for name in ("mean", "total_interval", "crps"):
         np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-12)
+
+
+def test_several_targets_are_summarised_each_and_scored_together():
+    """Against SciPy; draws tie the targets together, so that densities do not multiply."""
+    other = normals(2 - MU, 3 * SIGMA, DRAWS.weight)
+    target = np.stack([TARGET, TARGET[::-1]], axis=1)
+    found = summarise_all([DRAWS, other], target)
+    for i, one in enumerate((DRAWS, other)):
+        alone, own = summarise(one, target[:, i]), found.of_target(i)
+        for name in ("mean", "total_sd", "total_interval", "cdf", "crps"):
+            np.testing.assert_array_equal(getattr(own, name), getattr(alone, name))
+    first, second = stats.norm(MU, SIGMA[:, None]), stats.norm(2 - MU, 3 * SIGMA[:, None])
+    density = DRAWS.weight @ (first.pdf(target[:, 0]) * second.pdf(target[:, 1]))
+    np.testing.assert_allclose(found.log_density, np.log(density), rtol=1e-9)
+    parts = [
+        summarise_all(
+            [
+                normals(m.components.mu[:, rows], m.components.sigma[:, 0], m.weight)
+                for m in (DRAWS, other)
+            ],
+            target[rows],
+        )
+        for rows in (slice(0, 1), slice(1, 3))
+    ]
+    np.testing.assert_allclose(join(parts).total_interval, found.total_interval, rtol=1e-12)
+    scores = metrics_of(found, target)
+    assert list(scores) == ["nll", "coverage_50", "coverage_90", "coverage_95"]
+    assert scores["coverage_90"] == np.mean(np.abs(found.cdf - 0.5) <= 0.45)
+
+
+def test_several_targets_in_units_of_their_own():
+    sd, mean = np.array([4.0, 0.5]), np.array([20.0, -3.0])
+    units, target = Standardisation(mean, sd), np.stack([TARGET, -TARGET], axis=1)
+    found = summarise_all([DRAWS, DRAWS], target).in_units_of(units)
+    scaled = [normals(m + s * MU, s * SIGMA, DRAWS.weight) for m, s in zip(mean, sd, strict=True)]
+    expected = summarise_all(scaled, units.undo(target))
+    for field in fields(found):
+        ours, theirs = (getattr(of, field.name) for of in (found, expected))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, err_msg=field.name)
 
 
 # --- metrics ------------------------------------------------------------------------------
