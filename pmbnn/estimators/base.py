@@ -1,6 +1,7 @@
 """What both estimators share: their parameters as a cell, and its fit."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from numbers import Integral
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,7 @@ from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_fitted, write_fitted
 from pmbnn.experiment.cells import ENGINES, Cell
+from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
@@ -51,6 +53,7 @@ class BayesianNetwork(BaseEstimator):
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         progress: bool = False,
+        device: str = "auto",
     ) -> None:
         self.hidden = hidden
         self.activation = activation
@@ -69,6 +72,7 @@ class BayesianNetwork(BaseEstimator):
         self.standardise = standardise
         self.random_state = random_state
         self.progress = progress
+        self.device = device
 
     @property
     def model_(self) -> pm.Model:
@@ -78,7 +82,9 @@ class BayesianNetwork(BaseEstimator):
     @property
     def trace_(self) -> xr.DataTree:
         """Draws of every weight and scale as ArviZ takes them, with log-likelihoods."""
-        return self._fitted().draws()
+        found = self._fitted()
+        with self._on_device():
+            return found.draws()
 
     @property
     def status_(self) -> str:
@@ -101,7 +107,9 @@ class BayesianNetwork(BaseEstimator):
         NotFittedError
             If the estimator is not fitted.
         """
-        write_fitted(Path(path), self, self._fitted(), self._learned())
+        found = self._fitted()
+        with self._on_device():
+            write_fitted(Path(path), self, found, self._learned())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -143,7 +151,7 @@ class BayesianNetwork(BaseEstimator):
             standardisation=standardisation,
             source="given",
         )
-        with shown(self.progress):
+        with self._on_device(), shown(self.progress):
             self.fitted_ = fitted(self._cell(dataset), dataset)
         return self
 
@@ -191,7 +199,12 @@ class BayesianNetwork(BaseEstimator):
 
     def _predict(self, x) -> Predictive:
         """Prediction at inputs of any kind that scikit-learn takes."""
-        return self._fitted().predict(self._checked(x))
+        x = self._checked(x)
+        with self._on_device():
+            return self._fitted().predict(x)
+
+    def _on_device(self) -> AbstractContextManager[None]:
+        return running_on(device_here(self.device))
 
     def _checked(self, x) -> np.ndarray:
         """Inputs to predict at, as those that the network was fitted on."""

@@ -85,7 +85,9 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         if not 0 < level < 1:
             raise ValueError(f"`level` must be between 0 and 1, got {level}.")
-        found = self._fitted().mixture(self._checked(X))
+        x = self._checked(X)
+        with self._on_device():
+            found = self._fitted().mixture(x)
         bounds = found.total_interval(level) if noise else found.output_interval(level)
         return self._undone(bounds.T)
 
