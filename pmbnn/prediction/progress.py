@@ -1,4 +1,4 @@
-"""What a call from Python shows while it runs: one line, in a terminal or a notebook."""
+"""What a call from Python shows while it runs: one line, on a terminal or in a notebook."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

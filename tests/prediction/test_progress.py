@@ -1,6 +1,7 @@
 """What calls from Python show in a notebook, and what stays of it."""
 
 import sys
+import time
 from collections import Counter
 from types import ModuleType
 
@@ -38,9 +39,11 @@ def outputs(monkeypatch):
 
 
 def wait_for(outputs, words):
-    """Until the drawing thread has come to show it; the test's own limit ends it otherwise."""
+    """Until the drawing thread has come to show it."""
+    give_up = time.monotonic() + 20
     while not any(words in text for texts in outputs for text in list(texts)):
-        pass
+        assert time.monotonic() < give_up, f"{words!r} is not shown"
+        time.sleep(0.001)
 
 
 def test_one_output_shows_every_stage_and_keeps_how_long_they_took(outputs, monkeypatch):
