@@ -13,7 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pmbnn.data.arrays import Dataset, fit_standardisation
+from pmbnn.data.arrays import (
+    Dataset,
+    Standardisation,
+    fit_standardisation,
+    identity_standardisation,
+)
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_fitted, write_fitted
@@ -135,8 +140,14 @@ class BayesianNetwork(BaseEstimator):
         names = LEARNED
         return {name: np.asarray(getattr(self, name)) for name in names if hasattr(self, name)}
 
-    def _fit(self, x: np.ndarray, y: np.ndarray, classes: tuple[str, ...]) -> Self:
-        """Fit standardised rows: targets are indices of the classes, or standardised numbers."""
+    def _fit(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: tuple[str, ...] = (),
+        of_targets: Standardisation | None = None,
+    ) -> Self:
+        """Fit rows whose targets are indices of the classes, or standardised numbers."""
         names = getattr(self, "feature_names_in_", None)
         features = [f"x{i + 1}" for i in range(x.shape[1])] if names is None else names
         standardisation = fit_standardisation(x, "feature" if self.standardise else "none")
@@ -150,6 +161,7 @@ class BayesianNetwork(BaseEstimator):
             classes=classes,
             standardisation=standardisation,
             source="given",
+            target_standardisation=of_targets or identity_standardisation(),
         )
         with self._on_device(), shown(self.progress):
             self.fitted_ = fitted(self._cell(dataset), dataset)
@@ -212,7 +224,7 @@ class BayesianNetwork(BaseEstimator):
         return validate_data(self, x, dtype=np.float64, reset=False)
 
 
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "target_mean_", "target_sd_")
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_")
 """Attributes beside the fit that `fit` may set."""
 
 OF_A_FIT = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")

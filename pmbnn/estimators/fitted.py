@@ -125,9 +125,10 @@ class Fitted:
     trace: xr.DataTree | None = None
 
     def predict(self, x: np.ndarray) -> Predictive:
-        """Prediction at raw inputs, ``(observation, feature)``, in standardised targets' units."""
+        """Prediction at raw inputs, ``(observation, feature)``, in the targets' own units."""
         inputs, draws = self.dataset.standardisation(x), self.cell.predict.draws
-        return self._predictor.predict(self.fits, self.weights, self._data, inputs, draws)
+        found = self._predictor.predict(self.fits, self.weights, self._data, inputs, draws)
+        return found.in_units_of(self.dataset.target_standardisation)
 
     def mixture(self, x: np.ndarray) -> Mixture:
         """Distributions of numbers at raw inputs, in standardised targets' units."""
