@@ -27,6 +27,9 @@ DEVIATIONS = (("total_sd", ":", "total"), ("epistemic_sd", "--", "epistemic"))
 MOST = 8
 """Cells of one sheet."""
 
+WIDTH = 3.7
+"""Of a panel, in inches, which what stands above it must not exceed: it would be made smaller."""
+
 MARGIN = 0.06
 """Free space above and below, in heights of what is shown."""
 
@@ -69,7 +72,10 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
         raise ValueError("`traces` must not be empty.")
     traces, names = list(traces)[:MOST], list(names)[:MOST]
     columns = curve_names(traces[0])
-    figure = style.new_figure(4.2 * len(columns) + 0.8, 2.7 * len(traces) + 1.4)
+    headings = ["\n".join(style.title_lines(name, WIDTH, style.LABEL_SIZE)) for name in names]
+    lines = sum(words.count("\n") for words in headings)
+    height = 2.7 * len(traces) + 1.4 + 1.2 * style.LABEL_SIZE / 72 * lines
+    figure = style.new_figure(4.2 * len(columns) + 0.8, height)
     panels = figure.subplots(len(traces), len(columns), squeeze=False, sharex="col", sharey="col")
     for column, range_name in enumerate(columns):
         for axes, trace in zip(panels[:, column], traces, strict=True):
@@ -77,8 +83,8 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
         panels[0, column].set_ylim(limits(traces, range_name))
         words = range_words(traces[0], range_name)
         panels[-1, column].set_xlabel(words, fontsize=style.LABEL_SIZE)
-    for line, name in zip(panels, names, strict=True):
-        line[0].set_title(name, fontsize=style.LABEL_SIZE, loc="left")
+    for line, words in zip(panels, headings, strict=True):
+        line[0].set_title(words, fontsize=style.LABEL_SIZE, loc="left")
         line[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
     add_legend(figure, panels[0, 0])
     style.set_title(figure, title)

@@ -36,6 +36,7 @@ from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.reading import PHOTOGRAPHS
 
 TARGET_UNITS = dict.fromkeys(
     (
@@ -91,19 +92,21 @@ def build_trace(
     model: pm.Model,
 ) -> xr.DataTree:
     """Trace of a cell; `model` gives the dims and coordinates of its variables."""
-    large = is_large(fitted.cell)
+    large, spec = is_large(fitted.cell), fitted.cell.dataset
     # A figure of curves shows the rows, which are few.
     keeps_rows = not large or bool(evaluation.curves)
     if isinstance(fitted, SampledCell):
         groups = sampled_groups(fitted, predictor, model, large)
     else:
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
-    groups["constant_data"] = _constant_data(dataset, keeps_rows, fitted.cell.dataset.is_own)
+    groups["constant_data"] = _constant_data(dataset, keeps_rows, spec.is_own)
     if keeps_rows:
         groups["observed_data"] = xr.Dataset({"y": ("observation", dataset.y_train)})
     predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
     for group in predictions.values():
         group.attrs.setdefault("draws_of", fitted.draws_of)
+        if spec.image_shape is not None and not spec.has_bright_foreground:
+            group.attrs[PHOTOGRAPHS] = 1
     groups |= predictions
     if not dataset.target_standardisation.is_identity:
         for name, units in TARGET_UNITS.items() | dict.fromkeys(predictions, "original").items():
