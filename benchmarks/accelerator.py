@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, nargs="+", default=GROUPS)
     parser.add_argument("--full", action="store_true")
     given = parser.parse_args()
-    from pmbnn.inference.device import DeviceError, device_text, find_devices, running_on
+    from pmbnn.inference.device import DeviceError, claim, device_text, find_devices, running_on
 
     try:
         device = find_devices(given.device)[0]
@@ -76,7 +76,7 @@ def main() -> int:
         return 2
     # Before this process takes hold of the device.
     whole = report_row(given.device) if given.full else []
-    with running_on(device):
+    with running_on(claim(device)):
         small = small_rows(tuple(given.groups), STEPS, given.rounds)
         large = large_rows(given.rounds)
     lines = [

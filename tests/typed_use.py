@@ -12,7 +12,7 @@ x, y = np.zeros((5, 2)), np.zeros(5, int)
 
 model = pb.dense_classifier(x, y, hidden=(5, 5), prior=pb.Laplace(), hyperprior="half_cauchy")
 assert_type(model, pm.Model)
-approximation = pb.fit(model, steps=100, restarts=2)
+approximation = pb.fit(model, steps=100, restarts=2, device="cpu")
 assert_type(approximation, pb.Approximation)
 assert_type(approximation.sample(100), dict[str, np.ndarray])
 assert_type(approximation.to_datatree(), xr.DataTree)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, new_console, reported, written
+from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, new_console, reported, written
 
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
@@ -72,18 +72,22 @@ def predict(
             metavar="RESULT_CELL", help="Another cell, such as a deterministic one, to compare."
         ),
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """Tell which digit each image shows and how sure that is; reject what is too unsure.
 
     Exit status: 0 every image was read, 1 some could not be, 2 none could or bad input.
     """
     from pmbnn.data import DataError
+    from pmbnn.inference.device import DeviceError, claim, find_devices, running_on
     from pmbnn.results.store import ResultsError
 
-    with reported(DataError, ResultsError):
+    with reported(DataError, DeviceError, ResultsError):
+        devices = find_devices(device)
         images, unread = _read(files, whole, invert)
         cells = [cell] if beside is None else [cell, beside]
-        code = _predict(cells, images, unread, draws, percentile, as_json, figure)
+        with running_on(claim(devices[0])):
+            code = _predict(cells, images, unread, draws, percentile, as_json, figure)
     raise typer.Exit(code)
 
 

@@ -40,7 +40,7 @@ Workers = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        help="What fits run on: auto (GPUs where JAX finds some), cpu or gpu.",
+        help="What programs run on: auto (GPUs where JAX finds some), cpu or gpu.",
         metavar="auto|cpu|gpu",
     ),
 ]

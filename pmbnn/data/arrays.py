@@ -282,7 +282,18 @@ class Dataset:
         missing: Literal["refuse", "mean", "drop"] = "refuse",
         redundant: Literal["refuse", "drop", "keep"] = "refuse",
     ) -> "Dataset":
-        """Data set of a pandas frame: what ``kind: table`` makes of a file, with its settings.
+        """Data set of a pandas frame, as ``kind: table`` of an experiment file makes it of a file.
+
+        Parameters
+        ----------
+        frame
+            A row for each observation.
+        target
+            Name of the column to be predicted.
+        features, without, categorical
+            Names of columns, as those of ``Table``.
+        target_is, split, seed, standardise, standardise_target, missing, redundant
+            As those of `from_arrays`.
 
         ``target`` names one column, or several of numbers.
 

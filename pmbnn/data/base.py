@@ -49,6 +49,9 @@ class DatasetSpec(Specification):
     channels: ClassVar[int] = 1
     """Colours of an image: 1 where it is grey, 3 of red, green and blue."""
 
+    has_bright_foreground: ClassVar[bool] = False
+    """Whether images are bright on black, as digits are: figures have them dark on white paper."""
+
     is_own: ClassVar[bool] = False
     """Whether the rows are the user's: little is known of them beforehand."""
 

@@ -56,6 +56,7 @@ class Mnist(DatasetSpec):
     n_features: ClassVar[int] = 784
     n_classes: ClassVar[int] = 10
     image_shape: ClassVar[tuple[int, int]] = (28, 28)
+    has_bright_foreground: ClassVar[bool] = True
 
     @property
     def rows(self) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pmbnn.data.base import DataError
 from pmbnn.data.idx import CHECKSUMS, find_idx, read_idx, read_shape
@@ -23,6 +23,7 @@ class Idx(OwnImages):
     """
 
     kind: Literal["idx"] = "idx"
+    has_bright_foreground: ClassVar[bool] = True
 
     @property
     def image_shape(self) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """What both estimators share: their parameters as a cell, and its fit."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from numbers import Integral
 from pathlib import Path
 from typing import Self
@@ -12,11 +13,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pmbnn.data.arrays import Dataset, fit_standardisation
+from pmbnn.data.arrays import (
+    Dataset,
+    Standardisation,
+    fit_standardisation,
+    identity_standardisation,
+)
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_fitted, write_fitted
 from pmbnn.experiment.cells import ENGINES, Cell
+from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
@@ -51,6 +58,7 @@ class BayesianNetwork(BaseEstimator):
         standardise: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         progress: bool = False,
+        device: str = "auto",
     ) -> None:
         self.hidden = hidden
         self.activation = activation
@@ -69,6 +77,7 @@ class BayesianNetwork(BaseEstimator):
         self.standardise = standardise
         self.random_state = random_state
         self.progress = progress
+        self.device = device
 
     @property
     def model_(self) -> pm.Model:
@@ -78,7 +87,9 @@ class BayesianNetwork(BaseEstimator):
     @property
     def trace_(self) -> xr.DataTree:
         """Draws of every weight and scale as ArviZ takes them, with log-likelihoods."""
-        return self._fitted().draws()
+        found = self._fitted()
+        with self._on_device():
+            return found.draws()
 
     @property
     def status_(self) -> str:
@@ -101,7 +112,9 @@ class BayesianNetwork(BaseEstimator):
         NotFittedError
             If the estimator is not fitted.
         """
-        write_fitted(Path(path), self, self._fitted(), self._learned())
+        found = self._fitted()
+        with self._on_device():
+            write_fitted(Path(path), self, found, self._learned())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -127,8 +140,14 @@ class BayesianNetwork(BaseEstimator):
         names = LEARNED
         return {name: np.asarray(getattr(self, name)) for name in names if hasattr(self, name)}
 
-    def _fit(self, x: np.ndarray, y: np.ndarray, classes: tuple[str, ...]) -> Self:
-        """Fit standardised rows: targets are indices of the classes, or standardised numbers."""
+    def _fit(
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: tuple[str, ...] = (),
+        of_targets: Standardisation | None = None,
+    ) -> Self:
+        """Fit rows whose targets are indices of the classes, or standardised numbers."""
         names = getattr(self, "feature_names_in_", None)
         features = [f"x{i + 1}" for i in range(x.shape[1])] if names is None else names
         standardisation = fit_standardisation(x, "feature" if self.standardise else "none")
@@ -142,8 +161,9 @@ class BayesianNetwork(BaseEstimator):
             classes=classes,
             standardisation=standardisation,
             source="given",
+            target_standardisation=of_targets or identity_standardisation(),
         )
-        with shown(self.progress):
+        with self._on_device(), shown(self.progress):
             self.fitted_ = fitted(self._cell(dataset), dataset)
         return self
 
@@ -191,7 +211,12 @@ class BayesianNetwork(BaseEstimator):
 
     def _predict(self, x) -> Predictive:
         """Prediction at inputs of any kind that scikit-learn takes."""
-        return self._fitted().predict(self._checked(x))
+        x = self._checked(x)
+        with self._on_device():
+            return self._fitted().predict(x)
+
+    def _on_device(self) -> AbstractContextManager[None]:
+        return running_on(device_here(self.device))
 
     def _checked(self, x) -> np.ndarray:
         """Inputs to predict at, as those that the network was fitted on."""
@@ -199,7 +224,7 @@ class BayesianNetwork(BaseEstimator):
         return validate_data(self, x, dtype=np.float64, reset=False)
 
 
-LEARNED = ("n_features_in_", "feature_names_in_", "classes_", "target_mean_", "target_sd_")
+LEARNED = ("n_features_in_", "feature_names_in_", "classes_")
 """Attributes beside the fit that `fit` may set."""
 
 OF_A_FIT = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")

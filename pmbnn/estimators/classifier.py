@@ -52,6 +52,9 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         Decides everything random; the same number gives the same bits.
     progress
         Whether to show stages and steps.
+    device
+        What it is fitted and predicts on: ``cpu``, ``gpu`` (the first that JAX finds), or a GPU
+        where there is one, ``auto``.
 
     Attributes
     ----------

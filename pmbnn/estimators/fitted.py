@@ -17,6 +17,7 @@ from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import SampledCell, sample_job
+from pmbnn.inference.device import Device, current_device
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.priors import Hyperprior
@@ -74,14 +75,16 @@ class SharedPrograms(GroupPrograms):
 
 
 @lru_cache(maxsize=SHAPES)
-def _programs(group: str, width: int) -> SharedPrograms:
+def _programs(group: str, width: int, device: Device) -> SharedPrograms:
+    """Those of a group on a device."""
     return SharedPrograms(group, width)
 
 
 def programs_of(cell: Cell) -> SharedPrograms:
-    """What is compiled for a cell, once a process for all of its shape."""
+    """What is compiled for a cell, once a process and device for all of its shape."""
     one_by_one = cell.is_sampled or is_large(cell)
-    return _programs(group_key(cell), 1 if one_by_one else cell.inference.restarts)
+    width = 1 if one_by_one else cell.inference.restarts
+    return _programs(group_key(cell), width, current_device())
 
 
 @dataclass(eq=False)
@@ -122,9 +125,10 @@ class Fitted:
     trace: xr.DataTree | None = None
 
     def predict(self, x: np.ndarray) -> Predictive:
-        """Prediction at raw inputs, ``(observation, feature)``, in standardised targets' units."""
+        """Prediction at raw inputs, ``(observation, feature)``, in the targets' own units."""
         inputs, draws = self.dataset.standardisation(x), self.cell.predict.draws
-        return self._predictor.predict(self.fits, self.weights, self._data, inputs, draws)
+        found = self._predictor.predict(self.fits, self.weights, self._data, inputs, draws)
+        return found.in_units_of(self.dataset.target_standardisation)
 
     def mixture(self, x: np.ndarray) -> Mixture:
         """Distributions of numbers at raw inputs, in standardised targets' units."""

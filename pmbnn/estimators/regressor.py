@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from pmbnn.data.arrays import fit_standardisation
+from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
 from pmbnn.prediction.density import LEVEL
 
@@ -56,8 +56,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         of_targets = fit_standardisation(y[:, None], "feature")
-        self.target_mean_, self.target_sd_ = (a.item() for a in (of_targets.mean, of_targets.sd))
-        return self._fit(x, self._target(y), ())
+        return self._fit(x, of_targets(y), of_targets=of_targets)
 
     def predict(self, X, return_std: bool = False):  # noqa: N803
         """Mean of what is predicted, ``(observation,)``, and its standard deviation if asked for.
@@ -65,8 +64,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         The standard deviation is that of a new observation: of the weights and of the noise.
         """
         found = self._predict(X)
-        mean = self._undone(found.mean)
-        return (mean, found.total_sd * self.target_sd_) if return_std else mean
+        return (found.mean, found.total_sd) if return_std else found.mean
 
     def predict_interval(self, X, level: float = LEVEL, noise: bool = True) -> np.ndarray:  # noqa: N803
         """Central interval, ``(observation, 2)``, of a new observation.
@@ -85,12 +83,22 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         if not 0 < level < 1:
             raise ValueError(f"`level` must be between 0 and 1, got {level}.")
-        found = self._fitted().mixture(self._checked(X))
+        x = self._checked(X)
+        with self._on_device():
+            found = self._fitted().mixture(x)
         bounds = found.total_interval(level) if noise else found.output_interval(level)
-        return self._undone(bounds.T)
+        return self._of_targets.undo(bounds.T)
 
-    def _target(self, y: np.ndarray) -> np.ndarray:
-        return (y - self.target_mean_) / self.target_sd_
+    @property
+    def target_mean_(self) -> float:
+        """Mean of the training targets."""
+        return self._of_targets.mean.item()
 
-    def _undone(self, y: np.ndarray) -> np.ndarray:
-        return y * self.target_sd_ + self.target_mean_
+    @property
+    def target_sd_(self) -> float:
+        """Standard deviation of the training targets."""
+        return self._of_targets.sd.item()
+
+    @property
+    def _of_targets(self) -> Standardisation:
+        return self._fitted().dataset.target_standardisation

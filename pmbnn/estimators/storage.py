@@ -19,7 +19,7 @@ from pmbnn.spec import Registry, Specification
 GROUP = "estimator"
 """Group of what a fitted estimator needs beside the draws that ArviZ reads."""
 
-FORMAT = 1
+FORMAT = 2
 """Of that group; files of other ones are refused."""
 
 
@@ -47,6 +47,8 @@ def write_fitted(
         "target": dataset.y_train,
         "mean": dataset.standardisation.mean,
         "sd": dataset.standardisation.sd,
+        "target_mean": dataset.target_standardisation.mean,
+        "target_sd": dataset.target_standardisation.sd,
         "weight": np.asarray(found.weights),
         "draw_key": np.stack([fit.draw_key for fit in found.fits]),
     }
@@ -94,6 +96,9 @@ def read_fitted(
         classes=tuple(json.loads(attrs["classes"])),
         standardisation=Standardisation(group["mean"].values, group["sd"].values),
         source="given",
+        target_standardisation=Standardisation(
+            group["target_mean"].values, group["target_sd"].values
+        ),
     )
     guides = {name: group[f"guide_{name}"].values for name in said["guide"]}
     fits = [

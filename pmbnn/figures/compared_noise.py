@@ -10,7 +10,7 @@ from pmbnn.figures import style
 from pmbnn.figures.own_images import draw_both
 from pmbnn.figures.predictions import predictions_of, rows_name
 from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, Classification, rejection_threshold
-from pmbnn.results.reading import values_of
+from pmbnn.results.reading import images_of, values_of
 
 NOISE = "ood_normal_noise"
 BLOCKS = 2
@@ -42,8 +42,7 @@ def plot_compared_noise(
         If a trace does not have the group, or both keep different images of it.
     """
     traces = (bayesian, deterministic)
-    images, other = (values_of(t, group, "example_image", "example", "row", "column", ...)
-                     for t in traces)  # fmt: skip
+    images, other = (images_of(trace, group, "example_image", "example") for trace in traces)
     if not np.array_equal(images, other):
         raise ValueError(f"Both traces must keep the same images of `{group}`.")
     found = [stored_classifications(trace, group)[:MOST] for trace in traces]

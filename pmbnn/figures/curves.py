@@ -28,6 +28,9 @@ DEVIATIONS = (("total_sd", ":", "total"), ("epistemic_sd", "--", "epistemic"))
 MOST = 8
 """Cells of one sheet."""
 
+WIDTH = 3.7
+"""Of a panel, in inches, which what stands above it must not exceed: it would be made smaller."""
+
 MARGIN = 0.06
 """Free space above and below, in heights of what is shown."""
 
@@ -73,9 +76,11 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
         raise ValueError("`traces` must not be empty.")
     of_targets, names = [by_target(trace) for trace in traces[:MOST]], list(names)[:MOST]
     columns = list(product(of_targets[0], curve_names(traces[0])))
-    shape = len(names), len(columns)
-    figure = style.new_figure(4.2 * len(columns) + 0.8, 2.7 * len(names) + 1.4)
-    panels = figure.subplots(*shape, squeeze=False, sharex="col", sharey="col")
+    headings = ["\n".join(style.title_lines(name, WIDTH, style.LABEL_SIZE)) for name in names]
+    lines = sum(words.count("\n") for words in headings)
+    height = 2.7 * len(names) + 1.4 + 1.2 * style.LABEL_SIZE / 72 * lines
+    figure = style.new_figure(4.2 * len(columns) + 0.8, height)
+    panels = figure.subplots(len(names), len(columns), squeeze=False, sharex="col", sharey="col")
     for column, (target, range_name) in enumerate(columns):
         shown = [own[target] for own in of_targets]
         for axes, trace in zip(panels[:, column], shown, strict=True):
@@ -83,8 +88,8 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
         panels[0, column].set_ylim(limits(shown, range_name))
         words = f"{target}, " * bool(target) + range_words(shown[0], range_name)
         panels[-1, column].set_xlabel(words, fontsize=style.LABEL_SIZE)
-    for line, name in zip(panels, names, strict=True):
-        line[0].set_title(name, fontsize=style.LABEL_SIZE, loc="left")
+    for line, words in zip(panels, headings, strict=True):
+        line[0].set_title(words, fontsize=style.LABEL_SIZE, loc="left")
         line[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
     add_legend(figure, panels[0, 0])
     style.set_title(figure, title)

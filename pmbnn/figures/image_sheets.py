@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pmbnn.figures import style
 from pmbnn.figures.predictions import predictions_of, rows_name
 from pmbnn.prediction.rejection import HELD_OUT
-from pmbnn.results.reading import values_of
+from pmbnn.results.reading import images_of, values_of
 
 TEST = "test_predictions"
 PLACE, SIDE, WORDS = 1.6, 1.4, 0.35
@@ -63,7 +63,7 @@ def kept_images(trace: xr.DataTree, group: str = TEST) -> list[HeldOutImage]:
     ValueError
         If there is no such group, or it keeps no images.
     """
-    pixels = values_of(trace, group, "image", "image", "row", "column", ...)
+    pixels = images_of(trace, group, "image", "image")
     rows = values_of(trace, group, "image_index")
     predictions = predictions_of(trace, group)
     true, rate = (values_of(trace, group, name) for name in ("label", "error_rate"))

@@ -15,6 +15,9 @@ from pmbnn.results.titles import combination_title, pretty
 WIDTH, HEIGHT = 2.9, 2.5
 """Of a panel, in inches."""
 
+TICKS = 0.4
+"""Of a panel's width, for the numbers beside it."""
+
 DEVIATIONS = 2
 """Standard deviations that a band reaches to either side of the mean."""
 
@@ -54,9 +57,12 @@ def plot_lines(lines: Sequence[AlongLine], title: str) -> Figure:
         for axes, method in zip(row, methods, strict=False):
             _draw_method(axes, line, method, colours[method])
         _draw_deviations(row[-1], line, colours)
-        row[0].set_ylabel(_row_title(line), fontsize=style.TICK_SIZE)
+        words = style.title_lines(_row_title(line), HEIGHT, style.TICK_SIZE)
+        row[0].set_ylabel("\n".join(words), fontsize=style.TICK_SIZE)
     for axes, method in zip(panels[0], methods, strict=False):
-        axes.set_title(_method_name(method), fontsize=style.LABEL_SIZE)
+        # Wider than its panel, it would make that smaller.
+        words = style.title_lines(_method_name(method), WIDTH - TICKS, style.LABEL_SIZE)
+        axes.set_title("\n".join(words), fontsize=style.LABEL_SIZE)
     panels[0, -1].set_title("standard deviations", fontsize=style.LABEL_SIZE)
     for axes in panels[-1]:
         axes.set_xlabel(lines[0].name, fontsize=style.LABEL_SIZE)

@@ -17,7 +17,7 @@ from pmbnn.figures.predictions import (
     rows_name,
 )
 from pmbnn.prediction.rejection import PERCENTILE, Threshold, rejection_threshold, threshold
-from pmbnn.results.reading import values_of
+from pmbnn.results.reading import images_of, values_of
 
 TEST = "test_predictions"
 COLOURS = ("black", *style.CLASS_COLOURS[:6])
@@ -130,7 +130,7 @@ def examples_of(trace: xr.DataTree, group: str) -> list[Example]:
     ValueError
         If the trace does not have the group, or the group no examples.
     """
-    images = values_of(trace, group, "example_image", "example", "row", "column", ...)
+    images = images_of(trace, group, "example_image", "example")
     rows = values_of(trace, group, "example_index")
     predictions = predictions_of(trace, group)
     labels = values_of(trace, group, "label")
@@ -268,7 +268,7 @@ def _draw_table(axes: Axes, examples: list[Example], threshold: Threshold) -> No
         axes.text(x, -0.3, name, **middle, color=style.GREY)
     for row, example in enumerate(examples):
         extent = (0.05, 0.95, row + 0.95, row + 0.05)
-        axes.imshow(example.pixels, cmap="gray_r", vmin=0, vmax=255, extent=extent)
+        axes.imshow(example.pixels, cmap="gray", vmin=0, vmax=255, extent=extent)
         rejected = example.sd > threshold.sd
         cells = {
             "class": example.predicted,

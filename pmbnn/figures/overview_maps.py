@@ -79,7 +79,8 @@ def plot_map_overview(
     highest = style.upper_limit((plane.sd for plane in maps.values()), HIGHEST_SD)
     shape = next((shape_of(plane) for plane in maps.values()), 1.0)
     layout = _layout(combinations, shown, shape)
-    title = f"{title}\n{_note(combinations, shown)}"
+    features = next((plane.features for plane in maps.values()), ("x1", "x2"))
+    title = f"{title}\n{_note(combinations, shown, features)}"
     figure, halves = _halves(layout, title)
     label = next((probability_label(plane) for plane in maps.values()), "probability")
     _draw_half(halves[0], layout, combinations, shown, maps, draw_probability, label)
@@ -166,9 +167,11 @@ def _is_unusual(record: CellRecord, shown: Mapping[Place, CellRecord]) -> bool:
     return data_seed(record) != max(seeds, key=seeds.count)
 
 
-def _note(combinations: Combinations, shown: Mapping[Place, CellRecord]) -> str:
+def _note(
+    combinations: Combinations, shown: Mapping[Place, CellRecord], features: tuple[str, str]
+) -> str:
     """How to read the panels."""
-    note = "x1 across, x2 up; black line: probability one half"
+    note = "{} across, {} up; black line: probability one half".format(*features)
     if combinations.seeds < 2:
         return note
     seeds = [data_seed(r) for r in shown.values()]

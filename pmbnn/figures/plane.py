@@ -1,5 +1,6 @@
 """One cell over the plane: the probability of the first class beside its uncertainty."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,9 @@ WIDTH, PANEL = 10.7, 3.65
 BEFORE, BELOW, ABOVE = 0.8, 0.85, 0.5
 """Room for what is written to the left of a map, below it, and above it beside the title."""
 
+FLATTEST, TALLEST = 0.4, 1.5
+"""Shapes of maps, heights as multiples of widths, that fit on a page."""
+
 UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
 
 
@@ -30,7 +34,8 @@ class PlaneMap(NamedTuple):
     """Posterior over the plane.
 
     ``probability`` and ``sd`` are mean and standard deviation over posterior draws of the
-    first class's probability, ``(x1, x2)``; ``x1``, ``x2`` are raw coordinates.
+    first class's probability, ``(x1, x2)``; ``x1``, ``x2`` are raw coordinates, of the
+    ``features`` of these names.
     """
 
     x1: np.ndarray
@@ -38,6 +43,7 @@ class PlaneMap(NamedTuple):
     probability: np.ndarray
     sd: np.ndarray
     first_class: str
+    features: tuple[str, str] = ("x1", "x2")
 
 
 def has_map(stored: Mapping[str, frozenset[str]]) -> bool:
@@ -57,7 +63,22 @@ def plane_map(trace: xr.DataTree) -> PlaneMap:
     first = group.isel(output=0)
     probability, sd = (first[name].transpose("x1", "x2").values for name in ("probability", "sd"))
     name = str(first["output"].item())
-    return PlaneMap(group["x1"].values, group["x2"].values, probability, sd, name)
+    coordinates = group["x1"].values, group["x2"].values
+    return PlaneMap(*coordinates, probability, sd, name, plane_features(trace))
+
+
+def plane_features(trace: xr.DataTree) -> tuple[str, str]:
+    """Names of the two inputs that a trace's map is over."""
+    kept = group_of(trace, "predictions").attrs.get("features", '["x1", "x2"]')
+    first, second = json.loads(kept)
+    return first, second
+
+
+def name_axes(axes: Axes, features: tuple[str, str]) -> None:
+    """Label the axes of a plane."""
+    first, second = features
+    axes.set_xlabel(first, fontsize=style.LABEL_SIZE, parse_math=False)
+    axes.set_ylabel(second, fontsize=style.LABEL_SIZE, parse_math=False)
 
 
 def plot_plane(trace: xr.DataTree, title: str) -> Figure:
@@ -85,8 +106,7 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         draw_decision_boundary(axes, plane)
         axes.locator_params(nbins=5)
         axes.tick_params(labelsize=style.TICK_SIZE)
-        axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
-        axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
+        name_axes(axes, plane.features)
         # Without a height matplotlib measures all labels anew to find one.
         axes.set_title(heading, fontsize=style.LABEL_SIZE, y=1)
     for axes, bar, image, label in zip(panels, bars, images, labels, strict=True):
@@ -114,28 +134,36 @@ def probability_label(plane: PlaneMap) -> str:
 
 
 def shape_of(plane: PlaneMap) -> float:
-    """Height of a map as a multiple of its width, kept to what fits on a page."""
+    """Height of a map as a multiple of its width: a square where that would not fit on a page.
+
+    Features of such different ranges have different units.
+    """
     (left, right), (bottom, top) = _edges(plane.x1), _edges(plane.x2)
-    return float(np.clip((top - bottom) / (right - left), 0.4, 1.5))
+    shape = float((top - bottom) / (right - left))
+    return shape if FLATTEST <= shape <= TALLEST else 1.0
+
+
+def set_frame(axes: Axes, plane: PlaneMap) -> None:
+    """Limit axes to a map, in its shape."""
+    axes.set(xlim=_edges(plane.x1), ylim=_edges(plane.x2))
+    axes.set_box_aspect(shape_of(plane))
 
 
 def draw_probability(axes: Axes, plane: PlaneMap) -> AxesImage:
     """Probability of the first class, ``x1`` to the right and ``x2`` up."""
-    return _draw(axes, plane, plane.probability, style.PROBABILITY, 1.0)
+    return _draw(axes, plane, plane.probability, style.PROBABILITY, (0.0, 1.0))
 
 
 def draw_uncertainty(axes: Axes, plane: PlaneMap, highest: float) -> AxesImage:
     """Uncertainty of that probability, in colours that end at ``highest``."""
-    return _draw(axes, plane, plane.sd, style.UNCERTAINTY, highest)
+    return _draw(axes, plane, plane.sd, style.UNCERTAINTY, (0.0, highest))
 
 
 def draw_difference(
     axes: Axes, plane: PlaneMap, difference: np.ndarray, largest: float
 ) -> AxesImage:
     """Differences of probabilities, ``(x1, x2)``, white at zero, colours up to ``largest``."""
-    extent = (*_edges(plane.x1), *_edges(plane.x2))
-    kwargs = {"origin": "lower", "extent": extent, "aspect": "equal"}
-    return style.draw_image(axes, difference.T, style.DIFFERENCE, (-largest, largest), **kwargs)
+    return _draw(axes, plane, difference, style.DIFFERENCE, (-largest, largest))
 
 
 def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
@@ -150,11 +178,13 @@ def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> N
     )  # fmt: skip
 
 
-def _draw(axes: Axes, plane: PlaneMap, values, colours, highest: float) -> AxesImage:
+def _draw(axes: Axes, plane: PlaneMap, values, colours, limits: tuple[float, float]) -> AxesImage:
     extent = (*_edges(plane.x1), *_edges(plane.x2))
     # An image has its first axis going down the page: the transpose puts x1 across.
-    kwargs = {"origin": "lower", "extent": extent, "aspect": "equal"}
-    return style.draw_image(axes, values.T, colours, (0.0, highest), **kwargs)
+    kwargs = {"origin": "lower", "extent": extent, "aspect": "auto"}
+    image = style.draw_image(axes, values.T, colours, limits, **kwargs)
+    set_frame(axes, plane)
+    return image
 
 
 def _edges(centres: np.ndarray) -> tuple[float, float]:

@@ -5,7 +5,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.results.reading import target_standardisation, values_of
+from pmbnn.figures.plane import name_axes, plane_map, set_frame
+from pmbnn.results.reading import images_of, target_standardisation, values_of
 
 TEST = "test_predictions"
 
@@ -54,9 +55,9 @@ def plot_points(trace: xr.DataTree, title: str) -> Figure:
             color=style.CLASS_COLOURS[which],
             label=f"class {index} ({len(own)})",
         )
-    axes.set_aspect("equal")
-    axes.set_xlabel("x1", fontsize=style.LABEL_SIZE)
-    axes.set_ylabel("x2", fontsize=style.LABEL_SIZE)
+    plane = plane_map(trace)
+    set_frame(axes, plane)
+    name_axes(axes, plane.features)
     axes.tick_params(labelsize=style.TICK_SIZE)
     axes.legend(fontsize=style.TICK_SIZE)
     style.set_title(figure, f"{title}\ntraining points")
@@ -71,7 +72,7 @@ def samples_by_class(trace: xr.DataTree) -> dict[str, list[np.ndarray]]:
     ValueError
         If the trace keeps no test images.
     """
-    images = values_of(trace, TEST, "image", "image", "row", "column", ...)
+    images = images_of(trace, TEST, "image", "image")
     rows = values_of(trace, TEST, "image_index")
     kept = dict(zip(rows.tolist(), images, strict=True))
     label = values_of(trace, TEST, "label")

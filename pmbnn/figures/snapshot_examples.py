@@ -10,7 +10,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from pmbnn.figures import style
 from pmbnn.figures.training import first_and_last, step_name
-from pmbnn.results.reading import group_of, values_of
+from pmbnn.results.reading import group_of, images_of, values_of
 
 GROUP = "snapshot_examples"
 BLOCKS = 2
@@ -43,7 +43,7 @@ def examples_by_kind(trace: xr.DataTree) -> dict[str, list[SnapshotExample]]:
         If the trace has no group ``snapshot_examples``.
     """
     p = values_of(trace, GROUP, "probability", "example", "snapshot", "draw", "output")
-    images = values_of(trace, GROUP, "image", "example", "row", "column", ...)
+    images = images_of(trace, GROUP, "image", "example")
     labels, kinds = (values_of(trace, GROUP, name).astype(str) for name in ("label", "kind"))
     chosen = first_and_last(values_of(trace, GROUP, "snapshot_step"))
     found: dict[str, list[SnapshotExample]] = {}

@@ -93,10 +93,10 @@ def add_paper(figure: Figure) -> Axes:
     return axes
 
 
-def title_lines(title: str, width: float) -> list[str]:
-    """A title in as many lines as a figure of that many inches asks for."""
+def title_lines(title: str, width: float, size: float = TITLE_SIZE) -> list[str]:
+    """A title in as many lines as a figure, or a panel, of that many inches asks for."""
     # A letter is about 0.55 times as wide as its size; a point is 1/72 inch.
-    letters = int(width * 72 / (0.55 * TITLE_SIZE))
+    letters = int(width * 72 / (0.55 * size))
     filled = [textwrap.fill(line, letters) for line in title.splitlines()]
     return "\n".join(filled).splitlines()
 
@@ -155,21 +155,21 @@ def draw_empty(axes: Axes, word: str) -> None:
 
 
 def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
-    """A stored image of 0 to 255, without a frame: grey as foreground on white paper, or colours.
+    """An image of 0 to 255, grey or in colours, without a frame.
 
     ``pixels`` has shape ``(row, column)``, or ``(row, column, channel)``.
     """
-    axes.imshow(pixels, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
 
 
 def place_pixels(paper: Axes, pixels: np.ndarray, left: float, bottom: float, side: float) -> None:
-    """A stored image as `draw_pixels` has it, in the middle of a square of a paper, in inches."""
+    """An image as `draw_pixels` has it, in the middle of a square of a paper, in inches."""
     shape = pixels.shape[:2]
     rows, columns = (side * length / max(shape) for length in shape)
     left, bottom = left + (side - columns) / 2, bottom + (side - rows) / 2
     extent = (left, left + columns, bottom, bottom + rows)
-    scale = {"cmap": "gray_r", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
+    scale = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
     paper.imshow(pixels, extent=extent, aspect="auto", **scale)
 
 

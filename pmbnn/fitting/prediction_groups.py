@@ -9,6 +9,7 @@ a few: ``image`` ``(image, row, column)`` as bytes, colours on a last axis ``cha
 ``image_index`` ``(image,)``, the row that each is.
 """
 
+import json
 from collections.abc import Sequence
 from functools import singledispatch
 
@@ -258,7 +259,7 @@ def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     arrays = probability_arrays(plane.prediction, axes, shape)
     arrays |= _of_chains(plane.of_chains, axes, shape)
     coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
-    return xr.Dataset(arrays, coords=coords)
+    return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
 
 
 def _pixels(

@@ -40,6 +40,7 @@ from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.reading import PHOTOGRAPHS
 
 TARGET_UNITS = dict.fromkeys(
     (
@@ -95,20 +96,22 @@ def build_trace(
     model: pm.Model,
 ) -> xr.DataTree:
     """Trace of a cell; `model` gives the dims and coordinates of its variables."""
-    large = is_large(fitted.cell)
+    large, spec = is_large(fitted.cell), fitted.cell.dataset
     # A figure of curves shows the rows, which are few.
     keeps_rows = not large or bool(evaluation.curves)
     if isinstance(fitted, SampledCell):
         groups = sampled_groups(fitted, predictor, model, large)
     else:
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
-    groups["constant_data"] = _constant_data(dataset, keeps_rows, fitted.cell.dataset.is_own)
+    groups["constant_data"] = _constant_data(dataset, keeps_rows, spec.is_own)
     if keeps_rows:
         targets = (target_axes("observation", dataset), dataset.y_train)
         groups["observed_data"] = xr.Dataset({"y": targets})
     predictions = prediction_groups(evaluation.test, fitted, evaluation, dataset, predictor)
     for group in predictions.values():
         group.attrs.setdefault("draws_of", fitted.draws_of)
+        if spec.image_shape is not None and not spec.has_bright_foreground:
+            group.attrs[PHOTOGRAPHS] = 1
     groups |= predictions
     for name, group in groups.items():
         if TARGET_NAME in group.dims:

@@ -8,14 +8,16 @@ convolutions by its own kernels. Nothing else asks which of them it is.
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
 CHOICES = ("auto", "cpu", "gpu")
 """What can be asked for; ``auto`` is every GPU that JAX finds, or else the processor."""
+
+NO_BACKEND = "JAX has no GPU backend installed"
 
 REMEDY = "install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
 
@@ -118,16 +120,24 @@ def find_devices(asked: str = "auto") -> tuple[Device, ...]:
     DeviceError
         If there is no such choice, or no such device here.
     """
-    if asked not in CHOICES:
-        raise DeviceError(f"`--device` must be one of {', '.join(CHOICES)}, got {asked!r}.")
+    _check_choice(asked)
     if asked == "cpu":
         return (CPU,)
     names, why = gpu_names()
     if not names and asked == "gpu":
-        raise DeviceError(
-            f"`--device` must be auto or cpu here, got {asked!r}: {why}. For a GPU, {REMEDY}."
-        )
+        raise _no_gpu(why)
     return tuple(Device("gpu", number, name) for number, name in enumerate(names)) or (CPU,)
+
+
+def _check_choice(asked: str) -> None:
+    if asked not in CHOICES:
+        raise DeviceError(f"`--device` must be one of {', '.join(CHOICES)}, got {asked!r}.")
+
+
+def _no_gpu(why: str) -> DeviceError:
+    return DeviceError(
+        f"`--device` must be auto or cpu here, got 'gpu': {why}. For a GPU, {REMEDY}."
+    )
 
 
 def gpu_names() -> tuple[tuple[str, ...], str]:
@@ -137,7 +147,7 @@ def gpu_names() -> tuple[tuple[str, ...], str]:
     """
     # What backends are installed into; without it there is nobody to ask.
     if find_spec("jax_plugins") is None:
-        return (), "JAX has no GPU backend installed"
+        return (), NO_BACKEND
     import subprocess
 
     code = "import jax\nfor device in jax.devices('gpu'): print(device.device_kind)"
@@ -175,32 +185,67 @@ def current_device() -> Device:
         return device
     import jax
 
-    return CPU if jax.default_backend() == "cpu" else Device("gpu")
+    platform = jax.default_backend()
+    return CPU if platform == "cpu" else Device("gpu", platform=platform)
+
+
+def device_here(asked: str = "auto") -> Device:
+    """The device that a call from Python runs on, one of those that this process sees.
+
+    Parameters
+    ----------
+    asked
+        One of `CHOICES`; ``auto`` is where programs run anyway, ``gpu`` the first GPU.
+
+    Raises
+    ------
+    DeviceError
+        As `find_devices`.
+    """
+    _check_choice(asked)
+    if asked == "auto":
+        return current_device()
+    if asked == "cpu":
+        return CPU
+    import jax
+
+    try:
+        first = jax.devices("gpu")[0]
+    except RuntimeError as error:
+        nobody = find_spec("jax_plugins") is None
+        raise _no_gpu(NO_BACKEND if nobody else f"JAX finds no GPU ({error})") from error
+    return Device("gpu", 0, first.device_kind)
+
+
+def claim(device: Device) -> Device:
+    """Have this whole process see one device only, and that device as it is seen then.
+
+    It comes before anything else that asks JAX for a device: JAX looks once, and takes hold of most
+    of the memory of every GPU that it sees.
+    """
+    import jax
+
+    if (device.platform or device.kind) == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+        return device
+    if device.number is None:
+        return device
+    jax.config.update("jax_cuda_visible_devices", str(device.number))
+    return replace(device, number=0)
 
 
 @contextmanager
 def running_on(device: Device) -> Iterator[None]:
-    """Build and run programs on one device.
-
-    The first device that a process runs on decides which backend it has, and which GPU it sees:
-    JAX looks once.
-    """
+    """Build and run programs on one of the devices that this process sees."""
     import jax
 
-    platform = device.platform or device.kind
-    if platform == "cpu":
-        jax.config.update("jax_platforms", "cpu")
-    elif device.number is not None:
-        # JAX takes hold of most of the memory of every GPU that it sees.
-        jax.config.update("jax_cuda_visible_devices", str(device.number))
-    with ExitStack() as held:
-        if device.number is not None:
-            # Of a GPU it is the only one in sight.
-            place = device.number if platform == "cpu" else 0
-            held.enter_context(jax.default_device(jax.devices(platform)[place]))
-        token = _RUNNING_ON.set(device)
-        held.callback(_RUNNING_ON.reset, token)
-        yield
+    place = jax.devices(device.platform or device.kind)[device.number or 0]
+    token = _RUNNING_ON.set(device)
+    try:
+        with jax.default_device(place):
+            yield
+    finally:
+        _RUNNING_ON.reset(token)
 
 
 def exact_products() -> AbstractContextManager[None]:

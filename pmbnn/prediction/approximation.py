@@ -1,6 +1,6 @@
 """Any PyMC model fitted from Python, and what its approximation of the posterior says."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import jax
@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from pmbnn.inference.batches import model_values
+from pmbnn.inference.device import Device, current_device, device_here, running_on
 from pmbnn.inference.engine import Program
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
@@ -43,12 +44,15 @@ class Approximation:
         What was compiled; ``program.flat`` holds the model's graphs.
     fits
         One for each restart, with its history, status and parameters.
+    device
+        That it was fitted on, where its draws and predictions are computed too.
     """
 
     model: pm.Model
     settings: Inference
     program: Program
     fits: tuple[Fit, ...]
+    device: Device = field(default_factory=current_device)
 
     @property
     def best(self) -> Fit:
@@ -114,7 +118,9 @@ class Approximation:
             fit it.
         """
         predictor, data = self.predictor, model_values(self.model)
-        return predictor.predict([self.best], [1.0], data, checked_inputs(x, data), draws)
+        x = checked_inputs(x, data)
+        with running_on(self.device):
+            return predictor.predict([self.best], [1.0], data, x, draws)
 
     def predict_proba(self, x: np.ndarray, draws: int = 1000) -> np.ndarray:
         """Class probabilities at new inputs, ``(observation, class)``: means over draws.
@@ -146,11 +152,11 @@ class Approximation:
             raise ValueError(f"`draws` must be >= 1, got {draws}.")
         program, fit = self.program, self.best
         names = program.guide.constrained_shapes
-        with precision(program.dtype):
+        with running_on(self.device), precision(program.dtype):
             constrained = {n: jnp.asarray(fit.constrained[n], program.dtype) for n in names}
             data = [jnp.asarray(v) for v in model_values(self.model).values()]
             found = self._compiled(constrained, draw_key(fit), jnp.arange(draws), data)
-        return jax.device_get(found)
+            return jax.device_get(found)
 
     @cached_property
     def _compiled(self):
@@ -207,6 +213,7 @@ def fit(
     learning_rate: float = 0.02,
     progress: bool = True,
     dtype: str | None = None,
+    device: str = "auto",
     **settings: object,
 ) -> Approximation:
     """Variational approximation of the posterior of any PyMC model with continuous variables.
@@ -233,6 +240,9 @@ def fit(
     dtype
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others, whose matrices may be nearly singular.
+    device
+        What it runs on, and what is computed of it later: ``cpu``, ``gpu`` (the first that JAX
+        finds), or a GPU where there is one.
     **settings
         Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``kl_weight``, …
 
@@ -241,6 +251,8 @@ def fit(
     ValueError
         If a free variable is discrete or an operation has no form in JAX, naming the variable;
         if settings do not fit the model; if every restart diverged.
+    DeviceError
+        If the device is not there.
 
     References
     ----------
@@ -263,8 +275,9 @@ def fit(
     )
     if dtype is None:
         dtype = "float64" if likelihood_of(model) is None else "float32"
-    with shown(progress):
+    place = device_here(device)
+    with running_on(place), shown(progress):
         program, fits = fit_model(model, chosen, dtype=dtype)
     if all(found.failed for found in fits):
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
-    return Approximation(model, chosen, program, tuple(fits))
+    return Approximation(model, chosen, program, tuple(fits), place)

@@ -9,6 +9,7 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.inference.batches import model_values
+from pmbnn.inference.device import running_on
 from pmbnn.inference.result import StoredGuide, derive_keys
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.models.build import likelihood_of
@@ -127,16 +128,17 @@ def check(
     """
     if not isinstance(approx, Approximation):
         raise TypeError(f"`approx` must be an Approximation, got {type(approx).__name__}.")
-    if reference is None:
-        reference = sample(approx.model, progress=progress)
-    if isinstance(reference, Reference):
-        drawn = _of_reference(reference)
-    elif isinstance(reference, xr.DataTree):
-        drawn = _of_datatree(approx.model, reference)
-    else:
-        found = type(reference).__name__
-        raise TypeError(f"`reference` must be a Reference or a DataTree, got {found}.")
-    ours, theirs, distance = _blocks(approx, drawn, x)
+    with running_on(approx.device):
+        if reference is None:
+            reference = sample(approx.model, progress=progress)
+        if isinstance(reference, Reference):
+            drawn = _of_reference(reference)
+        elif isinstance(reference, xr.DataTree):
+            drawn = _of_datatree(approx.model, reference)
+        else:
+            found = type(reference).__name__
+            raise TypeError(f"`reference` must be a Reference or a DataTree, got {found}.")
+        ours, theirs, distance = _blocks(approx, drawn, x)
     return _agreement(ours, theirs, distance, drawn)
 
 

@@ -1,37 +1,85 @@
-"""What a call from Python shows while it runs: one line, in a terminal or a notebook."""
+"""What a call from Python shows while it runs: one line, on a terminal or in a notebook."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
-from pmbnn.inference.stages import News, telling
+from pmbnn.inference.stages import News, measured, telling
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 
 @contextmanager
-def shown(wanted: bool = True) -> Iterator[None]:
-    """Show the innermost stage of what is within, and how much of it is done."""
+def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[None]:
+    """Show the innermost stage of what is within, and how much of it is done.
+
+    On a terminal the line goes when it is over; in a notebook it then says how long stages took.
+    """
     if not wanted:
         yield
         return
+    from rich import get_console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
         TextColumn,
+        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    words = TimeRemainingColumn(), TextColumn("{task.fields[words]}", markup=False)
-    with Progress(*columns, *words, transient=True) as bar:
-        task = bar.add_task("", total=None, words="")
+    times = TimeElapsedColumn(), TextColumn("so far,"), TimeRemainingColumn(), TextColumn("left")
+    console, seconds = console or get_console(), Counter()
+    bar = Progress(*columns, *times, TextColumn("{task.fields[words]}", markup=False))
+    task = bar.add_task("", total=None, words="")
+    is_over = False
 
-        def told(stages: tuple[News, ...]) -> None:
-            if not stages:
-                return
-            news, total = stages[-1], stages[-1].total or None
-            if bar.tasks[0].description != news.stage:
-                bar.reset(task, total=total, description=news.stage)
-            bar.update(task, completed=news.done, total=total, words=news.words)
+    def told(stages: tuple[News, ...]) -> None:
+        if not stages:
+            return
+        news, total = stages[-1], stages[-1].total or None
+        if bar.tasks[0].description != news.stage:
+            bar.reset(task, total=total, description=news.stage)
+        bar.update(task, completed=news.done, total=total, words=news.words)
 
-        with telling(told):
-            yield
+    with live(console, lambda: times_text(seconds) if is_over else bar):
+        try:
+            with telling(told), measured() as seconds:
+                yield
+        finally:
+            is_over = True
+
+
+def live(
+    console: "Console", render: "Callable[[], RenderableType]"
+) -> AbstractContextManager[object]:
+    """Within it, what is drawn anew in place; in a notebook it stays as it is last."""
+    if console.is_jupyter:
+        from pmbnn.prediction.notebook import drawn_anew
+
+        return drawn_anew(render)
+    from rich.live import Live
+
+    return Live(console=console, get_renderable=render, transient=True)
+
+
+def is_live(console: "Console") -> bool:
+    """Whether what is printed can be drawn anew in place."""
+    return console.is_terminal or console.is_jupyter
+
+
+def times_text(seconds: Counter[str]) -> str:
+    """Stages and how long they took in words, the longest first."""
+    lasted = [(stage, spent) for stage, spent in seconds.most_common() if spent >= 0.05]
+    return ", ".join(
+        f"{stage} {f'{spent:.1f} s' if spent < 10 else duration(spent)}" for stage, spent in lasted
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,7 +1,7 @@
 """Any PyMC model sampled from Python: a reference to hold approximations against."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import jax
@@ -11,6 +11,7 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.inference.batches import model_values
+from pmbnn.inference.device import Device, current_device, device_here, running_on
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.log_density import build_log_density
@@ -48,12 +49,15 @@ class Reference:
         The draws of the unconstrained vector, and what is to be thought of them.
     dtype
         Precision that they were drawn in.
+    device
+        That they were drawn on, where what is said of them is computed too.
     """
 
     model: pm.Model
     settings: Sampling
     samples: Samples
     dtype: str
+    device: Device = field(default_factory=current_device)
 
     @property
     def status(self) -> str:
@@ -128,7 +132,8 @@ class Reference:
             raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
         predictor, data = self.predictor, model_values(self.model)
         x = checked_inputs(x, data)
-        return predictor.predict_from(data, merged(self.chains.values), x)
+        with running_on(self.device):
+            return predictor.predict_from(data, merged(self.chains.values), x)
 
     def predict_proba(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities at new inputs, ``(observation, class)``: means over draws.
@@ -161,7 +166,7 @@ class Reference:
         vector = flat_vector(flat)
         groups = {"posterior": flat.posterior, "log_likelihood": flat.log_likelihoods}
         graphs = flat.at(vector, [g for group in groups.values() for g in group.values()])
-        with precision(self.dtype):
+        with running_on(self.device), precision(self.dtype):
             read = jax_function([vector, *flat.data.values()], graphs)
             data = [jnp.asarray(v) for v in model_values(self.model).values()]
             values = jnp.asarray(merged(self.chains.values), self.dtype)
@@ -184,6 +189,7 @@ def sample(
     random_seed: int = 0,
     progress: bool = True,
     dtype: str | None = None,
+    device: str = "auto",
     **settings: object,
 ) -> Reference:
     """Draws from the posterior of any PyMC model with continuous variables.
@@ -209,6 +215,8 @@ def sample(
     dtype
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others.
+    device
+        As `fit` takes it.
     **settings
         Further fields of the engine's settings, as of `Mclmc`, `Nuts` and `Smc` in
         `pmbnn.inference.samplers`:
@@ -219,6 +227,8 @@ def sample(
     ValueError
         If a free variable is discrete, an operation has no form in JAX, naming the variable, or
         the engine or a setting is unknown or out of its range.
+    DeviceError
+        If the device is not there.
     TypeError
         If `model` is no model.
 
@@ -239,7 +249,8 @@ def sample(
     chosen = SAMPLING[engine](seed=random_seed, **settings)
     if dtype is None:
         dtype = "float64" if likelihood_of(model) is None else "float32"
-    with shown(progress):
+    place = device_here(device)
+    with running_on(place), shown(progress):
         density = build_log_density(model, n_observations(model), dtype)
         sampler = build_sampler(density, chosen)
         samples = sample_posterior(
@@ -248,7 +259,7 @@ def sample(
             compared_functions(model),
             identity=f"{engine}/{random_seed}",
         )
-    return Reference(model, chosen, samples, dtype)
+    return Reference(model, chosen, samples, dtype, place)
 
 
 def compared_functions(model: pm.Model) -> Functions:

@@ -11,6 +11,9 @@ from pmbnn.data.arrays import Standardisation, identity_standardisation
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.results.store import Results
 
+PHOTOGRAPHS = "photographs"
+"""Attribute of groups whose images are to be shown as they are."""
+
 
 def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTree:
     """Those of the groups that the trace of cell ``name`` has, in memory.
@@ -125,3 +128,18 @@ def values_of(trace: xr.DataTree, group: str, name: str, *axes: Hashable) -> np.
     if name not in held:
         raise ValueError(f"The group `{group}` must have `{name}`.")
     return held[name].transpose(*axes).values if axes else held[name].values
+
+
+def images_of(trace: xr.DataTree, group: str, name: str, axis: Hashable) -> np.ndarray:
+    """Images of a group as they are to be shown, ``(image, row, column)``, colours last; bytes.
+
+    Photographs are as they are; what is bright on black, as digits are, is dark on white paper.
+
+    Raises
+    ------
+    ValueError
+        As `values_of`.
+    """
+    pixels = values_of(trace, group, name, axis, "row", "column", ...)
+    is_foreground = pixels.ndim == 3 and not group_of(trace, group).attrs.get(PHOTOGRAPHS, 0)
+    return 255 - pixels if is_foreground else pixels

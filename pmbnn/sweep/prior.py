@@ -21,7 +21,7 @@ from pmbnn.experiment.priors import Combination, checked_combinations, combinati
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import Helpers
 from pmbnn.figures.stage import draw_files
-from pmbnn.inference.device import CPU, running_on
+from pmbnn.inference.device import CPU, claim, running_on
 from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
 from pmbnn.results.priors import (
@@ -179,7 +179,7 @@ def _draw_missing(
     use_compilation_cache()
     programs: dict[tuple, PriorFunctions] = {}
     # In double precision, which GPUs are slow at: whatever fits run on, the processor draws.
-    with running_on(CPU), _shown(console, len(missing), quiet) as report:
+    with running_on(claim(CPU)), _shown(console, len(missing), quiet) as report:
         for one in missing:
             start, label, dataset = monotonic(), cell_label(one.cell), datasets[one.cell.dataset]
             try:

@@ -2,19 +2,19 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from pmbnn.inference.stages import News, telling
+from pmbnn.prediction.progress import duration, is_live, live, shown
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
@@ -88,22 +88,23 @@ class Display:
             console=console,
         )
         self.task = self.bar.add_task("cells", total=self.total, left="")
-        self.live = Live(self._render(), console=console, refresh_per_second=4, transient=True)
+        self._live = ExitStack()
 
     def __enter__(self) -> "Display":
-        """Start the live display, on a terminal."""
+        """Start the live display, on a terminal or in a notebook."""
         if self._is_live:
-            self.live.start()
+            self._live.enter_context(live(self.console, self._render))
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the live display."""
-        if self._is_live:
-            self.live.stop()
+        """End the live display; in a notebook, the bar stays."""
+        self.running.clear()
+        self.bar.update(self.task, left=f"in {duration(time.monotonic() - self.start)}")
+        self._live.close()
 
     @property
     def _is_live(self) -> bool:
-        return self.console.is_terminal and not self.quiet
+        return is_live(self.console) and not self.quiet
 
     def running_job(self, job: str, stages: Sequence[News]) -> None:
         """Show how far a job is; `job` says what is fitted, `stages` where, outermost first."""
@@ -121,12 +122,10 @@ class Display:
         if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
             before.told = now
             self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
-        self._refresh()
 
     def finished_job(self, job: str) -> None:
         """Take a job off the list."""
         self.running.pop(job, None)
-        self._refresh()
 
     def stored(self, record: CellRecord) -> None:
         """Count a cell and say how it went."""
@@ -135,7 +134,6 @@ class Display:
         self.bar.update(self.task, completed=self.done, left=self._time_left())
         if record.failed or (not self.quiet and not self._is_live):
             self.console.print(self._line(record), soft_wrap=True, highlight=False, markup=False)
-        self._refresh()
 
     def _line(self, record: CellRecord) -> str:
         results = record.results
@@ -151,10 +149,6 @@ class Display:
         pace = (elapsed + trust) / (self.all_work - self.left + trust)
         return f"about {duration(pace * max(self.left, 0.0))} left"
 
-    def _refresh(self) -> None:
-        if self._is_live:
-            self.live.update(self._render())
-
     def _render(self) -> Group:
         lines = [
             Text(running.line, no_wrap=True, overflow="ellipsis")
@@ -165,9 +159,12 @@ class Display:
 
 @contextmanager
 def following(console: Console, quiet: bool) -> Iterator[None]:
-    """Show what follows the fits: the present stage on a terminal, in a log those of many parts."""
+    """Show what follows the fits: the present stage, or in a log those of many parts."""
     if quiet:
         yield
+    elif console.is_jupyter:
+        with shown(console=console):
+            yield
     elif console.is_terminal:
         with console.status("") as status, telling(partial(_show, status)):
             yield
@@ -215,12 +212,6 @@ def describe(record: CellRecord) -> str:
     words = f"{data_label(record)}, seed {seed}, {label(settings['prior'])}"
     unusual = [inference.get(name) for name in USUAL if inference.get(name) != USUAL[name]]
     return ", ".join([f"{words} × {label(settings['hyperprior'])}", *filter(None, unusual)])
-
-
-def duration(seconds: float) -> str:
-    """Seconds, or minutes and seconds."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def accuracy_tables(records: Sequence[CellRecord]) -> list[Table]:

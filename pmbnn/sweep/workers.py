@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pmbnn.experiment.machine import cores
 from pmbnn.figures.processes import deferred_interrupts, environment, spawning
-from pmbnn.inference.device import CPU, Device, processes, running_on
+from pmbnn.inference.device import CPU, Device, claim, processes, running_on
 from pmbnn.inference.stages import News, measured, stage, telling
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _serve(connection: Connection, folder: Path, plugins: Sequence[str], device:
     with telling(sender.told), measured() as seconds, ExitStack() as held:
         with stage("start"):
             # Before anything else asks JAX for a device.
-            held.enter_context(running_on(device))
+            held.enter_context(running_on(claim(device)))
             from pmbnn.experiment.plugins import load_plugins
             from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
 

@@ -266,7 +266,14 @@ def test_predictions_that_are_not_finite(cell, images, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options", [["--draws", 0], ["--percentile", 101], ["--percentile", -1], ["--unknown"]]
+    "options",
+    [
+        ["--draws", 0],
+        ["--percentile", 101],
+        ["--percentile", -1],
+        ["--device", "tpu"],
+        ["--unknown"],
+    ],
 )
 def test_wrong_options(cell, images, options):
     done = run(cell, digit_files(images)[0], *options)

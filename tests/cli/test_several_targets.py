@@ -53,6 +53,7 @@ def results(folder):
     return pb.load_results(folder)
 
 
+@pytest.mark.slow
 def test_scores_are_of_each_target_in_its_units_and_of_rows(folder, results):
     for record in results.records:
         test = Results(folder).load_trace(record.name)["test_predictions"].dataset
@@ -70,6 +71,7 @@ def test_scores_are_of_each_target_in_its_units_and_of_rows(folder, results):
         assert record.results["coverage_90"] == pytest.approx(np.mean(both))
 
 
+@pytest.mark.slow
 def test_a_trace_keeps_rows_whole_and_is_predicted_from_again(folder, results):
     for record in results.records:
         cell = folder / "cells" / record.name
@@ -85,6 +87,7 @@ def test_a_trace_keeps_rows_whole_and_is_predicted_from_again(folder, results):
         np.testing.assert_allclose(found.mean, test["mean"].values, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_figures_have_a_panel_for_each_target(folder, results):
     trace = Results(folder).load_trace(results.records[0].name)
     for plot in (plot_curves, plot_pit, plot_predicted_observed):
@@ -96,6 +99,7 @@ def test_figures_have_a_panel_for_each_target(folder, results):
         assert kind in drawn
 
 
+@pytest.mark.slow
 def test_the_page_has_columns_of_each_target(folder, tmp_path):
     done = CliRunner().invoke(report, [str(folder), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -104,6 +108,7 @@ def test_the_page_has_columns_of_each_target(folder, tmp_path):
     assert "CRPS weight" in page
 
 
+@pytest.mark.slow
 def test_a_fit_is_held_against_its_sample(folder):
     (row,) = pd.read_csv(folder / "agreement.csv").to_dict("records")
     assert row["wasserstein"] > 0
@@ -111,6 +116,7 @@ def test_a_fit_is_held_against_its_sample(folder):
     assert {"output height", "output weight"} <= quantities
 
 
+@pytest.mark.slow
 def test_usual_methods_say_that_they_are_of_one_target(folder, results):
     with pytest.raises(DataError, match="usual methods are of one target, got height, weight"):
         make_baselines(Results(folder), results.records)

@@ -42,6 +42,7 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
+from pmbnn.models.likelihoods import StudentT as StudentTLikelihood
 from pmbnn.models.networks import Dense, Lenet5, ReportConv
 from pmbnn.models.priors import (
     Fixed,
@@ -489,6 +490,11 @@ def test_predicted_densities_take_longer():
     train, test = curve.dataset.rows
     expected = 100 * (3 * test + train) + 10 * train
     assert (cell_work(curve).evaluating - STORING) / a_prediction == pytest.approx(expected)
+    normal, student = (
+        cell_work(replace(curve, likelihood=likelihood)).evaluating - STORING
+        for likelihood in (curve.likelihood, StudentTLikelihood())
+    )
+    assert student > 7 * normal
 
 
 # Wall-clock time

@@ -30,7 +30,7 @@ def figure(trace_of):
 def test_eight_images_with_both_networks_probabilities(figure):
     panels = np.array(figure.axes).reshape(8, 3)
     for row, (shown, bayesian, deterministic) in enumerate(panels, start=5):
-        np.testing.assert_array_equal(shown.images[0].get_array(), IMAGES[row])
+        np.testing.assert_array_equal(shown.images[0].get_array(), 255 - IMAGES[row])
         for axes, p in ((bayesian, DRAWS[:, row].mean(axis=0)), (deterministic, DRAWS[0, row])):
             heights = [bar.get_height() for bar in axes.patches]
             np.testing.assert_allclose(heights, p, rtol=1e-6)

@@ -35,7 +35,7 @@ def test_images_carry_what_the_trace_says_of_them(trace):
     assert [image.row for image in found] == test["image_index"].values.tolist()
     for image, pixels in zip(found, test["image"].values, strict=True):
         p, sd = (test[name].values[image.row] for name in ("probability", "sd"))
-        np.testing.assert_array_equal(image.pixels, pixels)
+        np.testing.assert_array_equal(image.pixels, 255 - pixels, "dark on white paper")
         assert image.true == str(test["label"].values[image.row])
         assert image.predicted == str(p.argmax())
         assert (image.probability, image.sd) == (p.max(), sd[p.argmax()])

@@ -108,7 +108,7 @@ def test_examples_carry_what_the_trace_says_of_them(full):
     assert [example.label for example in found] == list("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     for row, (example, pixels) in enumerate(zip(found, group["example_image"].values, strict=True)):
         p, sd = group["probability"].values[row], group["sd"].values[row]
-        np.testing.assert_array_equal(example.pixels, pixels)
+        np.testing.assert_array_equal(example.pixels, 255 - pixels)
         assert example[2:] == (str(p.argmax()), p.max(), sd[p.argmax()])
 
 
@@ -121,7 +121,8 @@ def test_digits_are_named_by_their_class(full):
 def test_the_first_digits_and_an_even_choice_of_the_rest(full, examples):
     panels = np.array(examples.axes).reshape(5, 8)
     shown = [[axes.images[0].get_array() for axes in line] for line in panels]
-    np.testing.assert_array_equal(shown[0], full["test_predictions"]["example_image"][:8])
+    kept = full["test_predictions"]["example_image"].values[:8]
+    np.testing.assert_array_equal(shown[0], 255 - kept)
     letters = [axes.get_title()[0] for axes in panels[4]]
     assert letters == ["A", "E", "H", "L", "O", "S", "V", "Z"]
 

@@ -48,7 +48,8 @@ def test_the_drawn_maps_are_those_of_the_trace(made):
         expected = trace["predictions"][name].sel(output="0").transpose("x2", "x1")
         np.testing.assert_array_equal(axes.images[0].get_array(), expected)
         assert axes.images[0].origin == "lower"
-        assert axes.get_aspect() == 1
+        left, right, bottom, top = axes.images[0].get_extent()
+        assert axes.get_box_aspect() == (top - bottom) / (right - left), "a unit across is one up"
 
 
 def test_pixels_are_centred_on_the_coordinates(made):
@@ -83,6 +84,15 @@ def test_words_of_the_figure(made, words):
         "class 1, test points",
     ):
         assert expected in found
+
+
+def test_features_of_other_units_have_their_names_and_a_square(made, words):
+    trace = made.plane_trace(resolution=(12, 9))
+    group = trace["predictions"].to_dataset()
+    group = group.assign_coords(x2=1000 * group["x2"]).assign_attrs(features='["age", "pay_$"]')
+    figure = plot_plane(xr.DataTree.from_dict({"/predictions": group}), TITLE)
+    assert {"age", "pay_$"} <= set(words(figure))
+    assert [axes.get_box_aspect() for axes in figure.axes[:2]] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import xarray as xr
 
 from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
 from pmbnn.figures.samples import plot_points, plot_samples, samples_by_class
+from pmbnn.results.reading import PHOTOGRAPHS
 
 RAW = np.array([[0.0, 1.0], [2.0, -1.0], [4.0, 3.0]])
 LABEL = np.array([0, 1, 1])
 
 
 @pytest.fixture
-def planar():
+def planar(made):
     mean, sd = RAW.mean(axis=0), RAW.std(axis=0)
     constant = xr.Dataset(
         {
@@ -22,7 +23,9 @@ def planar():
         }
     )
     observed = xr.Dataset({"y": ("observation", LABEL)})
-    return xr.DataTree.from_dict({"/constant_data": constant, "/observed_data": observed})
+    groups = {"/constant_data": constant, "/observed_data": observed}
+    plane = made.plane_trace(resolution=(3, 3))["predictions"].to_dataset()
+    return xr.DataTree.from_dict(groups | {"/predictions": plane})
 
 
 def test_points_are_in_the_units_of_the_data(planar, words):
@@ -65,7 +68,14 @@ def test_kept_images_of_each_class_in_the_order_of_rows(trace):
     rows = test["image_index"].values
     for name, images in samples_by_class(trace).items():
         own = np.flatnonzero(test["label"].values[rows] == int(name))[:10]
-        np.testing.assert_array_equal(images, test["image"].values[own])
+        np.testing.assert_array_equal(images, 255 - test["image"].values[own])
+
+
+def test_photographs_are_shown_as_they_are(trace):
+    of_digits, photographs = samples_by_class(trace), trace.copy()
+    photographs["test_predictions"].attrs[PHOTOGRAPHS] = 1
+    for name, images in samples_by_class(photographs).items():
+        np.testing.assert_array_equal(images, [255 - image for image in of_digits[name]])
 
 
 def test_a_row_for_each_class(full, words):

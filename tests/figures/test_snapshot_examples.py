@@ -19,7 +19,7 @@ def test_examples_of_each_kind(full):
     group, found = full["snapshot_examples"].dataset, examples_by_kind(full)
     assert list(found) == ["test", "normal_noise", "uniform_noise"]
     shown = found["normal_noise"][2]
-    np.testing.assert_array_equal(shown.image, group["image"].values[8])
+    np.testing.assert_array_equal(shown.image, 255 - group["image"].values[8])
     np.testing.assert_array_equal(shown.probability, group["probability"].values[:, :, 8])
 
 

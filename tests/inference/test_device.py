@@ -22,7 +22,9 @@ from pmbnn.inference.device import (
     CPU,
     Device,
     DeviceError,
+    claim,
     current_device,
+    device_here,
     device_text,
     find_devices,
     processes,
@@ -34,6 +36,7 @@ from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import compiler_options, precision
 from pmbnn.models.build import dense_classifier
+from pmbnn.prediction.predictor import Predictor
 
 HOST = Device("gpu", platform="cpu")
 TWO = (("NVIDIA A", "NVIDIA B"), "")
@@ -156,19 +159,47 @@ def test_products_of_single_precision_are_exact_to_that():
 
 def test_a_process_sees_no_gpu_but_its_own(monkeypatch):
     """JAX takes hold of memory of every one that it sees."""
-    said, default = {}, jax.devices("cpu")[0]
-    monkeypatch.setattr(jax.config, "update", said.__setitem__)
-    monkeypatch.setattr(jax, "devices", lambda platform: [default] if platform == "gpu" else [])
-    with running_on(Device("gpu", 3)):
-        assert said == {"jax_cuda_visible_devices": "3"}
-        assert jax.config.jax_default_device is default
-
-
-def test_a_processor_beside_a_gpu_has_the_gpu_left_alone(monkeypatch):
     said = {}
     monkeypatch.setattr(jax.config, "update", said.__setitem__)
-    with running_on(CPU):
-        assert said == {"jax_platforms": "cpu"}
+    seen = claim(Device("gpu", 3, "NVIDIA B"))
+    assert said == {"jax_cuda_visible_devices": "3"}
+    assert seen == Device("gpu", 0, "NVIDIA B"), "the first and only one that is left"
+
+
+def test_a_process_of_a_processor_leaves_the_gpu_alone(monkeypatch):
+    said = {}
+    monkeypatch.setattr(jax.config, "update", said.__setitem__)
+    assert claim(CPU) is CPU
+    assert said == {"jax_platforms": "cpu"}
+
+
+# In a process that others use too
+
+
+@pytest.fixture
+def a_gpu(monkeypatch):
+    """Have JAX take the processor for a GPU, which is not its first choice."""
+    place = jax.devices("cpu")[0]
+    monkeypatch.setattr(jax, "devices", lambda platform: [place] * 2)
+    return Device("gpu", 0, place.device_kind)
+
+
+def test_calls_from_python_take_the_first(a_gpu, monkeypatch):
+    monkeypatch.setattr(jax.config, "update", lambda *_: pytest.fail("others use this process"))
+    assert device_here("gpu") == a_gpu
+    assert device_here("cpu") == device_here("auto") == CPU
+    for device in (a_gpu, CPU):
+        with running_on(device):
+            assert jax.config.jax_default_device is jax.devices(device.kind)[0]
+            assert device_here("auto") == device, "where programs run anyway"
+    assert jax.config.jax_default_device is None
+
+
+def test_calls_from_python_say_what_is_not_there():
+    with pytest.raises(DeviceError, match="must be one of auto, cpu, gpu, got 'tpu'"):
+        device_here("tpu")
+    with pytest.raises(DeviceError, match="must be auto or cpu here, got 'gpu': JAX has no GPU"):
+        device_here("gpu")
 
 
 # Programs
@@ -200,9 +231,31 @@ def test_hundreds_at_once_are_fitted_as_a_few_are():
     assert len({fit.elbo for fit in many}) == n
 
 
+def test_predictions_are_made_where_the_fit_was(a_gpu, monkeypatch):
+    """Of `pb.fit` and the estimators, whatever the later calls run on."""
+    used = []
+
+    def predict(self, *given):
+        used.append(current_device())
+        return of_predictor(self, *given)
+
+    of_predictor = Predictor.predict
+    monkeypatch.setattr(Predictor, "predict", predict)
+    model = dense_classifier(X, Y, hidden=(2,))
+    for asked, device in (("gpu", a_gpu), ("cpu", CPU)):
+        approx = pmbnn.fit(model, steps=10, device=asked, progress=False)
+        network = pmbnn.BNNClassifier((2,), steps=10, draws=5, device=asked).fit(X, Y)
+        assert approx.device == device
+        for of in (approx, network):
+            assert of.predict_proba(X).shape == (ROWS, 2)
+        assert used == [device] * 2
+        used.clear()
+
+
 ON_FOUR = """
 import json
 import jax, numpy as np
+import pmbnn as pb
 from pmbnn.inference.device import Device, running_on
 from pmbnn.inference.engine import _build_chunk, build_program, fit, start_means, start_run
 from pmbnn.inference.result import Replica, derive_keys
@@ -228,6 +281,18 @@ for number in (0, 3, 1):
         fits = fit(program, replicas)
         numbers = [float(v).hex() for one in fits for v in (*one.loc, *one.scale, one.elbo)]
         found[number] = {"places": places, "numbers": numbers}
+fitted = {}
+for number in (0, 3):
+    with running_on(Device("gpu", number, platform="cpu")):
+        fitted[number] = pb.fit(model, steps=20, progress=False)
+    read = fitted[number]._compiled
+    def placed(*given, read=read):
+        out = read(*given)
+        fitted[number, "places"] = sorted(d.id for d in out[0]["weight_1"].devices())
+        return out
+    fitted[number].__dict__["_compiled"] = placed
+    draws = fitted[number].sample(5)["weight_1"].ravel().tolist()
+    found[f"fit on {number}"] = {"places": fitted[number, "places"], "numbers": draws}
 print(json.dumps({"devices": len(jax.devices()), "found": found}))
 """
 
@@ -250,7 +315,10 @@ def test_programs_and_data_lie_on_the_chosen_device():
         "0": [0],
         "3": [3],
         "1": [1],
+        "fit on 0": [0],
+        "fit on 3": [3],
     }
-    first, *others = (one["numbers"] for one in told["found"].values())
+    first, third, second, drawn, drawn_on_third = (one["numbers"] for one in told["found"].values())
     assert len(first) > 50
-    assert all(other == first for other in others)
+    assert first == second == third
+    assert len(drawn) == 30 and drawn == drawn_on_third

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.device import CPU, Device, DeviceError, current_device
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import build_model, dense_classifier
 from pmbnn.models.likelihoods import Normal
@@ -15,6 +16,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.reference import compared_functions, sample, spread_rows
+from pmbnn.prediction.stored_draws import StoredDraws
 
 pytestmark = pytest.mark.slow
 
@@ -170,6 +172,18 @@ def test_inputs_that_do_not_fit(network, strange):
 def test_settings_that_do_not_fit(strange, given, message):
     with pytest.raises(ValueError, match=message):
         sample(strange.model, progress=False, **given)
+
+
+def test_what_is_said_of_draws_is_computed_where_they_were_drawn(network, monkeypatch):
+    used = []
+    monkeypatch.setattr(
+        StoredDraws, "predict_from", lambda *_: used.append(current_device()) or "found"
+    )
+    on_host = replace(network, device=Device("gpu", platform="cpu"))
+    assert [of.predict(X) for of in (on_host, network)] == ["found"] * 2
+    assert used == [Device("gpu"), CPU]
+    with pytest.raises(DeviceError, match="must be one of auto, cpu, gpu, got 'tpu'"):
+        sample(network.model, device="tpu")
 
 
 def test_only_models_can_be_sampled():
