@@ -34,13 +34,19 @@ sweeps:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Folder of the experiment's results; tests only read it."""
+def home(tmp_path_factory):
+    """Folder that has the table."""
     home = tmp_path_factory.mktemp("two")
     rng = np.random.default_rng(0)
     at = rng.normal(size=40)
     targets = {"height": 3 * at + rng.normal(size=40), "weight": 100 + 40 * np.sin(2 * at)}
     pd.DataFrame({"at": at} | targets).to_csv(home / "two.csv", index=False)
+    return home
+
+
+@pytest.fixture(scope="module")
+def folder(home):
+    """Folder of the experiment's results; tests only read it."""
     (home / "two.yaml").write_text(FILE)
     command = [sys.executable, "-m", "pmbnn.sweep", "two.yaml", "--out", "out", "--workers", "1"]
     environment = os.environ | {"JAX_PLATFORMS": "cpu"}
@@ -147,10 +153,10 @@ def test_usual_methods_say_that_they_are_of_one_target(folder, results):
         ),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_fitted(folder, section, message):
+def test_what_is_wrong_is_told_before_anything_is_fitted(home, section, message):
     name = section.partition(":")[0]
     lines = [f"    {section}" if f" {name}:" in line else line for line in FILE.splitlines()]
-    file = folder.parent / "wrong.yaml"
+    file = home / "wrong.yaml"
     file.write_text("\n".join(lines))
     done = CliRunner().invoke(sweep, [str(file), "--dry-run"])
     assert (done.exit_code, done.stderr) == (2, f"error: {message}\n")
