@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["start", "scikit_learn"]
+PAGES = ["start", "scikit_learn", "own_data"]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pmbnn.data.base import Standardise, Targets
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmbnn.data.raw import Given
     from pmbnn.data.splits import Split
 
 
@@ -151,6 +152,25 @@ class Line:
         return self.position[:, None] * self.direction
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a data set was made of in memory, so that its rows can be stored as an archive.
+
+    Attributes
+    ----------
+    given
+        The rows.
+    settings
+        Those of ``kind: npz``, by their names; the split and its seed among them.
+    name
+        What the rows are called.
+    """
+
+    given: "Given"
+    settings: dict[str, Any]
+    name: str
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Training and test rows, standardised, with what is needed to undo or repeat that.
@@ -181,6 +201,8 @@ class Dataset:
         The map from targets in the units of the data to those that are fitted, where they are
         numbers: ``mean`` and ``sd`` of shape ``(1,)``. It leaves them as they are unless said.
         Models speak of the latter; predictions and metrics of the former.
+    origin
+        What `from_arrays` or `from_frame` made it of, which `pmbnn.run` stores.
     """
 
     x_train: np.ndarray
@@ -196,6 +218,7 @@ class Dataset:
     y_validation: np.ndarray | None = None
     overlap: float = 0.0
     target_standardisation: Standardisation = field(default_factory=identity_standardisation)
+    origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -215,6 +238,7 @@ class Dataset:
         standardise_target: bool = True,
         missing: Literal["refuse", "mean", "drop"] = "refuse",
         redundant: Literal["refuse", "drop", "keep"] = "refuse",
+        name: str = "arrays",
     ) -> "Dataset":
         """Data set of arrays, checked, split and standardised as an experiment file has it.
 
@@ -237,19 +261,33 @@ class Dataset:
             Of inputs, and whether of targets that are numbers; both fitted on training rows.
         missing, redundant
             What is done about missing values, and about columns that say nothing new.
+        name
+            What results call the rows.
 
         Raises
         ------
         DataError
             The arrays are not as they must be.
         """
-        from pmbnn.data.raw import raw_of_arrays, split_dataset
+        from pmbnn.data.raw import Given, dataset_of
         from pmbnn.data.splits import Share
 
-        raw = raw_of_arrays(
-            x, y, features, groups, target_is, missing=missing, redundant=redundant, title="x"
+        given = Given(
+            np.asarray(x),
+            np.asarray(y),
+            tuple(features),
+            None if groups is None else np.asarray(groups),
         )
-        return split_dataset(raw, split or Share(), seed, standardise, standardise_target, "arrays")
+        settings = {
+            "target_is": target_is,
+            "split": split or Share(),
+            "seed": seed,
+            "standardise": standardise,
+            "standardise_target": standardise_target,
+            "missing": missing,
+            "redundant": redundant,
+        }
+        return dataset_of(Origin(given, settings, name), "x", "y", "arrays")
 
     @classmethod
     def from_frame(
@@ -267,22 +305,34 @@ class Dataset:
         standardise_target: bool = True,
         missing: Literal["refuse", "mean", "drop"] = "refuse",
         redundant: Literal["refuse", "drop", "keep"] = "refuse",
+        name: str = "frame",
     ) -> "Dataset":
         """Data set of a pandas frame: what ``kind: table`` makes of a file, with its settings.
+
+        Results call its rows by ``name``.
 
         Raises
         ------
         DataError
             The frame is not as it must be.
         """
-        from pmbnn.data.frames import Columns, raw_of_frame
-        from pmbnn.data.raw import split_dataset
+        from pmbnn.data.frames import Columns, given_of_frame
+        from pmbnn.data.raw import dataset_of
         from pmbnn.data.splits import Share
 
         split = split or Share()
         columns = Columns(target, tuple(features), tuple(without), tuple(categorical), split.group)
-        raw = raw_of_frame(frame, columns, target_is, missing, redundant, "frame")
-        return split_dataset(raw, split, seed, standardise, standardise_target, "frame")
+        settings = {
+            "target_is": target_is,
+            "split": split,
+            "seed": seed,
+            "standardise": standardise,
+            "standardise_target": standardise_target,
+            "missing": missing,
+            "redundant": redundant,
+        }
+        given = given_of_frame(frame, columns, target_is, missing, "frame")
+        return dataset_of(Origin(given, settings, name), "frame", target, "frame")
 
     @property
     def training(self) -> Rows:

@@ -6,14 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError, Targets
-from pmbnn.data.raw import (
-    Missing,
-    RawRows,
-    Redundant,
-    checked_rows,
-    show_names,
-    targets_of,
-)
+from pmbnn.data.raw import Given, Missing, RawRows, Redundant, raw_of_arrays, show_names
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -47,6 +40,24 @@ def raw_of_frame(
     DataError
         The frame is not as it must be.
     """
+    given = given_of_frame(frame, columns, target_is, missing, title)
+    return raw_of_arrays(given, target_is, missing, redundant, title, columns.target)
+
+
+def given_of_frame(
+    frame: pd.DataFrame,
+    columns: Columns,
+    target_is: Targets | None,
+    missing: Missing,
+    title: str,
+) -> Given:
+    """Arrays of a frame, rows without a target left out where that is asked for.
+
+    Raises
+    ------
+    DataError
+        The frame is not as it must be.
+    """
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     names = _features(frame, columns, title)
     if not len(frame):
@@ -64,23 +75,14 @@ def raw_of_frame(
     # Row numbers of messages are those of the whole frame.
     encoded = [_encoded(frame[name], name, name in columns.categorical, title) for name in names]
     blocks, labels = zip(*encoded, strict=True)
-    y, classes = targets_of(
-        _plain(target.iloc[kept], columns.target, title, target_is),
-        target_is,
-        title,
-        columns.target,
-    )
-    raw = RawRows(
+    return Given(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=y,
+        y=_plain(target.iloc[kept], columns.target, title, target_is),
         features=tuple(label for some in labels for label in some),
-        classes=classes,
+        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
         numbers=kept,
         read=len(frame),
-        title=title,
-        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
     )
-    return checked_rows(raw, missing, redundant)
 
 
 def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:

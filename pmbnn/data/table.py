@@ -55,7 +55,7 @@ class Table(SplitRows):
     locations: ClassVar[dict[str, Any]] = {"file": True, "split": {"file": True}}
 
     def raw(self) -> "RawRows":  # noqa: D102
-        path = find(self.file, self._folder, "file")
+        path = find(self.file, self._folders, "file")
         columns = (self.target, self.features, self.without, self.categorical, self.split.group)
         return _raw(
             stamp_of(path), self.file, self.separator, columns,
