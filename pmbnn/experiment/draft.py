@@ -19,6 +19,9 @@ MANY_ROWS = 3_000
 WIDTH = 100
 """Of lines of comments."""
 
+DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b"
+"""How dates begin that are written as text: in a CSV file, all are."""
+
 FEW_VALUES = 10
 """Different whole numbers up to which a target is taken for classes."""
 
@@ -115,7 +118,7 @@ def _column(column: "pd.Series") -> tuple[str, bool]:
         if whole and len(column) > FEW_VALUES and steps.nunique() == 1:
             return "numbers of rows", False
         return f"numbers, {column.min():g} to {column.max():g}", True
-    if kinds.is_datetime64_any_dtype(column):
+    if kinds.is_datetime64_any_dtype(column) or column.dropna().astype(str).str.match(DATE).all():
         return "times", False
     if different > MOST_LEVELS:
         return f"text, {different} different", False

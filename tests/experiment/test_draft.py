@@ -51,7 +51,7 @@ def test_a_table_becomes_an_experiment(new):
     experiment = load_experiment("houses.yaml")
     assert len(experiment.cells) == 18
     [first, *_] = experiment.cells
-    assert first.dataset.without == ("id",)
+    assert first.dataset.without == ("id", "seen")
     assert (first.dataset.missing, first.dataset.redundant) == ("mean", "drop")
     loaded = first.dataset.load()
     assert loaded.features[:3] == ("area", "heating=gas", "heating=oil")
