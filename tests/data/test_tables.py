@@ -322,6 +322,10 @@ def numbers(*, at, value):
         ),
         (lambda: Table(file="none.csv", target="y"), "`file` must be there: beside the experiment"),
         (lambda: broken(separator=",,"), "`separator` must be one character, got ',,'."),
+        (
+            lambda: broken(text="a;y\n1;2"),
+            "`separator` must stand between the columns of t.csv, ';' it seems, got ','.",
+        ),
         (lambda: Npz(file=write("no archive", "t.npz")), "t.npz: cannot be read: it is no archive"),
     ],
 )

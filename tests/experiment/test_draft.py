@@ -118,3 +118,10 @@ def test_no_table(tmp_path):
     done = CliRunner().invoke(app, ["new", str(tmp_path / "none.csv")])
     assert done.exit_code == 2
     assert done.stderr == f"error: {tmp_path / 'none.csv'} does not exist.\n"
+
+
+def test_other_separators_are_seen(new, tmp_path):
+    frame()[["area", "price"]].to_csv("semi.csv", sep=";", index=False)
+    done = CliRunner().invoke(app, ["new", "semi.csv"])
+    assert done.exit_code == 0, done.output
+    assert load_experiment("semi.yaml").cells[0].dataset.separator == ";"
