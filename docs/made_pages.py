@@ -130,6 +130,7 @@ ROOMS = {
     "prediction": "Fits and draws of any PyMC model",
     "sweep": "Sweeps",
     "results": "Results",
+    "figures": "Figures",
     "experiment": "Experiment files",
     "data": "Data sets",
     "models": "Models, networks, priors and likelihoods",

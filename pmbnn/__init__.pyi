@@ -23,6 +23,7 @@ from .estimators.classifier import BNNClassifier as BNNClassifier
 from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
 from .experiment.plugins import register as register
+from .figures.plot import plot as plot
 from .inference.settings import Inference as Inference
 from .models.build import build_model as build_model
 from .models.build import dense_classifier as dense_classifier

@@ -1,22 +1,27 @@
 """Every experiment file runs to its figures, at a tiny size."""
 
+import functools
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
 from local_data import write_local_data
+from matplotlib.figure import Figure
+from notebooks import code_cells, run_cells
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_files, overviews_of
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.results.record import CellRecord
 from pmbnn.sweep.cells import prepare, write_header, write_tables
 
 FILES = sorted((Path(__file__).parents[1] / "experiments").glob("*.yaml"))
 
 SHOWN = {
-    ("normal", "fixed"),
+    ("normal", "inverse_gamma"),
     ("laplace", "half_cauchy"),
     ("cauchy", "inverse_gamma"),
     ("flat", "fixed"),
@@ -147,12 +152,30 @@ def _role(cell):
     return cell.sweep, cell.inference.engine
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_file_runs_to_its_figures(file, tmp_path):
-    tiny = tmp_path / file.name
+class Swept(NamedTuple):
+    """What the tiny form of a file has become."""
+
+    folder: Path
+    asked: int
+    stored: list[CellRecord]
+    figures: list[Path]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Fits the tiny form of a file, and draws its figures; each file once."""
+
+    @functools.cache
+    def swept(file):
+        return _swept(file, tmp_path_factory.mktemp(file.stem))
+
+    return swept
+
+
+def _swept(file, folder):
+    tiny = folder / file.name
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
-    run = prepare(load_experiment(tiny), tmp_path / "out")
+    run = prepare(load_experiment(tiny), folder / "results" / file.stem)
     write_header(run)
     first = {_role(cell): cell for cell in reversed(list(run.tasks))}
     shown = SHOWN if file.stem == "priors" else ()
@@ -167,15 +190,33 @@ def test_file_runs_to_its_figures(file, tmp_path):
     for job in jobs(list(run.tasks), wanted):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, stored.append)
-    assert len(stored) == len(wanted) > 0
-    # A few draws of two chains need not agree.
-    fine = {"converged", "not_converged", "undecided", "improper"}
-    assert {record.status for record in stored} <= fine
-    for record in stored:
-        splits_anew = record.source == "embedded" or record.settings["dataset"]["kind"] in SPLIT
-        assert (record.overlap > 0) == splits_anew
     records = run.records()
     figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
-    assert figures and all(path.stat().st_size > 5_000 for path in figures)
-    assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == len(wanted) + 1
+    return Swept(run.results.folder, len(wanted), stored, figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_file_runs_to_its_figures(file, sweep):
+    found = sweep(file)
+    assert len(found.stored) == found.asked > 0
+    # A few draws of two chains need not agree.
+    fine = {"converged", "not_converged", "undecided", "improper"}
+    assert {record.status for record in found.stored} <= fine
+    for record in found.stored:
+        splits_anew = record.source == "embedded" or record.settings["dataset"]["kind"] in SPLIT
+        assert (record.overlap > 0) == splits_anew
+    assert found.figures and all(path.stat().st_size > 5_000 for path in found.figures)
+    table = (found.folder / "metrics.csv").read_text()
+    assert len(table.splitlines()) == found.asked + 1
+
+
+@pytest.mark.slow
+def test_the_notebook_of_the_reports_figures_runs(sweep, monkeypatch):
+    [priors] = [file for file in FILES if file.stem == "priors"]
+    monkeypatch.chdir(sweep(priors).folder.parents[1])
+    shown = run_cells(code_cells("report_figures.ipynb"), {"__name__": "notebook"})
+    figures = [value for value in shown if value is not None]
+    assert len(figures) == len(shown) - 1 == 14
+    assert all(isinstance(figure, Figure) and figure.axes for figure in figures)

@@ -1,12 +1,16 @@
-"""The notebook runs, and what is committed of it is small and names no machine."""
+"""The notebooks run, and what is committed of them is small and names no machine.
+
+That of the report's figures runs where a tiny form of its experiment is: ``test_experiments.py``.
+"""
 
 import json
 from pathlib import Path
 
 import matplotlib
 import pytest
+from notebooks import DOCS, code_cells, run_cells
 
-NOTEBOOK = Path(__file__).parents[1] / "docs" / "inspect_traces.ipynb"
+NOTEBOOKS = sorted(DOCS.glob("*.ipynb"))
 
 LARGEST = 150_000
 """Bytes of a notebook that may be committed."""
@@ -14,8 +18,7 @@ LARGEST = 150_000
 
 @pytest.fixture(scope="module")
 def cells():
-    content = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    return code_cells("inspect_traces.ipynb")
 
 
 @pytest.fixture
@@ -36,8 +39,7 @@ def test_it_runs_from_top_to_bottom(cells, agg, capsys):
     drawn = []
     agg.show, show = lambda: drawn.append(agg.gcf()), agg.show
     try:
-        for number, cell in enumerate(cells):
-            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), space)
+        run_cells(cells, space)
     finally:
         agg.show = show
     printed = capsys.readouterr().out
@@ -54,8 +56,9 @@ def test_outputs_are_kept(cells):
     assert kinds.count("image/png") == 2 and kinds.count("text/html") == 2
 
 
-def test_it_is_small_and_names_no_machine():
-    text = NOTEBOOK.read_text(encoding="utf-8")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_small_and_names_no_machine(notebook):
+    text = notebook.read_text(encoding="utf-8")
     assert len(text) < LARGEST
     for word in ("/home", "/root", "/tmp", "/work", "site-packages", "Warning", "Traceback"):
         assert word not in text

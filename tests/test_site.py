@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["start", "scikit_learn"]
+PAGES = ["start", "scikit_learn", "own_data"]
 
 
 @pytest.mark.slow
@@ -34,6 +34,15 @@ def test_what_pages_show_runs(page, tmp_path):
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
+
+
+def test_commands_that_pages_name_are_there():
+    from pmbnn.cli import app
+
+    pages = [page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    line = re.compile(r"^(?:\$ |uv run )?pmbnn ([a-z]+)", re.MULTILINE)
+    shown = {name for page in pages for name in line.findall(page)}
+    assert {"new", "compare"} <= shown <= {command.name for command in app.registered_commands}
 
 
 def test_the_grid_of_the_first_page_is_an_experiment(tmp_path):

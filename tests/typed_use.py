@@ -5,6 +5,7 @@ from typing import assert_type
 import numpy as np
 import pymc as pm
 import xarray as xr
+from matplotlib.figure import Figure
 
 import pmbnn as pb
 
@@ -29,8 +30,11 @@ assert_type(classifier.model_, pm.Model)
 assert_type(pb.BNNClassifier.load("fitted.nc"), pb.BNNClassifier)
 assert_type(pb.BNNRegressor().fit(x, y).predict_interval(x, 0.9), np.ndarray)
 
+held = pb.Dataset.from_arrays(x, y.astype(bool))
+assert_type(pb.run({"name": "own", "sweeps": [{"dataset": held}]}), pb.ExperimentResults)
 results = pb.load_results("results/priors")
 assert_type(results, pb.ExperimentResults)
+assert_type(pb.plot(results.select(dataset="moons"), "maps"), Figure)
 assert_type(pb.show_versions(), None)
 
 

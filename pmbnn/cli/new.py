@@ -52,4 +52,5 @@ def new(
     typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
     typer.echo(f"  pmbnn sweep {file} --dry-run   # how long it will take", err=True)
     typer.echo(f"  pmbnn sweep {file}", err=True)
+    typer.echo(f"  pmbnn baselines results/{experiment.name}", err=True)
     typer.echo(f"  pmbnn report results/{experiment.name}", err=True)

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pmbnn.data.base import Standardise, Targets
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmbnn.data.raw import Given
     from pmbnn.data.splits import Split
 
 
@@ -158,6 +159,25 @@ class Line:
         return self.position[:, None] * self.direction
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a data set was made of in memory, so that its rows can be stored as an archive.
+
+    Attributes
+    ----------
+    given
+        The rows.
+    settings
+        Those of ``kind: npz``, by their names; the split and its seed among them.
+    name
+        What the rows are called.
+    """
+
+    given: "Given"
+    settings: dict[str, Any]
+    name: str
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Training and test rows, standardised, with what is needed to undo or repeat that.
@@ -190,6 +210,8 @@ class Dataset:
         Models speak of the latter; predictions and metrics of the former.
     target_names
         Of several targets; none of a single one.
+    origin
+        What `from_arrays` or `from_frame` made it of, which `pmbnn.run` stores.
     """
 
     x_train: np.ndarray
@@ -206,6 +228,7 @@ class Dataset:
     overlap: float = 0.0
     target_standardisation: Standardisation = field(default_factory=identity_standardisation)
     target_names: tuple[str, ...] = ()
+    origin: Origin | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", _checked_shape(self.input_shape, self.features))
@@ -217,7 +240,7 @@ class Dataset:
         y: Sequence,
         *,
         features: Sequence[str] = (),
-        targets: Sequence[str] = (),
+        target_names: Sequence[str] = (),
         groups: Sequence | None = None,
         target_is: Targets | None = None,
         split: "Split | None" = None,
@@ -226,6 +249,7 @@ class Dataset:
         standardise_target: bool = True,
         missing: Literal["refuse", "mean", "drop"] = "refuse",
         redundant: Literal["refuse", "drop", "keep"] = "refuse",
+        name: str = "arrays",
     ) -> "Dataset":
         """Data set of arrays, checked, split and standardised as an experiment file has it.
 
@@ -237,7 +261,7 @@ class Dataset:
         y
             Targets, ``(observation,)``: names of classes, truth values, or numbers; several
             numbers a row, ``(observation, target)``.
-        features, targets
+        features, target_names
             Names of the inputs, ``x1``, ``x2``, ... unless given; and of several targets, ``y1``,
             ``y2``, ...
         groups
@@ -250,20 +274,34 @@ class Dataset:
             Of inputs, and whether of targets that are numbers; both fitted on training rows.
         missing, redundant
             What is done about missing values, and about columns that say nothing new.
+        name
+            What results call the rows.
 
         Raises
         ------
         DataError
             The arrays are not as they must be.
         """
-        from pmbnn.data.raw import raw_of_arrays, split_dataset
+        from pmbnn.data.raw import Given, dataset_of
         from pmbnn.data.splits import Share
 
-        raw = raw_of_arrays(
-            x, y, features, groups, target_is, missing=missing, redundant=redundant, title="x",
-            targets=targets,
-        )  # fmt: skip
-        return split_dataset(raw, split or Share(), seed, standardise, standardise_target, "arrays")
+        given = Given(
+            np.asarray(x),
+            np.asarray(y),
+            tuple(features),
+            None if groups is None else np.asarray(groups),
+            target_names=tuple(target_names),
+        )
+        settings = {
+            "target_is": target_is,
+            "split": split or Share(),
+            "seed": seed,
+            "standardise": standardise,
+            "standardise_target": standardise_target,
+            "missing": missing,
+            "redundant": redundant,
+        }
+        return dataset_of(Origin(given, settings, name), "x", "y", "arrays")
 
     @classmethod
     def from_frame(
@@ -281,6 +319,7 @@ class Dataset:
         standardise_target: bool = True,
         missing: Literal["refuse", "mean", "drop"] = "refuse",
         redundant: Literal["refuse", "drop", "keep"] = "refuse",
+        name: str = "frame",
     ) -> "Dataset":
         """Data set of a pandas frame, as ``kind: table`` of an experiment file makes it of a file.
 
@@ -297,20 +336,31 @@ class Dataset:
 
         ``target`` names one column, or several of numbers.
 
+        Results call its rows by ``name``.
+
         Raises
         ------
         DataError
             The frame is not as it must be.
         """
-        from pmbnn.data.frames import Columns, raw_of_frame
-        from pmbnn.data.raw import split_dataset
+        from pmbnn.data.frames import Columns, given_of_frame
+        from pmbnn.data.raw import dataset_of
         from pmbnn.data.splits import Share
 
         split = split or Share()
         target = target if isinstance(target, str) else tuple(target)
         columns = Columns(target, tuple(features), tuple(without), tuple(categorical), split.group)
-        raw = raw_of_frame(frame, columns, target_is, missing, redundant, "frame")
-        return split_dataset(raw, split, seed, standardise, standardise_target, "frame")
+        settings = {
+            "target_is": target_is,
+            "split": split,
+            "seed": seed,
+            "standardise": standardise,
+            "standardise_target": standardise_target,
+            "missing": missing,
+            "redundant": redundant,
+        }
+        given = given_of_frame(frame, columns, target_is, missing, "frame")
+        return dataset_of(Origin(given, settings, name), "frame", target, "frame")
 
     @property
     def training(self) -> Rows:

@@ -56,7 +56,8 @@ class DatasetSpec(Specification):
     """Whether the rows are the user's: little is known of them beforehand."""
 
     locations: ClassVar[dict[str, Any]] = {}
-    """Fields that only say where the rows lie, as pydantic's ``exclude``: they decide no result."""
+    """Fields that only say where the rows and names lie, as pydantic's ``exclude``: they decide no
+    result."""
 
     n_classes: ClassVar[int | None] = None
     """Number of classes; None where the targets are numbers."""

@@ -7,14 +7,14 @@ import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError, Targets
 from pmbnn.data.raw import (
+    Given,
     Missing,
     RawRows,
     Redundant,
     check_target_names,
-    checked_rows,
+    raw_of_arrays,
     several_targets,
     show_names,
-    targets_of,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +54,24 @@ def raw_of_frame(
     DataError
         The frame is not as it must be.
     """
+    given = given_of_frame(frame, columns, target_is, missing, title)
+    return raw_of_arrays(given, target_is, missing, redundant, title, columns.targets[0])
+
+
+def given_of_frame(
+    frame: pd.DataFrame,
+    columns: Columns,
+    target_is: Targets | None,
+    missing: Missing,
+    title: str,
+) -> Given:
+    """Arrays of a frame, rows without a target left out where that is asked for.
+
+    Raises
+    ------
+    DataError
+        The frame is not as it must be.
+    """
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     names = _features(frame, columns, title)
     if not len(frame):
@@ -63,22 +81,16 @@ def raw_of_frame(
     encoded = [_encoded(frame[name], name, name in columns.categorical, title) for name in names]
     blocks, labels = zip(*encoded, strict=True)
     found = [_plain(frame[n].iloc[kept], n, title, target_is) for n in columns.targets]
-    if len(found) == 1:
-        y, classes = targets_of(found[0], target_is, title, columns.targets[0])
-    else:
-        y, classes = several_targets(found, columns.targets, target_is, title), ()
-    raw = RawRows(
+    several = len(found) > 1
+    return Given(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=y,
+        y=several_targets(found, columns.targets, target_is, title) if several else found[0],
         features=tuple(label for some in labels for label in some),
-        classes=classes,
+        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
         numbers=kept,
         read=len(frame),
-        title=title,
-        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
-        target_names=columns.targets if len(columns.targets) > 1 else (),
+        target_names=columns.targets if several else (),
     )
-    return checked_rows(raw, missing, redundant)
 
 
 def _rows_with_targets(

@@ -109,7 +109,7 @@ class Images(OwnImages):
 
     def _listed(self) -> tuple[Path, tuple[ImageFile, ...]]:
         """Where the images are, and those of the chosen classes."""
-        path = find(self.path, self._folder, "path")
+        path = find(self.path, self._folders, "path")
         files = _list(_stamps(path), self.path)
         there = {file.label for file in files}
         for name in self.classes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "PMBNN_DATA"
 """Environment variable that names the folder."""
 
-_BESIDE: ContextVar[Path | None] = ContextVar("folder of the experiment file", default=None)
+_BESIDE: ContextVar[tuple[Path, ...]] = ContextVar("folders of the experiment file", default=())
 
 
 def local_folder(folder: str | None = None) -> Path | None:
@@ -30,40 +30,40 @@ def local_folder(folder: str | None = None) -> Path | None:
 
 
 @contextmanager
-def beside(folder: Path) -> Iterator[None]:
-    """Have data sets that are named within the block look up their files in a folder first."""
-    token = _BESIDE.set(Path(folder).resolve())
+def beside(*folders: Path) -> Iterator[None]:
+    """Have data sets that are named within the block look up their files in some folders first."""
+    token = _BESIDE.set(tuple(Path(folder).resolve() for folder in folders))
     try:
         yield
     finally:
         _BESIDE.reset(token)
 
 
-def experiment_folder() -> Path | None:
-    """Folder of the experiment file that is being read; None where none is."""
+def experiment_folders() -> tuple[Path, ...]:
+    """Folders of the experiment file that is being read, and of its data; none where none is."""
     return _BESIDE.get()
 
 
 class NamesFiles(Specification):
-    """A specification that names files, and knows the folder of the experiment file it is from.
+    """A specification that names files, and knows the folders of the experiment file it is from.
 
-    The folder is written nowhere, and specifications of the same settings are equal without it.
+    They are written nowhere, and specifications of the same settings are equal without them.
     """
 
-    _folder: Path | None = PrivateAttr(default_factory=experiment_folder)
+    _folders: tuple[Path, ...] = PrivateAttr(default_factory=experiment_folders)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
 
-def find(named: str, folder: Path | None, setting: str) -> Path:
+def find(named: str, folders: Sequence[Path], setting: str) -> Path:
     """A file or folder: beside the experiment file, in the working directory, or in PMBNN_DATA.
 
     Parameters
     ----------
     named
         Its path as a file names it.
-    folder
+    folders
         Of the experiment file, if there is one.
     setting
         That names it, for the message.
@@ -73,8 +73,8 @@ def find(named: str, folder: Path | None, setting: str) -> Path:
     DataError
         It is in none of these places.
     """
-    places = [place for place in (folder, Path.cwd(), local_folder()) if place is not None]
-    for place in places:
+    places = (*folders, Path.cwd(), local_folder())
+    for place in filter(None, places):
         # An absolute path stays what it is.
         path = place / Path(named).expanduser()
         if path.exists():

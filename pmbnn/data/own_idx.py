@@ -74,7 +74,7 @@ class Idx(OwnImages):
         return _distinct(self._stamps()[1])
 
     def _stamps(self) -> tuple[Stamp, ...]:
-        folder = find(self.path, self._folder, "path")
+        folder = find(self.path, self._folders, "path")
         return tuple(stamp_of(find_idx(folder, name)) for name in CHECKSUMS)
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from pmbnn.data.arrays import (
     Dataset,
+    Origin,
     Standardisation,
     fit_standardisation,
     identity_standardisation,
@@ -69,6 +70,32 @@ class RawRows:
         groups = None if self.groups is None else self.groups[rows]
         parts = {"x": self.x[rows], "y": self.y[rows], "numbers": self.numbers[rows]}
         return replace(self, **parts, groups=groups)
+
+
+class Given(NamedTuple):
+    """Rows as they are handed over in memory.
+
+    Attributes
+    ----------
+    x, y
+        Inputs and targets, as `Dataset.from_arrays` takes them.
+    features
+        Names of the inputs; ``x1``, ``x2``, ... unless given.
+    groups
+        To which group a row belongs, where there are groups.
+    numbers, read
+        Which row of how many each was, from 0, where some were left out.
+    target_names
+        Of several targets; ``y1``, ``y2``, ... unless given.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    features: tuple[str, ...] = ()
+    groups: np.ndarray | None = None
+    numbers: np.ndarray | None = None
+    read: int | None = None
+    target_names: tuple[str, ...] = ()
 
 
 def split_dataset(
@@ -138,18 +165,28 @@ def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
 # From arrays
 
 
+def dataset_of(origin: Origin, title: str, target: str, source: str) -> Dataset:
+    """Data set of rows in memory, with what it was made of.
+
+    Raises
+    ------
+    DataError
+        The rows are not as they must be, or cannot be split so.
+    """
+    settings = origin.settings
+    checks = (settings[name] for name in ("target_is", "missing", "redundant"))
+    raw = raw_of_arrays(origin.given, *checks, title, target)
+    how = (settings[name] for name in ("split", "seed", "standardise", "standardise_target"))
+    return replace(split_dataset(raw, *how, source), origin=origin)
+
+
 def raw_of_arrays(
-    x: np.ndarray,
-    y: Sequence,
-    features: Sequence[str],
-    groups: Sequence | None,
+    given: Given,
     target_is: Targets | None,
-    *,
     missing: Missing,
     redundant: Redundant,
     title: str,
     target: str = "y",
-    targets: Sequence[str] = (),
 ) -> RawRows:
     """Rows of arrays; see `Dataset.from_arrays`.
 
@@ -158,23 +195,22 @@ def raw_of_arrays(
     DataError
         They are not as they must be.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y, groups = given.x, given.y, given.groups
     _check_shapes(x, y, title, target)
     input_shape = image_shape(x)
     if x.dtype == np.uint8 and input_shape:
         x = x / 255.0
-    x = x.reshape(len(x), -1).astype(np.float64)
+    x = x.reshape(len(x), -1).astype(np.float64, copy=False)
     count = x.shape[1]
-    names = tuple(features) or tuple(f"x{i}" for i in range(1, count + 1))
+    names = given.features or tuple(f"x{i}" for i in range(1, count + 1))
     if len(names) != count:
         raise DataSettingError("features", f"must name {count} inputs, got {len(names)}")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
-    y, classes, target_names = _targets_of_array(y, targets, target_is, title, target)
-    raw = RawRows(
-        x, y, names, classes, np.arange(len(y)), len(y), title,
-        None if groups is None else np.asarray(groups), input_shape, target_names,
-    )  # fmt: skip
+    y, classes, target_names = _targets_of_array(y, given.target_names, target_is, title, target)
+    numbers = np.arange(len(y)) if given.numbers is None else given.numbers
+    read = len(y) if given.read is None else given.read
+    raw = RawRows(x, y, names, classes, numbers, read, title, groups, input_shape, target_names)
     # Pixels at the border of images are all the same, and no mistake.
     return checked_rows(raw, missing, "keep" if input_shape else redundant)
 
@@ -190,8 +226,8 @@ def _targets_of_array(
     count = y.shape[1]
     names = tuple(names) or tuple(f"{target}{i}" for i in range(1, count + 1))
     if len(names) != count:
-        raise DataSettingError("targets", f"must name {count} targets, got {len(names)}")
-    check_target_names(names, "targets")
+        raise DataSettingError("target_names", f"must name {count} targets, got {len(names)}")
+    check_target_names(names, "target_names")
     return several_targets(y.T, names, target_is, title), (), names
 
 

@@ -124,7 +124,7 @@ class Indices(NamesFiles, Split):
         import numpy as np
 
         title = self.file.replace(SEED, str(seed))
-        path = find(title, self._folder, "split.file")
+        path = find(title, self._folders, "split.file")
         listed = self._read(path, title, seed)
         if listed.ndim != 1 or listed.dtype.kind not in "iu" or not listed.size:
             raise DataError(f"{title}: must list row numbers, whole numbers from 0.")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 PARQUET = (".parquet", ".pq")
 
+SEPARATORS = (",", ";", "\t", "|")
+"""What may stand between columns, likelier ones first."""
+
 
 class Table(SplitRows):
     """Rows of a table: CSV, also packed (``.gz``, ``.bz2``, ``.xz``, ``.zip``), or Parquet.
@@ -56,7 +59,7 @@ class Table(SplitRows):
     locations: ClassVar[dict[str, Any]] = {"file": True, "split": {"file": True}}
 
     def raw(self) -> "RawRows":  # noqa: D102
-        path = find(self.file, self._folder, "file")
+        path = find(self.file, self._folders, "file")
         columns = (self.target, self.features, self.without, self.categorical, self.split.group)
         return _raw(
             stamp_of(path), self.file, self.separator, columns,
@@ -152,6 +155,12 @@ def _check_lines(text: str, title: str, separator: str) -> None:
         header = next((line for line in lines if line), None)
         if header is None:
             raise DataError(f"{title}: is empty.")
+        other = separator_of(header[0]) if len(header) == 1 else None
+        if other:
+            raise DataSettingError(
+                "separator",
+                f"must stand between the columns of {title}, {other!r} it seems, got {separator!r}",
+            )
         repeated = [name for name in header if header.count(name) > 1]
         if repeated:
             raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")
@@ -166,6 +175,16 @@ def _check_lines(text: str, title: str, separator: str) -> None:
                 )
     except csv.Error as error:
         raise DataError(f"{title}, line {lines.line_num}: {_line(error)}.") from error
+
+
+def separator_of(header: str) -> str | None:
+    """What stands between the columns of a first line; None where it is one column."""
+    return next((one for one in SEPARATORS if one in header), None)
+
+
+def first_line(stamp: Stamp, title: str) -> str:
+    """First line of a CSV file, packed or not."""
+    return next(iter(_text(Path(stamp[0]), title).splitlines()), "")
 
 
 def _line(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """A first experiment file for a table of one's own, after a look at it."""
 
+import json
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pmbnn.data import DataError
 from pmbnn.data.local_files import stamp_of
-from pmbnn.data.table import read_frame
+from pmbnn.data.table import PARQUET, first_line, read_frame, separator_of
 from pmbnn.experiment.yaml_file import yaml_text
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ MANY_ROWS = 3_000
 
 WIDTH = 100
 """Of lines of comments."""
+
+DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b"
+"""How dates begin that are written as text: in a CSV file, all are."""
 
 FEW_VALUES = 10
 """Different whole numbers up to which a target is taken for classes."""
@@ -70,8 +74,11 @@ def draft(file: Path, written: str, target: str | None = None) -> str:
     DataError
         If the table cannot be read, or has no such column.
     """
-    frame = read_frame(stamp_of(file), file.name)
-    return _text(_look(frame, file.name, target), written, file.stem)
+    stamp, separator = stamp_of(file), ","
+    if file.is_file() and file.suffix not in PARQUET:
+        separator = separator_of(first_line(stamp, file.name)) or ","
+    frame = read_frame(stamp, file.name, separator)
+    return _text(_look(frame, file.name, target), written, file.stem, separator)
 
 
 def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
@@ -115,7 +122,7 @@ def _column(column: "pd.Series") -> tuple[str, bool]:
         if whole and len(column) > FEW_VALUES and steps.nunique() == 1:
             return "numbers of rows", False
         return f"numbers, {column.min():g} to {column.max():g}", True
-    if kinds.is_datetime64_any_dtype(column):
+    if kinds.is_datetime64_any_dtype(column) or column.dropna().astype(str).str.match(DATE).all():
         return "times", False
     if different > MOST_LEVELS:
         return f"text, {different} different", False
@@ -144,7 +151,7 @@ def _is_classes(column: "pd.Series") -> bool:
     return bool((known % 1 == 0).all()) and known.nunique() <= FEW_VALUES
 
 
-def _text(look: Look, written: str, stem: str) -> str:
+def _text(look: Look, written: str, stem: str, separator: str) -> str:
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:80] or "experiment"
     kind = "classes" if look.is_classes else "numbers"
     lines = [
@@ -160,6 +167,7 @@ def _text(look: Look, written: str, stem: str) -> str:
         "    dataset:",
         "      kind: table",
         f"      file: {_scalar(written)}",
+        *([] if separator == "," else [f"      separator: {json.dumps(separator)}"]),
         f"      target: {_scalar(look.target)}",
         f"      target_is: {kind}",
         *_comment(f"Inputs are all other columns: {_named(look.inputs)}."),

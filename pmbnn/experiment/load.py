@@ -6,7 +6,7 @@ before anything is compiled.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -117,13 +117,15 @@ def resolved_text(experiment: Experiment, folder: Path | None = None) -> str:
     return yaml_text(resolved(experiment, folder))
 
 
-def experiment_of(content: dict, folder: Path) -> Experiment:
+def experiment_of(content: dict, folder: Path, results: Path | None = None) -> Experiment:
     """Experiment that the content of a file describes, checked and expanded.
 
     Parameters
     ----------
     folder
         Where the files lie that it names.
+    results
+        Where stored rows lie, if not there.
 
     Raises
     ------
@@ -132,10 +134,10 @@ def experiment_of(content: dict, folder: Path) -> Experiment:
     """
     known = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
     check_keys(content, known, "")
-    name = _name(content, "name")
+    name = name_of(content)
     plugins = load_plugins(content.get("plugins", []), folder)
     of_data = data_folder(content, folder)
-    with beside(of_data):
+    with beside(of_data, results or folder):
         sweeps = _sweeps(content)
     published = published_text(content.get("published"), folder)
     contrasts = read_contrasts(content)
@@ -168,7 +170,8 @@ def _sweeps(content: dict) -> tuple[Sweep, ...]:
     return tuple(sweeps)
 
 
-def _name(content: dict, place: str) -> str:
+def name_of(content: Mapping, place: str = "name") -> str:
+    """Name of an experiment or a sweep, checked."""
     if "name" not in content:
         raise ConfigError(f"`{place}` is missing.")
     name = content["name"]
@@ -181,7 +184,7 @@ def _sweep(item: object, place: str) -> Sweep:
     if not isinstance(item, dict):
         raise must(place, "must be a mapping", item)
     check_keys(item, ["name", *SOURCES], place)
-    name = _name(item, f"{place}.name")
+    name = name_of(item, f"{place}.name")
     choices: dict[str, list[Choice]] = {}
     for section, source in SOURCES.items():
         value = _section(item, section, place, choices)
@@ -302,14 +305,15 @@ def _check_unique(experiment: Experiment) -> None:
 
 def as_written(spec: Specification) -> dict[str, Any]:
     """A specification as an experiment file writes it."""
-    return {name: _value_as_written(getattr(spec, name)) for name in type(spec).model_fields}
+    return {name: value_as_written(getattr(spec, name)) for name in type(spec).model_fields}
 
 
-def _value_as_written(value: object) -> object:
+def value_as_written(value: object) -> object:
+    """A value of a specification, or a specification, as an experiment file writes it."""
     if isinstance(value, Specification) and not value.expands:
         return {type(value).__name__.lower(): value.model_dump(mode="json")}
     if isinstance(value, Specification):
         return as_written(value)
     if isinstance(value, tuple):
-        return [[_value_as_written(entry) for entry in value]]
+        return [[value_as_written(entry) for entry in value]]
     return value

@@ -103,6 +103,8 @@ def _is_shown(spec: Specification, name: str) -> bool:
     value = getattr(spec, name)
     if name in NEVER_SHOWN or value is None:
         return False
+    if isinstance(spec, DatasetSpec) and spec.locations.get(name) is True:
+        return name in LOCATIONS
     if any(isinstance(spec, cls) and name == field for cls, field in ALWAYS_SHOWN):
         return True
     usual = DEFAULT_STEPS if name == "steps" else type(spec).model_fields[name].default

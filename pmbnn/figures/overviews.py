@@ -309,3 +309,14 @@ FIGURES = {
     "density": FigureKinds(CURVES, _of_numbers, _numbers_of_folder),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""
+
+
+def sheet_figures(
+    results: Results, sheet: Sheet, records: Sequence[CellRecord]
+) -> dict[str, Callable[[], Figure]]:
+    """What draws each kind of figure of a sheet, that in the folder of its shown cell included."""
+    kinds = FIGURES.get(sheet.shown.predictive)
+    if kinds is None:
+        return {}
+    of_cell = _of_shown_cell(results, sheet, (kinds.of_cell,))
+    return dict(of_cell) | dict(kinds.of_sheet(results, sheet, records))

@@ -5,8 +5,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from pmbnn.data.arrays import Rows
-from pmbnn.models.likelihoods import TARGET_NAME, Categorical, Likelihood, NumberLikelihood
+from pmbnn.data.arrays import Dataset, Rows
+from pmbnn.models.likelihoods import (
+    LIKELIHOODS,
+    TARGET_NAME,
+    Categorical,
+    Likelihood,
+    NumberLikelihood,
+)
 from pmbnn.models.networks import Dense, Network, Parameter
 from pmbnn.models.priors import (
     HYPERPRIORS,
@@ -52,12 +58,14 @@ def model_data(
 
 def build_model(
     network: Network,
-    prior: Prior,
-    hyperprior: Hyperprior,
-    likelihood: Likelihood,
-    dataset: Rows,
+    prior: str | Prior,
+    hyperprior: str | Hyperprior,
+    likelihood: str | Likelihood,
+    dataset: Rows | Dataset,
 ) -> "pm.Model":
-    """PyMC model of a Bayesian network, on the given rows.
+    """PyMC model of a Bayesian network, on the given rows, or the training rows of a data set.
+
+    Priors, hyperpriors and likelihoods may be names as in experiment files.
 
     Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
     ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
@@ -77,6 +85,11 @@ def build_model(
     import pymc as pm
     import pytensor
 
+    if isinstance(dataset, Dataset):
+        dataset = dataset.training
+    prior = named(prior, PRIORS, "prior", Prior)
+    hyperprior = named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
+    likelihood = named(likelihood, LIKELIHOODS, "likelihood", Likelihood)
     _check_pair(prior, hyperprior)
     _check_likelihood(likelihood, dataset)
     if not prior.has_scale:
@@ -139,8 +152,8 @@ def dense_classifier(
     """
     return build_model(
         Dense(hidden=tuple(hidden), activation=activation),
-        named(prior, PRIORS, "prior", Prior),
-        named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
+        prior,
+        hyperprior,
         CATEGORICAL,
         _labelled_rows(x, y),
     )

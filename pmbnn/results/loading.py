@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -103,15 +103,55 @@ class ExperimentResults:
         --------
         >>> cell = results.cell(prior="laplace", dataset_seed=0)  # doctest: +SKIP
         """
-        rows = {record.name: _row_by_keyword(record) for record in self.records}
-        known = sorted(set().union(*rows.values()))
+        found = self._having(settings)
+        if len(found) != 1:
+            raise ValueError(self._not_one(found, settings))
+        return next(cell for cell in self.cells if cell.record.name == found[0])
+
+    def select(self, **settings: object) -> "ExperimentResults":
+        """The same results, of the cells with the given settings alone.
+
+        Parameters
+        ----------
+        **settings
+            As those of `cell`.
+
+        Raises
+        ------
+        ValueError
+            If a setting is unknown, or no cell has them.
+        """
+        found = self._having(settings)
+        if not found:
+            raise ValueError(self._not_one(found, settings))
+        return replace(self, records=tuple(r for r in self.records if r.name in found))
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, object]]:
+        """Settings of each cell by its name, as keywords."""
+        return {record.name: _row_by_keyword(record) for record in self.records}
+
+    def _having(self, settings: Mapping[str, object]) -> list[str]:
+        """Names of the cells with the given settings."""
+        known = sorted(set().union(*self._rows.values()))
         unknown = [name for name in settings if name not in known]
         if unknown:
             raise ValueError(f"`{unknown[0]}` must be one of {', '.join(known)}.")
-        found = [n for n, row in rows.items() if all(row.get(k) == settings[k] for k in settings)]
-        if len(found) != 1:
-            raise ValueError(_not_one(found, settings, rows))
-        return next(cell for cell in self.cells if cell.record.name == found[0])
+        rows = self._rows.items()
+        return [n for n, row in rows if all(row.get(k) == settings[k] for k in settings)]
+
+    def _not_one(self, found: list[str], settings: Mapping[str, object]) -> str:
+        """Why settings do not name one cell, and what would."""
+        given = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
+        among = {name: self._rows[name] for name in found} if found else self._rows
+        varying = {
+            key: values
+            for key in sorted(set().union(*among.values()) - {"name"})
+            if len(values := dict.fromkeys(row.get(key) for row in among.values())) > 1
+        }
+        choices = [f"{key} ({', '.join(map(str, values))})" for key, values in varying.items()]
+        shown = "; ".join(choices[:SHOWN_CHOICES])
+        return f"{len(found)} of {len(self._rows)} cells have {given}; they differ in: {shown}."
 
 
 def load_results(folder: Path | str) -> ExperimentResults:
@@ -162,20 +202,6 @@ def _row_by_keyword(record: CellRecord) -> dict[str, object]:
     for name, value in settings_row(record.settings).items():
         row[name.removesuffix(".kind").replace(".", "_")] = value
     return row
-
-
-def _not_one(found: list[str], settings: Mapping[str, object], rows: Mapping[str, Mapping]) -> str:
-    """Why settings do not name one cell, and what would."""
-    given = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
-    among = {name: rows[name] for name in found} if found else rows
-    varying = {
-        key: values
-        for key in sorted(set().union(*among.values()) - {"name"})
-        if len(values := dict.fromkeys(row.get(key) for row in among.values())) > 1
-    }
-    choices = [f"{key} ({', '.join(map(str, values))})" for key, values in varying.items()]
-    shown = "; ".join(choices[:SHOWN_CHOICES])
-    return f"{len(found)} of {len(rows)} cells have {given}; they differ in: {shown}."
 
 
 def _in_order(results: Results) -> list[str]:

@@ -29,7 +29,8 @@ def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specifica
     ResultsError
         If some section is not known to this version, or needs a plugin that is unavailable.
     """
-    with beside(_data_folder(cell.parent.parent, record)):
+    folder = cell.parent.parent
+    with beside(_data_folder(folder, record), folder):
         return {name: _specification(cell, name, record.settings) for name in SOURCES}
 
 

@@ -54,12 +54,13 @@ class Run:
     devices: tuple[Device, ...] = (CPU,)
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Cells that are not stored yet."""
-        return [c for c in cells if not self._is_settled(self.tasks[c].name)]
+        """Cells that are not stored yet; one of those that the same rows in two files make."""
+        named = {self.tasks[cell].name: cell for cell in reversed(cells)}
+        return [cell for name, cell in reversed(named.items()) if not self._is_settled(name)]
 
     def records(self) -> list[CellRecord]:
         """Records of every stored cell of the plan, in its order."""
-        names = [task.name for task in self.tasks.values()]
+        names = dict.fromkeys(task.name for task in self.tasks.values())
         return [self.results.load_record(n) for n in names if self.results.is_finished(n)]
 
     def _is_settled(self, name: str) -> bool:

@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -12,7 +13,7 @@ from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
-from pmbnn.experiment.load import Cell, Experiment, load_experiment
+from pmbnn.experiment.load import Cell, Experiment, load_experiment, name_of
 from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import most_memory
 from pmbnn.experiment.plan import cell_work, job_label, memory_line
@@ -42,6 +43,7 @@ from pmbnn.sweep.cells import (
     write_header,
     write_tables,
 )
+from pmbnn.sweep.in_memory import experiment_in_memory
 from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
 from pmbnn.sweep.workers import Progressed, Stored
@@ -67,7 +69,7 @@ class Outcome:
 
 
 def run(
-    experiment: Path | str | Experiment,
+    experiment: Path | str | Experiment | Mapping[str, Any],
     *,
     out: Path | str | None = None,
     only: Sequence[str] = (),
@@ -85,7 +87,9 @@ def run(
     Parameters
     ----------
     experiment
-        An experiment file, or one that was loaded.
+        An experiment file, one that was loaded, or a mapping of what a file would say. In a
+        mapping, names may be objects (``pb.Laplace()``), and data sets may be those of
+        `Dataset.from_arrays` and `from_frame`: the results folder keeps their rows.
     out
         Results folder; ``results/<experiment>`` unless given.
     only
@@ -108,10 +112,14 @@ def run(
     FolderBusyError
         If another process writes the folder, and `wait` is false.
     """
-    if not isinstance(experiment, Experiment):
+    folder = None if out is None else Path(out)
+    if isinstance(experiment, Mapping):
+        folder = folder or Path("results") / name_of(experiment)
+        experiment = experiment_in_memory(experiment, folder, wait)
+    elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
     wanted = select_cells(list(experiment.cells), list(only))
-    folder = Path(out) if out is not None else Path("results") / experiment.name
+    folder = folder or Path("results") / experiment.name
     console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
     run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet, devices)
     return load_results(folder)

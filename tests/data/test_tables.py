@@ -87,7 +87,7 @@ def test_several_targets_are_standardised_each():
     frame = pd.read_csv(name)
     of_frame = pb.Dataset.from_frame(frame, ["y", "weight"], without=("colour", "old"))
     arrays = frame[["size"]].to_numpy(), frame[["y", "weight"]].to_numpy()
-    of_arrays = pb.Dataset.from_arrays(*arrays, targets=("y", "weight"))
+    of_arrays = pb.Dataset.from_arrays(*arrays, target_names=("y", "weight"))
     np.savez("t.npz", x=arrays[0], y=arrays[1])
     of_archive = Npz(file="t.npz").load()
     for other in (of_frame, of_arrays, of_archive):
@@ -371,6 +371,10 @@ def numbers(*, at, value):
         ),
         (lambda: Table(file="none.csv", target="y"), "`file` must be there: beside the experiment"),
         (lambda: broken(separator=",,"), "`separator` must be one character, got ',,'."),
+        (
+            lambda: broken(text="a;y\n1;2"),
+            "`separator` must stand between the columns of t.csv, ';' it seems, got ','.",
+        ),
         (lambda: Npz(file=write("no archive", "t.npz")), "t.npz: cannot be read: it is no archive"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_table_becomes_an_experiment(new):
     experiment = load_experiment("houses.yaml")
     assert len(experiment.cells) == 18
     [first, *_] = experiment.cells
-    assert first.dataset.without == ("id",)
+    assert first.dataset.without == ("id", "seen")
     assert (first.dataset.missing, first.dataset.redundant) == ("mean", "drop")
     loaded = first.dataset.load()
     assert loaded.features[:3] == ("area", "heating=gas", "heating=oil")
@@ -118,3 +118,10 @@ def test_no_table(tmp_path):
     done = CliRunner().invoke(app, ["new", str(tmp_path / "none.csv")])
     assert done.exit_code == 2
     assert done.stderr == f"error: {tmp_path / 'none.csv'} does not exist.\n"
+
+
+def test_other_separators_are_seen(new, tmp_path):
+    frame()[["area", "price"]].to_csv("semi.csv", sep=";", index=False)
+    done = CliRunner().invoke(app, ["new", "semi.csv"])
+    assert done.exit_code == 0, done.output
+    assert load_experiment("semi.yaml").cells[0].dataset.separator == ";"

@@ -611,3 +611,15 @@ def test_dense_classifier_has_two_classes_at_least(labels):
 def test_dense_classifier_says_what_is_wrong(changes, message):
     with pytest.raises(ValueError, match=message):
         dense_classifier(**({"x": ROWS.x, "y": ROWS.y} | changes))
+
+
+def test_names_and_data_sets_stand_for_specifications_and_rows():
+    from pmbnn.data.arrays import Dataset
+
+    rng = np.random.default_rng(0)
+    dataset = Dataset.from_arrays(rng.normal(size=(20, 2)), ["a", "b"] * 10)
+    model = build_model(Dense(hidden=(3,)), "laplace", "half_normal", "categorical", dataset)
+    assert model["x"].get_value().shape == (16, 2)
+    assert model.coords["output"] == ("a", "b")
+    with pytest.raises(ValueError, match="`likelihood` must be one of bernoulli, categorical"):
+        build_model(Dense(hidden=(3,)), "laplace", "half_normal", "catgorical", dataset)

@@ -63,6 +63,16 @@ def test_settings_that_name_no_single_cell(results):
         results.cell(seed=0)
 
 
+def test_some_cells_alone(results):
+    some = results.select(prior="laplace")
+    assert len(some.cells) == len(some.metrics) == 4 and len(results.records) == 8
+    assert (
+        some.cell(hyperprior="fixed", dataset_seed=1).record.settings["prior"]["kind"] == "laplace"
+    )
+    with pytest.raises(ValueError, match=r"0 of 8 cells have prior='cauchy'.*prior \(.*laplace"):
+        results.select(prior="cauchy")
+
+
 def test_broken_cells_are_left_out_with_a_warning(folder, tmp_path):
     import shutil
 

@@ -1,0 +1,38 @@
+"""One figure of stored results by its name."""
+
+import pytest
+from makers import FIXED, MOONS, plane_trace, record, store
+
+import pmbnn as pb
+
+CIRCLES = {"kind": "circles", "noise": 0.35, "factor": 0.5, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    trace = plane_trace(resolution=(6, 5), points=20)
+    cells = [
+        (record("normal", dataset=MOONS, accuracy=0.8), trace),
+        (record("normal", FIXED, MOONS, accuracy=0.7), trace),
+        (record("laplace", dataset=CIRCLES, accuracy=0.9), trace),
+    ]
+    return pb.load_results(store(tmp_path_factory.mktemp("results"), cells).folder)
+
+
+def test_a_figure_is_of_the_cells_that_are_asked_for(results, words):
+    shown = words(pb.plot(results, "map", dataset="moons", hyperprior="fixed"))
+    assert any("fixed" in text and "accuracy 0.700" in text for text in shown)
+    shown = words(pb.plot(results, "accuracy", dataset="moons"))
+    assert any(text.startswith("moons, noise 0.4") for text in shown)
+    assert "Laplace" not in " ".join(shown)
+
+
+def test_what_cannot_be_drawn_is_told(results):
+    with pytest.raises(ValueError, match=r"`kind` must be one of accuracy, .*map, .* got 'scales'"):
+        pb.plot(results, "scales", dataset="moons")
+    with pytest.raises(
+        ValueError, match=r"`maps` is a figure of each of 2: circles.*; moons.* Say"
+    ):
+        pb.plot(results, "maps")
+    with pytest.raises(ValueError, match=r"0 of 3 cells have prior='cauchy'"):
+        pb.plot(results, "maps", prior="cauchy")

@@ -1,0 +1,150 @@
+"""Experiments that Python code writes, with data that lie in memory."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pmbnn as pb
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import load_experiment
+from pmbnn.results.restore import restore_cell
+from pmbnn.sweep.cells import prepare
+from pmbnn.sweep.in_memory import experiment_in_memory
+
+OUT = Path("out")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def a_frame(rows=40):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=rows), "colour": ["red", "blue"] * (rows // 2)})
+    frame["shop"] = np.arange(rows) // 4
+    return frame.assign(price=100 + 5 * frame["x"] + rng.normal(size=rows))
+
+
+FRAME = a_frame()
+SPLIT = pb.Share(group="shop")
+
+
+def of_frame(frame=FRAME, **settings):
+    return pb.Dataset.from_frame(frame, "price", split=SPLIT, **settings)
+
+
+def content(dataset, **settings):
+    sweep = {
+        "name": "own",
+        "dataset": dataset,
+        "network": pb.Dense(hidden=(3,)),
+        "prior": (pb.Laplace(),),
+        "inference": {"steps": np.int64(20), "validation": 0, "restarts": 1},
+        "predict": {"draws": 5, "trace_draws": 5},
+    }
+    return {"name": "own", "sweeps": [sweep | settings]}
+
+
+def held(dataset, **settings):
+    return experiment_in_memory(content(dataset, **settings), OUT)
+
+
+def identities(experiment):
+    return [task.identity for task in prepare(experiment, OUT).tasks.values()]
+
+
+def test_cells_are_those_of_an_archive_of_the_same_rows():
+    """What decides their numbers, of which random numbers come, is the same."""
+    cells = identities(held([of_frame(seed=0), of_frame(seed=1)]))
+    x = np.stack([FRAME["x"], FRAME["colour"] == "blue", FRAME["colour"] == "red"], axis=1)
+    np.savez("rows.npz", x=x, y=FRAME["price"], shop=FRAME["shop"])
+    assert cells == identities(held([pb.Npz(file="rows.npz", split=SPLIT, seed=s) for s in (0, 1)]))
+    assert len(list((OUT / "data").iterdir())) == 1, "one archive for both seeds"
+    [other] = identities(held(of_frame(FRAME.assign(x=FRAME["x"] + 1e-9))))
+    assert other not in cells
+    assert len(list((OUT / "data").iterdir())) == 2
+
+
+def test_every_kind_of_rows_is_stored_as_it_is():
+    rng = np.random.default_rng(1)
+    bytes_ = rng.integers(256, size=(12, 4, 4)).astype(np.uint8)
+    Path("test.txt").write_text("2\n3\n")
+    rows, folds = pb.Indices(file="test.txt"), pb.Folds(folds=3, group="file")
+    drop = {"missing": "drop", "redundant": "drop"}
+    gaps = FRAME.assign(file=FRAME["shop"], kind=FRAME["colour"], shop=1.0)
+    gaps.loc[1, "kind"] = gaps.loc[4, "x"] = None
+    made = [
+        pb.Dataset.from_arrays(bytes_, np.array(["a", "b"] * 6, dtype=object), split=rows),
+        pb.Dataset.from_arrays(rng.normal(size=(12, 2)), [True, False] * 6, features=["up", "ä"]),
+        pb.Dataset.from_frame(gaps, "kind", split=rows, name="a/b", **drop),
+        pb.Dataset.from_frame(gaps, "price", missing="mean", without=["shop"], split=folds),
+    ]
+    for dataset in made:
+        [spec] = held(dataset).sweeps[0].sections.dataset
+        loaded = spec.load()
+        assert loaded.fingerprint == dataset.fingerprint
+        for name in ("features", "classes", "input_shape", "overlap"):
+            assert getattr(loaded, name) == getattr(dataset, name)
+
+
+BY_HAND = pb.Moons(noise=0.3, train=20, test=10).load()
+
+WRONG = [
+    ([of_frame(), BY_HAND], {}, "`sweeps[0].dataset[1]` must be a data set that `pb.Dataset.from_"),
+    (FRAME, {}, "`sweeps[0].dataset` must be a name, a number, a list, a mapping or an object of"),
+    (of_frame(missing="no"), {}, "`sweeps[0].dataset.missing` must be one of drop, mean, refuse"),
+    (of_frame(), {"prior": "normel"}, "`sweeps[0].prior` must be one of cauchy, flat"),
+    ([of_frame(), of_frame()], {}, "`sweeps[0].dataset[1]` must not repeat `sweeps[0].dataset[0]`"),
+    (
+        dataclasses.replace(of_frame(), y_test=of_frame().y_test + 1),
+        {},
+        "`sweeps[0].dataset[0]` must be as it was made",
+    ),
+]
+
+
+@pytest.mark.parametrize(("dataset", "settings", "message"), WRONG)
+def test_what_is_wrong_is_told_before_anything_is_written(dataset, settings, message):
+    with pytest.raises(ConfigError) as error:
+        pb.run(content(dataset, **settings))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert not list(Path.cwd().iterdir())
+
+
+def test_a_list_of_test_rows_for_every_seed_needs_files():
+    np.savez("splits.npz", test_0=[1, 2], test_1=[3])
+    split = pb.Indices(file="splits.npz", test="test_{seed}")
+    dataset = pb.Dataset.from_frame(FRAME, "price", split=split)
+    with pytest.raises(ConfigError, match=r"the same test rows for every data seed, got a split"):
+        held(dataset)
+
+
+@pytest.mark.slow
+def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
+    """The results folder stands on its own, wherever it is read."""
+    made = [of_frame(seed=seed) for seed in (0, 1)]
+    results = pb.run(content(made), quiet=True)
+    assert all(record.results for record in results.records)
+    assert results.summary.shape[0] == 1, "data seeds of one data set"
+    traces = [cell.folder / "trace.nc" for cell in results.cells]
+    before = [path.stat().st_mtime_ns for path in traces]
+    pb.run(content(made), quiet=True)
+    assert before == [path.stat().st_mtime_ns for path in traces]
+
+    folder = (tmp_path / "results" / "own").rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = load_experiment(folder / "experiment.yaml")
+    assert [s.load().fingerprint for s in again.sweeps[0].sections.dataset] == [
+        dataset.fingerprint for dataset in made
+    ]
+    cell = restore_cell(pb.load_results(folder).cells[1].folder)
+    assert cell.dataset.load().fingerprint == made[1].fingerprint
+    assert cell.dataset.load().features == ("x", "colour=blue", "colour=red")
+    np.testing.assert_array_equal(cell.standardisation.mean, made[1].standardisation.mean)
+    assert not prepare(again, folder).missing(again.cells)
