@@ -5,7 +5,7 @@ other columns are metrics, with or without ``test_`` before their names. Where a
 methods, a column ``method`` names them. What else it holds is passed over.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class PublishedMethod(NamedTuple):
 
 
 def read_splits(
-    named: str, name: str = "", setting: str = "file", folder: Path | None = None
+    named: str, name: str = "", setting: str = "file", folders: Sequence[Path] = ()
 ) -> list[PublishedMethod]:
     """Methods of a file, found as files of data are.
 
@@ -72,7 +72,7 @@ def read_splits(
         What its method is called where no column says so; the file's own name unless given.
     setting
         That names it, for messages.
-    folder
+    folders
         Where it is looked up first.
 
     Raises
@@ -80,7 +80,7 @@ def read_splits(
     DataError
         If it is not there, or not as it must be.
     """
-    path = find(named, folder, setting)
+    path = find(named, folders, setting)
     frame = read_frame(stamp_of(path), named).copy()
     missing = [column for column in (SET, SPLIT) if column not in frame]
     if missing:
@@ -115,14 +115,14 @@ def stored_splits(results: Results) -> tuple[list[PublishedMethod], list[str]]:
         return [], []
     methods: list[PublishedMethod] = []
     absent = []
-    folder = stored_data_folder(results.folder)
+    folders = (stored_data_folder(results.folder),)
     for entry in read_published(path.read_text(encoding="utf-8"), str(path)).splits:
         try:
-            find(entry.file, folder, "file")
+            find(entry.file, folders, "file")
         except DataError:
             absent.append(f"{entry.method}: {entry.file} is not there")
         else:
-            methods += read_splits(entry.file, entry.method, folder=folder)
+            methods += read_splits(entry.file, entry.method, folders=folders)
     return methods, absent
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Npz(SplitRows):
     """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
 
-    ``x`` and ``y`` are their names in it, ``features`` and ``target_names`` those of arrays with names
-    of the inputs and of several targets, where there are such; see `Dataset.from_arrays` for what
-    they may be, and `Table` for the rest. Columns of a ``y`` of several targets are called ``y1``,
-    ``y2``, ... unless named.
+    ``x`` and ``y`` are their names in it, ``features`` and ``target_names`` those of arrays with
+    names of the inputs and of several targets, where there are such; see `Dataset.from_arrays`
+    for what they may be, and `Table` for the rest. Columns of a ``y`` of several targets are
+    called ``y1``, ``y2``, ... unless named.
     """
 
     kind: Literal["npz"] = "npz"
@@ -64,7 +64,9 @@ def _read(stamp: Stamp, title: str, names, target_is, missing, redundant) -> "Ra
     from pmbnn.data.raw import Given, raw_of_arrays
 
     found = read_archive(Path(stamp[0]), title, dict(names))
-    features, target_names = (tuple(map(str, found.get(n, ()))) for n in ("features", "target_names"))
+    features, target_names = (
+        tuple(map(str, found.get(n, ()))) for n in ("features", "target_names")
+    )
     groups = found.get("split.group")
     given = Given(found["x"], found["y"], features, groups, target_names=target_names)
     return raw_of_arrays(given, target_is, missing, redundant, title, dict(names)["y"])
