@@ -35,8 +35,8 @@ class Scores(NamedTuple):
         Results with a column in tables of cells.
     index
         Those in the table of ``index.html``.
-    figures
-        Figure of its own that a cell with some result has.
+    figure
+        Figure of its own that a cell on few inputs has.
     """
 
     main: tuple[str, str]
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
     paired: tuple[tuple[str, str, float], ...]
     columns: Mapping[str, Column]
     index: tuple[str, ...]
-    figures: Mapping[str, str]
+    figure: str
 
 
 ELBO = Column("ELBO", 1, "evidence lower bound, nats, of the restart predicted with")
@@ -70,7 +70,7 @@ SCORES: Mapping[str, Scores] = {
             "elbo": ELBO,
         },
         index=("accuracy", "nll", "excess_error", "validation_nll"),
-        figures={"excess_error": "map.png"},
+        figure="map.png",
     ),
     "density": Scores(
         main=("rmse", "RMSE {:.3g}"),
@@ -86,7 +86,7 @@ SCORES: Mapping[str, Scores] = {
             "elbo": ELBO,
         },
         index=("rmse", "nll", "crps", "coverage_95", "validation_nll"),
-        figures={"rmse": "curves.png"},
+        figure="curves.png",
     ),
 }
 """By the key of a predictive type, as records name it."""

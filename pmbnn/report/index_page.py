@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pmbnn.compare.scores import SCORES, Scores, scores_of
+from pmbnn.compare.scores import SCORES, scores_of
 from pmbnn.report.numbers import fixed
 from pmbnn.report.rendering import render
 from pmbnn.results.record import CellRecord
@@ -22,8 +22,10 @@ class CellRow(NamedTuple):
     numbers: list[str]
 
 
-def index_page(name: str, figures: Sequence[Path], records: Sequence[CellRecord]) -> str:
-    """One HTML page that needs nothing but the folder it lies in."""
+def index_page(
+    name: str, figures: Sequence[Path], records: Sequence[CellRecord], cells: Path
+) -> str:
+    """One HTML page that needs nothing but the folder it lies in; that of the cells is `cells`."""
     known = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
     held = of_targets(known, (name for record in records for name in record.results))
     columns = [c for name in known for c in ([c for c in held if held[c][0] == name] or [name])]
@@ -36,22 +38,18 @@ def index_page(name: str, figures: Sequence[Path], records: Sequence[CellRecord]
         tables=tables,
         figures=[path.name for path in figures],
         columns=columns,
-        rows=[_row(record, columns) for record in records],
+        rows=[_row(record, columns, cells) for record in records],
     )
 
 
-def _row(record: CellRecord, columns: Sequence[str]) -> CellRow:
+def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
     settings, results = record.settings, record.results
     words = (
         f"{record.sweep}: {data_label(record)}, seed {settings['dataset']['seed']}, "
         f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
     )
     numbers = [fixed(results.get(column), 4) for column in columns]
-    file = _figure(SCORES.get(record.predictive or ""), record)
+    scores = SCORES.get(record.predictive or "")
+    drawn = scores is not None and (cells / record.name / scores.figure).is_file()
+    file = scores.figure if drawn else RECORD
     return CellRow(words, f"cells/{record.name}/{file}", record.status, record.reason, numbers)
-
-
-def _figure(scores: Scores | None, record: CellRecord) -> str:
-    """A cell's figure of its own, or else its record."""
-    figures = scores.figures if scores else {}
-    return next((file for name, file in figures.items() if name in record.results), RECORD)

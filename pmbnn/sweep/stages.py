@@ -247,5 +247,6 @@ def _write_what_follows(
         draw_files(due, one.results, helpers, "drawing")
     with stage("tables"):
         figures = [drawing.path for drawing in overviews_of(one.results, records)]
-        one.results.write_text("index.html", index_page(one.experiment.name, figures, records))
+        page = index_page(one.experiment.name, figures, records, one.results.cells)
+        one.results.write_text("index.html", page)
         write_sensitivity(one.results, records)

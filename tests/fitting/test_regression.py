@@ -193,8 +193,8 @@ def test_figures_are_drawn(finished, cell):
 
 
 def test_the_page_and_the_lines_speak_of_errors(finished):
-    _, records, figures = finished
-    page = index_page("tiny", figures, records)
+    run, records, figures = finished
+    page = index_page("tiny", figures, records, run.results.cells)
     assert "<th>rmse</th>" in page and "accuracy" not in page and "curves.png" in page
     assert [table.title.split(",")[0] for table in accuracy_tables(records)] == ["Test RMSE"] * 2
     console = Console(record=True, width=200, file=io.StringIO())

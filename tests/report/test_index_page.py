@@ -39,13 +39,21 @@ def record(name, status="converged", reason="", predictive="class_probabilities"
     )
 
 
-def test_page_links_figures_cells_and_tables():
+def drawn(folder, name, figure):
+    """Folder of cells, one of which has a figure of its own."""
+    (folder / name).mkdir()
+    (folder / name / figure).touch()
+    return folder
+
+
+def test_page_links_figures_cells_and_tables(tmp_path):
     cells = [
         record("a", accuracy=0.8125, excess_error=0.01),
         record("b", accuracy=0.9),
         record("c", "diverged", 'not "finite" <here>'),
     ]
-    text = index_page("a < b", [Path("out/figures/x-maps.png")], cells)
+    figures = [Path("out/figures/x-maps.png")]
+    text = index_page("a < b", figures, cells, drawn(tmp_path, "a", "map.png"))
     page = Page(text)
     assert page.addresses == [
         "metrics.csv",
@@ -64,29 +72,31 @@ def test_page_links_figures_cells_and_tables():
     assert "http" not in text
 
 
-def test_classifiers_of_images_have_a_table_more():
+def test_classifiers_of_images_have_a_table_more(tmp_path):
     cells = [
         record("a", accuracy=0.9),
         record("b", accuracy=0.9).model_copy(update={"images": {"confidence_threshold": 0.2}}),
     ]
-    assert Page(index_page("digits", [], cells)).addresses[:3] == [
+    assert Page(index_page("digits", [], cells, tmp_path)).addresses[:3] == [
         "metrics.csv",
         "summary.csv",
         "ood.csv",
     ]
 
 
-def test_columns_are_those_of_what_cells_predict():
+def test_columns_are_those_of_what_cells_predict(tmp_path):
     density = {"rmse": 1.25, "crps": 0.5, "coverage_95": 0.9375}
-    text = index_page("curves", [], [record("a", predictive="density", **density)])
+    cells = [record(name, predictive="density", **density) for name in "ab"]
+    text = index_page("curves", [], cells, drawn(tmp_path, "a", "curves.png"))
     page = Page(text)
-    assert "cells/a/curves.png" in page.addresses
+    assert page.addresses[-2:] == ["cells/a/curves.png", "cells/b/metrics.json"]
     assert {"rmse", "crps", "coverage_95", "1.2500", "0.9375"} <= set(page.words)
     assert "accuracy" not in text
 
 
-def test_hostile_names_are_text():
+def test_hostile_names_are_text(tmp_path):
     hostile = '<script>alert("1")</script>'
-    text = index_page(hostile, [Path(f"{hostile}.png")], [record(hostile, reason=hostile)])
+    records = [record(hostile, reason=hostile)]
+    text = index_page(hostile, [Path(f"{hostile}.png")], records, tmp_path)
     assert "<script" not in text and 'alert("' not in text
     assert hostile in Page(text).words
