@@ -35,18 +35,23 @@ BEFORE, BELOW, WORDS = 0.35, 0.75, 0.4
 
 
 class Layout(NamedTuple):
-    """Where maps lie on a half of the figure: how many, how far apart, and how tall, in inches."""
+    """Where maps lie on a half of the figure: how many, how far apart, and how tall, in inches.
+
+    The half is no narrower than ``least``.
+    """
 
     rows: int
     columns: int
     across: float
     down: float
     height: float
+    least: float
 
     @property
     def size(self) -> tuple[float, float]:
         """Width and height of the half."""
-        return BEFORE + self.columns * self.across, self.rows * self.down + BELOW
+        across = max(BEFORE + self.columns * self.across, self.least)
+        return across, self.rows * self.down + BELOW
 
     def place(self, row: int, column: int) -> tuple[float, float, float, float]:
         """Left, bottom, width and height of a map."""
@@ -78,11 +83,12 @@ def plot_map_overview(
     maps = {place: plane for place, plane in loaded.items() if plane is not None}
     highest = style.upper_limit((plane.sd for plane in maps.values()), HIGHEST_SD)
     shape = next((shape_of(plane) for plane in maps.values()), 1.0)
-    layout = _layout(combinations, shown, shape)
+    label = next((probability_label(plane) for plane in maps.values()), "probability")
+    labels = max(style.words_width(words, style.LABEL_SIZE) for words in (label, UNCERTAINTY_LABEL))
+    layout = _layout(combinations, shown, shape, labels + 0.2)
     features = next((plane.features for plane in maps.values()), ("x1", "x2"))
     title = f"{title}\n{_note(combinations, shown, features)}"
     figure, halves = _halves(layout, title)
-    label = next((probability_label(plane) for plane in maps.values()), "probability")
     _draw_half(halves[0], layout, combinations, shown, maps, draw_probability, label)
     draw = partial(draw_uncertainty, highest=highest)
     _draw_half(halves[1], layout, combinations, shown, maps, draw, UNCERTAINTY_LABEL)
@@ -90,7 +96,9 @@ def plot_map_overview(
     return figure
 
 
-def _layout(combinations: Combinations, shown: Mapping[Place, CellRecord], shape: float) -> Layout:
+def _layout(
+    combinations: Combinations, shown: Mapping[Place, CellRecord], shape: float, least: float
+) -> Layout:
     """Layout on which words do not run into each other."""
     rows, columns = combinations.shape
     above = [_panel_title(combinations, place, shown) for place in np.ndindex(rows, columns)]
@@ -99,7 +107,7 @@ def _layout(combinations: Combinations, shown: Mapping[Place, CellRecord], shape
     beside = max(style.words_width(name, style.LABEL_SIZE) for name in combinations.rows) + 0.1
     height = WIDTH * shape
     down = max(height + WORDS, beside)
-    return Layout(rows, columns, max(WIDTH + 0.1, across), down, height)
+    return Layout(rows, columns, max(WIDTH + 0.1, across), down, height, least)
 
 
 def _halves(layout: Layout, title: str) -> tuple[Figure, list[SubFigure]]:

@@ -117,3 +117,13 @@ def test_many_columns_put_the_halves_above_each_other(made):
     upper, lower = (half.bbox for half in figure.subfigs)
     assert upper.x0 == lower.x0
     assert upper.y0 > lower.y0
+
+
+def test_a_single_map_has_room_for_the_words_of_its_colours(made):
+    figure, _ = draw(made, [made.record()], {"moons-normal": made.plane_trace()})
+    figure.canvas.draw()
+    for half in figure.subfigs:
+        bar = half.axes[-1]
+        words = bar.xaxis.label.get_window_extent()
+        box = half.bbox
+        assert box.x0 <= words.x0 and words.x1 <= box.x1
