@@ -31,6 +31,9 @@ MOST = 8
 WIDTH = 3.7
 """Of a panel, in inches, which what stands above it must not exceed: it would be made smaller."""
 
+HANDLE = 0.5
+"""Of what stands before the words of a legend, and free room behind them, in inches."""
+
 MARGIN = 0.06
 """Free space above and below, in heights of what is shown."""
 
@@ -184,5 +187,7 @@ def range_words(trace: xr.DataTree, name: str) -> str:
 def add_legend(figure: Figure, axes: Axes) -> None:
     """What the lines and shades of a panel are, below everything."""
     handles, labels = axes.get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": 4, "frameon": False}
+    widest = max(style.words_width(label, style.TICK_SIZE) for label in labels) + HANDLE
+    beside = max(1, min(4, int(figure.get_figwidth() / widest)))
+    below = {"loc": "outside lower center", "ncols": beside, "frameon": False}
     figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
