@@ -86,10 +86,7 @@ def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
     """Write the table, and the repair ladder that it is of; one without rows leaves no file."""
     table = agreement_table(results, records)
     write_ladder(results, table)
-    if table.empty:
-        results.remove_table(FILE)
-    else:
-        results.write_table(FILE, table)
+    results.replace_table(FILE, table)
 
 
 def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:

@@ -143,14 +143,8 @@ def write_baselines(results: Results, baselines: Baselines) -> list[str]:
     OSError
         If one cannot be written.
     """
-    written = []
-    for file, table in zip((FILE, PAIRED_FILE), baselines, strict=True):
-        if table.empty:
-            results.remove_table(file)
-        else:
-            results.write_table(file, table)
-            written.append(file)
-    return written
+    tables = zip((FILE, PAIRED_FILE), baselines, strict=True)
+    return [file for file, table in tables if results.replace_table(file, table)]
 
 
 def read_baselines(results: Results) -> Baselines:

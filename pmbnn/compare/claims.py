@@ -75,11 +75,7 @@ def write_claims(path: Path, table: pd.DataFrame) -> None:
     OSError
         If it cannot be written.
     """
-    results = Results(path.parent)
-    if table.empty:
-        results.remove_table(path.name)
-    else:
-        results.write_text(path.name, table.to_csv(index=False, lineterminator="\n"))
+    Results(path.parent).replace_table(path.name, table)
 
 
 def read_claims(path: Path) -> pd.DataFrame:

@@ -44,11 +44,7 @@ def in_between_table(results: Results, records: Sequence[CellRecord]) -> pd.Data
 
 def write_in_between(results: Results, records: Sequence[CellRecord]) -> None:
     """Write the table; one without rows leaves no file."""
-    table = in_between_table(results, records)
-    if table.empty:
-        results.remove_table(FILE)
-    else:
-        results.write_table(FILE, table)
+    results.replace_table(FILE, in_between_table(results, records))
 
 
 def _row(line: AlongLine, told: Told) -> dict[str, Any]:

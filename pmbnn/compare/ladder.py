@@ -86,8 +86,4 @@ def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:
 
 def write_ladder(results: Results, agreement: pd.DataFrame) -> None:
     """Write the table; one without rows leaves no file."""
-    table = ladder_table(agreement)
-    if table.empty:
-        results.remove_table(LADDER)
-    else:
-        results.write_table(LADDER, table)
+    results.replace_table(LADDER, ladder_table(agreement))

@@ -55,14 +55,8 @@ def write_verdicts(results: Results, verdicts: Verdicts) -> list[str]:
     OSError
         If one cannot be written.
     """
-    written = []
-    for file, table in zip((FILE, EVIDENCE_FILE, REGRET_FILE), verdicts, strict=True):
-        if table.empty:
-            results.remove_table(file)
-        else:
-            results.write_table(file, table)
-            written.append(file)
-    return written
+    tables = zip((FILE, EVIDENCE_FILE, REGRET_FILE), verdicts, strict=True)
+    return [file for file, table in tables if results.replace_table(file, table)]
 
 
 def read_contrasts_table(results: Results) -> pd.DataFrame:

@@ -328,15 +328,13 @@ class Dataset:
         frame
             A row for each observation.
         target
-            Name of the column to be predicted.
+            Name of the column to be predicted, or of several of numbers.
         features, without, categorical
             Names of columns, as those of ``Table``.
         target_is, split, seed, standardise, standardise_target, missing, redundant
             As those of `from_arrays`.
-
-        ``target`` names one column, or several of numbers.
-
-        Results call its rows by ``name``.
+        name
+            What results call the rows.
 
         Raises
         ------
@@ -360,7 +358,7 @@ class Dataset:
             "redundant": redundant,
         }
         given = given_of_frame(frame, columns, target_is, missing, "frame")
-        return dataset_of(Origin(given, settings, name), "frame", target, "frame")
+        return dataset_of(Origin(given, settings, name), "frame", columns.targets[0], "frame")
 
     @property
     def training(self) -> Rows:

@@ -178,6 +178,14 @@ class Results:
         """Write a table as CSV; missing values are empty."""
         self.write_text(file, _table_text(table))
 
+    def replace_table(self, file: str, table: pd.DataFrame) -> bool:
+        """Write a table, and say so; one without rows leaves no file."""
+        if table.empty:
+            self.remove_table(file)
+            return False
+        self.write_table(file, table)
+        return True
+
     def remove_table(self, file: str) -> None:
         """Remove a table, if it is there."""
         _remove(self.folder / file)

@@ -194,11 +194,7 @@ def write_header(run: Run) -> None:
 def write_tables(run: Run, records: Sequence[CellRecord]) -> None:
     """Write ``summary.csv``, ``ood.csv`` and ``metrics.csv``."""
     run.results.write_table("summary.csv", summary_table(records))
-    ood = ood_table(records)  # empty without classifiers of images
-    if ood.empty:
-        run.results.remove_table("ood.csv")
-    else:
-        run.results.write_table("ood.csv", ood)
+    run.results.replace_table("ood.csv", ood_table(records))  # of classifiers of images
     run.results.write_table("metrics.csv", metrics_table(records))
 
 
