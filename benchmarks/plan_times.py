@@ -16,6 +16,8 @@ import measuring
 EXPERIMENTS = measuring.PROJECT / "experiments"
 
 SHARES: dict[str, tuple[str, ...]] = {
+    "cifar": ("sweep=report_deterministic",),
+    "fashion": ("sweep=convolutional_deterministic",),
     "in_between": (),
     "mnist_backprop": ("sweep=deterministic",),
     "mnist_dense": ("sweep=wide", "prior=normal", "inference.seed=0"),
@@ -29,10 +31,13 @@ SHARES: dict[str, tuple[str, ...]] = {
     "regression_quartic": (),
     "regression_sine": (),
     "scales": (),
+    "tables": (),
     "trust": ("dataset.seed=0",),
     "trust_headline": ("dataset.seed=5",),
     "trust_ladder": ("dataset.seed=0", "prior=normal"),
     "trust_samplers": ("dataset.kind=moons", "prior=normal", "hyperprior=fixed"),
+    "uci": ("dataset.file=uci/energy.csv.gz", "prior=normal"),
+    "uci_large": ("sweep=hundred", "prior=normal", "hyperprior=fixed"),
 }
 """Conditions for `--only` by experiment file."""
 
