@@ -237,11 +237,11 @@ class Dataset:
     def from_arrays(
         cls,
         x: np.ndarray,
-        y: Sequence,
+        y: Sequence | np.ndarray,
         *,
         features: Sequence[str] = (),
         target_names: Sequence[str] = (),
-        groups: Sequence | None = None,
+        groups: Sequence | np.ndarray | None = None,
         target_is: Targets | None = None,
         split: "Split | None" = None,
         seed: int = 0,
