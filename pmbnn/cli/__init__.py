@@ -26,7 +26,7 @@ for _name, _command, _words in (
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
     ("check", check.check, "Hold fits against the posterior itself."),
     ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
-    ("predict", predict.predict, "Ask a fitted cell about images of your own."),
+    ("predict", predict.predict, "Ask a fitted cell about images or rows of your own."),
     ("report", report.report, "Write one page of results folders."),
     ("claims", claims.claims, "Hold claims against results folders."),
     ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),

@@ -1,4 +1,4 @@
-"""Show a fitted network images of your own: ``python -m pmbnn.predict RESULT_CELL IMAGE…``."""
+"""Ask a fitted network about images or rows of one's own: ``pmbnn predict RESULT_CELL FILE…``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from pmbnn.cli.predict_table import is_table, predict_table
 from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, new_console, reported, written
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def predict(
         ),
     ],
     files: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE...", help="Image files (PNG, JPEG, ...).")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Image files (PNG, JPEG, ...), or one table (CSV, Parquet)."
+        ),
     ],
     draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,
     percentile: Annotated[
@@ -63,6 +67,9 @@ def predict(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the answers for a table into this file.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw images and probabilities into this PNG file.")
     ] = None,
@@ -74,9 +81,13 @@ def predict(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Tell which digit each image shows and how sure that is; reject what is too unsure.
+    """Tell what a fitted network makes of images or of the rows of a table, and how sure it is.
 
-    Exit status: 0 every image was read, 1 some could not be, 2 none could or bad input.
+    Of images: which digit each shows; what is too unsure is rejected. Of a table, which must have
+    the columns that the network was fitted on: a line a row (CSV), with the class and the
+    probability of each, or mean, standard deviations and a 95 % interval.
+
+    Exit status: 0 everything was read, 1 some image could not be, 2 none could or bad input.
     """
     from pmbnn.data import DataError
     from pmbnn.inference.device import DeviceError, claim, find_devices, running_on
@@ -84,11 +95,27 @@ def predict(
 
     with reported(DataError, DeviceError, ResultsError):
         devices = find_devices(device)
+        if any(map(is_table, files)):
+            of_images = {"figure": figure, "beside": beside, "whole": whole, "invert": invert}
+            _check_options(files, of_images)
+            with running_on(claim(devices[0])):
+                predict_table(cell, files, draws, as_json, out)
+            return
+        _check_options(files, {"out": out})
         images, unread = _read(files, whole, invert)
         cells = [cell] if beside is None else [cell, beside]
         with running_on(claim(devices[0])):
             code = _predict(cells, images, unread, draws, percentile, as_json, figure)
     raise typer.Exit(code)
+
+
+def _check_options(files: list[Path], others: dict[str, Any]) -> None:
+    """Raise DataError where an option is given that is not for such files."""
+    from pmbnn.data import DataError
+
+    for name, value in others.items():
+        if value not in (None, False):
+            raise DataError(f"`--{name}` is not for files such as `{files[0]}`.")
 
 
 def _predict(cells, images, unread, draws, percentile, as_json, figure) -> int:

@@ -1,5 +1,6 @@
 """Columns of a pandas frame as inputs and targets: checked, categories one-hot encoded."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -173,6 +174,90 @@ def _encoded(
     x = np.stack([values == level for level in levels], axis=1).astype(np.float64)
     x[column.isna().to_numpy()] = np.nan
     return x, [f"{name}={level:g}" if _is_number(kind) else f"{name}={level}" for level in levels]
+
+
+def inputs_of_frame(
+    frame: pd.DataFrame, features: Sequence[str], fill: np.ndarray | None, title: str
+) -> np.ndarray:
+    """Inputs ``(row, feature)`` of new rows, as those were encoded that the names stem from.
+
+    Parameters
+    ----------
+    features
+        Names of inputs: of a column of numbers, or ``column=category``.
+    fill
+        What a missing value is taken for, ``(feature,)``; nothing may be missing without.
+
+    Raises
+    ------
+    DataError
+        A column is missing, or a value is missing or not as it must be.
+    """
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    parts = [_column_and_level(name, frame) for name in features]
+    levels: dict[str, list[str]] = {}
+    for column, level in parts:
+        if level is not None:
+            levels.setdefault(column, []).append(level)
+    words = {name: _words(frame, name, known, title) for name, known in levels.items()}
+    x = np.empty((len(frame), len(features)))
+    for i, (column, level) in enumerate(parts):
+        if level is None:
+            x[:, i] = _new_numbers(frame, column, title)
+        else:
+            x[:, i] = np.where(words[column].isna(), np.nan, words[column] == level)
+    wrong = np.isinf(x) if fill is not None else ~np.isfinite(x)
+    if wrong.any():
+        row, i = np.argwhere(wrong)[0]
+        is_missing = np.isnan(x[row, i])
+        problem = "is missing" if is_missing else f"must be finite, got {x[row, i]}"
+        raise DataError(f"{title}, row {row + 1}: column `{parts[i][0]}` {problem}.")
+    return x if fill is None else np.where(np.isnan(x), fill, x)
+
+
+def _column_and_level(name: str, frame: pd.DataFrame) -> tuple[str, str | None]:
+    """Column that an input is of, and its category; None of a column of numbers."""
+    ends = [end for end, sign in enumerate(name) if sign == "="]
+    if name in frame or not ends:
+        return name, None
+    end = next((end for end in ends if name[:end] in frame), ends[0])
+    return name[:end], name[end + 1 :]
+
+
+def _words(frame: pd.DataFrame, name: str, known: Sequence[str], title: str) -> "Series":
+    """Categories of a column as words; missing ones stay so."""
+    column = _column(frame, name, title)
+    word = "{:g}".format if _is_number(column.dtype) else str
+    found = column.astype(object).map(word, na_action="ignore")
+    other = found.notna().to_numpy() & ~found.isin(known).to_numpy()
+    if other.any():
+        row = int(np.argmax(other))
+        raise DataError(
+            f"{title}, row {row + 1}: column `{name}` must be one of {show_names(known)}, "
+            f"got {found.iloc[row]!r}."
+        )
+    return found
+
+
+def _new_numbers(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:
+    column = _column(frame, name, title)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = (column.notna() & numbers.isna()).to_numpy()
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}."
+        )
+    return numbers.to_numpy(np.float64, na_value=np.nan)
+
+
+def _column(frame: pd.DataFrame, name: str, title: str) -> "Series":
+    if name not in frame:
+        there = show_names(list(frame.columns))
+        raise DataError(f"{title}: must have a column `{name}`, got {there}.")
+    return frame[name]
 
 
 def _is_number(kind) -> bool:

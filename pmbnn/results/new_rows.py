@@ -1,0 +1,103 @@
+"""Predictions of a stored cell for rows of a table that it was not fitted on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from pmbnn.data.base import DatasetSpec
+from pmbnn.data.frames import inputs_of_frame
+from pmbnn.models.likelihoods import TARGET_NAME
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.density import Density
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.results.restore import Restored, restore_cell
+from pmbnn.results.store import ResultsError
+
+DRAWS = 200
+"""Posterior draws of each restart, unless another number is asked for."""
+
+
+def predict_rows(
+    cell: Path | str | Restored, rows: pd.DataFrame, draws: int = DRAWS, title: str = "rows"
+) -> pd.DataFrame:
+    """What a stored cell predicts for new rows.
+
+    Parameters
+    ----------
+    cell
+        A cell's folder, ``results/<experiment>/cells/<name>``, or what `restore_cell` made of it.
+    rows
+        The columns that the network was fitted on, by their names and in their own units, in any
+        order; columns of categories as they were before they were encoded. Others are passed over.
+    draws
+        Posterior draws of each restart; of each chain at most.
+    title
+        What the rows are called in messages.
+
+    Returns
+    -------
+    pd.DataFrame
+        A row for each of `rows`, with its index. Of classes: the ``predicted`` one, its mean
+        ``probability``, the standard deviation of that over draws (``sd``), and a column
+        ``probability_<class>`` for each. Of numbers, in the targets' units: ``mean``; ``sd`` and
+        the central 95 % interval, ``low_95`` to ``high_95``, of what will be observed; and
+        ``epistemic_sd``, of the function alone; where there are several targets, with the name of
+        one before each.
+
+    Raises
+    ------
+    ResultsError
+        If there is no such cell, it failed, or it was fitted on images.
+    DataError
+        If a column or a value is missing, or a value is not what it must be; the message names
+        row and column.
+    """
+    it = cell if isinstance(cell, Restored) else restore_cell(cell)
+    features = it.model.coords.get("feature")
+    if features is None:
+        raise ResultsError(
+            f"The cell `{it.record.name}` was fitted on images: rows of a table are not for it."
+        )
+    x = inputs_of_frame(rows, features, _fill(it.dataset, it.standardisation.mean), title)
+    fits = [it.fits[number] for number in it.weights]
+    inputs, shares = it.standardisation(x), list(it.weights.values())
+    found = it.predictor.predict(fits, shares, it.data, inputs, draws)
+    found = found.in_units_of(it.target_standardisation)
+    return _table(found, it.trace["test_predictions"].dataset, rows.index)
+
+
+def _fill(dataset: DatasetSpec, mean: np.ndarray) -> np.ndarray | None:
+    """What stands for missing inputs, where the training rows were filled in as well."""
+    means_are_kept = getattr(dataset, "standardise", None) == "feature"
+    return mean if means_are_kept and getattr(dataset, "missing", None) == "mean" else None
+
+
+def _table(found: Predictive, test: xr.Dataset, index: pd.Index) -> pd.DataFrame:
+    if isinstance(found, ClassProbabilities):
+        return _of_classes(found, [str(name) for name in test["output"].values], index)
+    assert isinstance(found, Density)
+    if found.mean.ndim == 1:
+        return _of_numbers(found, index)
+    names = [str(name) for name in test[TARGET_NAME].values]
+    parts = [_of_numbers(found.of_target(i), index) for i in range(len(names))]
+    named = [part.add_prefix(f"{name}_") for name, part in zip(names, parts, strict=True)]
+    return pd.concat(named, axis=1)
+
+
+def _of_classes(found: ClassProbabilities, names: Sequence[str], index: pd.Index) -> pd.DataFrame:
+    columns = {
+        "predicted": np.array(names, dtype=object)[found.predicted],
+        "probability": found.mean.max(axis=1),
+        "sd": found.predicted_sd,
+    }
+    each = {f"probability_{name}": found.mean[:, i] for i, name in enumerate(names)}
+    return pd.DataFrame(columns | each, index)
+
+
+def _of_numbers(found: Density, index: pd.Index) -> pd.DataFrame:
+    low, high = found.total_interval
+    columns = {"mean": found.mean, "sd": found.total_sd, "epistemic_sd": found.epistemic_sd}
+    return pd.DataFrame(columns | {"low_95": low, "high_95": high}, index)

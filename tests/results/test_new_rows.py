@@ -1,0 +1,190 @@
+"""Rows of a table that a stored cell was not fitted on."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pmbnn.cli.predict import app
+from pmbnn.data import DataError
+from pmbnn.data.frames import inputs_of_frame
+from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.plan import jobs
+from pmbnn.fitting.job import run_job
+from pmbnn.fitting.tasks import JobTask
+from pmbnn.results.new_rows import predict_rows
+from pmbnn.results.store import Results
+from pmbnn.sweep.cells import prepare
+
+PLANTS = """
+name: plants
+sweeps:
+  - name: {name}
+    dataset: {{kind: table, file: plants.csv, target: {target}, without: [[{without}]],
+               missing: mean}}
+    network: {{kind: dense, hidden: [[3]]}}
+    prior: normal
+    hyperprior: {{kind: fixed, scale: 1}}
+    likelihood: {likelihood}
+    inference: {{steps: 30, restarts: 1, validation: 0}}
+    predict: {{draws: 20, trace_draws: 2}}
+"""
+
+
+def plants() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"height": rng.normal(40, 9, 60), "site": rng.choice(["a", "b=c"], 60)})
+    frame["width"] = 2 * frame["height"] + rng.normal(size=60)
+    frame["depth"] = rng.normal(size=60)
+    frame["health"] = np.where(frame["height"] > 40, "well", "ill")
+    frame.loc[7, "height"] = np.nan
+    return frame
+
+
+def stored(folder, **settings):
+    """Folder of the only cell of an experiment on the plants, fitted in this process."""
+    plants().to_csv(folder / "plants.csv", index=False)
+    file = folder / "plants.yaml"
+    file.write_text(PLANTS.format(**settings))
+    run = prepare(load_experiment(file), folder / "out")
+    run.results.prepare()
+    for job in jobs(list(run.tasks)):
+        task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
+        run_job(task, run.results.folder, lambda _: None)
+    (cell,) = run.results.cells.iterdir()
+    (data,) = (spec.load() for spec in run.sources)
+    return cell, data
+
+
+@pytest.fixture(scope="module")
+def health(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("health")
+    settings = {"name": "health", "target": "health", "likelihood": "categorical"}
+    return stored(folder, without="width, depth", **settings)
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sizes")
+    settings = {"name": "sizes", "target": "[[width, depth]]"}
+    return stored(
+        folder, without="health", likelihood="{kind: normal, sd: half_normal}", **settings
+    )
+
+
+def rows_of(data, features) -> pd.DataFrame:
+    raw = data.standardisation.undo(data.x_test)
+    frame = pd.DataFrame({"height": raw[:, features.index("height")]})
+    frame["site"] = np.where(raw[:, features.index("site=a")] > 0.5, "a", "b=c")
+    return frame
+
+
+def kept(cell):
+    return Results(cell.parent.parent).load_trace(cell.name)["test_predictions"].dataset
+
+
+def test_classes_are_those_of_the_sweep(health):
+    """As the cell said of its test rows, in another order of columns, beside others."""
+    cell, data = health
+    rows = rows_of(data, data.features)[["site", "height"]].assign(other="x")
+    rows.index = range(100, 100 + len(rows))
+    found = predict_rows(cell, rows, draws=20)
+    assert list(found) == ["predicted", "probability", "sd", "probability_ill", "probability_well"]
+    assert list(found.index) == list(rows.index)
+    p = found[["probability_ill", "probability_well"]].to_numpy()
+    np.testing.assert_allclose(p, kept(cell)["probability"].values, atol=1e-5)
+    assert (found["predicted"] == np.where(p[:, 0] > p[:, 1], "ill", "well")).all()
+    np.testing.assert_allclose(found["probability"], p.max(axis=1))
+
+
+@pytest.mark.slow
+def test_several_targets_in_their_own_units(sizes):
+    cell, data = sizes
+    found = predict_rows(str(cell), rows_of(data, data.features), draws=20)
+    assert [name for name in found if name.startswith("depth")] == [
+        f"depth_{name}" for name in ("mean", "sd", "epistemic_sd", "low_95", "high_95")
+    ]
+    means = found[["width_mean", "depth_mean"]].to_numpy()
+    np.testing.assert_allclose(means, kept(cell)["mean"].values, rtol=1e-4, atol=1e-4)
+    assert (found["width_low_95"] < found["width_mean"]).all()
+    assert (found["width_sd"] > found["width_epistemic_sd"]).all()
+
+
+def test_what_is_missing_is_the_mean_of_the_training_rows(health):
+    cell, data = health
+    mean = data.standardisation.mean[data.features.index("height")]
+    rows = pd.DataFrame({"height": [np.nan, mean], "site": ["a", "a"]})
+    found = predict_rows(cell, rows)
+    assert found.loc[0, "probability"] == pytest.approx(found.loc[1, "probability"], abs=1e-6)
+
+
+def run(cell, *arguments):
+    return CliRunner().invoke(app, [str(cell), *map(str, arguments)])
+
+
+def test_the_command(health, tmp_path):
+    cell, _ = health
+    plants().to_csv(tmp_path / "new.csv", index=False)
+    done = run(cell, tmp_path / "new.csv")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "predicted,probability,sd,probability_ill,probability_well"
+    assert len(lines) == 61
+    done = run(cell, tmp_path / "new.csv", "--json", "--out", tmp_path / "answers.json")
+    assert (done.exit_code, done.stdout) == (0, "")
+    records = json.loads((tmp_path / "answers.json").read_text())
+    assert len(records) == 60
+    assert records[0]["predicted"] == lines[1].split(",")[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        ("height\n1\n", [], "must have a column `site`, got `height`."),
+        ("height,site\n1,a\n2,d\n", [], "row 2: column `site` must be one of `a`, `b=c`, got 'd'."),
+        ("height,site\n1,a\ntall,a\n", [], "row 2: column `height` must be a number, got 'tall'."),
+        ("height,site\n1,a\n", ["--figure", "a.png"], "`--figure` is not for files such as"),
+        ("height,site\n1,a\n", ["other.csv"], "A table must be given alone, got"),
+    ],
+)
+def test_rows_that_cannot_be_predicted(health, tmp_path, table, options, words):
+    cell, _ = health
+    (tmp_path / "new.csv").write_text(table)
+    done = run(cell, tmp_path / "new.csv", *options)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_table_that_is_not_there(health, tmp_path):
+    done = run(health[0], tmp_path / "gone.csv")
+    assert done.exit_code == 2
+    assert done.stderr == f"error: {tmp_path / 'gone.csv'} does not exist.\n"
+
+
+# Inputs of new rows
+
+
+def test_inputs_take_columns_as_they_were_encoded():
+    frame = pd.DataFrame({"n": [1, 2], "is": [True, False], "a=b": [3, 4], "size": [10.0, 12.5]})
+    names = ("a=b", "n=2", "is", "size=10", "size=12.5")
+    found = inputs_of_frame(
+        frame.assign(n=frame["n"] + 0), (*names[:1], "n=1", *names[1:]), None, ""
+    )
+    np.testing.assert_array_equal(found, [[3, 1, 0, 1, 1, 0], [4, 0, 1, 0, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("value", "fill", "words"),
+    [
+        (np.nan, None, "new, row 2: column `n` is missing."),
+        (np.inf, None, "new, row 2: column `n` must be finite, got inf."),
+        (np.inf, np.zeros(1), "new, row 2: column `n` must be finite, got inf."),
+    ],
+)
+def test_inputs_that_are_no_numbers(value, fill, words):
+    with pytest.raises(DataError) as error:
+        inputs_of_frame(pd.DataFrame({"n": [1, value]}), ("n",), fill, "new")
+    assert str(error.value) == words
