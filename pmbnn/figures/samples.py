@@ -42,7 +42,7 @@ def plot_points(trace: xr.DataTree, title: str) -> Figure:
     x, label = training_points(trace)
     figure = style.new_figure(5.2, 4.6)
     axes = figure.subplots()
-    for index in np.unique(label).astype(int):
+    for index, name in enumerate(values_of(trace, "predictions", "output")):
         own = x[label == index]
         which = index % len(style.MARKERS)
         axes.plot(
@@ -53,7 +53,7 @@ def plot_points(trace: xr.DataTree, title: str) -> Figure:
             markersize=4,
             alpha=0.7,
             color=style.CLASS_COLOURS[which],
-            label=f"class {index} ({len(own)})",
+            label=f"class {name} ({len(own)})",
         )
     plane = plane_map(trace)
     set_frame(axes, plane)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from pmbnn.compare.baselines import (
     BY_ELBO,
+    FILE,
     LOSS,
     SINGLE,
     TIE,
@@ -17,6 +18,8 @@ from pmbnn.compare.baselines import (
     read_baselines,
     tally,
 )
+from pmbnn.experiment.published import FILE as PUBLISHED
+from pmbnn.experiment.published import read_published
 from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
 from pmbnn.results.loading import ExperimentResults
@@ -71,9 +74,14 @@ class DataView(NamedTuple):
 
 
 class BaselineView(NamedTuple):
-    """Usual methods of one experiment; ``tally`` counts verdicts, where there are data sets to."""
+    """Usual methods of one experiment.
+
+    ``tally`` counts verdicts, where there are several data sets; ``notes`` say what else there is
+    to know of the table.
+    """
 
     experiment: str
+    notes: list[str]
     tally: PlainTable | None
     sets: list[DataView]
 
@@ -92,7 +100,18 @@ def _view(folder: ExperimentResults) -> BaselineView | None:
         for data, rows in means.groupby("data", sort=False)
     ]
     counts = _counts(folder.name, tally(paired)) if paired["data"].nunique() > 1 else None
-    return BaselineView(folder.name, counts, sets)
+    return BaselineView(folder.name, list(_notes(folder)), counts, sets)
+
+
+def _notes(folder: ExperimentResults) -> Iterator[str]:
+    if folder.lacks_current(FILE):
+        command = f"pmbnn baselines {folder.results.folder}"
+        yield f"Cells are newer than this table and do not count in it: {command} makes it anew."
+    path = folder.results.folder / PUBLISHED
+    if path.is_file():
+        for named in read_published(path.read_text(encoding="utf-8"), str(path)).splits:
+            if named.source:
+                yield f"Results of {named.method} as published: {named.source}."
 
 
 def _counts(experiment: str, counts: pd.DataFrame) -> PlainTable:

@@ -60,17 +60,6 @@ def rebuild(
     return replace(folder, figures=find_overviews(folder.results))
 
 
-def _newest_cell(folder: ExperimentResults) -> float:
-    """When the newest cell was written."""
-    cells = folder.results.cells
-    return max((cells / r.name / "metrics.json").stat().st_mtime for r in folder.records)
-
-
-def _lacks_claims(folder: ExperimentResults) -> bool:
-    path = folder.results.folder / CLAIMS
-    return not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
-
-
 def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
     """Write the table of comparisons; there is none where no cell allows any."""
     table = claims_table(folder.name, folder.results, folder.records, helpers)
@@ -78,9 +67,7 @@ def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
 
 
 def _lacks_verdicts(folder: ExperimentResults) -> bool:
-    path = folder.results.folder / VERDICTS
-    missing = not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
-    return missing and have_reference(folder)
+    return folder.lacks_current(VERDICTS) and have_reference(folder)
 
 
 def _write_verdicts(folder: ExperimentResults, *_: object) -> None:
@@ -101,6 +88,6 @@ PARTS = (
         partial(_draw, what="figures of cells"),
     ),
     Part("figures of priors", lambda f: outdated_priors(f.results, f.records), _draw),
-    Part("comparisons", _lacks_claims, _write_claims),
+    Part("comparisons", lambda f: f.lacks_current(CLAIMS), _write_claims),
     Part("verdicts", _lacks_verdicts, _write_verdicts),
 )

@@ -13,7 +13,7 @@ import xarray as xr
 
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.store import RECORD, Results, ResultsError
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 
 SHOWN_CHOICES = 12
@@ -125,6 +125,14 @@ class ExperimentResults:
         if not found:
             raise ValueError(self._not_one(found, settings))
         return replace(self, records=tuple(r for r in self.records if r.name in found))
+
+    def lacks_current(self, file: str) -> bool:
+        """Whether a file of the folder is missing, or older than the newest cell."""
+        path, cells = self.results.folder / file, self.results.cells
+        if not path.is_file():
+            return True
+        written = [(cells / r.name / RECORD).stat().st_mtime for r in self.records]
+        return path.stat().st_mtime < max(written, default=0.0)
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, object]]:

@@ -25,6 +25,7 @@ def planar(made):
     observed = xr.Dataset({"y": ("observation", LABEL)})
     groups = {"/constant_data": constant, "/observed_data": observed}
     plane = made.plane_trace(resolution=(3, 3))["predictions"].to_dataset()
+    plane = plane.assign_coords(output=["ill", "well"])
     return xr.DataTree.from_dict(groups | {"/predictions": plane})
 
 
@@ -34,7 +35,7 @@ def test_points_are_in_the_units_of_the_data(planar, words):
     for index, line in enumerate(axes.lines):
         np.testing.assert_allclose(line.get_xydata(), RAW[index == LABEL], atol=1e-12)
     assert len(axes.lines) == 2
-    assert {"class 0 (1)", "class 1 (2)"} <= set(words(figure))
+    assert {"class ill (1)", "class well (2)"} <= set(words(figure))
 
 
 def test_they_are_drawn_of_a_plane_alone(planar):

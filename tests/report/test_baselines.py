@@ -1,5 +1,7 @@
 """The section on networks beside usual methods."""
 
+import os
+
 import pandas as pd
 import pytest
 
@@ -50,6 +52,26 @@ def test_verdicts_are_counted_over_data_sets(view_of, make):
     assert rows["random forest"] == ["2 better"] * 2
     assert rows["network chosen by ELBO"] == ["2 without interval"] * 2
     assert "normal × tuned" not in rows
+
+
+def test_a_table_older_than_its_cells_and_published_sources(tmp_path, make):
+    record = make.record()
+    results = Results(tmp_path)
+    results.prepare()
+    write_baselines(results, Baselines(*make.baselines()))
+    results.save_cell(record, {})
+    folder = ExperimentResults("toys", results, (record,), {}, ())
+    times = results.folder / "baselines.csv", results.cells / record.name / "metrics.json"
+    for path, time in zip(times, (200, 100), strict=True):
+        os.utime(path, (time, time))
+    assert baseline_views([folder])[0].notes == []
+    os.utime(times[1], (300, 300))
+    results.write_text(
+        "published.yaml", "splits: [{method: dropout, source: Some (2016), file: a.csv}]"
+    )
+    older, source = baseline_views([folder])[0].notes
+    assert older.endswith(f"not count in it: pmbnn baselines {tmp_path} makes it anew.")
+    assert source == "Results of dropout as published: Some (2016)."
 
 
 def test_nothing_is_said_where_nothing_is_paired(view_of, make):
