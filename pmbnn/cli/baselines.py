@@ -109,7 +109,7 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
             console.print(_paired(f"{read.name}, {data}", paired))
     if found.paired.empty:
         typer.echo("Nothing is paired: no cell has a score of held-out rows.", err=True)
-    else:
+    elif found.paired["data"].nunique() > 1:
         console.print(_tally(read.name, found.paired))
     with written(folder):
         files = write_baselines(read.results, found)

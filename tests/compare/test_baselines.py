@@ -10,6 +10,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.cli.baselines import _tally
 from pmbnn.compare import baselines, usual_methods
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, LOSS, TIE, UNKNOWN, WIN, make_baselines, tally
 from pmbnn.compare.published_splits import read_splits, stored_splits
@@ -331,7 +332,11 @@ def test_the_command(folder, tmp_path):
     assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *usual, "Dropout"]
     paired = pd.read_csv(results.folder / "paired_baselines.csv")
     assert {"Dropout", BY_ELBO, *usual} < set(paired["method"])
-    assert "over data sets, the network against" in done.stdout
+    assert "over data sets" not in done.stdout, "there is one"
+    shown = _tally("houses", pd.concat([paired, paired.assign(data="huts")]))
+    assert "over data sets, the network against" in str(shown.title)
+    assert [column.header for column in shown.columns[:2]] == ["method", "metric"]
+    assert shown.row_count == len(paired[paired["kind"] != "combination"])
 
     (results.folder / "published.yaml").write_text(named.format("Named", "dropout.csv"))
     (method,), absent = stored_splits(results)
