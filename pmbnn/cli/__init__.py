@@ -20,6 +20,7 @@ from pmbnn.cli import (
     sweep,
     verify,
 )
+from pmbnn.cli.shared import Command
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
@@ -35,7 +36,7 @@ for _name, _command, _words in (
     ("schema", schema.schema, "Print the JSON Schema of experiment files."),
     ("new", new.new, "Write an experiment file for a table."),
 ):
-    app.command(_name, short_help=_words)(_command)
+    app.command(_name, cls=Command, short_help=_words)(_command)
 
 
 def _print_version(wanted: bool) -> None:

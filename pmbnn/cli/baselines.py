@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ Name = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def baselines(
     folders: ResultsFolders,
     methods: Usual = "linear,forest,process",

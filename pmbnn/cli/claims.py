@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def claims(
     folders: ResultsFolders,
     out: Annotated[

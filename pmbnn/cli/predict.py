@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, new_console, reported, written
+from pmbnn.cli.shared import BAD_INPUT, FAILED, Command, Device, new_console, reported, written
 
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     draws: int
 
 
-@app.command()
+@app.command(cls=Command)
 def predict(
     cell: Annotated[
         Path,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, reported
+from pmbnn.cli.shared import Command, ResultsFolders, reported
 
 if TYPE_CHECKING:
     from pmbnn.figures.processes import Helpers
@@ -18,7 +18,7 @@ PAGE = "report.html"
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def report(
     folders: ResultsFolders,
     out: Annotated[

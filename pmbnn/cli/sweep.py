@@ -9,6 +9,8 @@ import typer
 from pmbnn.cli.shared import (
     BAD_INPUT,
     FAILED,
+    FAULT,
+    Command,
     Device,
     DryRun,
     Out,
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
 
     from pmbnn.sweep.stages import Outcome
 
-BUSY = 3
 INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def sweep(
     file: Annotated[Path, typer.Argument(help="Experiment file (YAML).")],
     out: Out = None,
@@ -56,7 +57,8 @@ def sweep(
     """Fit every cell of an experiment and write tables, traces and figures.
 
     Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep is at
-    work in the folder.
+    work in the folder, or the system stood in the way (a full disk, missing rights): the same
+    command goes on afterwards.
     """
     from pmbnn.inference.device import find_devices
 
@@ -157,7 +159,7 @@ def exit_status(error: ValueError) -> int | None:
 
     store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
     if lock is not None and isinstance(error, lock.FolderBusyError):
-        return BUSY
+        return FAULT
     results_errors = () if store is None else (store.ResultsError,)
     known = (ConfigError, DataError, DeviceError, *results_errors)
     return BAD_INPUT if isinstance(error, known) else None

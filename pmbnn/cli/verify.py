@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, reported
+from pmbnn.cli.shared import FAILED, Command, reported
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
     folder: Annotated[
         Path,

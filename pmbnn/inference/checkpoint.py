@@ -66,11 +66,18 @@ class Checkpoint:
     def _save(self, arrays: Arrays) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with partial.open("wb") as file:
-            np.savez(file, *arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self.path)
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, *arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+        except OSError as error:
+            # A full disk is told without a name, and half a file must not fill it any more.
+            if error.errno is not None and error.filename is None:
+                error.filename = str(self.path)
+            partial.unlink(missing_ok=True)
+            raise
 
 
 class ParameterSnapshot(NamedTuple):

@@ -13,8 +13,9 @@ from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_ov
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.report.writing import check_writable
+from pmbnn.results.faults import ResultsError, StorageError
 from pmbnn.results.loading import ExperimentResults, find_overviews
-from pmbnn.results.store import ResultsError
+from pmbnn.results.store import is_outdated
 
 
 class Part(NamedTuple):
@@ -51,7 +52,7 @@ def rebuild(
                 check_writable(folder.results.folder)
                 say(f"{folder.name}: making {part.words} from {len(folder.records)} stored cells")
                 part.make(folder, due, helpers)
-        except ResultsError as error:
+        except (ResultsError, StorageError) as error:
             say(f"{error} Its figures and comparisons are shown as they are.")
             break
         except (OSError, LookupError, ValueError) as error:
@@ -68,7 +69,7 @@ def _newest_cell(folder: ExperimentResults) -> float:
 
 def _lacks_claims(folder: ExperimentResults) -> bool:
     path = folder.results.folder / CLAIMS
-    return not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
+    return is_outdated(path, _newest_cell(folder))
 
 
 def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
@@ -79,8 +80,7 @@ def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
 
 def _lacks_verdicts(folder: ExperimentResults) -> bool:
     path = folder.results.folder / VERDICTS
-    missing = not path.is_file() or path.stat().st_mtime < _newest_cell(folder)
-    return missing and have_reference(folder)
+    return is_outdated(path, _newest_cell(folder)) and have_reference(folder)
 
 
 def _write_verdicts(folder: ExperimentResults, *_: object) -> None:

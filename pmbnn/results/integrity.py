@@ -6,8 +6,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from pmbnn.results.faults import ResultsError, storing
 from pmbnn.results.record import OtherFormatError
-from pmbnn.results.store import BROKEN, RECORD, Results, ResultsError, sha256
+from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 
 
 class Problem(NamedTuple):
@@ -54,7 +55,8 @@ def set_aside(results: Results, name: str) -> None:
     """Move a cell out of the way, in place of an earlier broken one of its name."""
     aside = results.cells / f"{BROKEN}{name}"
     results.remove(aside.name)
-    os.replace(results.cells / name, aside)
+    with storing(aside):
+        os.replace(results.cells / name, aside)
 
 
 def verify(folder: Path, repair: bool = False) -> list[Problem]:
@@ -82,7 +84,7 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     if repair:
         for problem in found:
             if problem.cell is None:
-                problem.path.unlink()
+                remove(problem.path)
             else:
                 set_aside(results, problem.cell)
     return found

@@ -30,6 +30,7 @@ from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
+from pmbnn.results.faults import named_faults
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
@@ -68,6 +69,7 @@ class Outcome:
     failed: tuple[CellRecord, ...]
 
 
+@named_faults()
 def run(
     experiment: Path | str | Experiment | Mapping[str, Any],
     *,
@@ -111,6 +113,9 @@ def run(
         If the experiment, its data or the device are not as they must be; nothing was fitted.
     FolderBusyError
         If another process writes the folder, and `wait` is false.
+    StorageError
+        If the system stands in the way: a full disk, missing rights. What is finished by then is
+        stored, and the same call goes on from there.
     """
     folder = None if out is None else Path(out)
     if isinstance(experiment, Mapping):
