@@ -38,7 +38,7 @@ END_OF_FILE = {0: 40, 2: 28, 3: 28}
 """Where the superblock of an HDF5 file says how long that is, by the superblock's version."""
 
 MOST_IN_MEMORY = 2**31
-"""Bytes of a trace that is written by way of memory; a larger one goes to a disk with room for it."""
+"""Bytes of a trace that is written by way of memory; a larger one needs a disk with room."""
 
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a file that is not there as one."""

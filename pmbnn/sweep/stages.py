@@ -15,8 +15,8 @@ from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment, name_of
 from pmbnn.experiment.machine import cores, slowness, total_memory
-from pmbnn.experiment.memory import most_memory
-from pmbnn.experiment.plan import cell_work, job_label, memory_line
+from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
+from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import (
     CellDrawer,
@@ -196,7 +196,8 @@ def _announce(
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
     fitting = processes(workers, one.devices)
     if missing and most_memory(missing, fitting) > (total_memory() or math.inf):
-        console.print(memory_line(missing, fitting), highlight=False)
+        for line in (memory_line(missing, fitting), *too_large_lines(missing)):
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _fit_missing(
@@ -226,6 +227,9 @@ def _fit_missing(
                 drawer.add(event.record)
             else:
                 seconds.update(event.seconds)
+                if event.killed:
+                    words = f"{job_label(job)}: {event.died}, as by a system out of memory"
+                    console.print(words, soft_wrap=True, highlight=False, markup=False)
                 display.finished_job(job_label(job))
     return seconds
 

@@ -39,6 +39,8 @@ process may use in how many parts it cuts an operation, and these take 1.2 times
 worker cuts in as many as there are cores (moons, `experiments/priors.yaml`, two of two).
 """
 
+ENDED_BY = "the worker process was ended by {}"
+
 NEWS_EVERY = 0.2
 """Seconds between two reports of progress of one worker, at least."""
 
@@ -74,6 +76,11 @@ class Finished:
     job: int
     died: str | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def killed(self) -> bool:
+        """Whether its worker was ended by a signal that a system out of memory sends."""
+        return self.died == ENDED_BY.format("SIGKILL")
 
 
 Event = Progressed | Stored | Finished
@@ -257,7 +264,7 @@ def _how_it_died(worker: _Worker) -> str:
     worker.process.join()
     code = worker.process.exitcode
     if code is not None and code < 0:
-        return f"the worker process was ended by {signal.Signals(-code).name}"
+        return ENDED_BY.format(signal.Signals(-code).name)
     return f"the worker process ended with exit code {code}"
 
 

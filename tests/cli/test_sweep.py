@@ -384,10 +384,8 @@ def interrupted(start, tmp_path_factory):
 def test_a_killed_worker_is_reported_and_the_sweep_goes_on(interrupted):
     lines = interrupted.kill.stdout.splitlines()
     dead = [line for line in lines if "the worker process was ended by SIGKILL" in line]
-    assert len(dead) == 3, "the cells of its job"
-    lost = [r for r in interrupted.kill.cells.values() if r.status == "error"]
-    assert len(lost) == 3
-    assert {record.reason for record in lost} == {"the worker process was ended by SIGKILL"}
+    assert len(dead) == 1, "its job, whose cells are tried again in the end"
+    assert not [r for r in interrupted.kill.cells.values() if r.status == "error"]
     assert good(interrupted.kill.cells)
 
 

@@ -158,8 +158,10 @@ def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeyp
 def test_a_sweep_says_beforehand_what_does_not_fit(
     experiment, fitted, tmp_path, monkeypatch, there, warned
 ):
-    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.plan"):
+    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.memory"):
         monkeypatch.setattr(f"{module}.total_memory", lambda: there)
     console = Console(file=io.StringIO(), width=300)
     stages.run_experiment(experiment, list(experiment.cells), tmp_path / "out", console, 2)
-    assert ("TOO MUCH for this machine" in console.file.getvalue()) == warned
+    text = console.file.getvalue()
+    assert ("TOO MUCH for this machine" in text) == warned
+    assert ("too large: toy moons dense-2" in text) == warned
