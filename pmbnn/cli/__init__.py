@@ -13,6 +13,7 @@ from pmbnn.cli import (
     check,
     claims,
     compare,
+    merge,
     new,
     predict,
     report,
@@ -25,6 +26,7 @@ from pmbnn.cli.shared import Command
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
+    ("merge", merge.merge, "Join results folders of one experiment."),
     ("check", check.check, "Hold fits against the posterior itself."),
     ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
     ("predict", predict.predict, "Ask a fitted cell about images of your own."),

@@ -41,6 +41,15 @@ def sweep(
             metavar="KEY=VALUE",
         ),
     ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit this fixed part alone, for job arrays: the third of eight, in a results "
+            "folder of its own [default: results/<experiment>-shard-3-of-8]. `pmbnn merge` joins "
+            "them.",
+            metavar="3/8",
+        ),
+    ] = None,
     dry_run: DryRun = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Fit again what is stored already.")
@@ -65,7 +74,7 @@ def sweep(
     try:
         devices = find_devices(device)
         run = _priors if prior_only else _sweep
-        code = run(file, out, only or [], dry_run, fresh, workers, devices, wait, quiet)
+        code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -79,13 +88,14 @@ def sweep(
     raise typer.Exit(code)
 
 
-def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
+def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
+    from pmbnn.experiment.shards import default_folder, in_shard, read_shard
 
+    part = None if shard is None else read_shard(shard)
     experiment = load_experiment(file)
-    every = [cell for one in experiment.sweeps for cell in one.cells]
-    wanted = select_cells(every, only)
+    wanted = in_shard(experiment, select_cells(list(experiment.cells), only), part, devices)
     if dry_run:
         from pmbnn.experiment.machine import cores
         from pmbnn.experiment.plan import print_plan
@@ -94,7 +104,7 @@ def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> in
         return 0
     from pmbnn.sweep.stages import run_experiment
 
-    folder = out or Path("results") / experiment.name
+    folder = out or default_folder(experiment.name, part)
     console = new_console()
     outcome = run_experiment(
         experiment, wanted, folder, console, workers, fresh, wait, quiet, devices
@@ -102,10 +112,13 @@ def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> in
     return _conclude(console, outcome)
 
 
-def _priors(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
+def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
+    from pmbnn.experiment.errors import must
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
 
+    if shard is not None:
+        raise must("--shard", "must be left out with `--prior-only`", shard)
     experiment = load_experiment(file)
     wanted = select_cells(list(experiment.cells), only)
     if dry_run:

@@ -115,22 +115,34 @@ class Results:
                 record = record.model_copy(update={"files": stored})
                 text = record.to_json()
                 (part / RECORD).write_text(text, encoding="utf-8")
-                self.put_cell(part, record.name)
+                self._put(part, record.name)
             except BaseException:
                 with suppress(OSError):
                     shutil.rmtree(part)
                 raise
         return CellRecord.from_json(text)
 
-    def put_cell(self, part: Path, name: str) -> None:
+    def copy_cell(self, folder: Path) -> None:
+        """Copy a cell's folder, which appears whole, in place of what was there."""
+        with storing(self.cells / folder.name):
+            part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
+            try:
+                # Without times of change: figures that are older than the copy are to be drawn.
+                shutil.copytree(folder, part, copy_function=shutil.copyfile, dirs_exist_ok=True)
+                self._put(part, folder.name)
+            except BaseException:
+                with suppress(OSError):
+                    shutil.rmtree(part)
+                raise
+
+    def _put(self, part: Path, name: str) -> None:
         """Give a whole folder that lies beside the cells its name, in place of what was there."""
-        with storing(self.cells / name):
-            for path in (*part.iterdir(), part):
-                _flush(path)
-            self.remove(name)
-            part.chmod(0o755)
-            os.replace(part, self.cells / name)
-            _flush(self.cells)
+        for path in (*part.iterdir(), part):
+            _flush(path)
+        self.remove(name)
+        part.chmod(0o755)
+        os.replace(part, self.cells / name)
+        _flush(self.cells)
 
     def checkpoints(self, job: str) -> Path:
         """Folder of the checkpoints of a job's fits; it may not exist."""

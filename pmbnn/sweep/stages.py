@@ -18,6 +18,7 @@ from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.shards import default_folder, in_shard, read_shard
 from pmbnn.figures import (
     CellDrawer,
     draw_files,
@@ -80,6 +81,7 @@ def run(
     wait: bool = False,
     quiet: bool = False,
     device: str = "auto",
+    shard: tuple[int, int] | None = None,
 ) -> ExperimentResults:
     """Results of an experiment, fitted as far as they were missing: what the command does.
 
@@ -106,6 +108,9 @@ def run(
         Whether to keep progress to oneself.
     device
         What fits run on: ``cpu``, ``gpu``, or GPUs where JAX finds some.
+    shard
+        ``(3, 8)``: the third of eight fixed parts of the experiment alone, in a folder of its
+        own unless `out` says otherwise; ``pmbnn merge`` joins them.
 
     Raises
     ------
@@ -118,14 +123,15 @@ def run(
         stored, and the same call goes on from there.
     """
     folder = None if out is None else Path(out)
+    part = None if shard is None else read_shard(shard, "shard")
     if isinstance(experiment, Mapping):
-        folder = folder or Path("results") / name_of(experiment)
+        folder = folder or default_folder(name_of(experiment), part)
         experiment = experiment_in_memory(experiment, folder, wait)
     elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
-    wanted = select_cells(list(experiment.cells), list(only))
-    folder = folder or Path("results") / experiment.name
     console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
+    wanted = in_shard(experiment, select_cells(list(experiment.cells), list(only)), part, devices)
+    folder = folder or default_folder(experiment.name, part)
     run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet, devices)
     return load_results(folder)
 
@@ -167,7 +173,7 @@ def run_experiment(
                 one.results.remove_checkpoints()
             records = one.records()
             with following(console, quiet):
-                _write_what_follows(console, one, records, workers)
+                write_what_follows(console, one, records, workers)
             if missing:
                 write_times(one.results, len(missing), workers, of_workers, of_command)
             if missing and not quiet:
@@ -234,7 +240,7 @@ def _fit_missing(
     return seconds
 
 
-def _write_what_follows(
+def write_what_follows(
     console: Console, one: Run, records: Sequence[CellRecord], workers: int
 ) -> None:
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""

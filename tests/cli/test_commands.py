@@ -11,8 +11,8 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
-COMMANDS += ["baselines", "schema", "new"]
+COMMANDS = ["sweep", "merge", "check", "calibrate", "predict", "report", "claims", "compare"]
+COMMANDS += ["verify", "baselines", "schema", "new"]
 
 
 def call(*arguments):

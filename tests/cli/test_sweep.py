@@ -322,6 +322,28 @@ def test_a_second_run_fits_nothing(whole, start):
     assert tables_of.search(done.stdout)[0] == tables_of.search(whole.stdout)[0]
 
 
+# Shards
+
+
+@pytest.mark.slow
+def test_shards_joined_have_the_numbers_of_a_whole_run(whole, start, environment, tmp_path):
+    folders = [tmp_path / f"part-{number}" for number in (1, 2, 3)]
+    for number, folder in enumerate(folders, 1):
+        done = finish(start(WHOLE, folder, "--shard", f"{number}/3", "--workers", "2"))
+        assert done.code == 0, done.stderr
+    out, command = tmp_path / "out", [sys.executable, "-c", "from pmbnn.cli import app; app()"]
+    command += ["merge", *map(str, folders), "--out", str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "7 cells copied, 0 there already, 0 missing" in done.stdout
+    check_same_cells(whole.out, out, list(whole.cells))
+    for file in ("metrics.csv", "summary.csv"):
+        rows = [list(map(timeless, table(folder / file))) for folder in (out, whole.out)]
+        assert rows[0] == rows[1]
+    again = finish(start(WHOLE, out, "--workers", "2"))
+    assert "7 cells, 7 stored already, 0 to fit" in again.stdout
+
+
 # Interruptions
 
 

@@ -619,7 +619,7 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     words = []
     for there in (24e9, 16e9, None):
         monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda there=there: there)
-        words.append("\n".join(plan_lines(huge)[8:]))
+        words.append("\n".join(plan_lines(huge)[9:]))
     enough, too_little, unknown = words
     assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
     assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in too_little
