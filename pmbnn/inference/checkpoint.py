@@ -3,6 +3,7 @@
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from pmbnn.inference.loop import Parameters, State
 INTERVAL = 20.0
 """Seconds between two checkpoints; a fit that takes less leaves none."""
 
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile)
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError)
+UNREADABLE += (zipfile.BadZipFile, zlib.error)
 """What reading an archive that was cut short or damaged may raise."""
 
 type Arrays = list[np.ndarray]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pmbnn.results.faults import ResultsError, storing
+from pmbnn.results.limits import MOST_PIXELS
 from pmbnn.results.record import OtherFormatError
 from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 
@@ -133,6 +134,8 @@ def _broken_figures(results: Results) -> Iterator[Problem]:
     for path in sorted(path for one in chain(*folders) for path in one.glob("*.png")):
         try:
             with Image.open(path) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
                 image.verify()
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             yield Problem(path, None, f"cannot be decoded: {error}")

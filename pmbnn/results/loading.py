@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from pmbnn.results.integrity import broken_cells
+from pmbnn.results.limits import read_json_text
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
@@ -213,8 +214,8 @@ def _in_order(results: Results) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(read_json_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultsError(f"`{path}` cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise ResultsError(f"`{path}` must hold a mapping.")

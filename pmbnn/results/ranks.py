@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from pmbnn.results.limits import check_fits
 from pmbnn.results.store import Results, ResultsError, trace_writer
 
 FOLDER = "calibration"
@@ -123,7 +124,9 @@ def all_ranks(results: Results) -> Iterator[StoredRanks]:
 def read_ranks(path: Path) -> StoredRanks:
     """Ranks as a file holds them; raises as `load_ranks` does."""
     try:
-        dataset = xr.load_dataset(path, engine="h5netcdf")
+        with xr.open_dataset(path, engine="h5netcdf") as opened:
+            check_fits(opened.nbytes, path)
+            dataset = opened.load()
         return StoredRanks(
             name=path.stem,
             settings=json.loads(dataset.attrs["settings"]),

@@ -20,6 +20,7 @@ import pandas as pd
 import xarray as xr
 
 from pmbnn.results.faults import ResultsError, storage_error, storing, unwritable
+from pmbnn.results.limits import check_fits, read_json_text
 from pmbnn.results.record import CellRecord, OtherFormatError, StoredFile, finite
 
 RECORD = "metrics.json"
@@ -168,7 +169,7 @@ class Results:
         """
         path = self.cells / name / RECORD
         try:
-            return CellRecord.from_json(path.read_text(encoding="utf-8"))
+            return CellRecord.from_json(read_json_text(path))
         except OtherFormatError as error:
             raise ResultsError(
                 f"The results folder `{self.folder}` was written {error}: choose another folder "
@@ -179,7 +180,7 @@ class Results:
                 raise self._unreadable(path, error) from error
             # The cell may be whole: to set it aside would be to fit it again.
             raise storage_error(path, error, "read") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._unreadable(path, error) from error
 
     def _unreadable(self, path: Path, error: Exception) -> ResultsError:
@@ -195,8 +196,12 @@ class Results:
         ------
         FileNotFoundError
             If the cell failed, so that there is none.
+        ResultsError
+            If its arrays are larger than memory.
         """
-        with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
+        path = self.cells / name / "trace.nc"
+        with xr.open_datatree(path, engine="h5netcdf") as tree:
+            check_fits(tree.nbytes, path)
             return tree.load()
 
     def write_file(self, file: str | Path, write: Writer) -> None:
