@@ -221,20 +221,22 @@ def _made_up_sweep(folder: Path):
 
 def files(number: int, folder: Path) -> bool:
     """Experiment files, valid and broken: planned as their axes say, or one line."""
-    from pmbnn.testing.experiments import broken_text, valid_experiment
+    sys.path.insert(0, str(measuring.PROJECT / "tests"))
+    from random_experiments import broken_text, valid_experiment
 
     from pmbnn.experiment.errors import ConfigError
-    from pmbnn.experiment.load import experiment_of
-    from pmbnn.experiment.yaml_file import parse_yaml, yaml_text
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.yaml_file import yaml_text
 
-    rng, counts, wrong = random.Random(0), Counter(), []
+    rng, counts, wrong, file = random.Random(0), Counter(), [], folder / "file.yaml"
     for seed in range(number):
         content, cells = valid_experiment(rng)
         text = yaml_text(content)
         is_valid = rng.random() < 0.5
         text = text if is_valid else broken_text(text, rng)
         try:
-            found = len(experiment_of(parse_yaml(text, "file"), folder).cells)
+            file.write_text(text, encoding="utf-8")
+            found = len(load_experiment(file).cells)
             counts["planned"] += 1
             if is_valid and found != cells:
                 wrong.append((seed, found, cells))

@@ -57,7 +57,7 @@ def baselines(
     Published results of each split are paired alike: those of a file, and those that the
     experiment's table of published numbers names.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.experiment.errors import ConfigError

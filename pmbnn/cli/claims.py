@@ -28,7 +28,7 @@ def claims(
     Sparsity of the last layer, uncertainty at the true boundary, learned scales less fixed ones,
     and the scales themselves, as means ± standard errors over data seeds.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.results.store import ResultsError
 

@@ -25,7 +25,7 @@ def compare(folders: ResultsFolders) -> None:
     less every fixed one of the same prior. Intervals of a folder hold all at once, with
     probability 95 %.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.experiment.contrasts import AmbiguousError
     from pmbnn.experiment.errors import ConfigError

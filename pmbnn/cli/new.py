@@ -29,7 +29,7 @@ def new(
 ) -> None:
     """Look at a table and write an experiment file for it, with comments.
 
-    Exit status: 0, or 2 for bad input.
+    Exit status: 0, 2 for bad input, 3 where the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.experiment.draft import draft

@@ -76,7 +76,8 @@ def predict(
 ) -> None:
     """Tell which digit each image shows and how sure that is; reject what is too unsure.
 
-    Exit status: 0 every image was read, 1 some could not be, 2 none could or bad input.
+    Exit status: 0 every image was read, 1 some could not be, 2 none could or bad input, 3 the
+    system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.inference.device import DeviceError, claim, find_devices, running_on

@@ -32,7 +32,7 @@ def report(
     cell, are made again from what is stored. Published numbers stand beside ours where the
     experiment named some. The page, report.html, needs no other file and no network.
 
-    Exit status: 0 the page is written, 2 bad input.
+    Exit status: 0 the page is written, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.results.store import ResultsError
 

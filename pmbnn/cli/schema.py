@@ -25,7 +25,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of experiment files, for editors that complete and check YAML.
 
-    Exit status: 0, or 2 for bad input.
+    Exit status: 0, 2 for bad input, 3 where the system stood in the way (a full disk).
     """
     import json
 

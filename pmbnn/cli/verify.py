@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Compare every stored cell with the sizes and checksums that its record holds.
 
-    Exit status: 0 all are whole, 1 some are broken, 2 bad input.
+    Exit status: 0 all are whole, 1 some are broken, 2 bad input, 3 the system stood in the way.
     """
     from pmbnn.results import verify as broken_cells
     from pmbnn.results.store import ResultsError
