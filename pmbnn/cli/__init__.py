@@ -13,6 +13,7 @@ from pmbnn.cli import (
     check,
     claims,
     compare,
+    merge,
     new,
     predict,
     report,
@@ -20,10 +21,12 @@ from pmbnn.cli import (
     sweep,
     verify,
 )
+from pmbnn.cli.shared import Command
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 for _name, _command, _words in (
     ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
+    ("merge", merge.merge, "Join results folders of one experiment."),
     ("check", check.check, "Hold fits against the posterior itself."),
     ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
     ("predict", predict.predict, "Ask a fitted cell about images or rows of your own."),
@@ -35,7 +38,7 @@ for _name, _command, _words in (
     ("schema", schema.schema, "Print the JSON Schema of experiment files."),
     ("new", new.new, "Write an experiment file for a table."),
 ):
-    app.command(_name, short_help=_words)(_command)
+    app.command(_name, cls=Command, short_help=_words)(_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ Name = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def baselines(
     folders: ResultsFolders,
     methods: Usual = "linear,forest,process",
@@ -57,7 +57,7 @@ def baselines(
     Published results of each split are paired alike: those of a file, and those that the
     experiment's table of published numbers names.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.experiment.errors import ConfigError

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, Device, DryRun, Out, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import FAILED, Command, Device, DryRun, Out, Quiet, Wait, Workers, new_console
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def calibrate(
     file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file (YAML).")],
     only: Annotated[
@@ -62,7 +62,7 @@ def calibrate(
     simulations go on from it.
 
     Exit status: 0 every combination has its simulations, 1 some do not, 2 bad input, 3 another
-    process is at work in the folder.
+    process is at work in the folder, or the system stood in the way (a full disk).
     """
     from pmbnn.cli.sweep import INTERRUPTED, exit_status
 

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, DryRun, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import (
+    BAD_INPUT,
+    FAILED,
+    Command,
+    Device,
+    DryRun,
+    Quiet,
+    Wait,
+    Workers,
+    new_console,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     folder: Annotated[
         Path,
@@ -41,7 +51,7 @@ def check(
     Nothing is fitted again. References are cells of the same folder; what is sampled once stays.
 
     Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep is at work
-    in the folder.
+    in the folder, or the system stood in the way (a full disk).
     """
     from pmbnn.cli.sweep import exit_status
 

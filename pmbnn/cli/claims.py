@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def claims(
     folders: ResultsFolders,
     out: Annotated[
@@ -28,7 +28,7 @@ def claims(
     Sparsity of the last layer, uncertainty at the true boundary, learned scales less fixed ones,
     and the scales themselves, as means ± standard errors over data seeds.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.results.store import ResultsError
 

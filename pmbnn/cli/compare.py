@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def compare(folders: ResultsFolders) -> None:
     """Say whether a prior matters, and whether ADVI says the same: verdicts, and compare.csv.
 
@@ -25,7 +25,7 @@ def compare(folders: ResultsFolders) -> None:
     less every fixed one of the same prior. Intervals of a folder hold all at once, with
     probability 95 %.
 
-    Exit status: 0 done, 2 bad input.
+    Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.experiment.contrasts import AmbiguousError
     from pmbnn.experiment.errors import ConfigError

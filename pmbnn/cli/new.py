@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import reported
+from pmbnn.cli.shared import Command, reported, written
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def new(
     table: Annotated[
         Path, typer.Argument(metavar="TABLE", help="CSV file, packed or not, or Parquet.")
@@ -29,25 +29,27 @@ def new(
 ) -> None:
     """Look at a table and write an experiment file for it, with comments.
 
-    Exit status: 0, or 2 for bad input.
+    Exit status: 0, 2 for bad input, 3 where the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.experiment.draft import draft
     from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import experiment_of
     from pmbnn.experiment.yaml_file import parse_yaml
+    from pmbnn.results.faults import ResultsError
 
     file = out or Path(f"{table.name.split('.')[0]}.yaml")
-    with reported(ConfigError, DataError, OSError):
+    with reported(ConfigError, DataError, ResultsError):
         if not table.is_file():
             raise DataError(f"{table} does not exist.")
         if file.exists() and not force:
             raise DataError(f"{file} is there already: choose another (`--out`), or `--force`.")
-        written = os.path.relpath(table.resolve(), file.resolve().parent)
-        text = draft(table, Path(written).as_posix(), target)
+        told = os.path.relpath(table.resolve(), file.resolve().parent)
+        text = draft(table, Path(told).as_posix(), target)
         # What this writes is valid, or is not written.
         experiment = experiment_of(parse_yaml(text, str(file)), file.resolve().parent)
-        file.write_text(text, encoding="utf-8")
+        with written(file):
+            file.write_text(text, encoding="utf-8")
     typer.echo(text, nl=False)
     typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
     typer.echo(f"  pmbnn sweep {file} --dry-run   # how long it will take", err=True)

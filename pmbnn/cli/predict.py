@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from pmbnn.cli.predict_table import is_table, predict_table
-from pmbnn.cli.shared import BAD_INPUT, FAILED, Device, new_console, reported, written
+from pmbnn.cli.shared import BAD_INPUT, FAILED, Command, Device, new_console, reported, written
 
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     draws: int
 
 
-@app.command()
+@app.command(cls=Command)
 def predict(
     cell: Annotated[
         Path,
@@ -87,7 +87,8 @@ def predict(
     the columns that the network was fitted on: a line a row (CSV), with the class and the
     probability of each, or mean, standard deviations and a 95 % interval.
 
-    Exit status: 0 everything was read, 1 some image could not be, 2 none could or bad input.
+    Exit status: 0 everything was read, 1 some image could not be, 2 none could or bad
+    input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
     from pmbnn.inference.device import DeviceError, claim, find_devices, running_on

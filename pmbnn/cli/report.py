@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import ResultsFolders, reported
+from pmbnn.cli.shared import Command, ResultsFolders, reported
 
 if TYPE_CHECKING:
     from pmbnn.figures.processes import Helpers
@@ -18,7 +18,7 @@ PAGE = "report.html"
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def report(
     folders: ResultsFolders,
     out: Annotated[
@@ -32,7 +32,7 @@ def report(
     cell, are made again from what is stored. Published numbers stand beside ours where the
     experiment named some. The page, report.html, needs no other file and no network.
 
-    Exit status: 0 the page is written, 2 bad input.
+    Exit status: 0 the page is written, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.results.store import ResultsError
 

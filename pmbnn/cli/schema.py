@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import reported
+from pmbnn.cli.shared import Command, reported, written
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def schema(
     out: Annotated[
         Path | None,
@@ -25,19 +25,21 @@ def schema(
 ) -> None:
     """Print the JSON Schema of experiment files, for editors that complete and check YAML.
 
-    Exit status: 0, or 2 for bad input.
+    Exit status: 0, 2 for bad input, 3 where the system stood in the way (a full disk).
     """
     import json
 
     from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.schema import schema as made
+    from pmbnn.results.faults import ResultsError
 
-    with reported(ConfigError, OSError):
+    with reported(ConfigError, ResultsError):
         if of is not None:
             load_experiment(of)
         text = json.dumps(made(), indent=2, ensure_ascii=False) + "\n"
         if out is None:
             typer.echo(text, nl=False)
         else:
-            out.write_text(text, encoding="utf-8")
+            with written(out):
+                out.write_text(text, encoding="utf-8")

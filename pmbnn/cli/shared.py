@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +17,9 @@ FAILED = 1
 
 BAD_INPUT = 2
 """Exit status: nothing could be done with what was given."""
+
+FAULT = 3
+"""Exit status: the system stood in the way, after whose remedy the same command goes on."""
 
 LOG_WIDTH = 160
 """Columns of what is printed elsewhere than on a terminal: no table is folded there."""
@@ -68,15 +72,33 @@ def written(path: Path) -> Iterator[None]:
 
     Raises
     ------
-    ResultsError
+    ResultsError, StorageError
         If it cannot be written.
     """
-    from pmbnn.results.store import ResultsError
+    from pmbnn.results.faults import OF_WHAT_WAS_ASKED, ResultsError, storage_error
 
     try:
         yield
-    except OSError as error:
+    except (FileNotFoundError, *OF_WHAT_WAS_ASKED) as error:
         raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+class Command(TyperCommand):
+    """A command that ends with one line and status 3 where the system stands in its way."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Run it."""
+        from pmbnn.results.faults import StorageError, named_faults
+
+        try:
+            with named_faults():
+                return super().invoke(ctx)
+        except StorageError as error:
+            with suppress(OSError):  # the log may lie on the disk that is full
+                typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(FAULT) from error
 
 
 def new_console() -> "Console":

@@ -9,6 +9,8 @@ import typer
 from pmbnn.cli.shared import (
     BAD_INPUT,
     FAILED,
+    FAULT,
+    Command,
     Device,
     DryRun,
     Out,
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
 
     from pmbnn.sweep.stages import Outcome
 
-BUSY = 3
 INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def sweep(
     file: Annotated[Path, typer.Argument(help="Experiment file (YAML).")],
     out: Out = None,
@@ -38,6 +39,15 @@ def sweep(
         typer.Option(
             help="Fit these cells only, e.g. prior=laplace or dataset.seed=0; may be repeated.",
             metavar="KEY=VALUE",
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit this fixed part alone, for job arrays: the third of eight, in a results "
+            "folder of its own [default: results/<experiment>-shard-3-of-8]. `pmbnn merge` joins "
+            "them.",
+            metavar="3/8",
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -56,14 +66,15 @@ def sweep(
     """Fit every cell of an experiment and write tables, traces and figures.
 
     Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep is at
-    work in the folder.
+    work in the folder, or the system stood in the way (a full disk, missing rights): the same
+    command goes on afterwards.
     """
     from pmbnn.inference.device import find_devices
 
     try:
         devices = find_devices(device)
         run = _priors if prior_only else _sweep
-        code = run(file, out, only or [], dry_run, fresh, workers, devices, wait, quiet)
+        code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -77,13 +88,14 @@ def sweep(
     raise typer.Exit(code)
 
 
-def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
+def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
+    from pmbnn.experiment.shards import default_folder, in_shard, read_shard
 
+    part = None if shard is None else read_shard(shard)
     experiment = load_experiment(file)
-    every = [cell for one in experiment.sweeps for cell in one.cells]
-    wanted = select_cells(every, only)
+    wanted = in_shard(experiment, select_cells(list(experiment.cells), only), part, devices)
     if dry_run:
         from pmbnn.experiment.machine import cores
         from pmbnn.experiment.plan import print_plan
@@ -92,7 +104,7 @@ def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> in
         return 0
     from pmbnn.sweep.stages import run_experiment
 
-    folder = out or Path("results") / experiment.name
+    folder = out or default_folder(experiment.name, part)
     console = new_console()
     outcome = run_experiment(
         experiment, wanted, folder, console, workers, fresh, wait, quiet, devices
@@ -100,10 +112,13 @@ def _sweep(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> in
     return _conclude(console, outcome)
 
 
-def _priors(file, out, only, dry_run, fresh, workers, devices, wait, quiet) -> int:
+def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
+    from pmbnn.experiment.errors import must
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
 
+    if shard is not None:
+        raise must("--shard", "must be left out with `--prior-only`", shard)
     experiment = load_experiment(file)
     wanted = select_cells(list(experiment.cells), only)
     if dry_run:
@@ -157,7 +172,7 @@ def exit_status(error: ValueError) -> int | None:
 
     store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
     if lock is not None and isinstance(error, lock.FolderBusyError):
-        return BUSY
+        return FAULT
     results_errors = () if store is None else (store.ResultsError,)
     known = (ConfigError, DataError, DeviceError, *results_errors)
     return BAD_INPUT if isinstance(error, known) else None

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, reported
+from pmbnn.cli.shared import FAILED, Command, reported
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
     folder: Annotated[
         Path,
@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Compare every stored cell with the sizes and checksums that its record holds.
 
-    Exit status: 0 all are whole, 1 some are broken, 2 bad input.
+    Exit status: 0 all are whole, 1 some are broken, 2 bad input, 3 the system stood in the way.
     """
     from pmbnn.results import verify as broken_cells
     from pmbnn.results.store import ResultsError

@@ -98,7 +98,7 @@ def read_archive(path: Path, title: str, names: Mapping[str, str]) -> dict[str, 
             return {setting: arrays[name] for setting, name in names.items()}
     except DataError:
         raise
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         if "allow_pickle" in reason or "pickle" in reason.lower():
             reason = "it is no archive, or holds Python objects, which are never unpickled"

@@ -5,10 +5,12 @@ guide, the largest process took 1.8 and 4.8 GB: 74 bytes a parameter and 1.1 GB 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import assumed_rows, network_size, takes_all_cores
+from pmbnn.experiment.machine import total_memory
+from pmbnn.experiment.names import model_words
 from pmbnn.inference.settings import Inference
 
 COMMAND, PROCESS = 0.85e9, 1.1e9
@@ -50,6 +52,31 @@ def most_memory(cells: Iterable[Cell], workers: int) -> float:
 def largest_network(memory: float) -> float:
     """Parameters of the largest network that a mean-field guide can be fitted to in that memory."""
     return max(0.0, memory - COMMAND - PROCESS) / (2 * BYTES_A_NUMBER)
+
+
+def memory_line(cells: Collection[Cell], workers: int) -> str:
+    """What memory the cells take at most, and how large a network could be."""
+    taken, there = most_memory(cells, workers), total_memory()
+    words = f"memory: about {taken / 1e9:.1f} GB at most"
+    if there is None:
+        return words
+    words += f" of {there / 1e9:.1f} GB"
+    if taken > there:
+        words += ": TOO MUCH for this machine"
+    largest = largest_network(there)
+    return f"{words}; a network of up to {largest / 1e6:,.0f} million parameters could be fitted"
+
+
+def too_large_lines(cells: Iterable[Cell]) -> list[str]:
+    """Cells that alone take more memory than there is, a line for those of one model."""
+    there, found = total_memory(), {}
+    for cell in cells:
+        taken = COMMAND + cell_memory(cell)
+        if there is not None and taken > there:
+            words = " ".join([cell.sweep, cell.dataset.kind, *model_words(cell, scale=False)])
+            found[words] = max(taken, found.get(words, 0.0))
+    of = f"GB of {(there or 0.0) / 1e9:.1f} GB: its worker will be killed"
+    return [f"too large: {words}: about {taken / 1e9:.1f} {of}" for words, taken in found.items()]
 
 
 def _numbers(inference: Inference, size: int) -> int:

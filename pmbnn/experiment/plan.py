@@ -24,8 +24,8 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
-from pmbnn.experiment.machine import cores, slowness, total_memory
-from pmbnn.experiment.memory import largest_network, most_memory
+from pmbnn.experiment.machine import cores, slowness
+from pmbnn.experiment.memory import memory_line, too_large_lines
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.inference.device import CPU, Device, device_text, processes
@@ -222,7 +222,7 @@ def plan_lines(
         lines += _sweep_lines(sweep, chosen)
     lines += ["", *_group_lines(groups, works), ""]
     lines.append(f"in all: {_work_words(in_all(works))}, {_about(groups, workers, devices)}")
-    return [*lines, memory_line(chosen, processes(workers, devices))]
+    return [*lines, memory_line(chosen, processes(workers, devices)), *too_large_lines(chosen)]
 
 
 def _about(groups: Sequence[Sequence[Job]], workers: int, devices: Sequence[Device]) -> str:
@@ -232,19 +232,6 @@ def _about(groups: Sequence[Sequence[Job]], workers: int, devices: Sequence[Devi
     spent = slowness() * wall_seconds(groups, workers)
     told = "1 worker" if workers == 1 else f"{workers} workers"
     return f"about {_duration(spent)} on this machine with {told}, compiling included"
-
-
-def memory_line(cells: Collection[Cell], workers: int) -> str:
-    """What memory the cells take at most, and how large a network could be."""
-    taken, there = most_memory(cells, workers), total_memory()
-    words = f"memory: about {taken / 1e9:.1f} GB at most"
-    if there is None:
-        return words
-    words += f" of {there / 1e9:.1f} GB"
-    if taken > there:
-        words += ": TOO MUCH for this machine"
-    largest = largest_network(there)
-    return f"{words}; a network of up to {largest / 1e6:,.0f} million parameters could be fitted"
 
 
 def print_plan(

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from pmbnn.experiment.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
-from pmbnn.experiment.yaml_file import parse_yaml
+from pmbnn.experiment.yaml_file import MOST_BYTES, parse_yaml
 
 FILE = "published.yaml"
 """Name of the table's copy in a results folder."""
@@ -308,7 +308,10 @@ def published_text(path: object, folder: Path) -> str | None:
     if not isinstance(path, str) or not path:
         raise must("published", "must be the name of a file", path)
     try:
-        return (folder / path).read_text(encoding="utf-8")
+        file = folder / path
+        if file.is_file() and file.stat().st_size > MOST_BYTES:
+            raise must("published", f"must name a file of at most {MOST_BYTES:,} bytes", path)
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         rule = f"must name a file beside this one that can be read ({reason})"

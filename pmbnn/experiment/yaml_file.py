@@ -16,6 +16,13 @@ from pmbnn.experiment.errors import ConfigError
 DEEPEST = 50
 """Levels of nesting that are read: an experiment has seven."""
 
+MOST_BYTES = 4_000_000
+"""Of a file: PyYAML takes ten seconds a megabyte, and the largest experiment has a hundredth."""
+
+MOST_NODES = 1_000_000
+"""Values of a file whose references are written out: a few lines of them can stand for more than
+memory holds, and a file of `MOST_BYTES` has fewer of its own."""
+
 _DIGITS = "+-0123456789"
 _RESOLVERS = (
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -43,6 +50,16 @@ class _Loader(yaml.SafeLoader):
         # Finish a node before the next: a node within itself is then found out.
         self.deep_construct = True
 
+    def get_single_node(self):
+        """The whole, unless it says too much once references are written out."""
+        root = super().get_single_node()
+        if root is not None:
+            nodes, depth = _extent(root, {})
+            if nodes > MOST_NODES or depth > DEEPEST:
+                much = f"more than {MOST_NODES:,} values or {DEEPEST} levels"
+                raise ComposerError(None, None, f"{much} once references are written out", None)
+        return root
+
     def compose_node(self, parent, index):
         """A node, unless it lies too deep: without a limit Python would run out of stack."""
         if self.depth == DEEPEST:
@@ -66,6 +83,18 @@ class _Loader(yaml.SafeLoader):
     def construct_decimal(self, node):
         """Whole number; a leading zero does not make it octal."""
         return int(self.construct_scalar(node).replace("_", ""))
+
+
+def _extent(node, known):
+    """Number of nodes of a tree, and its depth, where what is referred to counts each time."""
+    if id(node) not in known:
+        known[id(node)] = (1, 1)  # of a node within itself, which is found out later
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [n for p in pairs for n in p]
+        found = [_extent(part, known) for part in parts]
+        nodes, depths = zip(*found, strict=True) if found else ((), (0,))
+        known[id(node)] = 1 + sum(nodes), 1 + max(depths)
+    return known[id(node)]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -126,6 +155,8 @@ def yaml_text(value: object) -> str:
 
 def _read_text(path: Path) -> str:
     try:
+        if path.is_file() and path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path} is too large: must have at most {MOST_BYTES:,} bytes.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist.") from None

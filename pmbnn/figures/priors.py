@@ -45,7 +45,7 @@ from pmbnn.results.priors import (
 from pmbnn.results.reading import by_target, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled
-from pmbnn.results.store import RECORD, Results
+from pmbnn.results.store import RECORD, Results, is_outdated
 from pmbnn.results.titles import combination_title, data_title
 
 WIDTH = 2.0
@@ -214,7 +214,7 @@ def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Dra
         among = [r for r in records if r.results and prior.is_among(r)]
         path, data = figure_path(results, prior.name), data_path(results, prior.name)
         sources = [data, *(results.cells / r.name / RECORD for r in among)]
-        if path.is_file() and path.stat().st_mtime >= max(s.stat().st_mtime for s in sources):
+        if not is_outdated(path, max(s.stat().st_mtime for s in sources)):
             continue
         if has_functions(results, prior.name):
             beside, absence = posterior_beside(prior, among), OTHER if among else ABSENT

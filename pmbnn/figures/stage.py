@@ -20,9 +20,10 @@ from pmbnn.figures.overviews import FIGURES, sheets
 from pmbnn.figures.processes import ALONE, Helpers, helping_pool, spawning
 from pmbnn.figures.style import save_figure
 from pmbnn.inference.stages import stage
+from pmbnn.results.faults import storing
 from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, TEMPORARY, Results
+from pmbnn.results.store import RECORD, TEMPORARY, Results, is_outdated
 
 NICENESS = 10
 """Of a process that draws beside others that fit: it gets a tenth of a core that is asked for."""
@@ -82,7 +83,7 @@ def outdated_overviews(results: Results, records: Sequence[CellRecord]) -> list[
     """Overviews that are missing, or older than the newest of the cells."""
     # Not than metrics.csv: a sweep draws its figures before it writes that table.
     newest = max(_time(results.cells / r.name / RECORD) for r in records) if records else 0.0
-    return [d for d in overviews_of(results, records) if _time(d.path) < newest]
+    return [d for d in overviews_of(results, records) if is_outdated(d.path, newest)]
 
 
 def _time(path: Path) -> float:
@@ -108,7 +109,8 @@ def draw_files(
 
     `what` is the name of the stage.
     """
-    results.figures.mkdir(parents=True, exist_ok=True)
+    with storing(results.figures):
+        results.figures.mkdir(parents=True, exist_ok=True)
     if not drawings:
         return []
     writes = [partial(_write, drawing, results) for drawing in drawings]
@@ -160,9 +162,11 @@ def _write(drawing: Drawing, results: Results) -> Path:
     # In the folder that `Results.prepare` clears of what an interrupted run leaves behind;
     # figures of cells have one name, and so many processes can draw them at once.
     part = results.folder / f"{TEMPORARY}{os.getpid()}-{drawing.path.name}"
-    try:
-        save_figure(drawing.draw(), part)
-        os.replace(part, drawing.path)
-    finally:
-        part.unlink(missing_ok=True)
+    figure = drawing.draw()
+    with storing(drawing.path):
+        try:
+            save_figure(figure, part)
+            os.replace(part, drawing.path)
+        finally:
+            part.unlink(missing_ok=True)
     return drawing.path

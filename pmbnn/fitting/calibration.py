@@ -17,7 +17,7 @@ import numpy as np
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.load import Cell
 from pmbnn.experiment.plan import group_key, settings_digest, width
-from pmbnn.fitting.job import load_dataset, reason_of
+from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import best_restart
@@ -89,10 +89,12 @@ def run_calibration(
     """
     if programs is None or (programs.group, programs.width) != (task.group, task.width):
         programs = GroupPrograms(task.group, task.width)
+    results = Results(folder)
     try:
-        _simulate_missing(task, Results(folder), programs)
+        _simulate_missing(task, results, programs)
         stored(Calibrated(task.name))
     except Exception as error:
+        raise_fault(error, results)
         stored(Calibrated(task.name, reason_of(error)))
     return programs
 

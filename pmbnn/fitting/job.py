@@ -23,6 +23,7 @@ from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.stages import stage, staged
 from pmbnn.models.priors import Fixed
+from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
 
@@ -38,7 +39,8 @@ def run_job(
 ) -> GroupPrograms:
     """Fit, evaluate and store every cell of a job, calling `stored` with each record.
 
-    A cell that fails is stored with its status and the reason, and does not stop the others.
+    A cell that fails is stored with its status and the reason, and does not stop the others; an
+    error of the system, such as a full disk, is a `StorageError` that does.
 
     Parameters
     ----------
@@ -78,6 +80,7 @@ def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[
             )
         return list(zip(job.cells, fitted, strict=True))
     except Exception as error:
+        raise_fault(error, results)
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
     alone = [JobTask(job.group, job.width, (task,), job.search_cell) for task in job.cells]
@@ -123,6 +126,7 @@ def _finish(
         with stage("write"):
             return results.save_cell(record, files)
     except Exception as error:
+        raise_fault(error, results)
         known = {name: known[name] for name in AFTER_AN_ERROR if name in known}
         known |= {"status": "error", "reason": reason_of(error)}
         known["traceback"] = "".join(traceback.format_exception(error))
@@ -230,6 +234,13 @@ def _way(fitted: InferredCell) -> dict[str, float]:
         "kl": final_mean(best.history.kl),
         "learning_rate": best.learning_rate,
     }
+
+
+def raise_fault(error: Exception, results: Results) -> None:
+    """Raise the error of the system that another comes from: it is no failure of a cell."""
+    fault = fault_of(error, results.folder)
+    if fault is not None:
+        raise fault from error
 
 
 def reason_of(error: Exception) -> str:

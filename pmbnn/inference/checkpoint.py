@@ -3,6 +3,7 @@
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from pmbnn.inference.loop import Parameters, State
 INTERVAL = 20.0
 """Seconds between two checkpoints; a fit that takes less leaves none."""
 
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile)
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError)
+UNREADABLE += (zipfile.BadZipFile, zlib.error)
 """What reading an archive that was cut short or damaged may raise."""
 
 type Arrays = list[np.ndarray]
@@ -66,11 +68,18 @@ class Checkpoint:
     def _save(self, arrays: Arrays) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with partial.open("wb") as file:
-            np.savez(file, *arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self.path)
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, *arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+        except OSError as error:
+            # A full disk is told without a name, and half a file must not fill it any more.
+            if error.errno is not None and error.filename is None:
+                error.filename = str(self.path)
+            partial.unlink(missing_ok=True)
+            raise
 
 
 class ParameterSnapshot(NamedTuple):

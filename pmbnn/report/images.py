@@ -11,6 +11,7 @@ from PIL import Image as Raster
 
 from pmbnn.figures.plane import PlaneMap
 from pmbnn.figures.style import few_coloured
+from pmbnn.results.limits import MOST_PIXELS
 from pmbnn.results.store import ResultsError
 
 SHADES = 255
@@ -44,11 +45,13 @@ def figure_image(path: Path, widest: int = WIDEST) -> Image:
     """
     try:
         with Raster.open(path) as raster:
+            if raster.width * raster.height > MOST_PIXELS:
+                raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
             raster.load()
             if _is_few_coloured(raster) and raster.width <= widest:
                 return Image(_address(path.read_bytes()), *raster.size)
             figure = _on_white(raster)
-    except OSError as error:
+    except (OSError, SyntaxError, ValueError, Raster.DecompressionBombError) as error:
         raise ResultsError(f"The figure `{path}` cannot be read: {error}.") from error
     if figure.width > widest:
         height = max(1, round(figure.height * widest / figure.width))

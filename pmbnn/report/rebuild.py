@@ -13,8 +13,8 @@ from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_ov
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.report.writing import check_writable
+from pmbnn.results.faults import ResultsError, StorageError
 from pmbnn.results.loading import ExperimentResults, find_overviews
-from pmbnn.results.store import ResultsError
 
 
 class Part(NamedTuple):
@@ -51,7 +51,7 @@ def rebuild(
                 check_writable(folder.results.folder)
                 say(f"{folder.name}: making {part.words} from {len(folder.records)} stored cells")
                 part.make(folder, due, helpers)
-        except ResultsError as error:
+        except (ResultsError, StorageError) as error:
             say(f"{error} Its figures and comparisons are shown as they are.")
             break
         except (OSError, LookupError, ValueError) as error:

@@ -2,9 +2,11 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from pmbnn.results.store import TEMPORARY, ResultsError
+from pmbnn.results.faults import storing, unwritable
+from pmbnn.results.store import TEMPORARY
 
 
 def check_writable(folder: Path) -> None:
@@ -12,7 +14,7 @@ def check_writable(folder: Path) -> None:
 
     Raises
     ------
-    ResultsError
+    ResultsError, StorageError
         If it cannot be made or written.
     """
     try:
@@ -20,7 +22,7 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
 
 
 def write_page(path: Path, text: str) -> None:
@@ -28,16 +30,15 @@ def write_page(path: Path, text: str) -> None:
 
     Raises
     ------
-    ResultsError
+    StorageError
         If it cannot be written.
     """
     part = path.with_name(f"{TEMPORARY}{path.name}")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise _unwritable(path.parent, error) from error
-
-
-def _unwritable(folder: Path, error: OSError) -> ResultsError:
-    return ResultsError(f"The folder `{folder}` cannot be written: {error.strerror or error}.")
+    with storing(path):
+        try:
+            part.write_text(text, encoding="utf-8")
+            os.replace(part, path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise

@@ -5,6 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "faults": ["StorageError"],
         "integrity": ["Problem", "verify"],
         "loading": ["ExperimentResults", "StoredCell", "load_results"],
         "lock": ["FolderBusyError", "writing"],

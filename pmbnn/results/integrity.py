@@ -6,8 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from pmbnn.results.faults import ResultsError, storing
+from pmbnn.results.limits import MOST_PIXELS
 from pmbnn.results.record import OtherFormatError
-from pmbnn.results.store import BROKEN, RECORD, Results, ResultsError, sha256
+from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 
 
 class Problem(NamedTuple):
@@ -54,7 +56,8 @@ def set_aside(results: Results, name: str) -> None:
     """Move a cell out of the way, in place of an earlier broken one of its name."""
     aside = results.cells / f"{BROKEN}{name}"
     results.remove(aside.name)
-    os.replace(results.cells / name, aside)
+    with storing(aside):
+        os.replace(results.cells / name, aside)
 
 
 def verify(folder: Path, repair: bool = False) -> list[Problem]:
@@ -82,7 +85,7 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     if repair:
         for problem in found:
             if problem.cell is None:
-                problem.path.unlink()
+                remove(problem.path)
             else:
                 set_aside(results, problem.cell)
     return found
@@ -131,6 +134,8 @@ def _broken_figures(results: Results) -> Iterator[Problem]:
     for path in sorted(path for one in chain(*folders) for path in one.glob("*.png")):
         try:
             with Image.open(path) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
                 image.verify()
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             yield Problem(path, None, f"cannot be decoded: {error}")

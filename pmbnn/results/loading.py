@@ -11,9 +11,11 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
+from pmbnn.results.faults import ResultsError
 from pmbnn.results.integrity import broken_cells
+from pmbnn.results.limits import read_json_text
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, Results, ResultsError
+from pmbnn.results.store import RECORD, Results, is_outdated
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 
 SHOWN_CHOICES = 12
@@ -128,11 +130,9 @@ class ExperimentResults:
 
     def lacks_current(self, file: str) -> bool:
         """Whether a file of the folder is missing, or older than the newest cell."""
-        path, cells = self.results.folder / file, self.results.cells
-        if not path.is_file():
-            return True
+        cells = self.results.cells
         written = [(cells / r.name / RECORD).stat().st_mtime for r in self.records]
-        return path.stat().st_mtime < max(written, default=0.0)
+        return is_outdated(self.results.folder / file, max(written, default=0.0))
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, object]]:
@@ -221,8 +221,8 @@ def _in_order(results: Results) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(read_json_text(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise ResultsError(f"`{path}` cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise ResultsError(f"`{path}` must hold a mapping.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pmbnn.results.store import ResultsError
+from pmbnn.results.faults import ResultsError, storing, unwritable
 
 LOCK, WRITER = ".lock", ".writer.json"
 """Files of a results folder: the lock itself, and who holds it."""
@@ -36,7 +36,7 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
     ------
     FolderBusyError
         If another process writes there and `wait` is false.
-    ResultsError
+    ResultsError, StorageError
         If the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
@@ -49,11 +49,10 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
             "to end (`--wait`), or choose another folder (`--out`)."
         ) from None
     except OSError as error:
-        raise ResultsError(
-            f"The results folder `{folder}` cannot be written: {error.strerror}."
-        ) from error
+        raise unwritable(folder, error) from error
     try:
-        (folder / WRITER).write_text(json.dumps(_ourselves()) + "\n", encoding="utf-8")
+        with storing(folder / WRITER):
+            (folder / WRITER).write_text(json.dumps(_ourselves()) + "\n", encoding="utf-8")
         yield
     finally:
         with suppress(OSError):

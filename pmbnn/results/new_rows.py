@@ -13,8 +13,8 @@ from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.predictive import Predictive
+from pmbnn.results.faults import ResultsError
 from pmbnn.results.restore import Restored, restore_cell
-from pmbnn.results.store import ResultsError
 
 DRAWS = 200
 """Posterior draws of each restart, unless another number is asked for."""

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.limits import check_fits
+from pmbnn.results.store import Results, ResultsError, trace_writer
 
 FOLDER = "calibration"
 """Folder of ranks and of the figures of them, within a results folder."""
@@ -97,9 +98,8 @@ def save_ranks(results: Results, ranks: StoredRanks) -> None:
         {name: getattr(ranks, name) for name in ATTRIBUTES}
         | {"settings": json.dumps(ranks.settings)},
     )
-    results.write_file(
-        f"{FOLDER}/{ranks.name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf")
-    )
+    tree = xr.DataTree(dataset)
+    results.write_file(f"{FOLDER}/{ranks.name}.nc", trace_writer(tree))
 
 
 def load_ranks(results: Results, name: str) -> StoredRanks | None:
@@ -124,7 +124,9 @@ def all_ranks(results: Results) -> Iterator[StoredRanks]:
 def read_ranks(path: Path) -> StoredRanks:
     """Ranks as a file holds them; raises as `load_ranks` does."""
     try:
-        dataset = xr.load_dataset(path, engine="h5netcdf")
+        with xr.open_dataset(path, engine="h5netcdf") as opened:
+            check_fits(opened.nbytes, path)
+            dataset = opened.load()
         return StoredRanks(
             name=path.stem,
             settings=json.loads(dataset.attrs["settings"]),

@@ -1,5 +1,6 @@
 """Parts of stored traces: a figure loads the groups it draws, and no more."""
 
+import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -9,6 +10,7 @@ import xarray as xr
 
 from pmbnn.data.arrays import Standardisation, identity_standardisation
 from pmbnn.models.likelihoods import TARGET_NAME
+from pmbnn.results.limits import check_fits
 from pmbnn.results.store import Results
 
 PHOTOGRAPHS = "photographs"
@@ -44,8 +46,10 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
     FileNotFoundError
         If the cell has no trace.
     """
-    with netCDF4.Dataset(results.cells / name / "trace.nc") as file:
+    path = results.cells / name / "trace.nc"
+    with netCDF4.Dataset(path) as file:
         held = file.groups
+        check_fits(sum(_bytes(held[group]) for group in wanted if group in held), path)
         found = {g: _arrays(held[g], pattern) for g, pattern in wanted.items() if g in held}
     return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
 
@@ -89,6 +93,14 @@ def _arrays(group: netCDF4.Group, pattern: str) -> xr.Dataset:
     dims = {dim for axes, _ in arrays.values() for dim in axes}
     coords = {dim: (dim, _values(held[dim])) for dim in dims & labels}
     return xr.Dataset(arrays, coords, {name: group.getncattr(name) for name in group.ncattrs()})
+
+
+def _bytes(group: netCDF4.Group) -> float:
+    """Bytes of the arrays of a group; those of text as eight a word."""
+    return sum(
+        math.prod(map(float, variable.shape)) * getattr(variable.dtype, "itemsize", 8)
+        for variable in group.variables.values()
+    )
 
 
 def _values(variable: netCDF4.Variable) -> np.ndarray:

@@ -4,20 +4,24 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 FORMAT = 2
 """Version of the results folder; folders of another one are rejected."""
 
-Status = Literal["converged", "not_converged", "undecided", "diverged", "improper", "error"]
+Fitted = Literal["converged", "not_converged", "undecided", "improper"]
+
+Failed = Literal["diverged", "error", "out_of_memory"]
+"""Statuses of cells without a fit."""
+
+Status = Literal[Fitted, Failed]
 
 DIGEST = "sha256"
 """Key of the digest of a record's own content."""
 
-FAILED: tuple[Status, ...] = ("diverged", "error")
-"""Statuses of cells without a fit."""
+FAILED: tuple[str, ...] = get_args(Failed)
 
 Number = float | int | None
 """Numbers that are not finite are written as null."""

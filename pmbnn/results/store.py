@@ -4,18 +4,23 @@ A cell is written into a folder of a temporary name and renamed when it is whole
 carries its final name is complete, whatever stopped the run before.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import xarray as xr
 
+from pmbnn.results.faults import ResultsError, storage_error, storing, unwritable
+from pmbnn.results.limits import check_fits, read_json_text
 from pmbnn.results.record import CellRecord, OtherFormatError, StoredFile, finite
 
 RECORD = "metrics.json"
@@ -30,11 +35,16 @@ BROKEN = ".broken-"
 WORTH_COMPRESSING = 16_384
 """Bytes of an array; smaller ones grow by it, as a compressed array has an index of its own."""
 
+END_OF_FILE = {0: 40, 2: 28, 3: 28}
+"""Where the superblock of an HDF5 file says how long that is, by the superblock's version."""
+
+MOST_IN_MEMORY = 2**31
+"""Bytes of a trace that is written by way of memory; a larger one needs a disk with room."""
+
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of a file that is not there as one."""
+
 Writer = Callable[[Path], None]
-
-
-class ResultsError(ValueError):
-    """A results folder that cannot be written or read."""
 
 
 class Results:
@@ -57,7 +67,7 @@ class Results:
 
         Raises
         ------
-        ResultsError
+        ResultsError, StorageError
             If the folder cannot be written.
         """
         try:
@@ -66,11 +76,9 @@ class Results:
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
-            raise ResultsError(
-                f"The results folder `{self.folder}` cannot be written: {error.strerror}."
-            ) from error
+            raise unwritable(self.folder, error) from error
         for left_over in (*self.cells.glob(f"{TEMPORARY}*"), *self.folder.glob(f"{TEMPORARY}*")):
-            _remove(left_over)
+            remove(left_over)
 
     def is_finished(self, name: str) -> bool:
         """Whether a cell of that folder name is there, whole."""
@@ -84,7 +92,7 @@ class Results:
 
     def remove(self, name: str) -> None:
         """Forget a cell."""
-        _remove(self.cells / name)
+        remove(self.cells / name)
 
     def save_cell(self, record: CellRecord, files: Mapping[str, Writer]) -> CellRecord:
         """Write a cell's files and make them appear together, in place of what was there.
@@ -93,25 +101,49 @@ class Results:
         -------
         CellRecord
             The record as stored, with the size and digest of every file.
+
+        Raises
+        ------
+        StorageError
+            If the system does not let it be written; what was there before may be gone.
         """
-        part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
-        try:
-            for file, write in files.items():
-                write(part / file)
-            stored = {file: _stored_file(part / file) for file in files}
-            record = record.model_copy(update={"files": stored})
-            text = record.to_json()
-            (part / RECORD).write_text(text, encoding="utf-8")
-            for path in (*part.iterdir(), part):
-                _flush(path)
-        except BaseException:
-            _remove(part)
-            raise
-        self.remove(record.name)
-        part.chmod(0o755)
-        os.replace(part, self.cells / record.name)
-        _flush(self.cells)
+        with storing(self.cells / record.name):
+            part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
+            try:
+                for file, write in files.items():
+                    write(part / file)
+                stored = {file: _stored_file(part / file) for file in files}
+                record = record.model_copy(update={"files": stored})
+                text = record.to_json()
+                (part / RECORD).write_text(text, encoding="utf-8")
+                self._put(part, record.name)
+            except BaseException:
+                with suppress(OSError):
+                    shutil.rmtree(part)
+                raise
         return CellRecord.from_json(text)
+
+    def copy_cell(self, folder: Path) -> None:
+        """Copy a cell's folder, which appears whole, in place of what was there."""
+        with storing(self.cells / folder.name):
+            part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
+            try:
+                # Without times of change: figures that are older than the copy are to be drawn.
+                shutil.copytree(folder, part, copy_function=shutil.copyfile, dirs_exist_ok=True)
+                self._put(part, folder.name)
+            except BaseException:
+                with suppress(OSError):
+                    shutil.rmtree(part)
+                raise
+
+    def _put(self, part: Path, name: str) -> None:
+        """Give a whole folder that lies beside the cells its name, in place of what was there."""
+        for path in (*part.iterdir(), part):
+            _flush(path)
+        self.remove(name)
+        part.chmod(0o755)
+        os.replace(part, self.cells / name)
+        _flush(self.cells)
 
     def checkpoints(self, job: str) -> Path:
         """Folder of the checkpoints of a job's fits; it may not exist."""
@@ -120,9 +152,10 @@ class Results:
     def remove_checkpoints(self, job: str | None = None) -> None:
         """Forget the checkpoints of a job, or all."""
         kept = self.folder / "checkpoints"
-        _remove(kept if job is None else kept / job)
-        if kept.is_dir() and not any(kept.iterdir()):
-            kept.rmdir()
+        remove(kept if job is None else kept / job)
+        with storing(kept):
+            if kept.is_dir() and not any(kept.iterdir()):
+                kept.rmdir()
 
     def load_record(self, name: str) -> CellRecord:
         """The record of a finished cell.
@@ -130,21 +163,31 @@ class Results:
         Raises
         ------
         ResultsError
-            If it cannot be read.
+            If it is not as it was written.
+        StorageError
+            If the system does not let it be read.
         """
         path = self.cells / name / RECORD
         try:
-            return CellRecord.from_json(path.read_text(encoding="utf-8"))
+            return CellRecord.from_json(read_json_text(path))
         except OtherFormatError as error:
             raise ResultsError(
                 f"The results folder `{self.folder}` was written {error}: choose another folder "
                 "(`--out`), or move this one away and run the experiment again."
             ) from error
-        except (OSError, ValueError) as error:
-            raise ResultsError(
-                f"The record `{path}` cannot be read: {error}. `pmbnn verify {self.folder} "
-                "--repair` sets broken cells aside."
-            ) from error
+        except OSError as error:
+            if isinstance(error, ABSENT):
+                raise self._unreadable(path, error) from error
+            # The cell may be whole: to set it aside would be to fit it again.
+            raise storage_error(path, error, "read") from error
+        except (ValueError, RecursionError) as error:
+            raise self._unreadable(path, error) from error
+
+    def _unreadable(self, path: Path, error: Exception) -> ResultsError:
+        return ResultsError(
+            f"The record `{path}` cannot be read: {error}. `pmbnn verify {self.folder} "
+            "--repair` sets broken cells aside."
+        )
 
     def load_trace(self, name: str) -> xr.DataTree:
         """The trace of a finished cell, in memory.
@@ -153,18 +196,34 @@ class Results:
         ------
         FileNotFoundError
             If the cell failed, so that there is none.
+        ResultsError
+            If its arrays are larger than memory.
         """
-        with xr.open_datatree(self.cells / name / "trace.nc", engine="h5netcdf") as tree:
+        path = self.cells / name / "trace.nc"
+        with xr.open_datatree(path, engine="h5netcdf") as tree:
+            check_fits(tree.nbytes, path)
             return tree.load()
 
     def write_file(self, file: str | Path, write: Writer) -> None:
-        """Write a file of the folder, or of a folder in it, which is made; whole or not at all."""
+        """Write a file of the folder, or of a folder in it, which is made; whole or not at all.
+
+        Raises
+        ------
+        StorageError
+            If the system does not let it be written.
+        """
         path = self.folder / file
         part = self.folder / f"{TEMPORARY}{path.name}"
-        write(part)
-        _flush(part)
-        path.parent.mkdir(exist_ok=True)
-        os.replace(part, path)
+        with storing(path):
+            try:
+                write(part)
+                _flush(part)
+                path.parent.mkdir(exist_ok=True)
+                os.replace(part, path)
+            except BaseException:
+                with suppress(OSError):
+                    part.unlink(missing_ok=True)
+                raise
 
     def write_text(self, file: str, text: str) -> None:
         """Write a text file of the folder, whole or not at all."""
@@ -188,7 +247,7 @@ class Results:
 
     def remove_table(self, file: str) -> None:
         """Remove a table, if it is there."""
-        _remove(self.folder / file)
+        remove(self.folder / file)
 
     def holds_table(self, file: str, table: pd.DataFrame) -> bool:
         """Whether a table is there already, with exactly these rows."""
@@ -206,12 +265,46 @@ def trace_writer(trace: xr.DataTree) -> Writer:
     By netCDF's own library: h5netcdf takes four times as long to write the seventy variables of a
     small network.
     """
-    encoding = {
+
+    def write(path: Path) -> None:
+        if trace.nbytes > MOST_IN_MEMORY and shutil.disk_usage(path.parent).free < trace.nbytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if trace.nbytes > MOST_IN_MEMORY:
+            trace.to_netcdf(path, engine="netcdf4", encoding=_encoding(trace))
+        else:
+            path.write_bytes(netcdf_image(trace))
+
+    return write
+
+
+def netcdf_image(trace: xr.DataTree) -> memoryview:
+    """The bytes of that file, made in memory; two of one trace differ in when they were made.
+
+    HDF5 must not meet an error of the disk: where one is full, closing a file ends the process
+    (SIGSEGV in HDF5 2.0). In memory it takes no more time, and as many bytes as the file has.
+    """
+    import netCDF4
+    from xarray.backends import NetCDF4DataStore
+
+    encoding = _encoding(trace)
+    # Of a byte, for what it begins with is not cleared; it grows by 64 KiB, which are.
+    file = netCDF4.Dataset("trace.nc", "w", memory=1)
+    for node in trace.subtree:
+        group = file if node is trace else file.createGroup(node.path)
+        own = node.to_dataset(inherit=node is trace)
+        own.dump_to_store(NetCDF4DataStore(group), encoding=encoding.get(node.path))
+    image = file.close()
+    place = END_OF_FILE.get(image[8])
+    return image if place is None else image[: int.from_bytes(image[place : place + 8], "little")]
+
+
+def _encoding(trace: xr.DataTree) -> dict[str, dict[str, Any]]:
+    """How the arrays of each group are written, by its path."""
+    return {
         group.path: {name: _compression(array) for name, array in group.data_vars.items()}
         for group in trace.subtree
         if group.data_vars
     }
-    return lambda path: trace.to_netcdf(path, engine="netcdf4", encoding=encoding)
 
 
 def _json_text(content: Mapping[str, Any]) -> str:
@@ -244,8 +337,27 @@ def _compression(array: xr.DataArray) -> dict[str, Any]:
     return {"zlib": True, "complevel": 4, "shuffle": True} if compressed else {}
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with what is in it, if it is there.
+
+    Raises
+    ------
+    StorageError
+        If the system does not let it be removed.
+    """
+    with storing(path):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def is_outdated(path: Path, newest: float) -> bool:
+    """Whether a file is missing, older than the newest of what it shows, or of a time to come.
+
+    A clock that was set back leaves the last: cells that are fitted next are older than it.
+    """
+    try:
+        return not newest <= path.stat().st_mtime <= time.time()
+    except FileNotFoundError:
+        return True

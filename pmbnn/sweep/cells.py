@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
 """Packages whose versions can change the numbers of a cell."""
 
+TWICE = "the worker process was killed, and again with no other beside it: too little memory"
+
 RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
 
 
@@ -64,9 +66,11 @@ class Run:
         return [self.results.load_record(n) for n in names if self.results.is_finished(n)]
 
     def _is_settled(self, name: str) -> bool:
-        # An exception may have had a passing cause, so such a cell is tried again; a fit that
-        # diverged would diverge the same way.
-        return self.results.is_finished(name) and self.results.load_record(name).status != "error"
+        # An exception may have had a passing cause, so such a cell is tried again, and another
+        # machine may have more memory; a fit that diverged would diverge the same way.
+        if not self.results.is_finished(name):
+            return False
+        return self.results.load_record(name).status not in ("error", "out_of_memory")
 
 
 def decisive_versions() -> dict[str, str]:
@@ -133,24 +137,41 @@ def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[
     """Fit the given cells, smaller networks first, yielding what happens.
 
     Those that fill a processor run on all its cores one after the other, the rest on `workers`
-    processes of one thread each; on accelerators, a process for each. See `turns`.
+    processes of one thread each; on accelerators, a process for each. See `turns`. A job whose
+    worker is killed, as by a system out of memory, is tried once more with no other beside it.
     """
     cut = jobs(list(run.tasks), wanted, run.devices[0])
     for batch, processes, single_threaded in turns(
         cut, lambda job: takes_all_cores(_first(job)), workers, run.devices
     ):
-        tasks = [_task(run, job) for job in batch]
-        for event in run_jobs(
-            tasks,
-            run.results.folder,
-            processes,
-            single_threaded,
-            run.experiment.plugins,
-            run.devices,
-        ):
+        killed = []
+        for job, event in _run(run, batch, processes, single_threaded):
+            if isinstance(event, Finished) and event.killed:
+                killed.append(job)
+            elif isinstance(event, Finished) and event.died:
+                yield from ((job, e) for e in _bury(run, job, "error", event.died))
+            yield job, event
+        for job in killed:
+            yield from _try_alone(run, job, single_threaded)
+
+
+def _run(
+    run: Run, batch: Sequence[Job], processes: int, single_threaded: bool
+) -> Iterator[tuple[Job, Event]]:
+    tasks = [_task(run, job) for job in batch]
+    how = (run.results.folder, processes, single_threaded, run.experiment.plugins, run.devices)
+    for event in run_jobs(tasks, *how):
+        yield batch[event.job], event
+
+
+def _try_alone(run: Run, job: Job, single_threaded: bool) -> Iterator[tuple[Job, Event]]:
+    """Fit what a job whose worker was killed had not stored, with no other worker beside it."""
+    for again in jobs(list(run.tasks), run.missing(job.wanted), run.devices[0]):
+        for _, event in _run(run, [again], 1, single_threaded):
             if isinstance(event, Finished) and event.died:
-                yield from ((batch[event.job], e) for e in _bury(run, tasks, event))
-            yield batch[event.job], event
+                status, reason = ("out_of_memory", TWICE) if event.killed else ("error", event.died)
+                yield from ((again, e) for e in _bury(run, again, status, reason))
+            yield again, event
 
 
 def forget(run: Run, cells: Sequence[Cell]) -> None:
@@ -171,13 +192,12 @@ def _task(run: Run, job: Job) -> JobTask:
     return JobTask(job.group, job.width, tasks, search_cell and run.tasks[search_cell])
 
 
-def _bury(run: Run, tasks: Sequence[JobTask], event: Finished) -> Iterator[Stored]:
+def _bury(run: Run, job: Job, status: str, reason: str) -> Iterator[Stored]:
     """Record the cells that a dead worker had not stored as failed."""
-    for task in tasks[event.job].cells:
-        if not run.missing([task.cell]):
-            continue
-        record = task.record(status="error", reason=event.died)
-        yield Stored(event.job, run.results.save_cell(record, {}))
+    for task in _task(run, job).cells:
+        if run.missing([task.cell]):
+            record = task.record(status=status, reason=reason)
+            yield Stored(0, run.results.save_cell(record, {}))
 
 
 def write_header(run: Run) -> None:

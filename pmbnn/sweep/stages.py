@@ -15,9 +15,10 @@ from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.load import Cell, Experiment, load_experiment, name_of
 from pmbnn.experiment.machine import cores, slowness, total_memory
-from pmbnn.experiment.memory import most_memory
-from pmbnn.experiment.plan import cell_work, job_label, memory_line
+from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
+from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.shards import default_folder, in_shard, read_shard
 from pmbnn.figures import (
     CellDrawer,
     draw_files,
@@ -30,6 +31,7 @@ from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
+from pmbnn.results.faults import named_faults
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
@@ -68,6 +70,7 @@ class Outcome:
     failed: tuple[CellRecord, ...]
 
 
+@named_faults()
 def run(
     experiment: Path | str | Experiment | Mapping[str, Any],
     *,
@@ -78,6 +81,7 @@ def run(
     wait: bool = False,
     quiet: bool = False,
     device: str = "auto",
+    shard: tuple[int, int] | None = None,
 ) -> ExperimentResults:
     """Results of an experiment, fitted as far as they were missing: what the command does.
 
@@ -104,6 +108,9 @@ def run(
         Whether to keep progress to oneself.
     device
         What fits run on: ``cpu``, ``gpu``, or GPUs where JAX finds some.
+    shard
+        ``(3, 8)``: the third of eight fixed parts of the experiment alone, in a folder of its
+        own unless `out` says otherwise; ``pmbnn merge`` joins them.
 
     Raises
     ------
@@ -111,16 +118,20 @@ def run(
         If the experiment, its data or the device are not as they must be; nothing was fitted.
     FolderBusyError
         If another process writes the folder, and `wait` is false.
+    StorageError
+        If the system stands in the way: a full disk, missing rights. What is finished by then is
+        stored, and the same call goes on from there.
     """
     folder = None if out is None else Path(out)
+    part = None if shard is None else read_shard(shard, "shard")
     if isinstance(experiment, Mapping):
-        folder = folder or Path("results") / name_of(experiment)
+        folder = folder or default_folder(name_of(experiment), part)
         experiment = experiment_in_memory(experiment, folder, wait)
     elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
-    wanted = select_cells(list(experiment.cells), list(only))
-    folder = folder or Path("results") / experiment.name
     console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
+    wanted = in_shard(experiment, select_cells(list(experiment.cells), list(only)), part, devices)
+    folder = folder or default_folder(experiment.name, part)
     run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet, devices)
     return load_results(folder)
 
@@ -162,7 +173,7 @@ def run_experiment(
                 one.results.remove_checkpoints()
             records = one.records()
             with following(console, quiet):
-                _write_what_follows(console, one, records, workers)
+                write_what_follows(console, one, records, workers)
             if missing:
                 write_times(one.results, len(missing), workers, of_workers, of_command)
             if missing and not quiet:
@@ -191,7 +202,8 @@ def _announce(
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
     fitting = processes(workers, one.devices)
     if missing and most_memory(missing, fitting) > (total_memory() or math.inf):
-        console.print(memory_line(missing, fitting), highlight=False)
+        for line in (memory_line(missing, fitting), *too_large_lines(missing)):
+            console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _fit_missing(
@@ -221,11 +233,14 @@ def _fit_missing(
                 drawer.add(event.record)
             else:
                 seconds.update(event.seconds)
+                if event.killed:
+                    words = f"{job_label(job)}: {event.died}, as by a system out of memory"
+                    console.print(words, soft_wrap=True, highlight=False, markup=False)
                 display.finished_job(job_label(job))
     return seconds
 
 
-def _write_what_follows(
+def write_what_follows(
     console: Console, one: Run, records: Sequence[CellRecord], workers: int
 ) -> None:
     """Write tables, draw what is missing or older than its cells, and write the page of it all."""

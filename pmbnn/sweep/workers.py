@@ -20,6 +20,7 @@ from pmbnn.experiment.machine import cores
 from pmbnn.figures.processes import deferred_interrupts, environment, spawning
 from pmbnn.inference.device import CPU, Device, claim, processes, running_on
 from pmbnn.inference.stages import News, measured, stage, telling
+from pmbnn.results.faults import StorageError, fault_of
 
 if TYPE_CHECKING:
     from pmbnn.fitting.tasks import Calibrated, Task
@@ -37,6 +38,8 @@ Where there is a worker for each core, it is bound to its own: XLA reads off how
 process may use in how many parts it cuts an operation, and these take 1.2 times as long when every
 worker cuts in as many as there are cores (moons, `experiments/priors.yaml`, two of two).
 """
+
+ENDED_BY = "the worker process was ended by {}"
 
 NEWS_EVERY = 0.2
 """Seconds between two reports of progress of one worker, at least."""
@@ -73,6 +76,11 @@ class Finished:
     job: int
     died: str | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def killed(self) -> bool:
+        """Whether its worker was ended by a signal that a system out of memory sends."""
+        return self.died == ENDED_BY.format("SIGKILL")
 
 
 Event = Progressed | Stored | Finished
@@ -129,6 +137,11 @@ def run_jobs(
     classes of its jobs may come from. Accelerators have a worker each. Closing the iterator ends
     the workers; what they had stored stays. Until then Ctrl-C comes through only while it waits for
     news, which is nearly always.
+
+    Raises
+    ------
+    StorageError
+        If a worker meets an error of the system, such as a full disk: it would be the next one's.
     """
     waiting = dict(enumerate(jobs))
     pool: list[_Worker] = []
@@ -239,6 +252,8 @@ def _event(worker: _Worker, pool: list[_Worker]) -> Event:
     except (EOFError, OSError):  # of a worker ended in between, before or in a message
         event = Finished(-1, _how_it_died(worker))
         pool.remove(worker)
+    if isinstance(event, StorageError):
+        raise event
     event = replace(event, job=worker.job)
     if isinstance(event, Finished):
         worker.job = None
@@ -249,14 +264,25 @@ def _how_it_died(worker: _Worker) -> str:
     worker.process.join()
     code = worker.process.exitcode
     if code is not None and code < 0:
-        return f"the worker process was ended by {signal.Signals(-code).name}"
+        return ENDED_BY.format(signal.Signals(-code).name)
     return f"the worker process ended with exit code {code}"
 
 
 def _serve(connection: Connection, folder: Path, plugins: Sequence[str], device: Device) -> None:
-    """Life of a worker: take jobs until the other end closes."""
+    """Life of a worker: take jobs until the other end closes, or the system stands in the way."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sender, programs = _Sender(connection), None
+    sender = _Sender(connection)
+    try:
+        _work(sender, folder, plugins, device)
+    except Exception as error:
+        fault = fault_of(error, folder)
+        if fault is None:
+            raise
+        sender.send(fault)
+
+
+def _work(sender: "_Sender", folder: Path, plugins: Sequence[str], device: Device) -> None:
+    programs = None
     with telling(sender.told), measured() as seconds, ExitStack() as held:
         with stage("start"):
             # Before anything else asks JAX for a device.
@@ -287,7 +313,7 @@ class _Sender:
         except (EOFError, OSError):
             return None
 
-    def send(self, event: Event) -> None:
+    def send(self, event: Event | StorageError) -> None:
         """Send an event; without anybody to hear it, stop."""
         try:
             self.connection.send(event)

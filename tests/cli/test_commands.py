@@ -1,5 +1,8 @@
 """The one command ``pmbnn``: its parts, its version, and what its help loads."""
 
+import errno
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -8,8 +11,8 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "check", "calibrate", "predict", "report", "claims", "compare", "verify"]
-COMMANDS += ["baselines", "schema", "new"]
+COMMANDS = ["sweep", "merge", "check", "calibrate", "predict", "report", "claims", "compare"]
+COMMANDS += ["verify", "baselines", "schema", "new"]
 
 
 def call(*arguments):
@@ -54,6 +57,30 @@ def test_verify_names_what_is_broken(monkeypatch, tmp_path, found, code, output)
     done = call("verify", str(tmp_path), "--repair")
     assert (done.exit_code, done.output) == (code, output)
     assert asked == [(tmp_path, True)]
+
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full disk")
+
+
+@FULL
+def test_a_full_disk_is_one_line_and_a_status_of_its_own():
+    done = call("schema", "--out", "/dev/full")
+    assert done.exit_code == 3
+    assert done.output == (
+        "error: `/dev/full` cannot be written: No space left on device: make room on that disk; "
+        "what is finished is kept, and the same command goes on from there.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["sweep", "calibrate"])
+def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp_path, command):
+    def load(_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("pmbnn.experiment.load.load_experiment", load)
+    done = call(command, str(tmp_path / "x.yaml"))
+    assert (done.exit_code, len(done.output.splitlines())) == (3, 1)
+    assert "error: Too many open files: raise the limit of open files" in done.output
 
 
 def test_verify_of_no_results(monkeypatch, tmp_path):

@@ -707,3 +707,27 @@ def test_a_sampler_has_one_cell_whatever_the_mixtures(load):
     text = experiment(inference="[{steps: 10}, mclmc]", predict="{mixture: [stacked, equal]}")
     found = [(c.is_sampled, c.predict.mixture) for c in load(text).cells]
     assert found == [(False, "stacked"), (False, "equal"), (True, "best")]
+
+
+# Files of strangers
+
+
+def test_references_that_stand_for_too_much_are_rejected(tmp_path):
+    """A few lines, each ten times the one before."""
+    lines = ["&a0 [1]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
+    file = tmp_path / "many.yaml"
+    file.write_text(f"name: many\nsweeps: [{', '.join(lines)}]\n")
+    with pytest.raises(ConfigError, match="more than 1,000,000 values or 50 levels once refer"):
+        load_experiment(file)
+    lines = ["&a0 [1]", *(f"&a{i} [*a{i - 1}]" for i in range(1, 60))]
+    file.write_text(f"name: deep\nsweeps: [{', '.join(lines)}]\n")
+    with pytest.raises(ConfigError, match="or 50 levels once references are written out"):
+        load_experiment(file)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    file = tmp_path / "large.yaml"
+    with file.open("wb") as sparse:
+        sparse.truncate(4_000_001)
+    with pytest.raises(ConfigError, match="is too large: must have at most 4,000,000 bytes"):
+        load_experiment(file)

@@ -563,7 +563,7 @@ def experiment():
 
 
 def test_plan_in_words(experiment, capsys, monkeypatch):
-    monkeypatch.setattr("pmbnn.experiment.plan.total_memory", lambda: 24e9)
+    monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda: 24e9)
     assert plan_lines(experiment) == [
         "test: 3 cells",
         "  sweep: 3 cells = 3 prior × hyperprior",
@@ -618,11 +618,15 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     huge = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
     words = []
     for there in (24e9, 16e9, None):
-        monkeypatch.setattr("pmbnn.experiment.plan.total_memory", lambda there=there: there)
-        words.append(plan_lines(huge)[-1])
+        monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda there=there: there)
+        words.append("\n".join(plan_lines(huge)[9:]))
     enough, too_little, unknown = words
     assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
     assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in too_little
+    assert too_little.splitlines()[1:] == [
+        "too large: sweep moons dense-17000-17000 normal half_normal: about 23.3 GB of 16.0 GB: "
+        "its worker will be killed"
+    ]
     assert unknown == "memory: about 23.3 GB at most"
 
 

@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monk
     real = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", reject)
     (line,) = report(small, "--out", tmp_path / "page")
-    assert line.startswith(f"The folder `{small}` cannot be written: Read-only file system.")
+    assert line.startswith(f"`{small}` cannot be written: Read-only file system: make it ")
     assert not any((small / made).exists() for made in MADE)
     assert "These results folders hold no figures." in text(tmp_path / "page")
 
@@ -170,6 +170,8 @@ def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
         age(path, LATER)
     monkeypatch.setattr(stage, "save_figure", reject)
     _, line = report(whole)
-    assert line.startswith("priors: overview figures stay as they are, OSError: [Errno 28] No ")
+    assert line.startswith(f"`{whole / 'figures'}")
+    assert "cannot be written: No space left on device: make room on that disk" in line
+    assert line.endswith("Its figures and comparisons are shown as they are.")
     assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before
     assert not list(whole.glob(".part-*"))

@@ -1,18 +1,24 @@
 """The results folder: whole cells or none, one-line errors, and files that read back."""
 
 import csv
+import errno
 import hashlib
 import json
 import math
 import os
+import shutil
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
+from pmbnn.results.faults import StorageError
+from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import TEMPORARY, Results, ResultsError, trace_writer
+from pmbnn.results.store import TEMPORARY, Results, ResultsError, is_outdated, trace_writer
 
 
 @pytest.fixture
@@ -88,7 +94,7 @@ def test_a_writer_that_raises_leaves_no_cell(results):
         path.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StorageError, match="cells/cell` cannot be written: disk full"):
         results.save_cell(cell(), {"trace.nc": fail})
     assert not results.is_finished("cell")
     assert contents(results.cells) == []
@@ -165,6 +171,61 @@ def test_checkpoints_outlive_the_start_of_the_next_run(results):
     (results.checkpoints("one") / "0.npz").write_bytes(b"kept")
     results.prepare()
     assert contents(results.checkpoints("one")) == ["0.npz"]
+
+
+# Faults of the system
+
+
+def refuse(monkeypatch, name, number):
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(f"pmbnn.results.store.{name}", fail)
+
+
+@pytest.mark.parametrize("name", ["os.replace", "os.fsync", "tempfile.mkdtemp"])
+def test_a_refused_system_call_leaves_no_half_cell(results, monkeypatch, name):
+    with monkeypatch.context() as refused:
+        refuse(refused, name, errno.EIO)
+        with pytest.raises(StorageError, match="Input/output error: look after that disk"):
+            results.save_cell(cell(), {"trace.nc": text_writer("")})
+    assert contents(results.cells) == []
+
+
+@pytest.mark.parametrize("name", ["os.replace", "os.fsync"])
+def test_a_refused_system_call_leaves_the_file_that_was_there(results, monkeypatch, name):
+    results.write_text("file", "old")
+    with monkeypatch.context() as refused:
+        refuse(refused, name, errno.ENOSPC)
+        with pytest.raises(StorageError, match="file` cannot be written: No space left on device"):
+            results.write_text("file", "new")
+    assert contents(results.folder) == ["cells", "figures", "file"]
+    assert (results.folder / "file").read_text() == "old"
+
+
+def test_a_cell_that_cannot_be_read_just_now_is_not_set_aside(results, monkeypatch):
+    results.save_cell(cell(), {})
+    with monkeypatch.context() as refused:
+
+        def fail(*_, **__):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        refused.setattr(Path, "read_text", fail)
+        with pytest.raises(StorageError, match="cannot be read: Too many open files: raise"):
+            set_aside_broken(results)
+    assert contents(results.cells) == ["cell"]
+    assert set_aside_broken(results) == []
+
+
+def test_a_figure_of_a_time_to_come_is_drawn_again(tmp_path):
+    """The clock was set back: what is fitted next is older than it."""
+    file, now = tmp_path / "figure.png", time.time()
+    assert is_outdated(file, 0.0)
+    file.touch()
+    os.utime(file, (now - 10, now - 10))
+    assert [is_outdated(file, now - ago) for ago in (20, 10, 5)] == [False, False, True]
+    os.utime(file, (now + 3600, now + 3600))
+    assert is_outdated(file, now - 20)
 
 
 # Folders that cannot be
@@ -275,6 +336,17 @@ def test_a_trace_reads_back(results, trace):
             assert read[name][variable].dtype == array.dtype
 
 
+def test_a_large_trace_is_written_where_there_is_room(results, trace, monkeypatch):
+    monkeypatch.setattr("pmbnn.results.store.MOST_IN_MEMORY", 0)
+    results.save_cell(cell(), {"trace.nc": trace_writer(trace)})
+    assert set(results.load_trace("cell").children) == set(trace.children)
+    free = shutil.disk_usage(results.folder)._replace(free=trace.nbytes - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    with pytest.raises(StorageError, match="No space left on device"):
+        results.save_cell(cell(name="other"), {"trace.nc": trace_writer(trace)})
+    assert contents(results.cells) == ["cell"]
+
+
 def test_a_trace_is_in_memory_once_loaded(results, trace):
     results.save_cell(cell(), {"trace.nc": trace_writer(trace)})
     read = results.load_trace("cell")
@@ -288,6 +360,13 @@ def test_a_trace_is_compressed(tmp_path):
     flat = xr.Dataset({"zeros": (("a",), np.zeros(100_000))})
     trace_writer(xr.DataTree.from_dict({"/group": flat}))(tmp_path / "trace.nc")
     assert (tmp_path / "trace.nc").stat().st_size < 50_000
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full disk")
+def test_a_trace_on_a_full_disk_is_an_error_and_no_death(trace):
+    """HDF5 would end the process."""
+    with pytest.raises(OSError, match="No space left"):
+        trace_writer(trace)(Path("/dev/full"))
 
 
 def test_a_failed_cell_has_no_trace(results):

@@ -11,6 +11,7 @@ from pmbnn.inference.device import CPU, Device
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, run_cells, write_header, write_tables
+from pmbnn.sweep.workers import ENDED_BY, Finished, Stored
 
 
 def record(name="a", images=None):
@@ -172,3 +173,77 @@ def test_fits_on_two_devices_are_no_seeds_of_each_other(run):
         ("1", "gpu"),
     ]
     assert [r["device"] for r in rows(run, "metrics.csv")] == ["", "gpu"]
+
+
+# Killed workers
+
+
+@pytest.fixture
+def scripted(tmp_path, monkeypatch):
+    """What becomes of the sizes of `FOUR_SIZES`, whose workers end as a test says.
+
+    Ends are those of a job's first try, its second, and so on; None is a good one.
+    """
+    import pmbnn.sweep.cells as runner
+
+    (tmp_path / "sizes.yaml").write_text(FOUR_SIZES)
+    run = prepare(load_experiment(tmp_path / "sizes.yaml"), tmp_path)
+    run.results.prepare()
+    tries = []
+
+    def follow(ends):
+        def run_jobs(tasks, folder, workers, *_):
+            for number, task in enumerate(tasks):
+                (cell,) = task.cells
+                tries.append((cell.cell.network.hidden, workers, len(tasks)))
+                died = ends.get(cell.cell.network.hidden, [None]).pop(0)
+                if died is None:
+                    record = run.results.save_cell(cell.record(status="converged"), {})
+                    yield Stored(number, record)
+                yield Finished(number, died)
+
+        monkeypatch.setattr(runner, "run_jobs", run_jobs)
+        found = list(run_cells(run, list(run.tasks), 2))
+        records = {r.settings["network"]["hidden"][0]: r for r in run.records()}
+        return found, records, tries
+
+    return follow
+
+
+KILLED = ENDED_BY.format("SIGKILL")
+
+
+def test_a_killed_job_is_tried_once_more_alone(scripted):
+    found, records, tries = scripted({(64, 64): [KILLED, None]})
+    assert tries[:4] == [((64, 64), 2, 3), ((1,), 2, 3), ((200, 200), 2, 3), ((64, 64), 1, 1)]
+    assert {record.status for record in records.values()} == {"converged"}
+    assert sum(isinstance(event, Finished) and event.killed for _, event in found) == 1
+
+
+def test_a_job_that_is_killed_twice_is_out_of_memory(scripted):
+    found, records, tries = scripted({(1,): [KILLED, KILLED], (200, 200): [KILLED, "exit 3"]})
+    assert {size: record.status for size, record in records.items()} == {
+        64: "converged",
+        1: "out_of_memory",
+        200: "error",
+        400: "converged",
+    }
+    assert "again with no other beside it: too little memory" in records[1].reason
+    assert records[200].reason == "exit 3"
+    assert records[1].failed
+    assert CellRecord.from_json(records[1].to_json()) == records[1]
+    assert len(tries) == 6
+    lost = [event.record.name for job, event in found if isinstance(event, Stored)]
+    assert len(lost) == len(set(lost)) == 4
+
+
+def test_a_cell_that_was_out_of_memory_is_tried_by_the_next_command(scripted):
+    scripted({(1,): [KILLED, KILLED]})
+    _, records, tries = scripted({})
+    assert records[1].status == "converged"
+
+
+def test_other_deaths_are_failures_at_once(scripted):
+    _, records, tries = scripted({(1,): [ENDED_BY.format("SIGSEGV")]})
+    assert (records[1].status, records[1].reason) == ("error", ENDED_BY.format("SIGSEGV"))
+    assert len(tries) == 4

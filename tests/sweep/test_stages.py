@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 
 import pytest
+import xarray as xr
 from makers import plane_trace
 from rich.console import Console
 
@@ -15,7 +16,7 @@ import pmbnn
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.loading import load_results
 from pmbnn.results.lock import FolderBusyError, writing
-from pmbnn.results.store import ResultsError, trace_writer
+from pmbnn.results.store import Results, ResultsError, trace_writer
 from pmbnn.sweep import stages
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.workers import Stored
@@ -102,7 +103,11 @@ def test_a_broken_cell_is_named_and_fitted_again(experiment, fitted, tmp_path):
     aside = tmp_path / "out" / "cells" / f".broken-{fitted[1]}"
     assert aside.is_dir()
     now = {k: v for k, v in written(tmp_path / "out").items() if aside.name not in k.parts}
-    assert {k for k in whole if now.get(k) != whole[k]} == set()
+    # A trace says when it was written.
+    other = {k.name for k in whole if now.get(k) != whole[k]}
+    assert other <= {"trace.nc", "metrics.json"}
+    read = [Results(tmp_path / "out").load_trace(name) for name in fitted[1:]]
+    xr.testing.assert_identical(*read)
 
 
 def test_a_folder_of_another_format_is_rejected_as_it_is(experiment, fitted, tmp_path):
@@ -153,8 +158,10 @@ def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeyp
 def test_a_sweep_says_beforehand_what_does_not_fit(
     experiment, fitted, tmp_path, monkeypatch, there, warned
 ):
-    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.plan"):
+    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.memory"):
         monkeypatch.setattr(f"{module}.total_memory", lambda: there)
     console = Console(file=io.StringIO(), width=300)
     stages.run_experiment(experiment, list(experiment.cells), tmp_path / "out", console, 2)
-    assert ("TOO MUCH for this machine" in console.file.getvalue()) == warned
+    text = console.file.getvalue()
+    assert ("TOO MUCH for this machine" in text) == warned
+    assert ("too large: toy moons dense-2" in text) == warned

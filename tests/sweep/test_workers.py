@@ -3,6 +3,7 @@
 The processes are real; what they do with a job is scripted, so that no test waits for a fit.
 """
 
+import errno
 import importlib
 import multiprocessing
 import os
@@ -11,12 +12,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import nullcontext
 
 import pytest
 
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
+from pmbnn.results.faults import StorageError
 from pmbnn.sweep import workers
 from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
 
@@ -31,6 +34,7 @@ SCRIPT = textwrap.dedent(
     import time
 
     from pmbnn.inference.stages import News
+    from pmbnn.results.faults import StorageError
     from pmbnn.sweep.workers import Finished, Progressed, Stored, _Sender
 
 
@@ -45,6 +49,8 @@ SCRIPT = textwrap.dedent(
             (act,) = job.cells
             if act == "exit":
                 sys.exit(3)
+            if act == "full disk":
+                sender.send(StorageError("no room"))
             if act == "wait":
                 time.sleep(0.3)
             sender.told((News("choose"), News("fit", 1, 2, "step", "ELBO -3.5")))
@@ -227,6 +233,36 @@ def test_every_job_may_kill_its_worker(run):
     found = list(run([("a", "kill")] * 4, 2))
     assert len(finished(found)) == 4
     assert all(finished(found).values())
+
+
+# Faults of the system
+
+
+def test_a_full_disk_ends_the_sweep_and_every_worker(run):
+    events = run([("a", "hang"), ("b", "full disk")], 2)
+    with pytest.raises(StorageError, match="no room"):
+        list(events)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "sent"),
+    [(OSError(errno.ENOSPC, "No space left on device"), 1), (ZeroDivisionError(), 0)],
+)
+def test_a_worker_tells_of_a_fault_and_of_no_other_error(monkeypatch, tmp_path, error, sent):
+    told = []
+
+    class Connection:
+        send = staticmethod(told.append)
+
+    def work(*_):
+        raise error
+
+    monkeypatch.setattr(workers, "_work", work)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with nullcontext() if sent else pytest.raises(ZeroDivisionError):
+        workers._serve(Connection, tmp_path, (), CPU)
+    assert [type(one) for one in told] == [StorageError] * sent
 
 
 # The end

@@ -102,9 +102,14 @@ def count_compiling() -> None:
 
 
 def use_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache folder, for the next run of the same shape."""
+    """Keep compiled programs in the user's cache folder, for the next run of the same shape.
+
+    One that cannot be written or read costs time and nothing else.
+    """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pmbnn" / "xla"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     # Small programs too: a fit takes dozens of them, each a few hundredths of a second.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # JAX compiles instead, and says so of each of dozens of programs.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")

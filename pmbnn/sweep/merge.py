@@ -1,0 +1,156 @@
+"""Results folders of one experiment joined: whole cells copied, then tables, figures and page."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pmbnn.experiment.load import Experiment, load_experiment
+from pmbnn.experiment.machine import cores
+from pmbnn.inference.device import CPU, Device
+from pmbnn.results.faults import storing
+from pmbnn.results.integrity import broken_cells
+from pmbnn.results.lock import writing
+from pmbnn.results.store import Results, ResultsError
+from pmbnn.sweep.cells import Run, decisive_versions, prepare, write_header
+from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
+from pmbnn.sweep.progress import following
+from pmbnn.sweep.stages import write_what_follows
+
+PROVENANCE = "provenance.json"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """How many cells were copied, were there already, are of no cell of the plan, are missing."""
+
+    copied: int
+    there: int
+    left_out: int
+    missing: int
+
+
+def merge(
+    folders: Sequence[Path], out: Path, console: Console, wait: bool = False, quiet: bool = False
+) -> Merged:
+    """Join results folders of one experiment, such as those of its shards, in `out`.
+
+    A cell that is there already is not copied again, unless it has failed and a fit of it is found.
+    Everything is checked before anything is written.
+
+    Raises
+    ------
+    ResultsError
+        If a folder is none, or is of another experiment, data, versions or device than the first;
+        if a cell is broken.
+    ConfigError, DataError
+        If the experiment of the folders cannot be loaded here.
+    """
+    sources = list(dict.fromkeys(folders))
+    experiment, device = _common(sources, out)
+    one = prepare(experiment, out, (device,))
+    planned = {task.name for task in one.tasks.values()}
+    copied, there, left_out = 0, set(), set()
+    with writing(out, wait):
+        one.results.prepare()
+        write_header(one)
+        for source in map(Results, sources):
+            _copy_stored_rows(source, one.results)
+            for name in source.cell_names():
+                if name not in planned:
+                    left_out.add(name)
+                elif _is_wanted(one, source, name):
+                    one.results.copy_cell(source.cells / name)
+                    copied += 1
+                else:
+                    there.add(name)
+        one.results.write_json(PROVENANCE, _provenance(sources))
+        records = one.records()
+        with following(console, quiet):
+            write_what_follows(console, one, records, cores())
+    return Merged(copied, len(there), len(left_out), len(planned) - len(records))
+
+
+def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
+    """The experiment of all folders, and what they were fitted on."""
+    first, devices = folders[0], set()
+    experiment = _experiment(first)
+    data = _read(first / PROVENANCE).get("data")
+    there = [out] if (out / "experiment.yaml").is_file() else []
+    for folder in dict.fromkeys([*folders, *there]):
+        if _experiment(folder) != experiment:
+            raise ResultsError(f"`{folder}` must be of the same experiment as `{first}`.")
+        provenance = _read(folder / PROVENANCE)
+        _check_versions(folder, provenance)
+        if provenance.get("data") != data:
+            raise ResultsError(f"`{folder}` must be of the same data as `{first}`.")
+        for problem in broken_cells(Results(folder), digests=True):
+            raise ResultsError(
+                f"A cell is broken: {problem}. `pmbnn verify --repair` sets it aside."
+            )
+        records = map(Results(folder).load_record, Results(folder).cell_names())
+        devices |= {record.device for record in records}
+    if len(devices) > 1:
+        kinds = " and ".join(sorted(devices))
+        raise ResultsError(f"All folders must be fitted on one kind of device, got {kinds}.")
+    kind = next(iter(devices), CPU.kind)
+    return experiment, CPU if kind == CPU.kind else Device(kind, 0)
+
+
+def _experiment(folder: Path) -> Experiment:
+    file = folder / "experiment.yaml"
+    if not file.is_file():
+        raise ResultsError(f"`{folder}` must be a results folder of a sweep, with experiment.yaml.")
+    return load_experiment(file)
+
+
+def _check_versions(folder: Path, provenance: Mapping[str, Any]) -> None:
+    """Raise ResultsError where cells are of versions that give other numbers than those here."""
+    written = provenance.get("versions", {})
+    for name, here in decisive_versions().items():
+        if (there := written.get(name)) != here:
+            raise ResultsError(
+                f"`{folder}` was fitted with {name} {there}, here is {here}, whose numbers may be "
+                "others: merge where the installed versions are the same."
+            )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError) as error:
+        raise ResultsError(f"`{file}` cannot be read: {error}.") from error
+
+
+def _is_wanted(one: Run, source: Results, name: str) -> bool:
+    """Whether a cell is to be copied: it is not there, or has failed there and not here."""
+    if not one.results.is_finished(name):
+        return True
+    return one.results.load_record(name).failed and not source.load_record(name).failed
+
+
+def _copy_stored_rows(source: Results, target: Results) -> None:
+    """Copy rows that Python code handed over; the names of their files tell their content."""
+    for file in sorted((source.folder / STORED_ROWS).glob("*.npz")):
+        name = f"{STORED_ROWS}/{file.name}"
+        if not (target.folder / name).is_file():
+            with storing(target.folder / name):
+                content = file.read_bytes()
+            target.write_file(name, lambda path, content=content: _write(path, content))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _provenance(folders: Sequence[Path]) -> dict[str, Any]:
+    """Where the numbers of the first come from, and those of all."""
+    every = [_read(folder / PROVENANCE) for folder in folders]
+    own = [
+        {"folder": folder.name, "written": one.get("written"), "machine": one.get("machine")}
+        for folder, one in zip(folders, every, strict=True)
+    ]
+    return every[0] | {"merged": own}
