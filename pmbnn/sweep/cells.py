@@ -27,15 +27,12 @@ from pmbnn.inference.device import CPU, Device, device_text
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
+from pmbnn.sweep.versions import RECORDED, decisive_versions
 from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset
-
-DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
-"""Packages whose versions can change the numbers of a cell."""
-
-RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
+    from pmbnn.sweep.cluster.coordinator import Cluster
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,6 @@ class Run:
         # An exception may have had a passing cause, so such a cell is tried again; a fit that
         # diverged would diverge the same way.
         return self.results.is_finished(name) and self.results.load_record(name).status != "error"
-
-
-def decisive_versions() -> dict[str, str]:
-    """Installed versions of the packages that can change the numbers of a cell."""
-    return {name: version(name) for name in DECISIVE}
 
 
 def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = (CPU,)) -> Run:
@@ -129,25 +121,27 @@ def data_source(spec: DatasetSpec) -> tuple[str, str]:
     return dataset.fingerprint, dataset.source
 
 
-def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[Job, Event]]:
+def run_cells(
+    run: Run, wanted: Sequence[Cell], workers: int, cluster: "Cluster | None" = None
+) -> Iterator[tuple[Job, Event]]:
     """Fit the given cells, smaller networks first, yielding what happens.
 
     Those that fill a processor run on all its cores one after the other, the rest on `workers`
-    processes of one thread each; on accelerators, a process for each. See `turns`.
+    processes of one thread each; on accelerators, a process for each. See `turns`. Or all on the
+    workers of a cluster.
     """
     cut = jobs(list(run.tasks), wanted, run.devices[0])
     for batch, processes, single_threaded in turns(
         cut, lambda job: takes_all_cores(_first(job)), workers, run.devices
     ):
         tasks = [_task(run, job) for job in batch]
-        for event in run_jobs(
-            tasks,
-            run.results.folder,
-            processes,
-            single_threaded,
-            run.experiment.plugins,
-            run.devices,
-        ):
+        plugins = run.experiment.plugins
+        if cluster is None:
+            folder = run.results.folder
+            events = run_jobs(tasks, folder, processes, single_threaded, plugins, run.devices)
+        else:
+            events = cluster.run_jobs(tasks, run.results, single_threaded, plugins)
+        for event in events:
             if isinstance(event, Finished) and event.died:
                 yield from ((batch[event.job], e) for e in _bury(run, tasks, event))
             yield batch[event.job], event
