@@ -1,8 +1,8 @@
 """The coordinator of a sweep on a cluster: sends jobs, stores what comes back, tells what happens.
 
-It yields the events of `run_jobs` on one machine. Dask runs a job elsewhere when its worker is lost;
-what is kept here is which thread of which worker is given what, so that jobs of one group meet the
-programs that are compiled for it, and no more is on its way than workers can take.
+It yields the events of `run_jobs` on one machine. Dask runs a job elsewhere when its worker is
+lost; what is kept here is which thread of which worker is given what, so that jobs of one group
+meet the programs that are compiled for it, and no more is on its way than workers can take.
 """
 
 import pickle
@@ -40,7 +40,10 @@ FIRST_LOOK = 60.0
 """Seconds in which workers that are there must say what they are."""
 
 WITHOUT_WORKERS = 32
-"""Jobs that wait at the scheduler while there is no worker: a cluster that grows by need sees them."""
+"""Jobs that wait at the scheduler while there is no worker, which a cluster may start at need."""
+
+LEAST_NEWS = 0.5
+"""Seconds between two reports of progress of one job, at least."""
 
 NEWS_A_SECOND = 50.0
 """Reports of progress of all jobs together, more or less: they pass through the scheduler."""
@@ -73,6 +76,7 @@ class _Turn:
     tries: dict[int, int] = field(default_factory=dict)
     needed: dict[str, dict[Shipment, bytes]] = field(default_factory=dict)
     alone: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class Cluster:
@@ -185,7 +189,7 @@ class Cluster:
             machine_kind(),
             single_threaded,
             results.folder.absolute() if self.shared_folder else None,
-            max(0.5, self.threads / NEWS_A_SECOND),
+            max(LEAST_NEWS, self.threads / NEWS_A_SECOND),
         )
         placement = Placement(large=not single_threaded)
         placement.update(self.seen)
@@ -292,7 +296,7 @@ class Cluster:
             run_parcel,
             parcel,
             *contents,
-            key=f"pmbnn-job-{self.session}-{int(turn.placement.large)}-{number}-{try_number}",
+            key=f"pmbnn-job-{turn.name}-{number}-{try_number}",
             workers=None if slot.address is None else [slot.address],
             allow_other_workers=slot.address is not None,
             resources={LARGE: 1} if labelled else None,

@@ -1,10 +1,11 @@
 """What runs in a worker of Dask: it has jobs done by processes of their own, one for each thread.
 
-A thread of a worker is a core that a cluster has given; so many processes run beside each other, and
-stay for the next job of their run.
+A thread of a worker is a core that a cluster has given; so many processes run beside each other,
+and stay for the next job of their run.
 """
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -34,6 +35,9 @@ from pmbnn.sweep.cluster.data import unpack
 from pmbnn.sweep.cluster.parcels import Lacking, PackedCell, Parcel, Receipt, Setting, Shipment
 from pmbnn.sweep.versions import decisive_versions
 from pmbnn.sweep.workers import SINGLE_THREADED, Progressed, Stored, ended_by
+
+SERVE = "from pmbnn.sweep.cluster.child import serve"
+"""What a process imports for its life."""
 
 LOOK_UP = 1.0
 """Seconds between two looks whether a job is still wanted."""
@@ -108,8 +112,8 @@ def run_parcel(parcel: Parcel, *contents: bytes) -> Receipt:
         If the process was asked to end, as those of a machine that is taken away are.
     """
     worker = get_worker()
-    if versions_here() != parcel.setting.versions:
-        return Receipt(worker.address, versions=versions_here())
+    if (versions := versions_here()) != parcel.setting.versions:
+        return Receipt(worker.address, versions=versions)
     shipments = dict(zip(parcel.shipments, contents, strict=True))
     places = unpack(shipments, _scratch(worker) / "data")
     with _process(worker, parcel) as process:
@@ -171,10 +175,9 @@ def _started(worker: Worker, parcel: Parcel, owner, number: int) -> _Process:
     folder = Path(tempfile.mkdtemp(dir=_scratch(worker)))
     Results(folder).prepare()
     ours, theirs = socket.socketpair()
-    code = f"from pmbnn.sweep.cluster.child import serve; serve({theirs.fileno()})"
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", f"{SERVE}; serve({theirs.fileno()})"],
             env=_environment(parcel.setting),
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
@@ -204,7 +207,7 @@ def _done(
     """Have a job done by a process, passing its news on."""
     key, setting = worker.get_current_task(), parcel.setting
     cells: list[PackedCell] = []
-    told = looked = time.monotonic()
+    looked, told = time.monotonic(), -math.inf
     try:
         process.line.send(_travelled(parcel, places))
         while True:
