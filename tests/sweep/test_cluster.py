@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from clusters import SCRIPT, SERVE, finished, stored
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
 from pmbnn.cli.sweep import app
 from pmbnn.data import DataError, Npz
 from pmbnn.data.local_files import copies
-from pmbnn.experiment.plugins import load_plugins
 from pmbnn.inference.stages import News
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
@@ -27,8 +27,6 @@ from pmbnn.sweep.cluster.data import shipments_of, unpack
 from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement, Seen, differing
 from pmbnn.sweep.cluster.worker import About
 from pmbnn.sweep.workers import Finished, Progressed, Stored
-
-SCRIPT = Path(__file__).parent / "scripted_jobs.py"
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +48,9 @@ def client():
 
 
 @pytest.fixture
-def scripted(registries, monkeypatch):
-    """Maker of scripted jobs, which their processes know as a plugin."""
-    monkeypatch.setattr(
-        worker,
-        "SERVE",
-        f"import sys; sys.path.append({str(SCRIPT.parent)!r}); from scripted_jobs import serve",
-    )
-    load_plugins([str(SCRIPT)], SCRIPT.parent)
-    (name,) = [name for name in sys.modules if name.startswith("pmbnn_plugin_scripted_jobs")]
-    return sys.modules[name].Scripted
-
-
-@pytest.fixture
-def run(client, tmp_path, scripted):
+def run(client, tmp_path, scripted, monkeypatch):
     """Events of scripted jobs on the cluster, each given by its act or as a job."""
+    monkeypatch.setattr(worker, "SERVE", SERVE)
     results = Results(tmp_path / "results")
     results.prepare()
     clusters = []
@@ -85,14 +71,6 @@ def run(client, tmp_path, scripted):
     yield events
     for cluster in clusters:
         cluster._scout.stop()
-
-
-def stored(events):
-    return {event.job: event.record for event in events if isinstance(event, Stored)}
-
-
-def finished(events):
-    return {event.job: event.died for event in events if isinstance(event, Finished)}
 
 
 def eventually(holds):
@@ -161,7 +139,8 @@ def test_cells_that_change_on_their_way_are_asked_for_again(run, monkeypatch):
     assert run.results.cell_names() == ["cell0", "cell2"]
 
 
-def test_in_a_shared_folder_workers_write_themselves(client, tmp_path, scripted):
+def test_in_a_shared_folder_workers_write_themselves(client, tmp_path, scripted, monkeypatch):
+    monkeypatch.setattr(worker, "SERVE", SERVE)
     results = Results(tmp_path / "results")
     results.prepare()
     (results.folder / ".writer.json").write_text("me")

@@ -48,8 +48,11 @@ LEAST_NEWS = 0.5
 NEWS_A_SECOND = 50.0
 """Reports of progress of all jobs together, more or less: they pass through the scheduler."""
 
-ARRIVAL = 300.0
-"""Seconds that finished cells may take to arrive."""
+ARRIVAL = 60.0
+"""Seconds that finished cells may take to arrive, before they are asked for again."""
+
+UNDONE = ("pending", "lost")
+"""States of a task that nobody has done, or nobody any more."""
 
 LOST = 20
 """Times that a job is sent whose cells never arrive."""
@@ -59,6 +62,10 @@ DAMAGED = 3
 
 VISIBLE = 60.0
 """Seconds in which a cell must be seen that a worker has stored: file systems of clusters lag."""
+
+
+class _Undone(Exception):
+    """A result that was lost while it was fetched: the scheduler has it made again."""
 
 
 @dataclass
@@ -74,6 +81,7 @@ class _Turn:
     shared: set[int] = field(default_factory=set)
     suspects: list[int] = field(default_factory=list)
     tries: dict[int, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
     needed: dict[str, dict[Shipment, bytes]] = field(default_factory=dict)
     alone: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -203,6 +211,7 @@ class Cluster:
                     with interrupts_allowed():
                         message = self._message(1.0)
                     self._check_scheduler()
+                    self._look_again(turn)
                     yield from self._events(turn, message, results)
             finally:
                 self._drop(turn)
@@ -222,18 +231,35 @@ class Cluster:
                 return
             case (int(number), Future() as future):
                 if turn.running.get(number) is future:
-                    del turn.running[number]
-                    turn.placement.done(number)
-                    try:
-                        yield from self._received(turn, number, future, results)
-                    finally:
-                        future.release()
+                    yield from self._came(turn, number, future, results)
             case tuple():
                 self._look_at(message)
                 turn.placement.update(self.seen)
             case progressed:
                 if progressed.job in turn.running:
                     yield progressed
+
+    def _came(self, turn: _Turn, number: int, future: Future, results: Results) -> Iterator[Event]:
+        """Take in a task that is done; or that is not any more, as its worker was lost."""
+        if future.status in UNDONE:
+            turn.lost.add(number)
+            return
+        try:
+            events = list(self._received(turn, number, future, results))
+        except _Undone:
+            turn.lost.add(number)
+            return
+        del turn.running[number]
+        turn.placement.done(number)
+        future.release()
+        yield from events
+
+    def _look_again(self, turn: _Turn) -> None:
+        """Whether tasks whose worker was lost have been done elsewhere, which nobody tells."""
+        for number in list(turn.lost):
+            if turn.running[number].status not in UNDONE:
+                turn.lost.discard(number)
+                self._inbox.put((number, turn.running[number]))
 
     def _look_at(self, seen: tuple[Seen, ...]) -> None:
         """Take in which workers are there; say which of them are left out, and why."""
@@ -258,7 +284,8 @@ class Cluster:
         if turn.suspects and not turn.waiting and not turn.running:
             # One that others died with may not be what killed them: now it is by itself.
             turn.alone = True
-            turn.waiting[turn.suspects[0]] = turn.jobs[turn.suspects.pop(0)]
+            number = turn.suspects.pop(0)
+            turn.waiting[number] = turn.jobs[number]
         groups = {number: job.group for number, job in turn.waiting.items()}
         if not turn.placement.slots:
             self._send_ahead(turn)
@@ -324,8 +351,12 @@ class Cluster:
             receipt = future.result(timeout=ARRIVAL)
         # It was lost on its way, or data that it needs were, or the scheduler is.
         except Exception as error:
+            if future.status in UNDONE:
+                raise _Undone from error
             self._scattered.clear()
-            if turn.tries[number] < LOST:
+            if isinstance(error, KilledWorker):
+                yield from self._failed(turn, number, error)
+            elif turn.tries[number] < LOST:
                 turn.waiting[number] = turn.jobs[number]
             else:
                 yield Finished(number, f"{type(error).__name__}: {error}".splitlines()[0])

@@ -33,13 +33,13 @@ class Scripted:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.act == "kill worker":
             os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(600)
+            sys.exit(1)
         if self.act.startswith("preempted once "):
             marker = Path(self.act.removeprefix("preempted once "))
             if not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(600)
+                time.sleep(20)
         time.sleep(self.seconds)
         names = ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")
         told = {name: str(os.environ.get(name)) for name in names}
