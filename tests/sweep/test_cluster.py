@@ -4,6 +4,7 @@ Scheduler and workers of Dask live in this process; the processes that these sta
 scripted, so that no test waits for a fit or for JAX. Whole sweeps: `test_cluster_sweeps.py`.
 """
 
+import errno
 import hashlib
 import sys
 import time
@@ -212,6 +213,7 @@ def test_a_worker_that_came_unasked_checks_versions_itself(run, monkeypatch):
     monkeypatch.setattr(worker, "versions_here", versions)
     assert finished(events) == {0: None}
     assert len(calls) == 2
+    assert len(run.cluster.seen) == 2 and run.cluster.threads == 1, "the other one is used"
     assert f"jax 0.0.1 there, {ours['jax']} here" in run.lines[-1]
 
 
@@ -228,6 +230,31 @@ def test_closing_the_events_ends_the_processes(run, scripted):
     events.close()
     run.cluster.end()
     assert eventually(lambda: not worker._PROCESSES)
+
+
+def test_a_worker_that_cannot_write_is_left_out(run, monkeypatch):
+    """Its disk is full: the jobs that it fails are done elsewhere."""
+    unpack, full = worker.unpack, []
+
+    def broken(shipments, folder):
+        if not full or full[0] == folder:
+            full.append(folder)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return unpack(shipments, folder)
+
+    monkeypatch.setattr(worker, "unpack", broken)
+    assert finished(run(["ok"] * 6)) == dict.fromkeys(range(6))
+    assert "OSError: [Errno 28] No space left on device" in run.lines[-1]
+    assert run.cluster.threads == 1
+
+
+def test_where_no_worker_can_write_the_sweep_ends(run, monkeypatch):
+    def broken(shipments, folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(worker, "unpack", broken)
+    with pytest.raises(ClusterLostError, match="can be used: OSError: .* No space left"):
+        list(run(["ok"] * 6))
 
 
 # Placement

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,10 @@ VISIBLE = 60.0
 """Seconds in which a cell must be seen that a worker has stored: file systems of clusters lag."""
 
 
+class _Damaged(Exception):
+    """A cell that is not what was sent."""
+
+
 class _Undone(Exception):
     """A result that was lost while it was fetched: the scheduler has it made again."""
 
@@ -107,6 +111,7 @@ class Cluster:
         self._inbox: queue.SimpleQueue = queue.SimpleQueue()
         self._scout: Scout | None = None
         self._told: set[str] = set()
+        self._faulty: dict[str, str] = {}
         self._silent_since: float | None = None
         self._scattered: dict[str, Future] = {}
 
@@ -263,12 +268,16 @@ class Cluster:
 
     def _look_at(self, seen: tuple[Seen, ...]) -> None:
         """Take in which workers are there; say which of them are left out, and why."""
-        self.seen = seen
+        self.seen = seen = tuple(
+            replace(one, about=self._faulty.get(one.address, one.about)) for one in seen
+        )
         refused = {one.address: one.about for one in seen if isinstance(one.about, str)}
         for address, why in refused.items():
             self._leave_out(address, why)
         if refused and len(refused) == len(seen):
-            raise ClusterError(
+            # What is the matter with a machine nobody mends by another command.
+            error = ClusterLostError if refused.keys() & self._faulty.keys() else ClusterError
+            raise error(
                 f"no worker of {self._address} can be used: {next(iter(refused.values()))}."
             )
 
@@ -361,9 +370,11 @@ class Cluster:
             else:
                 yield Finished(number, f"{type(error).__name__}: {error}".splitlines()[0])
             return
-        if receipt.versions is not None:
-            self._leave_out(receipt.worker, differing(self.versions, receipt.versions))
+        if receipt.versions is not None or receipt.fault is not None:
+            differ = receipt.versions and differing(self.versions, receipt.versions)
+            self._faulty[receipt.worker] = differ or receipt.fault
             turn.waiting[number] = turn.jobs[number]
+            self._inbox.put(self.seen)
         elif receipt.lacking:
             yield from self._needed(turn, number, receipt)
         else:
@@ -401,7 +412,7 @@ class Cluster:
     ) -> Iterator[Event]:
         try:
             records = [self._store(cell, results) for cell in receipt.cells]
-        except ValueError as error:  # damaged on its way
+        except _Damaged as error:
             if turn.tries[number] < DAMAGED:
                 turn.waiting[number] = turn.jobs[number]
             else:
@@ -413,18 +424,21 @@ class Cluster:
 
     def _store(self, cell: PackedCell, results: Results) -> CellRecord:
         """Store a cell that came back, whole as it was sent; its record."""
-        record = CellRecord.from_json(cell.record)
+        try:
+            record = CellRecord.from_json(cell.record)
+        except ValueError as error:
+            raise _Damaged(f"the record of a cell: {error}") from error
         if self.shared_folder:
             deadline = time.monotonic() + VISIBLE
             while not results.is_finished(record.name):
                 if time.monotonic() > deadline:
-                    raise ValueError(f"the worker stored {record.name}, and it is not seen here")
+                    raise _Damaged(f"the worker stored {record.name}, and it is not seen here")
                 time.sleep(0.5)
             return record
         for name, file in record.files.items():
             content = cell.files.get(name, b"")
             if not file.holds(content):
-                raise ValueError(f"{name} of {record.name} has changed on its way")
+                raise _Damaged(f"{name} of {record.name} has changed on its way")
         writers = {
             name: lambda path, content=content: path.write_bytes(content)
             for name, content in cell.files.items()

@@ -128,6 +128,8 @@ class Receipt:
         Data sets without which nothing was done, and why, by their fingerprints.
     versions
         Those of the worker, if they are others, so that nothing was done.
+    fault
+        What of the worker's system stood in the way, such as a full disk.
     """
 
     worker: str
@@ -136,3 +138,4 @@ class Receipt:
     died: str | None = None
     lacking: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] | None = None
+    fault: str | None = None

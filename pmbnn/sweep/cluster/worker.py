@@ -34,7 +34,7 @@ from pmbnn.sweep.cluster.child import TravelledJob
 from pmbnn.sweep.cluster.data import unpack
 from pmbnn.sweep.cluster.parcels import Lacking, PackedCell, Parcel, Receipt, Setting, Shipment
 from pmbnn.sweep.versions import decisive_versions
-from pmbnn.sweep.workers import SINGLE_THREADED, Progressed, Stored, ended_by
+from pmbnn.sweep.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 
 SERVE = "from pmbnn.sweep.cluster.child import serve"
 """What a process imports for its life."""
@@ -115,9 +115,15 @@ def run_parcel(parcel: Parcel, *contents: bytes) -> Receipt:
     if (versions := versions_here()) != parcel.setting.versions:
         return Receipt(worker.address, versions=versions)
     shipments = dict(zip(parcel.shipments, contents, strict=True))
-    places = unpack(shipments, _scratch(worker) / "data")
-    with _process(worker, parcel) as process:
-        return _done(worker, parcel, process, places)
+    try:
+        places = unpack(shipments, _scratch(worker) / "data")
+        with _process(worker, parcel) as process:
+            return _done(worker, parcel, process, places)
+    except Reschedule:
+        raise
+    # Of its disk or memory: the job is done elsewhere, and no other is sent here.
+    except Exception as error:
+        return Receipt(worker.address, fault=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def end_processes(session: str | None = None) -> None:
@@ -209,7 +215,8 @@ def _done(
     cells: list[PackedCell] = []
     looked, told = time.monotonic(), -math.inf
     try:
-        process.line.send(_travelled(parcel, places))
+        with contextlib.suppress(OSError):  # of one that has just died, which shows below
+            process.line.send(_travelled(parcel, places))
         while True:
             now = time.monotonic()
             if now - looked >= LOOK_UP:
@@ -217,28 +224,39 @@ def _done(
                 if not _is_wanted(worker, key):
                     process.end()
                     return Receipt(worker.address, died="nobody wants the job any more")
-            if not process.line.poll(LOOK_UP):
-                continue
-            match process.line.recv():
+            match _heard(process.line):
+                case None:
+                    continue
                 case Progressed(_, stages):
                     if now - told >= setting.news_every:
                         told = now
                         worker.log_event(setting.topic, _message(parcel.number, stages))
                 case Stored(_, Lacking(why)):
                     lacking = why
-                    process.line.recv()  # that it is through
+                    while not isinstance(_heard(process.line), Finished):
+                        pass
                     return Receipt(worker.address, lacking=lacking)
                 case Stored(_, record):
                     cells.append(_packed(record, process.folder, setting))
-                case finished:
-                    return Receipt(worker.address, tuple(cells), finished.seconds)
-    except (EOFError, OSError):  # of a process ended before, in, or after a message
+                case Finished(seconds=seconds):
+                    return Receipt(worker.address, tuple(cells), seconds)
+                case fault:
+                    return Receipt(worker.address, fault=str(fault))
+    except EOFError:
         process.line.close()
         status = process.process.wait()
     # A machine that is taken away tells every process on it; this worker hears it too.
     if status == -signal.SIGTERM and not process.is_unwanted:
         raise Reschedule
     return Receipt(worker.address, tuple(cells), died=ended_by(status))
+
+
+def _heard(line: Connection) -> Any:
+    """What a process says next, None if it is silent; EOFError of one that has ended."""
+    try:
+        return line.recv() if line.poll(LOOK_UP) else None
+    except OSError as error:  # ended before a message, or within one
+        raise EOFError from error
 
 
 def _travelled(parcel: Parcel, places: Mapping[Shipment, Path]) -> TravelledJob:
