@@ -179,7 +179,7 @@ def run_experiment(
                 forget(one, wanted)
             missing = one.missing(wanted)
             if not quiet:
-                _announce(console, one, wanted, missing, workers)
+                _announce(console, one, wanted, missing, None if cluster else fitting)
             with (
                 CellDrawer(one.results) as drawer,
                 stage("workers"),
@@ -205,8 +205,13 @@ def run_experiment(
 
 
 def _announce(
-    console: Console, one: Run, wanted: Sequence[Cell], missing: Sequence[Cell], workers: int
+    console: Console,
+    one: Run,
+    wanted: Sequence[Cell],
+    missing: Sequence[Cell],
+    fitting: int | None,
 ) -> None:
+    """Say what there is to do, and whether so many processes here have memory for it."""
     for sweep in one.experiment.sweeps:
         for left_out in sweep.left_out:
             console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
@@ -221,8 +226,7 @@ def _announce(
         console.print(f"device {device_text(one.devices)}", highlight=False, markup=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
-    fitting = processes(workers, one.devices)
-    if missing and most_memory(missing, fitting) > (total_memory() or math.inf):
+    if fitting and missing and most_memory(missing, fitting) > (total_memory() or math.inf):
         console.print(memory_line(missing, fitting), highlight=False)
 
 

@@ -111,7 +111,8 @@ class Cluster:
         self._inbox: queue.SimpleQueue = queue.SimpleQueue()
         self._scout: Scout | None = None
         self._told: set[str] = set()
-        self._faulty: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+        self._broken: set[str] = set()
         self._silent_since: float | None = None
         self._scattered: dict[str, Future] = {}
 
@@ -218,6 +219,9 @@ class Cluster:
                     self._check_scheduler()
                     self._look_again(turn)
                     yield from self._events(turn, message, results)
+            except Exception:
+                self._check_scheduler()  # without it everything fails
+                raise
             finally:
                 self._drop(turn)
 
@@ -269,22 +273,19 @@ class Cluster:
     def _look_at(self, seen: tuple[Seen, ...]) -> None:
         """Take in which workers are there; say which of them are left out, and why."""
         self.seen = seen = tuple(
-            replace(one, about=self._faulty.get(one.address, one.about)) for one in seen
+            replace(one, about=self._left_out.get(one.address, one.about)) for one in seen
         )
         refused = {one.address: one.about for one in seen if isinstance(one.about, str)}
         for address, why in refused.items():
-            self._leave_out(address, why)
+            if address not in self._told:
+                self._told.add(address)
+                self.say(f"left out: worker {address}: {why}")
         if refused and len(refused) == len(seen):
             # What is the matter with a machine nobody mends by another command.
-            error = ClusterLostError if refused.keys() & self._faulty.keys() else ClusterError
+            error = ClusterLostError if refused.keys() & self._broken else ClusterError
             raise error(
                 f"no worker of {self._address} can be used: {next(iter(refused.values()))}."
             )
-
-    def _leave_out(self, address: str, why: str) -> None:
-        if address not in self._told:
-            self._told.add(address)
-            self.say(f"left out: worker {address}: {why}")
 
     # On the way there
 
@@ -370,15 +371,22 @@ class Cluster:
             else:
                 yield Finished(number, f"{type(error).__name__}: {error}".splitlines()[0])
             return
-        if receipt.versions is not None or receipt.fault is not None:
-            differ = receipt.versions and differing(self.versions, receipt.versions)
-            self._faulty[receipt.worker] = differ or receipt.fault
+        if receipt.versions is not None:
+            self._leave_out(receipt.worker, differing(self.versions, receipt.versions))
             turn.waiting[number] = turn.jobs[number]
-            self._inbox.put(self.seen)
+        elif receipt.fault is not None:
+            self._broken.add(receipt.worker)
+            self._leave_out(receipt.worker, receipt.fault)
+            turn.waiting[number] = turn.jobs[number]
         elif receipt.lacking:
             yield from self._needed(turn, number, receipt)
         else:
             yield from self._stored(turn, number, receipt, results)
+
+    def _leave_out(self, address: str, why: str) -> None:
+        """Have a worker get no more jobs."""
+        self._left_out[address] = why
+        self._inbox.put(self.seen)
 
     def _failed(self, turn: _Turn, number: int, error: BaseException | None) -> Iterator[Event]:
         if isinstance(error, KilledWorker):
