@@ -222,16 +222,6 @@ def test_versions_are_named_by_what_differs():
     assert differing(ours, theirs) == "pmbnn 1 there, 2 here, numpy missing there, 3 here"
 
 
-def test_closing_the_events_ends_the_processes(run, scripted):
-    events = run([scripted("cell0"), scripted("cell1", seconds=600)])
-    while not isinstance(event := next(events), Stored):
-        pass
-    assert event.job == 0
-    events.close()
-    run.cluster.end()
-    assert eventually(lambda: not worker._PROCESSES)
-
-
 def test_a_worker_that_cannot_write_is_left_out(run, monkeypatch):
     """Its disk is full: the jobs that it fails are done elsewhere."""
     unpack, full = worker.unpack, []
@@ -255,6 +245,19 @@ def test_where_no_worker_can_write_the_sweep_ends(run, monkeypatch):
     monkeypatch.setattr(worker, "unpack", broken)
     with pytest.raises(ClusterLostError, match="can be used: OSError: .* No space left"):
         list(run(["ok"] * 6))
+
+
+# The end
+
+
+def test_closing_the_events_ends_the_processes(run, scripted):
+    events = run([scripted("cell0"), scripted("cell1", seconds=600)])
+    while not isinstance(event := next(events), Stored):
+        pass
+    assert event.job == 0
+    events.close()
+    run.cluster.end()
+    assert eventually(lambda: not worker._PROCESSES)
 
 
 # Placement

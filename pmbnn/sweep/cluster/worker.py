@@ -213,7 +213,7 @@ def _done(
     """Have a job done by a process, passing its news on."""
     key, setting = worker.get_current_task(), parcel.setting
     cells: list[PackedCell] = []
-    looked, told = time.monotonic(), -math.inf
+    looked, told, heard = time.monotonic(), -math.inf, False
     try:
         with contextlib.suppress(OSError):  # of one that has just died, which shows below
             process.line.send(_travelled(parcel, places))
@@ -224,9 +224,11 @@ def _done(
                 if not _is_wanted(worker, key):
                     process.end()
                     return Receipt(worker.address, died="nobody wants the job any more")
-            match _heard(process.line):
-                case None:
-                    continue
+            event = _heard(process.line)
+            if event is None:
+                continue
+            heard = True
+            match event:
                 case Progressed(_, stages):
                     if now - told >= setting.news_every:
                         told = now
@@ -245,8 +247,10 @@ def _done(
     except EOFError:
         process.line.close()
         status = process.process.wait()
-    # A machine that is taken away tells every process on it; this worker hears it too.
-    if status == -signal.SIGTERM and not process.is_unwanted:
+    # A machine that is taken away tells every process on it; this worker hears it too. And one that
+    # was idle for long may end as it is given a job.
+    taken_away = status == -signal.SIGTERM or (status == 0 and not heard)
+    if taken_away and not process.is_unwanted:
         raise Reschedule
     return Receipt(worker.address, tuple(cells), died=ended_by(status))
 
