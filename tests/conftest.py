@@ -44,6 +44,14 @@ def registries():
     plugins._import_installed.cache_clear()
 
 
+@pytest.fixture
+def scripted(registries):
+    """Class of jobs that do what they are told to."""
+    import clusters
+
+    return clusters.scripted_job()
+
+
 @pytest.fixture(scope="session")
 def made():
     """Makers of records, traces and results folders, and settings for them: ``makers.py``."""

@@ -132,6 +132,7 @@ def test_metrics_load_numpy_alone():
 def test_what_reads_results_does_not_load_what_fits(module):
     loaded = loaded_by(f"import pmbnn.{module}")
     assert not loaded & {"arviz", "arviz_base", "pymc", "pytensor", "jax", "optax"}
+    assert not loaded & {"dask", "distributed"}, "only who names a cluster needs these"
 
 
 # Directions

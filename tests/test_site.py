@@ -36,6 +36,25 @@ def test_what_pages_show_runs(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_job_that_the_page_on_clusters_submits():
+    """A worker with a thread for each core, within the environment that the page names."""
+    import dask
+
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    shown = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    names: dict = {}
+    with dask.config.set({"jobqueue.slurm.scheduler-options": here}):
+        exec(shown, names)
+        with names["cluster"] as cluster:
+            script = cluster.job_script()
+    lines = script.splitlines()
+    assert "#SBATCH --cpus-per-task=8" in lines and "#SBATCH -t 04:00:00" in lines
+    assert "#SBATCH --mem=15G" in lines
+    assert lines.index("export PMBNN_DATA=~/data") < len(lines) - 1
+    assert "--nthreads 8" in lines[-1] and "--nworkers 8" not in lines[-1]
+
+
 def test_commands_that_pages_name_are_there():
     from pmbnn.cli import app
 

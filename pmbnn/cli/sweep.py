@@ -1,6 +1,8 @@
 """Run the experiments of a YAML file: ``python -m pmbnn.sweep FILE``."""
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,6 +60,20 @@ def sweep(
     device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit on the workers of this Dask scheduler: tcp://HOST:PORT, or a scheduler file.",
+            metavar="ADDRESS|FILE.json",
+        ),
+    ] = None,
+    shared_folder: Annotated[
+        bool,
+        typer.Option(
+            "--shared-folder",
+            help="These workers see the results folder under the same path, and write it.",
+        ),
+    ] = False,
     prior_only: Annotated[
         bool,
         typer.Option("--prior-only", help="Fit nothing: show what the priors say beforehand."),
@@ -66,15 +82,16 @@ def sweep(
     """Fit every cell of an experiment and write tables, traces and figures.
 
     Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep is at
-    work in the folder, or the system stood in the way (a full disk, missing rights): the same
-    command goes on afterwards.
+    work in the folder, the scheduler does not answer, or the system stood in the way (a full
+    disk, missing rights): the same command goes on afterwards.
     """
     from pmbnn.inference.device import find_devices
 
     try:
-        devices = find_devices(device)
-        run = _priors if prior_only else _sweep
-        code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
+        with _cluster(None if dry_run or prior_only else scheduler, shared_folder) as cluster:
+            devices = find_devices(device if scheduler is None else _of_workers(device))
+            run = _priors if prior_only else partial(_sweep, cluster=cluster)
+            code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
     except ValueError as error:
         code = exit_status(error)
         if code is None:
@@ -88,7 +105,22 @@ def sweep(
     raise typer.Exit(code)
 
 
-def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
+def _cluster(scheduler: str | None, shared_folder: bool) -> "AbstractContextManager":
+    """The cluster of a scheduler, if one is named."""
+    if scheduler is None:
+        return nullcontext()
+    from pmbnn.sweep.cluster.connect import connected
+
+    return connected(scheduler, shared_folder)
+
+
+def _of_workers(device: str) -> str:
+    from pmbnn.sweep.cluster.connect import device_of_workers
+
+    return device_of_workers(device)
+
+
+def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet, cluster) -> int:
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import select_cells
     from pmbnn.experiment.shards import default_folder, in_shard, read_shard
@@ -107,7 +139,7 @@ def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet
     folder = out or default_folder(experiment.name, part)
     console = new_console()
     outcome = run_experiment(
-        experiment, wanted, folder, console, workers, fresh, wait, quiet, devices
+        experiment, wanted, folder, console, workers, fresh, wait, quiet, devices, cluster
     )
     return _conclude(console, outcome)
 
@@ -170,6 +202,9 @@ def exit_status(error: ValueError) -> int | None:
     from pmbnn.experiment.load import ConfigError
     from pmbnn.inference.device import DeviceError
 
+    connect = sys.modules.get("pmbnn.sweep.cluster.connect")
+    if connect is not None and isinstance(error, connect.ClusterError):
+        return FAULT if isinstance(error, connect.ClusterLostError) else BAD_INPUT
     store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
     if lock is not None and isinstance(error, lock.FolderBusyError):
         return FAULT

@@ -3,7 +3,7 @@
 import csv
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -21,6 +21,10 @@ VARIABLE = "PMBNN_DATA"
 """Environment variable that names the folder."""
 
 _BESIDE: ContextVar[tuple[Path, ...]] = ContextVar("folders of the experiment file", default=())
+
+
+_COPIES: ContextVar[Mapping[str, Path] | None] = ContextVar("copies of files", default=None)
+_FOUND: ContextVar[dict[str, Path] | None] = ContextVar("files that were found", default=None)
 
 
 def local_folder(folder: str | None = None) -> Path | None:
@@ -42,6 +46,27 @@ def beside(*folders: Path) -> Iterator[None]:
 def experiment_folders() -> tuple[Path, ...]:
     """Folders of the experiment file that is being read, and of its data; none where none is."""
     return _BESIDE.get()
+
+
+@contextmanager
+def found_files() -> Iterator[dict[str, Path]]:
+    """Learn which files and folders are looked up within the block, by the names they have."""
+    found: dict[str, Path] = {}
+    token = _FOUND.set(found)
+    try:
+        yield found
+    finally:
+        _FOUND.reset(token)
+
+
+@contextmanager
+def copies(of: Mapping[str, Path]) -> Iterator[None]:
+    """Have some files found elsewhere within the block: they came from another machine."""
+    token = _COPIES.set(of)
+    try:
+        yield
+    finally:
+        _COPIES.reset(token)
 
 
 class NamesFiles(Specification):
@@ -73,11 +98,15 @@ def find(named: str, folders: Sequence[Path], setting: str) -> Path:
     DataError
         It is in none of these places.
     """
+    if copy := (_COPIES.get() or {}).get(named):
+        return copy
     places = (*folders, Path.cwd(), local_folder())
     for place in filter(None, places):
         # An absolute path stays what it is.
         path = place / Path(named).expanduser()
         if path.exists():
+            if (found := _FOUND.get()) is not None:
+                found[named] = path
             return path
     rule = (
         "must be there: beside the experiment file, in the working directory or in the folder "

@@ -1,8 +1,10 @@
-"""The machine that a plan is for: its cores, how fast one is, and its memory."""
+"""The machine that a plan is for: its kind, its cores, how fast one is, and its memory."""
 
 import functools
 import os
+import platform
 import time
+from pathlib import Path
 
 LOOP, TRIES = 20_000, 25
 
@@ -16,6 +18,15 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@functools.cache
+def machine_kind() -> str:
+    """What decides the last digits of a machine's numbers: its processor's model, in words."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return ", ".join(filter(None, [platform.machine(), *models[:1]]))
 
 
 def total_memory() -> float | None:

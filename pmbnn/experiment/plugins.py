@@ -36,6 +36,14 @@ class _Origin:
     digest: str
 
 
+@dataclass(frozen=True)
+class Source:
+    """A plugin file as it was read: another machine runs it under the same path."""
+
+    path: str
+    text: bytes
+
+
 _ORIGINS: dict[Any, _Origin] = {}
 """Origin of every class and metric that is not part of the package."""
 
@@ -113,6 +121,24 @@ def load_plugins(named: object, folder: Path) -> tuple[str, ...]:
         paths.append(str(path))
     _import_installed()
     return tuple(paths)
+
+
+def read_sources(paths: Sequence[str]) -> tuple[Source, ...]:
+    """What plugin files hold, for a machine that does not see them."""
+    return tuple(Source(path, Path(path).read_bytes()) for path in paths)
+
+
+def load_sources(sources: Sequence[Source]) -> None:
+    """Import plugin files that may lie on another machine, and what is installed.
+
+    Raises
+    ------
+    ConfigError
+        One raises something.
+    """
+    for index, source in enumerate(sources):
+        _run(Path(source.path), source.text, f"plugins[{index}]")
+    _import_installed()
 
 
 def load_stored_plugins(folder: Path) -> None:
@@ -198,9 +224,12 @@ def _is_newer(part: Any, taken: Any) -> bool:
 
 
 def _origin(part: Any) -> _Origin:
-    file = getattr(sys.modules[part.__module__], "__file__", None)
+    module = sys.modules[part.__module__]
+    file = getattr(module, "__file__", None)
     if file is not None:
-        return _Origin(file, hashlib.sha256(Path(file).read_bytes()).hexdigest())
+        # That of a plugin may lie on another machine.
+        digest = getattr(module, "digest", None)
+        return _Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest())
     # Typed into a notebook: functions know their source there, classes do not.
     members = [part] if inspect.isfunction(part) else vars(part).values()
     try:
@@ -223,11 +252,16 @@ def _place(part: Any) -> str:
 
 
 def _import_file(path: Path, place: str) -> None:
-    """Run a plugin, unless it has been run as it is."""
+    """Run a plugin file, unless it has been run as it is."""
     try:
         source = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"`{place}` names {path}: {error.strerror}.") from None
+    _run(path, source, place)
+
+
+def _run(path: Path, source: bytes, place: str) -> None:
+    """Run the text of a plugin, unless it has been run as it is."""
     digest = hashlib.sha256(source).hexdigest()
     name = f"pmbnn_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if getattr(sys.modules.get(name), "digest", None) == digest:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,13 +23,18 @@ ENOUGH = 4
 def environment(variables: dict[str, str]) -> Iterator[None]:
     """Set variables for the processes started meanwhile; what the user had set is kept."""
     before = dict(os.environ)
-    flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
-    os.environ.update({**variables, **before} | ({"XLA_FLAGS": flags} if flags else {}))
+    os.environ.update(with_variables(before, variables))
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def with_variables(before: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """An environment with variables that it lacks; flags of XLA go beside those it has."""
+    flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
+    return {**variables, **before} | ({"XLA_FLAGS": flags} if flags else {})
 
 
 @contextmanager

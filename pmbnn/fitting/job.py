@@ -90,15 +90,37 @@ def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[
     return found
 
 
-@lru_cache(maxsize=4)
+KEPT = 4
+"""Data sets that a worker keeps in memory."""
+
+
+@lru_cache(maxsize=KEPT)
 def _load_once(spec: DatasetSpec) -> tuple[Dataset, str]:
     dataset = spec.load()
     return dataset, dataset.fingerprint
 
 
+_RECEIVED: dict[str, Dataset] = {}
+
+
+def receive_dataset(fingerprint: str, load: Callable[[], Dataset]) -> None:
+    """Have the tasks of some data find them here: they were read on another machine."""
+    if fingerprint not in _RECEIVED:
+        while len(_RECEIVED) >= KEPT:
+            del _RECEIVED[next(iter(_RECEIVED))]
+        _RECEIVED[fingerprint] = load()
+
+
+def forget_datasets() -> None:
+    """Read what is asked for next anew: a file was not what it should be, and is replaced."""
+    _load_once.cache_clear()
+
+
 @staged("load")
 def load_dataset(task: CellTask | CalibrationTask) -> Dataset:
     """Data of a task, once for all tasks of a worker; an error if they changed meanwhile."""
+    if task.fingerprint in _RECEIVED:
+        return _RECEIVED[task.fingerprint]
     dataset, fingerprint = _load_once(task.cell.dataset)
     if fingerprint != task.fingerprint:
         raise DataError("the data changed while the sweep was running")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CellTask:
     """A cell to fit, with the name of its folder and the fingerprint of its data.
 
-    ``device`` and ``width`` are as its record has them.
+    ``device``, ``width`` and ``machine`` are as its record has them.
     """
 
     cell: Cell
@@ -27,6 +27,7 @@ class CellTask:
     fingerprint: str
     device: str = "cpu"
     width: int | None = None
+    machine: str | None = None
 
     def record(self, **known: Any) -> CellRecord:
         """Record of the cell with what is known of its fit, by the names of its fields."""
@@ -37,6 +38,7 @@ class CellTask:
             fingerprint=self.fingerprint,
             device=self.device,
             width=self.width,
+            machine=self.machine,
             settings={
                 section: spec.model_dump(mode="json")
                 for section, spec in self.cell.settings.items()

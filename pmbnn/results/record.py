@@ -101,6 +101,10 @@ class StoredFile(_Part):
     size: int
     sha256: str
 
+    def holds(self, content: bytes) -> bool:
+        """Whether these are the bytes of the file."""
+        return len(content) == self.size and hashlib.sha256(content).hexdigest() == self.sha256
+
 
 class CellRecord(_Part):
     """What is known of a cell, frozen; `model_copy` with an update gives a changed one.
@@ -131,6 +135,9 @@ class CellRecord(_Part):
     device, width
         Kind of device it was fitted on; and, of another than a processor, how many replicas its
         program held, which decides last digits.
+    machine
+        Kind of machine it was fitted on, where a cluster's was of another kind than the one that
+        ran the experiment.
     source, overlap
         Where its data came from, and how far those of its data seeds are the same rows
         (`Dataset.overlap`).
@@ -162,6 +169,7 @@ class CellRecord(_Part):
     diagnostics: dict[str, Any] | None = None
     device: str = "cpu"
     width: int | None = None
+    machine: str | None = None
     source: str | None = None
     overlap: float = 0.0
     seconds: float = 0.0

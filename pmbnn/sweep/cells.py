@@ -27,17 +27,14 @@ from pmbnn.inference.device import CPU, Device, device_text
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
+from pmbnn.sweep.versions import RECORDED, decisive_versions
 from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset
-
-DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
-"""Packages whose versions can change the numbers of a cell."""
+    from pmbnn.sweep.cluster.coordinator import Cluster
 
 TWICE = "the worker process was killed, and again with no other beside it: too little memory"
-
-RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,6 @@ class Run:
         if not self.results.is_finished(name):
             return False
         return self.results.load_record(name).status not in ("error", "out_of_memory")
-
-
-def decisive_versions() -> dict[str, str]:
-    """Installed versions of the packages that can change the numbers of a cell."""
-    return {name: version(name) for name in DECISIVE}
 
 
 def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = (CPU,)) -> Run:
@@ -133,41 +125,54 @@ def data_source(spec: DatasetSpec) -> tuple[str, str]:
     return dataset.fingerprint, dataset.source
 
 
-def run_cells(run: Run, wanted: Sequence[Cell], workers: int) -> Iterator[tuple[Job, Event]]:
+def run_cells(
+    run: Run, wanted: Sequence[Cell], workers: int, cluster: "Cluster | None" = None
+) -> Iterator[tuple[Job, Event]]:
     """Fit the given cells, smaller networks first, yielding what happens.
 
     Those that fill a processor run on all its cores one after the other, the rest on `workers`
-    processes of one thread each; on accelerators, a process for each. See `turns`. A job whose
-    worker is killed, as by a system out of memory, is tried once more with no other beside it.
+    processes of one thread each; on accelerators, a process for each. See `turns`. Or all on the
+    workers of a cluster. A job whose process is killed, as by a system out of memory, is tried
+    once more with no other beside it.
     """
     cut = jobs(list(run.tasks), wanted, run.devices[0])
     for batch, processes, single_threaded in turns(
         cut, lambda job: takes_all_cores(_first(job)), workers, run.devices
     ):
         killed = []
-        for job, event in _run(run, batch, processes, single_threaded):
+        for job, event in _run(run, batch, processes, single_threaded, cluster):
             if isinstance(event, Finished) and event.killed:
                 killed.append(job)
             elif isinstance(event, Finished) and event.died:
                 yield from ((job, e) for e in _bury(run, job, "error", event.died))
             yield job, event
         for job in killed:
-            yield from _try_alone(run, job, single_threaded)
+            yield from _try_alone(run, job, single_threaded, cluster)
 
 
 def _run(
-    run: Run, batch: Sequence[Job], processes: int, single_threaded: bool
+    run: Run,
+    batch: Sequence[Job],
+    processes: int,
+    single_threaded: bool,
+    cluster: "Cluster | None",
 ) -> Iterator[tuple[Job, Event]]:
-    tasks = [_task(run, job) for job in batch]
-    how = (run.results.folder, processes, single_threaded, run.experiment.plugins, run.devices)
-    for event in run_jobs(tasks, *how):
+    tasks, plugins = [_task(run, job) for job in batch], run.experiment.plugins
+    if cluster is None:
+        folder = run.results.folder
+        events = run_jobs(tasks, folder, processes, single_threaded, plugins, run.devices)
+    else:
+        events = cluster.run_jobs(tasks, run.results, single_threaded, plugins)
+    for event in events:
         yield batch[event.job], event
 
 
-def _try_alone(run: Run, job: Job, single_threaded: bool) -> Iterator[tuple[Job, Event]]:
+def _try_alone(
+    run: Run, job: Job, single_threaded: bool, cluster: "Cluster | None"
+) -> Iterator[tuple[Job, Event]]:
     """Fit what a job whose worker was killed had not stored, with no other worker beside it."""
     for again in jobs(list(run.tasks), run.missing(job.wanted), run.devices[0]):
-        for _, event in _run(run, [again], 1, single_threaded):
+        for _, event in _run(run, [again], 1, single_threaded, cluster):
             if isinstance(event, Finished) and event.died:
                 status, reason = ("out_of_memory", TWICE) if event.killed else ("error", event.died)
                 yield from ((again, e) for e in _bury(run, again, status, reason))

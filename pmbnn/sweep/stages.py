@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -50,6 +51,11 @@ from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
 from pmbnn.sweep.workers import Progressed, Stored
 
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from pmbnn.sweep.cluster.coordinator import Cluster
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -82,6 +88,8 @@ def run(
     quiet: bool = False,
     device: str = "auto",
     shard: tuple[int, int] | None = None,
+    client: "Client | None" = None,
+    shared_folder: bool = False,
 ) -> ExperimentResults:
     """Results of an experiment, fitted as far as they were missing: what the command does.
 
@@ -111,11 +119,19 @@ def run(
     shard
         ``(3, 8)``: the third of eight fixed parts of the experiment alone, in a folder of its
         own unless `out` says otherwise; ``pmbnn merge`` joins them.
+    client
+        Of a Dask cluster (``dask.distributed.Client``), whose workers fit the cells then, on their
+        processors; processes of this machine unless given.
+    shared_folder
+        Whether those workers see the results folder under the path that it has here, and write
+        cells and checkpoints there themselves.
 
     Raises
     ------
     ConfigError, DataError, DeviceError
         If the experiment, its data or the device are not as they must be; nothing was fitted.
+    ClusterError
+        If the cluster cannot be used, or its scheduler does not answer any more.
     FolderBusyError
         If another process writes the folder, and `wait` is false.
     StorageError
@@ -129,10 +145,17 @@ def run(
         experiment = experiment_in_memory(experiment, folder, wait)
     elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
+    cluster = None
+    if client is not None:
+        from pmbnn.sweep.cluster.connect import cluster_of, device_of_workers
+
+        cluster, device = cluster_of(client, shared_folder), device_of_workers(device)
     console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
     wanted = in_shard(experiment, select_cells(list(experiment.cells), list(only)), part, devices)
     folder = folder or default_folder(experiment.name, part)
-    run_experiment(experiment, wanted, folder, console, workers, fresh, wait, quiet, devices)
+    run_experiment(
+        experiment, wanted, folder, console, workers, fresh, wait, quiet, devices, cluster
+    )
     return load_results(folder)
 
 
@@ -146,12 +169,14 @@ def run_experiment(
     wait: bool = False,
     quiet: bool = False,
     devices: tuple[Device, ...] = (CPU,),
+    cluster: "Cluster | None" = None,
 ) -> Outcome:
     """Fit the wanted cells that are missing, and draw and write what follows from them.
 
     Parameters are as those of `run`; progress goes to the console.
     """
     workers = workers or cores()
+    fitting = processes(workers, devices)
     with measured() as of_command:
         with following(console, quiet), stage("load"):
             one = prepare(experiment, folder, devices)
@@ -165,9 +190,16 @@ def run_experiment(
                 forget(one, wanted)
             missing = one.missing(wanted)
             if not quiet:
-                _announce(console, one, wanted, missing, workers)
-            with CellDrawer(one.results) as drawer, stage("workers"):
-                of_workers = _fit_missing(console, one, missing, workers, quiet, drawer)
+                _announce(console, one, wanted, missing, None if cluster else fitting)
+            with (
+                CellDrawer(one.results) as drawer,
+                stage("workers"),
+                _working(cluster if missing else None, folder, console),
+            ):
+                fitting = cluster.threads if cluster else fitting
+                of_workers = _fit_missing(
+                    console, one, missing, workers, fitting, quiet, drawer, cluster
+                )
             if not one.missing(list(one.tasks)):
                 # Of jobs that were stopped and fitted otherwise since.
                 one.results.remove_checkpoints()
@@ -175,7 +207,7 @@ def run_experiment(
             with following(console, quiet):
                 write_what_follows(console, one, records, workers)
             if missing:
-                write_times(one.results, len(missing), workers, of_workers, of_command)
+                write_times(one.results, len(missing), fitting, of_workers, of_command)
             if missing and not quiet:
                 console.print(f"time of workers: {shares(of_workers)}", highlight=False)
     names = {one.tasks[cell].name for cell in wanted}
@@ -184,8 +216,13 @@ def run_experiment(
 
 
 def _announce(
-    console: Console, one: Run, wanted: Sequence[Cell], missing: Sequence[Cell], workers: int
+    console: Console,
+    one: Run,
+    wanted: Sequence[Cell],
+    missing: Sequence[Cell],
+    fitting: int | None,
 ) -> None:
+    """Say what there is to do, and whether so many processes here have memory for it."""
     for sweep in one.experiment.sweeps:
         for left_out in sweep.left_out:
             console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
@@ -200,10 +237,25 @@ def _announce(
         console.print(f"device {device_text(one.devices)}", highlight=False, markup=False)
     stored = len(wanted) - len(missing)
     console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
-    fitting = processes(workers, one.devices)
-    if missing and most_memory(missing, fitting) > (total_memory() or math.inf):
+    if fitting and missing and most_memory(missing, fitting) > (total_memory() or math.inf):
         for line in (memory_line(missing, fitting), *too_large_lines(missing)):
             console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+@contextmanager
+def _working(cluster: "Cluster | None", folder: Path, console: Console) -> Iterator[None]:
+    """Have the workers of a cluster ready, if there is one."""
+    if cluster is None:
+        yield
+        return
+    try:
+        cluster.begin(
+            folder,
+            lambda line: console.print(line, soft_wrap=True, highlight=False, markup=False),
+        )
+        yield
+    finally:
+        cluster.end()
 
 
 def _fit_missing(
@@ -211,10 +263,12 @@ def _fit_missing(
     one: Run,
     missing: Sequence[Cell],
     workers: int,
+    fitting: int,
     quiet: bool,
     drawer: CellDrawer,
+    cluster: "Cluster | None",
 ) -> Counter[str]:
-    """Fit cells, having the figures of those that are stored drawn beside it.
+    """Fit cells in so many processes, having figures of those that are stored drawn beside it.
 
     Returns
     -------
@@ -222,10 +276,10 @@ def _fit_missing(
         Seconds of all workers together by stages.
     """
     seconds: Counter[str] = Counter()
-    pace = slowness() / processes(workers, one.devices)
+    pace = slowness() / fitting
     work = {one.tasks[cell].name: pace * cell_work(cell).seconds for cell in missing}
     with Display(console, work, quiet) as display:
-        for job, event in run_cells(one, missing, workers):
+        for job, event in run_cells(one, missing, workers, cluster):
             if isinstance(event, Progressed):
                 display.running_job(job_label(job), event.stages)
             elif isinstance(event, Stored):

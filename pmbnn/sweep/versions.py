@@ -6,7 +6,16 @@ from importlib.metadata import version
 
 from pmbnn.experiment.machine import cores, total_memory
 from pmbnn.inference.device import device_text, find_devices
-from pmbnn.sweep.cells import RECORDED
+
+DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
+"""Packages whose versions can change the numbers of a cell."""
+
+RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
+
+
+def decisive_versions() -> dict[str, str]:
+    """Installed versions of the packages that can change the numbers of a cell."""
+    return {name: version(name) for name in DECISIVE}
 
 
 def show_versions() -> None:

@@ -262,7 +262,11 @@ def _event(worker: _Worker, pool: list[_Worker]) -> Event:
 
 def _how_it_died(worker: _Worker) -> str:
     worker.process.join()
-    code = worker.process.exitcode
+    return ended_by(worker.process.exitcode)
+
+
+def ended_by(code: int | None) -> str:
+    """How a worker process ended, in words."""
     if code is not None and code < 0:
         return ENDED_BY.format(signal.Signals(-code).name)
     return f"the worker process ended with exit code {code}"
