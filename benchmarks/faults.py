@@ -77,6 +77,7 @@ def kills(number: int, folder: Path) -> bool:
                 break
             counts[how] += 1
         sweeps += 1
+        print(f"  sweep {sweeps}: {dict(counts)}", flush=True)
         if code != 0 or tables(out) != whole:
             wrong.append(out.name)
     shown = ", ".join(f"{count} of {how}" for how, count in sorted(counts.items()))
@@ -257,6 +258,8 @@ def files(number: int, folder: Path) -> bool:
                 wrong.append((seed, str(error)))
         except Exception as error:
             wrong.append((seed, repr(error), text))
+        if seed % 1000 == 999:
+            print(f"  {seed + 1}: {dict(counts)}, {len(wrong)} wrong", flush=True)
     print(f"files: {number}: {dict(counts)}, {len(wrong)} wrong")
     for one in wrong[:5]:
         print(*one)
