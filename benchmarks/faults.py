@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def kills(number: int, folder: Path) -> bool:
                 break
             counts[how] += 1
         sweeps += 1
+        print(f"  sweep {sweeps}: {dict(counts)}", flush=True)
         if code != 0 or tables(out) != whole:
             wrong.append(out.name)
     shown = ", ".join(f"{count} of {how}" for how, count in sorted(counts.items()))
@@ -137,12 +139,17 @@ def within(every: int, folder: Path) -> bool:
         if child == 0:
             descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(descriptor, 1), os.dup2(descriptor, 2)
-            shim.fault_arm(str(out).encode(), at, number, lasting)
-            code = sweep(out)
-            counted = shim.fault_count()
-            shim.fault_arm(b"", -1, 0, 0)
-            (folder / "count").write_text(str(counted))
-            os._exit(code)
+            code = 99
+            try:
+                shim.fault_arm(str(out).encode(), at, number, lasting)
+                code = sweep(out)
+                counted = shim.fault_count()
+                shim.fault_arm(b"", -1, 0, 0)
+                (folder / "count").write_text(str(counted))
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
     shim.fault_arm(b"", -1, 0, 0)
@@ -162,6 +169,7 @@ def within(every: int, folder: Path) -> bool:
                 wrong.append((how, at, first, second, (told + log)[-600:]))
             counts[how, first] += 1
             shutil.rmtree(out)
+            print(f"  {how}, call {at} of {total}: {first}, then {second}", flush=True)
     for how in ERRORS:
         found = {code: counts[how, code] for code in (0, 3, *range(256)) if counts[how, code]}
         print(f"calls: {how}: {sum(found.values())} of {total}, by exit status {found}")
@@ -204,6 +212,10 @@ def _made_up_sweep(folder: Path):
 
     stages.run_cells = run_cells
     stages.CellDrawer.add = lambda *_: None
+    # One figure of each kind is as good as all, and drawing is what takes time.
+    cells, sheets = stages.missing_cell_figures, stages.outdated_overviews
+    stages.missing_cell_figures = lambda *given: cells(*given)[:1]
+    stages.outdated_overviews = lambda *given: sheets(*given)[:1]
 
     def sweep(out: Path) -> int:
         arguments = ["sweep", str(file), "--out", str(out), "--quiet", "--device", "cpu"]
@@ -246,6 +258,8 @@ def files(number: int, folder: Path) -> bool:
                 wrong.append((seed, str(error)))
         except Exception as error:
             wrong.append((seed, repr(error), text))
+        if seed % 1000 == 999:
+            print(f"  {seed + 1}: {dict(counts)}, {len(wrong)} wrong", flush=True)
     print(f"files: {number}: {dict(counts)}, {len(wrong)} wrong")
     for one in wrong[:5]:
         print(*one)
@@ -261,10 +275,9 @@ def soak(number: int, folder: Path) -> bool:
 
     (folder / "toy.yaml").write_text(EXPERIMENT)
     sizes = []
+    one = ["prior=normal", "hyperprior=half_normal", "dataset.seed=0"]
     for _ in range(number):
-        pmbnn.run(
-            folder / "toy.yaml", out=folder / "out", fresh=True, quiet=True, only=["prior=normal"]
-        )
+        pmbnn.run(folder / "toy.yaml", out=folder / "out", fresh=True, quiet=True, only=one)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         sizes.append(pages * resource.getpagesize() / 1e6)
         print(f"{sizes[-1]:.0f}", end=" ", flush=True)

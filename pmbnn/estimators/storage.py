@@ -13,6 +13,7 @@ from pmbnn.data.arrays import Dataset, Standardisation
 from pmbnn.estimators.fitted import Fitted, Given
 from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.inference.result import StoredGuide
+from pmbnn.results.limits import check_fits
 from pmbnn.results.store import trace_writer
 from pmbnn.spec import Registry, Specification
 
@@ -75,6 +76,7 @@ def read_fitted(
         raise FileNotFoundError(f"{path} does not exist.")
     try:
         with xr.open_datatree(path, engine="netcdf4") as tree:
+            check_fits(tree.nbytes, path)
             tree = tree.load()
         group = tree[GROUP].dataset
     except (OSError, KeyError, ValueError) as error:

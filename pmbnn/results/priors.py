@@ -14,6 +14,7 @@ import h5netcdf
 import pandas as pd
 import xarray as xr
 
+from pmbnn.results.limits import check_fits
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
 from pmbnn.results.store import Results, ResultsError, trace_writer
@@ -153,7 +154,9 @@ def read_prior(path: Path) -> StoredPrior:
 
 def load_functions(results: Results, name: str) -> xr.DataTree:
     """The functions of a combination, in memory."""
-    with xr.open_datatree(data_path(results, name), engine="h5netcdf") as tree:
+    path = data_path(results, name)
+    with xr.open_datatree(path, engine="h5netcdf") as tree:
+        check_fits(tree.nbytes, path)
         return tree.load()
 
 
