@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import (
+    Command,
+    ResultsFolders,
+    check_folder_of,
+    new_console,
+    reported,
+    written,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +49,7 @@ def _claims(folders: list[Path], out: Path | None) -> None:
     from pmbnn.compare.claims import FILE, claims_table, write_claims
     from pmbnn.results.loading import load_results
 
+    check_folder_of(out, "--out")
     read = [load_results(folder) for folder in folders]
     found = {
         one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read

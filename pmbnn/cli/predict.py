@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from pmbnn.cli.predict_table import is_table, predict_table
-from pmbnn.cli.shared import BAD_INPUT, FAILED, Command, Device, new_console, reported, written
+from pmbnn.cli.shared import (
+    BAD_INPUT,
+    FAILED,
+    Command,
+    Device,
+    check_folder_of,
+    new_console,
+    reported,
+    written,
+)
 
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
@@ -120,10 +129,7 @@ def _check_options(files: list[Path], others: dict[str, Any]) -> None:
 
 
 def _predict(cells, images, unread, draws, percentile, as_json, figure) -> int:
-    from pmbnn.results.store import ResultsError
-
-    if figure is not None and not figure.parent.is_dir():
-        raise ResultsError(f"`--figure` must lie in a folder that exists, got `{figure}`.")
+    check_folder_of(figure, "--figure")
     for reason in unread.values():
         typer.echo(f"error: {reason}", err=True)
     if not images:

@@ -101,6 +101,14 @@ class Command(TyperCommand):
             raise typer.Exit(FAULT) from error
 
 
+def check_folder_of(path: Path | None, option: str) -> None:
+    """Raise ResultsError where an option names a file that is to lie in no folder."""
+    from pmbnn.results.faults import ResultsError
+
+    if path is not None and not path.parent.is_dir():
+        raise ResultsError(f"`{option}` must lie in a folder that exists, got `{path}`.")
+
+
 def new_console() -> "Console":
     """A console as wide as the terminal, or as a log."""
     from rich.console import Console

@@ -556,7 +556,7 @@ def test_a_cell_that_raises_is_recorded_and_the_others_are_fitted(run, monkeypat
 @pytest.mark.parametrize("where", ["evaluating", "writing"])
 def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
     def fail(*_):
-        raise OSError(f"failed while {where}")
+        raise RuntimeError(f"failed while {where}")
 
     def evaluate(*_):
         if where == "writing":
@@ -580,7 +580,7 @@ def test_a_cell_that_fails_after_its_fit_is_recorded(run, monkeypatch, where):
         lambda *given, **named: [replace(cell, best=0) for cell in fit_job(*given, **named)],
     )
     stored = run_in_process(run, fitter, monkeypatch)
-    assert [r.reason for r in stored] == [f"OSError: failed while {where}"] * 2
+    assert [r.reason for r in stored] == [f"RuntimeError: failed while {where}"] * 2
     assert sorted(os.listdir(run.results.cells)) == sorted(r.name for r in stored)
     for record in stored:
         assert os.listdir(run.results.cells / record.name) == ["metrics.json"]

@@ -41,7 +41,7 @@ def fitted():
 def _fitted(monkeypatch):
     asked = []
 
-    def run_cells(run, wanted, workers):
+    def run_cells(run, wanted, workers, cluster=None):
         for cell in wanted:
             task = run.tasks[cell]
             asked.append(task.name)

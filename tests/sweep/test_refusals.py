@@ -46,7 +46,7 @@ def sweep(tmp_path_factory):
     experiment = load_experiment(file)
     trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
 
-    def run_cells(run, wanted, workers):
+    def run_cells(run, wanted, workers, cluster=None):
         for cell in wanted:
             known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5}}
             record = run.tasks[cell].record(status="converged", **known)

@@ -45,7 +45,7 @@ def fitted(monkeypatch):
     """Names of the cells that a made-up worker was asked for, which it stores at once."""
     asked = []
 
-    def run_cells(run, wanted, workers):
+    def run_cells(run, wanted, workers, cluster=None):
         for cell in wanted:
             task = run.tasks[cell]
             asked.append(task.name)

@@ -96,7 +96,7 @@ def test_outputs_of_data_or_of_nothing():
 
 # The function alone: importing its module would load PyTensor, for longer than all the rest.
 COMPILING = f"""
-import json, os
+import json, os, warnings
 from pathlib import Path
 import jax
 
