@@ -1,6 +1,7 @@
 """Whole sweeps on clusters of real processes: the same numbers, and what is lost on the way."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def test_a_job_that_kills_workers_fails_alone(run, scripted):
     jobs[1] = scripted("cell1", "kill worker")
     found = list(run(*jobs))
     died = finished(found)
-    assert died.pop(1) == "2 workers died while they had it"
+    assert re.fullmatch("[2-9] workers died while they had it", died.pop(1))
     assert died == dict.fromkeys([0, 2, 3, 4, 5])
     assert sorted(stored(found)) == [0, 2, 3, 4, 5]
 

@@ -57,6 +57,9 @@ UNDONE = ("pending", "lost")
 LOST = 20
 """Times that a job is sent whose cells never arrive."""
 
+DEATHS = 3
+"""Workers that die while they have a job, before it is tried by itself, and fails with the next."""
+
 DAMAGED = 3
 """Times that a job is done whose cells arrive damaged."""
 
@@ -81,6 +84,8 @@ class _Turn:
     shared: set[int] = field(default_factory=set)
     suspects: list[int] = field(default_factory=list)
     tries: dict[int, int] = field(default_factory=dict)
+    places: dict[int, str | None] = field(default_factory=dict)
+    deaths: dict[int, int] = field(default_factory=dict)
     needed: dict[str, dict[Shipment, bytes]] = field(default_factory=dict)
     alone: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -238,9 +243,30 @@ class Cluster:
             case tuple():
                 self._look_at(message)
                 turn.placement.update(self.seen)
+                yield from self._orphaned(turn)
             case progressed:
                 if progressed.job in turn.running:
                     yield progressed
+
+    def _orphaned(self, turn: _Turn) -> Iterator[Event]:
+        """Send anew what was meant for a worker that is gone.
+
+        Dask would have it done elsewhere, but if no worker was left at that moment: then it waits
+        for that address, which no other worker ever has.
+        """
+        there = {one.address for one in self.seen}
+        for number, future in list(turn.running.items()):
+            place = turn.places[number]
+            if place is None or place in there or future.status not in UNDONE:
+                continue
+            del turn.running[number]
+            turn.placement.done(number)
+            self.client.cancel([future], force=True)
+            turn.deaths[number] = turn.deaths.get(number, 0) + 1
+            if turn.deaths[number] < DEATHS:
+                turn.waiting[number] = turn.jobs[number]
+            else:
+                yield from self._failed(turn, number, turn.deaths[number])
 
     def _came(self, turn: _Turn, number: int, future: Future, results: Results) -> Iterator[Event]:
         """Take in a task that is done; send it anew if its result was lost with its worker."""
@@ -321,7 +347,7 @@ class Cluster:
             resources={LARGE: 1} if labelled else None,
             pure=False,
         )
-        turn.running[number] = future
+        turn.running[number], turn.places[number] = future, slot.address
         future.add_done_callback(lambda done: self._inbox.put((number, done)))
 
     def _scatter(self, shipment: Shipment, content: bytes) -> Future:
@@ -341,7 +367,7 @@ class Cluster:
                 raise TimeoutError("its result was lost with its worker")
             receipt = future.result(timeout=ARRIVAL)
         except KilledWorker as error:
-            yield from self._failed(turn, number, error)
+            yield from self._failed(turn, number, error.allowed_failures + 1)
             return
         # It was lost on its way, or data that it needs were, or the scheduler is.
         except Exception as error:
@@ -368,13 +394,12 @@ class Cluster:
         self._left_out[address] = why
         self._inbox.put(self.seen)
 
-    def _failed(self, turn: _Turn, number: int, error: KilledWorker) -> Iterator[Event]:
+    def _failed(self, turn: _Turn, number: int, died: int) -> Iterator[Event]:
         """Try a job by itself that workers died with, which may have had others beside it."""
         if number in turn.shared:
             turn.shared.discard(number)
             turn.suspects.append(number)
         else:
-            died = error.allowed_failures + 1
             yield Finished(number, f"{died} workers died while they had it")
 
     def _needed(self, turn: _Turn, number: int, receipt: Receipt) -> Iterator[Event]:
