@@ -15,8 +15,7 @@ class Sleep:
     seconds: float
     size: int
     group: str = "sleep"
-    cells: tuple = ()
-    search_cell: None = None
+    tasks: tuple = ()
 
     def run(self, folder, stored, programs=None):
         """Sleep, and store the cell."""

@@ -25,8 +25,7 @@ class Scripted:
     act: str = "ok"
     group: str = "a"
     seconds: float = 0.0
-    cells: tuple = ()
-    search_cell: None = None
+    tasks: tuple = ()
 
     def run(self, folder, stored, programs=None):
         if self.act == "kill process":

@@ -60,6 +60,11 @@ class JobTask:
     search_cell: CellTask | None = None
 
     @property
+    def tasks(self) -> tuple[CellTask, ...]:
+        """The cells, and the one that is searched on."""
+        return self.cells if self.search_cell is None else (*self.cells, self.search_cell)
+
+    @property
     def identity(self) -> str:
         """Hexadecimal digits that decide every number of the job."""
         content = "\n".join(task.identity for task in self.cells)

@@ -22,10 +22,11 @@ from pmbnn.data.local_files import copies
 from pmbnn.inference.stages import News
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster import connect, coordinator, worker
+from pmbnn.sweep.cluster import connect, coordinator, turn, worker
 from pmbnn.sweep.cluster.connect import ClusterError, ClusterLostError, cluster_of, connected
+from pmbnn.sweep.cluster.crew import Crew, Seen, differing
 from pmbnn.sweep.cluster.data import shipments_of, unpack
-from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement, Seen, differing
+from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement
 from pmbnn.sweep.cluster.worker import About
 from pmbnn.sweep.workers import Finished, Progressed, Stored
 
@@ -136,7 +137,7 @@ def test_cells_that_change_on_their_way_are_asked_for_again(run, monkeypatch):
     died = finished(run(["ok", "ok", "ok"]))
     assert died[0] is None and died[2] is None
     assert "trace.nc of cell1 has changed on its way" in died[1]
-    assert damaged.count("cell1") == coordinator.DAMAGED
+    assert damaged.count("cell1") == turn.DAMAGED
     assert run.results.cell_names() == ["cell0", "cell2"]
 
 
@@ -178,7 +179,7 @@ def test_a_process_that_is_taken_away_has_its_job_done_again(run, tmp_path):
 
 def test_workers_of_other_versions_are_rejected(client, tmp_path):
     cluster = cluster_of(client)
-    cluster.versions = cluster.versions | {"jax": "0.0.1"}
+    cluster.crew.versions = cluster.crew.versions | {"jax": "0.0.1"}
     there = worker.versions_here()["jax"]
     with pytest.raises(ClusterError, match=f"can be used: jax {there} there, 0.0.1 here") as error:
         cluster.begin(tmp_path, lambda line: None)
@@ -186,18 +187,16 @@ def test_workers_of_other_versions_are_rejected(client, tmp_path):
     cluster.end()
 
 
-def test_those_that_agree_are_used_and_the_others_named(client):
-    cluster = cluster_of(client)
-    lines = []
-    cluster.say = lines.append
-    agrees = Seen("tcp://a", 2, {}, About(cluster.versions, True, "a", ()))
+def test_those_that_agree_are_used_and_the_others_named():
+    crew, lines = Crew({"jax": "1"}), []
+    agrees = Seen("tcp://a", 2, {}, About(crew.versions, True, "a", ()))
     other = Seen("tcp://b", 1, {}, "pmbnn 0.1 there, 0.2 here")
     for _ in range(2):
-        cluster._look_at((agrees, other))
+        crew.look_at((agrees, other), lines.append)
     assert lines == ["left out: worker tcp://b: pmbnn 0.1 there, 0.2 here"]
-    assert cluster.threads == 2
+    assert crew.threads == 2
     placement = Placement(large=False)
-    placement.update(cluster.seen)
+    placement.update(crew.seen)
     assert {slot.address for slot in placement.slots} == {"tcp://a"}
 
 
@@ -213,7 +212,7 @@ def test_a_worker_that_came_unasked_checks_versions_itself(run, monkeypatch):
     monkeypatch.setattr(worker, "versions_here", versions)
     assert finished(events) == {0: None}
     assert len(calls) == 2
-    assert len(run.cluster.seen) == 2 and run.cluster.threads == 1, "the other one is used"
+    assert len(run.cluster.crew.seen) == 2 and run.cluster.threads == 1, "the other one is used"
     assert f"jax 0.0.1 there, {ours['jax']} here" in run.lines[-1]
 
 
