@@ -1,10 +1,11 @@
 """The machine that a plan is for: its kind, its cores, how fast one is, and its memory."""
 
+import contextlib
 import functools
 import os
 import platform
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 LOOP, TRIES = 20_000, 25
 
@@ -30,11 +31,35 @@ def machine_kind() -> str:
 
 
 def total_memory() -> float | None:
-    """Bytes of memory of the machine; None where the system does not tell."""
+    """Bytes of memory that this process may have, of the machine or of the container or job that it
+    runs in; None where the system does not tell.
+    """
     try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        there = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # not on Windows
         return None
+    return min(there, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
+
+
+def _control_group_limits(own: Path, root: Path) -> list[float]:
+    """Limits of memory of the control groups of Linux that a process is in, of both versions.
+
+    Those of a container often lie at the root: it does not see what is above.
+    """
+    found = []
+    for line in own.read_text().splitlines() if own.is_file() else []:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            top, name = root, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = root / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        inner = PurePosixPath(path.lstrip("/"))
+        for group in (inner, *inner.parents):
+            with contextlib.suppress(OSError, ValueError):  # "max" is none
+                found.append(float(int((top / group / name).read_text())))
+    return found
 
 
 @functools.cache

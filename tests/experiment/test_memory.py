@@ -7,6 +7,7 @@ import pytest
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import network_size
+from pmbnn.experiment.machine import _control_group_limits, total_memory
 from pmbnn.experiment.memory import cell_memory, largest_network, most_memory
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
@@ -64,3 +65,24 @@ def test_small_cells_run_beside_each_other_and_the_largest_alone():
     assert most_memory([small] * 9, 2) == most_memory([small] * 2, 2)
     assert most_memory([small, large], 1) - most_memory([large], 1) == 0
     assert most_memory([replace(large, sweep="other"), large], 2) == most_memory([large], 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("0::/job/step", "job/{}/memory.max"),
+        ("4:cpu,memory:/job/step", "memory/job/{}/memory.limit_in_bytes"),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_limits_of_a_container_or_job_count(tmp_path, line, file):
+    """Those of the groups about it as well; "max" is none."""
+    own = tmp_path / "own"
+    own.write_text(f"9:pids:/else\n{line}\n")
+    for where, limit in ((".", "4000"), ("step", "max"), ("..", "5000")):
+        path = tmp_path / file.format(where)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{limit}\n")
+    assert sorted(_control_group_limits(own, tmp_path)) == [4000.0, 5000.0]
+    assert _control_group_limits(tmp_path / "none", tmp_path) == []
+    assert total_memory() > 1e8

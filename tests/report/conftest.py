@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from hostile import INJECTIONS, as_folder, harmless, records
 from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli.report import app
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
+from pmbnn.report.index_page import index_page
 from pmbnn.results.record import CellRecord, Restart, ScaleSelection
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.results.tables import metrics_table
@@ -206,3 +208,24 @@ def page(folder):
     done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"
+
+
+@pytest.fixture(scope="session")
+def hostile_folders(tmp_path_factory):
+    """Hostile results and harmless ones of the same kind, each with its report and index page."""
+    found = []
+    for words in (INJECTIONS, tuple(map(harmless, INJECTIONS))):
+        folder = tmp_path_factory.mktemp("hostile")
+        said = records(make_record, words)
+        write_results(folder, said, experiment=words[0])
+        with pytest.MonkeyPatch.context() as alone:
+            # What is drawn is no part of the page's text.
+            alone.setattr("pmbnn.report.rebuild.rebuild", lambda folder, *_: folder)
+            alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+            done = CliRunner().invoke(app, [str(folder)])
+        assert done.exit_code == 0, done.output
+        figures = [Path(f"figures/{as_folder(one)}.png") for one in words]
+        index = index_page(words[0], figures, said, folder / "cells")
+        (folder / "index.html").write_text(index, encoding="utf-8")
+        found.append(folder)
+    return found

@@ -9,6 +9,7 @@ import shutil
 
 import pandas as pd
 import pytest
+from hostile import INJECTIONS
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -273,15 +274,38 @@ def test_dark_and_light_can_be_read(browser, page, scheme):
         assert contrast_of(browser, selector, ground) >= 4.5, selector
 
 
+def requested(browser):
+    """Addresses that were asked for since the last look."""
+    events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
+    return [
+        e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
+    ]
+
+
 def test_no_error_and_no_request(browser, page, judged):
     """Over everything above, and a fresh look at both pages."""
     pages = {page.as_uri(), judged.as_uri()}
     for one in (page, judged):
         show(browser, one)
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "DEBUG"] == []
-    events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
-    sent = [
-        e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"
-    ]
+    sent = requested(browser)
     assert page.as_uri() in sent, "the log is kept"
     assert {url for url in sent if not url.startswith("data:")} == pages
+
+
+@pytest.mark.parametrize("name", ["report.html", "index.html"])
+def test_hostile_words_stay_words(browser, hostile_folders, name):
+    """Also in what the page's own script writes; a window that pops up fails every command."""
+    requested(browser)
+    show(browser, hostile_folders[0] / name)
+    scripts = len(browser.find_elements(By.TAG_NAME, "script"))
+    told = browser.execute_script(
+        "return [...document.querySelectorAll('[data-cell], .thumb')].map(one => { one.click();"
+        "  return document.querySelector('dialog[open]').textContent }).join()"
+    )
+    assert name == "index.html" or all(words in told for words in (INJECTIONS[0], INJECTIONS[5]))
+    handlers = "[...document.querySelectorAll('*')].flatMap(e => e.getAttributeNames())"
+    assert [a for a in browser.execute_script(f"return {handlers}") if a.startswith("on")] == []
+    assert len(browser.find_elements(By.TAG_NAME, "script")) == scripts
+    assert not [one for one in requested(browser) if not one.startswith(("file:", "data:"))]
+    assert browser.title and browser.current_url.startswith("file:")
