@@ -31,9 +31,7 @@ def machine_kind() -> str:
 
 
 def total_memory() -> float | None:
-    """Bytes of memory that this process may have, of the machine or of the container or job that it
-    runs in; None where the system does not tell.
-    """
+    """Bytes of memory of the machine, or of the container or job; None where nothing tells."""
     try:
         there = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # not on Windows
