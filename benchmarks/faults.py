@@ -203,7 +203,7 @@ def _made_up_sweep(folder: Path):
     load_experiment(file)
     trace = plane_trace(resolution=(5, 4), points=10)
 
-    def run_cells(run, wanted, workers):
+    def run_cells(run, wanted, *_):
         for cell in wanted:
             task = run.tasks[cell]
             known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5}}

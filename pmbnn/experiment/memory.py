@@ -63,8 +63,10 @@ def memory_line(cells: Collection[Cell], workers: int) -> str:
     words += f" of {there / 1e9:.1f} GB"
     if taken > there:
         words += ": TOO MUCH for this machine"
-    largest = largest_network(there)
-    return f"{words}; a network of up to {largest / 1e6:,.0f} million parameters could be fitted"
+    largest = largest_network(there) / 1e6
+    if largest < 1:  # small ones may fit all the same: what they take beside is an estimate
+        return words
+    return f"{words}; a network of up to {largest:,.0f} million parameters could be fitted"
 
 
 def too_large_lines(cells: Iterable[Cell]) -> list[str]:
@@ -75,7 +77,7 @@ def too_large_lines(cells: Iterable[Cell]) -> list[str]:
         if there is not None and taken > there:
             words = " ".join([cell.sweep, cell.dataset.kind, *model_words(cell, scale=False)])
             found[words] = max(taken, found.get(words, 0.0))
-    of = f"GB of {(there or 0.0) / 1e9:.1f} GB: its worker will be killed"
+    of = f"GB of {(there or 0.0) / 1e9:.1f} GB: its worker may be killed"
     return [f"too large: {words}: about {taken / 1e9:.1f} {of}" for words, taken in found.items()]
 
 

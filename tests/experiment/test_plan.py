@@ -617,17 +617,18 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     cells = (replace(CELL, network=Dense(hidden=(17_000, 17_000))),)
     huge = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
     words = []
-    for there in (24e9, 16e9, None):
+    for there in (24e9, 16e9, None, 1.5e9):
         monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda there=there: there)
         words.append("\n".join(plan_lines(huge)[9:]))
-    enough, too_little, unknown = words
+    enough, too_little, unknown, nearly_none = words
     assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")
     assert " GB at most of 16.0 GB: TOO MUCH for this machine; " in too_little
     assert too_little.splitlines()[1:] == [
         "too large: sweep moons dense-17000-17000 normal half_normal: about 23.3 GB of 16.0 GB: "
-        "its worker will be killed"
+        "its worker may be killed"
     ]
     assert unknown == "memory: about 23.3 GB at most"
+    assert nearly_none.splitlines()[0].endswith("of 1.5 GB: TOO MUCH for this machine")
 
 
 def test_plan_of_a_selection(experiment):
