@@ -140,9 +140,11 @@ def _normal_crps(
     """
     chosen, weight = _evenly_chosen(weight)
     mu, sigma = components.mu[chosen], components.sigma[chosen]
-    score = weight @ _mean_distance(target - mu, sigma)
-    for own, sd, share in zip(mu, sigma, weight, strict=True):
-        score -= 0.5 * share * (weight @ _mean_distance(own - mu, np.hypot(sd, sigma)))
+    score = weight @ _mean_distance(target - mu, sigma) - weight**2 @ sigma / np.sqrt(np.pi)
+    for number, (own, sd, share) in enumerate(zip(mu, sigma, weight, strict=True), start=1):
+        # The distance of two components counts once for both, and is half the work so.
+        distance = _mean_distance(own - mu[number:], np.hypot(sd, sigma[number:]))
+        score -= share * (weight[number:] @ distance)
     return score
 
 
