@@ -53,6 +53,8 @@ class Cluster:
 
     def __init__(self, client: Client, shared_folder: bool = False) -> None:
         self.client, self.shared_folder = client, shared_folder
+        # A client that has lost its scheduler does not know any more where that was.
+        self._address = client.scheduler.address if client.scheduler else "of that client"
         self.session = uuid.uuid4().hex[:12]
         self.crew = Crew(decisive_versions())
         self.say: Callable[[str], None] = lambda line: None
@@ -117,10 +119,6 @@ class Cluster:
     def _end_processes(self) -> None:
         with suppress(Exception):  # of a comm that breaks meanwhile
             self.client.run(end_processes, self.session, on_error="ignore")
-
-    @property
-    def _address(self) -> str:
-        return self.client.scheduler.address if self.client.scheduler else "the scheduler"
 
     def run_jobs(
         self,
