@@ -44,8 +44,9 @@ def connected(scheduler: str, shared_folder: bool = False) -> "Iterator[Cluster]
     """
     client_class = _client_class()
     address = _address(scheduler)
-    # It would tell in many lines what is told here in one.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # It would tell in many lines what is told here in one; some parts have levels of their own.
+    for name in ("distributed", "distributed.client", "distributed.gc"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = client_class(address, timeout=PATIENCE, set_as_default=False)
     except OSError as error:
