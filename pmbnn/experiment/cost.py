@@ -57,15 +57,16 @@ PREDICTION = 7e-9
 """Seconds of one core for a prediction of one row by one draw of a small network: moments of class
 probabilities over draws."""
 
-DENSITY = 2.3e-6
+DENSITY = 1.7e-6
 """The same of a predicted density: its quantiles and scores take all draws of a row together, many
-times (`experiments/regression_sine.yaml`, a cell of 500 draws)."""
+times (`experiments/regression_sine.yaml`, a cell of 500 draws: 2.3e-6, of which 0.73 are left since
+`prediction.density.summarise` pairs its components once)."""
 
-DENSITIES = {"student_t": 8}
+DENSITIES = {"student_t": 11}
 """Times as long of other likelihoods than a normal one: Student's distribution function has no
 form as quick as the normal one's, and quantiles and the ranked probability score ask it hundreds of
 times a draw (`prediction.density.summarise` of 500 draws at 64 rows, processor time, medians of
-five: 0.66 s to 0.079 s; of 3,000 draws 6.8 times)."""
+five: 0.66 s to 0.058 s)."""
 
 PREDICTION_FLOPS = 50e9
 """Of the forward passes of larger networks, fewer than of training: draws come one by one
