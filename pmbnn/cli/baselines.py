@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,7 +100,9 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
         typer.echo(f"left out: {words}", err=True)
     console = new_console()
     with console.status("baselines") as status:
-        found = make_baselines(read.results, read.records, usual, [*named, *given], status.update)
+        # Forests on large sets take minutes each: a log tells them too.
+        went_on = status.update if console.is_terminal else partial(typer.echo, err=True)
+        found = make_baselines(read.results, read.records, usual, [*named, *given], went_on)
     if found.means.empty:
         raise ResultsError(f"The folder `{folder}` has no cell with results.")
     for data, means in found.means.groupby("data", sort=False):

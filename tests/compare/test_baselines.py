@@ -327,6 +327,7 @@ def test_the_command(folder, tmp_path):
     done = call("houses", "--published", "dropout.csv", "--name", "Dropout")
     assert done.exit_code == 0, done.output
     assert "left out: Absent: absent.csv is not there" in done.stderr
+    assert "data seed 1: random forest" in done.stderr, "a log says how far it is"
     table = pd.read_csv(results.folder / "baselines.csv")
     usual = [method.name for method in BASELINES["density"]]
     assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *usual, "Dropout"]
