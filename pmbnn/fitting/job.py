@@ -64,8 +64,7 @@ def run_job(
 def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[CellTask, Outcome]]:
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
-        searched = () if job.search_cell is None else (job.search_cell,)
-        datasets = {task.cell.dataset: load_dataset(task) for task in (*job.cells, *searched)}
+        datasets = {task.cell.dataset: load_dataset(task) for task in job.tasks}
         cells = [task.cell for task in job.cells]
         checkpoints = results.checkpoints(job.identity)
         if cells[0].is_sampled:

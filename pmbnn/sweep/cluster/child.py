@@ -72,8 +72,7 @@ class TravelledJob:
         from pmbnn.fitting import job as fitting
 
         found: dict[str, str] = {}
-        searched = () if job.search_cell is None else (job.search_cell,)
-        for task in (*job.cells, *searched):
+        for task in job.tasks:
             path = self.rows.get(task.fingerprint)
             try:
                 if path is not None:
