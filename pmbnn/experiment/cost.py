@@ -62,11 +62,11 @@ DENSITY = 1.7e-6
 times (`experiments/regression_sine.yaml`, a cell of 500 draws: 2.3e-6, of which 0.73 are left since
 `prediction.density.summarise` pairs its components once)."""
 
-DENSITIES = {"student_t": 11}
+DENSITIES = {"student_t": 10}
 """Times as long of other likelihoods than a normal one: Student's distribution function has no
 form as quick as the normal one's, and quantiles and the ranked probability score ask it hundreds of
 times a draw (`prediction.density.summarise` of 500 draws at 64 rows, processor time, medians of
-five: 0.66 s to 0.058 s)."""
+five, on another machine than that: 1.25 s to 0.131 s)."""
 
 PREDICTION_FLOPS = 50e9
 """Of the forward passes of larger networks, fewer than of training: draws come one by one

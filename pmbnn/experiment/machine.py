@@ -36,7 +36,7 @@ def total_memory() -> float | None:
         there = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # not on Windows
         return None
-    return min(there, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")))
+    return min([there, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
 
 
 def _control_group_limits(own: Path, root: Path) -> list[float]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pmbnn.data import Mnist, Moons
+from pmbnn.experiment import machine
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import network_size
 from pmbnn.experiment.machine import _control_group_limits, total_memory
@@ -75,7 +76,7 @@ def test_small_cells_run_beside_each_other_and_the_largest_alone():
     ],
     ids=["version 2", "version 1"],
 )
-def test_limits_of_a_container_or_job_count(tmp_path, line, file):
+def test_limits_of_a_container_or_job_are_read(tmp_path, line, file):
     """Those of the groups about it as well; "max" is none."""
     own = tmp_path / "own"
     own.write_text(f"9:pids:/else\n{line}\n")
@@ -85,4 +86,11 @@ def test_limits_of_a_container_or_job_count(tmp_path, line, file):
         path.write_text(f"{limit}\n")
     assert sorted(_control_group_limits(own, tmp_path)) == [4000.0, 5000.0]
     assert _control_group_limits(tmp_path / "none", tmp_path) == []
-    assert total_memory() > 1e8
+
+
+@pytest.mark.parametrize(("limits", "less"), [([3e8, 2e8], 2e8), ([1e18], None), ([], None)])
+def test_the_least_limit_is_what_there_is(monkeypatch, limits, less):
+    monkeypatch.setattr(machine, "_control_group_limits", lambda *_: [])
+    whole = total_memory()
+    monkeypatch.setattr(machine, "_control_group_limits", lambda *_: limits)
+    assert total_memory() == (less or whole)
