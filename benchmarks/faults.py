@@ -39,12 +39,16 @@ TIMES = ("seconds",)
 TABLES = ("metrics.csv", "summary.csv")
 
 ERRORS = {
-    "disk full from there on": (errno.ENOSPC, True),
-    "input/output error once": (errno.EIO, False),
-    "no right once": (errno.EACCES, False),
-    "half written once": (0, False),
+    "disk full from there on": (False, errno.ENOSPC, True),
+    "input/output error once": (False, errno.EIO, False),
+    "no right once": (False, errno.EACCES, False),
+    "half written once": (False, 0, False),
+    "error in reading once": (True, errno.EIO, False),
+    "no right to read once": (True, errno.EACCES, False),
+    "half read once": (True, 0, False),
 }
-"""Number of the error, and whether every later call fails too."""
+"""Whether it meets the calls that read, in a command that finds all its cells, or those that change
+the folder; the number of the error; and whether every later call fails too."""
 
 
 def tables(folder: Path) -> list[list[dict[str, str]]]:
@@ -119,7 +123,7 @@ def measuring_children(parent: int) -> list[int]:
 
 
 def calls(every: int, folder: Path) -> bool:
-    """Each call that changes the results folder refused in turn; cells are made up."""
+    """Each call that changes or reads the results folder refused in turn; cells are made up."""
     library = folder / "faults.so"
     source = str(measuring.HERE / "faults.c")
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
@@ -133,7 +137,9 @@ def within(every: int, folder: Path) -> bool:
     shim.fault_count.restype = ctypes.c_long
     sweep = _made_up_sweep(folder)
 
-    def forked(out: Path, at: int, number: int = 0, lasting: bool = False) -> tuple[int, str]:
+    def forked(
+        out: Path, at: int = -1, reading: bool = False, number: int = 0, lasting: bool = False
+    ) -> tuple[int, str]:
         log = folder / "log"
         child = os.fork()
         if child == 0:
@@ -141,10 +147,10 @@ def within(every: int, folder: Path) -> bool:
             os.dup2(descriptor, 1), os.dup2(descriptor, 2)
             code = 99
             try:
-                shim.fault_arm(str(out).encode(), at, number, lasting)
+                shim.fault_arm(str(out).encode(), reading, at, number, lasting)
                 code = sweep(out)
                 counted = shim.fault_count()
-                shim.fault_arm(b"", -1, 0, 0)
+                shim.fault_arm(b"", 0, -1, 0, 0)
                 (folder / "count").write_text(str(counted))
             except BaseException:
                 traceback.print_exc()
@@ -152,16 +158,21 @@ def within(every: int, folder: Path) -> bool:
                 os._exit(code)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
-    shim.fault_arm(b"", -1, 0, 0)
-    code, log = forked(folder / "whole", -1)
+    shim.fault_arm(b"", 0, -1, 0, 0)
+    code, log = forked(folder / "whole")
     assert code == 0, log
-    total, whole = _count(folder, forked), tables(folder / "whole")
+    whole = tables(folder / "whole")
+    totals = {False: int((folder / "count").read_text())}
+    forked(_copied(folder), reading=True)
+    totals[True] = int((folder / "count").read_text())
+    shutil.rmtree(folder / "out")
     wrong, counts = [], Counter()
-    for how, (number, lasting) in ERRORS.items():
+    for how, (reading, *error) in ERRORS.items():
+        total = totals[reading]
         for at in range(0, total, every):
-            out = folder / f"out-{at}"
-            first, told = forked(out, at, number, lasting)
-            second, log = forked(out, -1)
+            out = _copied(folder) if reading else folder / "out"
+            first, told = forked(out, at, reading, *error)
+            second, log = forked(out)
             lines = [line for line in told.splitlines() if line.startswith("error: ")]
             good = first in (0, 3) and "Traceback" not in told + log and len(lines) == (first == 3)
             left = list(out.rglob(".part-*"))
@@ -170,19 +181,18 @@ def within(every: int, folder: Path) -> bool:
             counts[how, first] += 1
             shutil.rmtree(out)
             print(f"  {how}, call {at} of {total}: {first}, then {second}", flush=True)
-    for how in ERRORS:
+    for how, (reading, *_) in ERRORS.items():
         found = {code: counts[how, code] for code in (0, 3, *range(256)) if counts[how, code]}
-        print(f"calls: {how}: {sum(found.values())} of {total}, by exit status {found}")
+        print(f"calls: {how}: {sum(found.values())} of {totals[reading]}, by exit status {found}")
     print(f"calls: {len(wrong)} wrong")
     for one in wrong[:10]:
         print(*one)
     return not wrong
 
 
-def _count(folder: Path, forked) -> int:
-    """How many calls a sweep makes that the shim counts."""
-    forked(folder / "counted", -1)
-    return int((folder / "count").read_text())
+def _copied(folder: Path) -> Path:
+    """A copy of the finished results folder."""
+    return shutil.copytree(folder / "whole", folder / "out")
 
 
 def _made_up_sweep(folder: Path):
@@ -234,14 +244,16 @@ def _made_up_sweep(folder: Path):
 def files(number: int, folder: Path) -> bool:
     """Experiment files, valid and broken: planned as their axes say, or one line."""
     sys.path.insert(0, str(measuring.PROJECT / "tests"))
-    from random_experiments import broken_text, valid_experiment
+    from random_experiments import at_random, broken_text, valid_experiment
 
     from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.yaml_file import yaml_text
 
-    rng, counts, wrong, file = random.Random(0), Counter(), [], folder / "file.yaml"
-    for seed in range(number):
+    counts, wrong, file = Counter(), [], folder / "file.yaml"
+
+    @at_random(number)
+    def look(rng: random.Random) -> None:
         content, cells = valid_experiment(rng)
         text = yaml_text(content)
         is_valid = rng.random() < 0.5
@@ -251,16 +263,18 @@ def files(number: int, folder: Path) -> bool:
             found = len(load_experiment(file).cells)
             counts["planned"] += 1
             if is_valid and found != cells:
-                wrong.append((seed, found, cells))
+                wrong.append((found, cells, text))
         except ConfigError as error:
             counts["one line"] += 1
             if is_valid or len(str(error).splitlines()) != 1:
-                wrong.append((seed, str(error)))
+                wrong.append((str(error), text))
         except Exception as error:
-            wrong.append((seed, repr(error), text))
-        if seed % 1000 == 999:
-            print(f"  {seed + 1}: {dict(counts)}, {len(wrong)} wrong", flush=True)
-    print(f"files: {number}: {dict(counts)}, {len(wrong)} wrong")
+            wrong.append((repr(error), text))
+        if counts.total() % 1000 == 0:
+            print(f"  {counts.total()}: {dict(counts)}, {len(wrong)} wrong", flush=True)
+
+    look()
+    print(f"files: {counts.total()}: {dict(counts)}, {len(wrong)} wrong")
     for one in wrong[:5]:
         print(*one)
     return not wrong

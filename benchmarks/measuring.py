@@ -101,10 +101,13 @@ def report(text: str, out: Path | None) -> None:
 
 def peers_python() -> list[str]:
     """Command of Python in the environment of the peers, which uv sets up when needed."""
-    # `uv run` tells its children which uv it was; outside of it there may be one on the path.
+    return [*uv_command(), "run", "--quiet", "--project", str(PEERS), "python"]
+
+
+def uv_command() -> list[str]:
+    """Command of uv: that of `uv run`, which tells its children, or one on the path."""
     uv = os.environ.get("UV") or shutil.which("uv")
-    command = [uv] if uv else [sys.executable, "-m", "uv"]
-    return [*command, "run", "--quiet", "--project", str(PEERS), "python"]
+    return [uv] if uv else [sys.executable, "-m", "uv"]
 
 
 def caches_in(folder: Path) -> dict[str, str]:

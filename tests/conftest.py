@@ -17,6 +17,27 @@ os.environ |= {
 }
 
 
+def pytest_configure(config):
+    """Leave code unoptimised in the quick tier: compiling then takes half as long.
+
+    Most programs run once there. The slow tier compiles as users do.
+    """
+    if config.option.markexpr == "not slow":
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """Have programs compiled as users' are: for tests of bits, which optimising could change."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = jax.config.read(name)
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, before)
+
+
 @pytest.fixture(scope="session")
 def evaluate():
     """Values of PyTensor graphs, interpreted: a compilation costs more than most tests."""

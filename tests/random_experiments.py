@@ -1,7 +1,10 @@
 """Experiment files made at random: valid ones, with the number of their cells, and broken ones."""
 
 import random
+from collections.abc import Callable
 from typing import Any
+
+from hypothesis import HealthCheck, given, settings, strategies
 
 JUNK = (
     *("null", "~", "true", "-1", "0", "1e400", ".nan", "-.inf", "1e-320", "9" * 40, "0x1f", "010"),
@@ -9,6 +12,22 @@ JUNK = (
     *("{log: [1, 1, 2]}", "kind", "'", '"', ": :", "- -", "\t", "\u2028", "!!python/none", "<<: 1"),
 )
 """What is put in the place of a value."""
+
+
+def at_random(number: int) -> Callable[[Callable[[random.Random], None]], Callable[[], None]]:
+    """Decorator: call a function with so many states of chance, always the same ones.
+
+    Hypothesis plays the part of chance: it also tries what is all first or all last, and makes what
+    fails small.
+    """
+    chosen = settings(
+        max_examples=number,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda function: chosen(given(strategies.randoms(use_true_random=False))(function))
 
 
 def valid_experiment(rng: random.Random) -> tuple[dict[str, Any], int]:
