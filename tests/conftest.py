@@ -14,28 +14,22 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(CACHE),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    # Most programs run once: optimising them takes longer than what it saves, a third of the suite.
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
 }
-
-
-def pytest_configure(config):
-    """Leave code unoptimised in the quick tier: compiling then takes half as long.
-
-    Most programs run once there. The slow tier compiles as users do.
-    """
-    if config.option.markexpr == "not slow":
-        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
 @pytest.fixture(scope="module")
 def optimised():
-    """Have programs compiled as users' are: for tests of bits, which optimising could change."""
+    """Have programs compiled as users' are, here and in other processes: for tests of bits."""
     import jax
 
     name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, False)
-    yield
-    jax.config.update(name, before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(name.upper(), "0")
+        jax.config.update(name, False)
+        yield
+    jax.config.update(name, True)
 
 
 @pytest.fixture(scope="session")
