@@ -39,6 +39,8 @@ sweeps:
       - {{kind: images, path: pictures.zip, colour: true}}
       - {{kind: idx, path: idx}}
     network: &network {{kind: dense, hidden: [[5]]}}
+    prior: normal
+    hyperprior: half_normal
     inference: &inference {{steps: 1000, learning_rate: 0.02, validation: 0, restarts: 2}}
     predict: &predict {{draws: 50, trace_draws: 50}}
   - name: numbers
@@ -47,6 +49,8 @@ sweeps:
       - {{kind: table, file: line.csv, target: y}}
       - {{kind: table, file: plane.csv, target: height, without: [[side]]}}
     network: *network
+    prior: normal
+    hyperprior: half_normal
     likelihood: {{kind: normal, sd: half_normal}}
     inference: *inference
     predict: *predict
@@ -58,6 +62,8 @@ sweeps:
   - name: openml
     dataset: {kind: openml, name: iris, version: 1}
     network: {kind: dense, hidden: [[3]]}
+    prior: normal
+    hyperprior: half_normal
     inference: {steps: 100, validation: 0}
 """
 
@@ -76,8 +82,9 @@ def write_files(folder: Path) -> None:
     frame["side"] = side
     classes = frame.drop(columns="height")
     frame.to_csv(folder / "plane.csv", index=False)
-    classes.to_csv(folder / "plane.csv.gz", index=False)
-    classes.to_parquet(folder / "plane.parquet")
+    # Not the same rows: data sets of the same content are one cell.
+    classes[:110].to_csv(folder / "plane.csv.gz", index=False)
+    classes[:100].to_parquet(folder / "plane.parquet")
     np.savez(folder / "plane.npz", x=x, y=side)
     at = rng.uniform(-3, 3, 120)
     line = pd.DataFrame({"at": at, "y": np.sin(at) + 0.2 * rng.normal(size=len(at))})
@@ -134,12 +141,19 @@ def from_python() -> dict:
     frame = pd.read_csv("plane.csv")
     x = frame[["left", "up"]].to_numpy()
     inference = pb.Inference(steps=1000, learning_rate=0.02, validation=0, restarts=2)
-    rest = {"network": pb.Dense(hidden=(5,)), "inference": inference, "predict": {"draws": 50}}
+    rest = {
+        "network": pb.Dense(hidden=(5,)),
+        "prior": pb.Normal(),
+        "hyperprior": pb.HalfNormal(),
+        "inference": inference,
+        "predict": {"draws": 50, "trace_draws": 50},
+    }
     classes = [
         *(pb.Table(file=f"plane.{end}", target="side") for end in ("csv", "csv.gz", "parquet")),
         pb.Npz(file="plane.npz"),
         *(pb.Sklearn(name=name) for name in ("iris", "wine", "breast_cancer", "digits")),
-        *(pb.Images(path=path, colour=True) for path in ("pictures", "pictures.zip")),
+        pb.Images(path="pictures"),
+        pb.Images(path="pictures.zip", colour=True),
         pb.Idx(path="idx"),
         pb.Dataset.from_frame(frame.drop(columns="height"), "side", name="frame"),
         pb.Dataset.from_arrays(x, np.sign(x.sum(axis=1)).astype(int), name="arrays"),
@@ -154,18 +168,18 @@ def from_python() -> dict:
 
 
 def told(name: str, results) -> None:
-    """Print how many cells there are by status, and what a cell's folder has, by kind of data."""
+    """Print how many cells there are by status, and of each how good it is and what is drawn."""
     import pmbnn as pb
 
-    table = results.summary
-    print(f"{name}: {table['status'].value_counts().to_dict()}")
+    table = results.metrics
+    print(f"{name}: {len(table)} cells, {table['status'].value_counts().to_dict()}")
     if problems := pb.verify(results.folder):
         raise RuntimeError(f"{name}: {problems}")
     for _, row in table.iterrows():
-        cell = results.folder / "cells" / row["cell"]
-        figures = sorted(path.stem for path in cell.glob("*.png"))
-        score = "accuracy" if row["accuracy"] == row["accuracy"] else "rmse"
-        print(f"  {row['dataset']}: {score} {row[score]:.3g}; {', '.join(figures)}")
+        cell = results.folder / "cells" / row["name"]
+        figures = ", ".join(sorted(path.stem for path in cell.glob("*.png"))) or "no figure"
+        score = next(one for one in ("accuracy", "rmse") if row[one] == row[one])
+        print(f"  {row['name'].split('_')[0]}: {score} {row[score]:.3g}; {figures}")
 
 
 def outside(folder: Path) -> None:

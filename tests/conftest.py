@@ -21,7 +21,10 @@ os.environ |= {
 
 @pytest.fixture(scope="module")
 def optimised():
-    """Have programs compiled as users' are, here and in other processes: for tests of bits."""
+    """Have programs compiled as users' are, here and in other processes.
+
+    For tests of bits, and for those that run what they compile for long.
+    """
     import jax
 
     name = "jax_disable_most_optimizations"

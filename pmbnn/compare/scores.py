@@ -35,8 +35,8 @@ class Scores(NamedTuple):
         Results with a column in tables of cells.
     index
         Those in the table of ``index.html``.
-    figure
-        Figure of its own that a cell on few inputs has.
+    figures
+        Of these, a cell on few inputs has one of its own.
     """
 
     main: tuple[str, str]
@@ -44,7 +44,7 @@ class Scores(NamedTuple):
     paired: tuple[tuple[str, str, float], ...]
     columns: Mapping[str, Column]
     index: tuple[str, ...]
-    figure: str
+    figures: tuple[str, ...]
 
 
 ELBO = Column("ELBO", 1, "evidence lower bound, nats, of the restart predicted with")
@@ -70,7 +70,7 @@ SCORES: Mapping[str, Scores] = {
             "elbo": ELBO,
         },
         index=("accuracy", "nll", "excess_error", "validation_nll"),
-        figure="map.png",
+        figures=("map.png",),
     ),
     "density": Scores(
         main=("rmse", "RMSE {:.3g}"),
@@ -86,7 +86,7 @@ SCORES: Mapping[str, Scores] = {
             "elbo": ELBO,
         },
         index=("rmse", "nll", "crps", "coverage_95", "validation_nll"),
-        figure="curves.png",
+        figures=("curves.png", "map.png"),
     ),
 }
 """By the key of a predictive type, as records name it."""

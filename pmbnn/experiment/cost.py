@@ -199,7 +199,7 @@ def _predictions(cell: Cell) -> float:
     further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
     further += getattr(dataset, "validation", None) or 0
     fresh = 0
-    if dataset.is_planar and dataset.targets == "classes":
+    if dataset.is_planar:
         further += predict.map.resolution**2
     if isinstance(dataset, Synthetic):
         # All restarts pooled have as many draws as one alone.

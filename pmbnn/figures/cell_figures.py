@@ -23,6 +23,7 @@ from pmbnn.figures.reliability import plot_reliability
 from pmbnn.figures.risk_coverage import plot_risk_coverage
 from pmbnn.figures.samples import plot_points, plot_samples
 from pmbnn.figures.snapshot_examples import plot_snapshot_examples
+from pmbnn.figures.surface import plot_surface
 from pmbnn.figures.training import plot_training
 from pmbnn.figures.uncertainty import plot_uncertainty
 from pmbnn.figures.weights import plot_weights
@@ -86,8 +87,16 @@ MAP = CellFigure(
 )
 CURVES = CellFigure("curves", plot_curves, (("curve_*", "mean"), *ROWS))
 
+SURFACE = CellFigure(
+    "map",
+    plot_surface,
+    (("predictions", "mean"), (TEST, "target")),
+    arrays="mean|epistemic_sd|x|target",
+)
+
 OF_DENSITIES = (
     CURVES,
+    SURFACE,
     CellFigure(
         "predicted-observed",
         plot_predicted_observed,

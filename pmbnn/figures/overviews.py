@@ -15,6 +15,7 @@ from pmbnn.figures.cell_figures import (
     MAP,
     OF_CLASS_PROBABILITIES,
     OF_DENSITIES,
+    SURFACE,
     CellFigure,
     draw_cell,
 )
@@ -110,14 +111,14 @@ class FigureKinds(NamedTuple):
     Attributes
     ----------
     of_cell
-        What lies in the folder of each cell that it can be drawn of.
+        What lies in the folder of each cell: the first of these that it can be drawn as.
     of_sheet
         Kinds of figures of one sheet among all records, with what draws each.
     of_folder
         Figures that go beyond a sheet, by the whole start of their names.
     """
 
-    of_cell: CellFigure
+    of_cell: tuple[CellFigure, ...]
     of_sheet: Callable[[Results, Sheet, Sequence[CellRecord]], Drawings]
     of_folder: Callable[[Results, Sequence[CellRecord]], Drawings]
 
@@ -305,8 +306,8 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
 
 
 FIGURES = {
-    "class_probabilities": FigureKinds(MAP, _of_classes, _ladder),
-    "density": FigureKinds(CURVES, _of_numbers, _numbers_of_folder),
+    "class_probabilities": FigureKinds((MAP,), _of_classes, _ladder),
+    "density": FigureKinds((CURVES, SURFACE), _of_numbers, _numbers_of_folder),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""
 
@@ -318,5 +319,5 @@ def sheet_figures(
     kinds = FIGURES.get(sheet.shown.predictive)
     if kinds is None:
         return {}
-    of_cell = _of_shown_cell(results, sheet, (kinds.of_cell,))
+    of_cell = _of_shown_cell(results, sheet, kinds.of_cell)
     return dict(of_cell) | dict(kinds.of_sheet(results, sheet, records))

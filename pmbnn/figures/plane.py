@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patheffects import withStroke
@@ -28,6 +29,13 @@ FLATTEST, TALLEST = 0.4, 1.5
 """Shapes of maps, heights as multiples of widths, that fit on a page."""
 
 UNCERTAINTY_LABEL = "sd of that probability over posterior draws"
+
+
+class OverPlane(Protocol):
+    """Something over a grid of raw coordinates of the plane."""
+
+    x1: np.ndarray
+    x2: np.ndarray
 
 
 class PlaneMap(NamedTuple):
@@ -133,7 +141,7 @@ def probability_label(plane: PlaneMap) -> str:
     return f"probability of class {plane.first_class}"
 
 
-def shape_of(plane: PlaneMap) -> float:
+def shape_of(plane: OverPlane) -> float:
     """Height of a map as a multiple of its width: a square where that would not fit on a page.
 
     Features of such different ranges have different units.
@@ -143,7 +151,7 @@ def shape_of(plane: PlaneMap) -> float:
     return shape if FLATTEST <= shape <= TALLEST else 1.0
 
 
-def set_frame(axes: Axes, plane: PlaneMap) -> None:
+def set_frame(axes: Axes, plane: OverPlane) -> None:
     """Limit axes to a map, in its shape."""
     axes.set(xlim=_edges(plane.x1), ylim=_edges(plane.x2))
     axes.set_box_aspect(shape_of(plane))
@@ -151,19 +159,19 @@ def set_frame(axes: Axes, plane: PlaneMap) -> None:
 
 def draw_probability(axes: Axes, plane: PlaneMap) -> AxesImage:
     """Probability of the first class, ``x1`` to the right and ``x2`` up."""
-    return _draw(axes, plane, plane.probability, style.PROBABILITY, (0.0, 1.0))
+    return draw_over_plane(axes, plane, plane.probability, style.PROBABILITY, (0.0, 1.0))
 
 
 def draw_uncertainty(axes: Axes, plane: PlaneMap, highest: float) -> AxesImage:
     """Uncertainty of that probability, in colours that end at ``highest``."""
-    return _draw(axes, plane, plane.sd, style.UNCERTAINTY, (0.0, highest))
+    return draw_over_plane(axes, plane, plane.sd, style.UNCERTAINTY, (0.0, highest))
 
 
 def draw_difference(
     axes: Axes, plane: PlaneMap, difference: np.ndarray, largest: float
 ) -> AxesImage:
     """Differences of probabilities, ``(x1, x2)``, white at zero, colours up to ``largest``."""
-    return _draw(axes, plane, difference, style.DIFFERENCE, (-largest, largest))
+    return draw_over_plane(axes, plane, difference, style.DIFFERENCE, (-largest, largest))
 
 
 def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> None:
@@ -178,7 +186,10 @@ def draw_decision_boundary(axes: Axes, plane: PlaneMap, width: float = 1.3) -> N
     )  # fmt: skip
 
 
-def _draw(axes: Axes, plane: PlaneMap, values, colours, limits: tuple[float, float]) -> AxesImage:
+def draw_over_plane(
+    axes: Axes, plane: OverPlane, values: np.ndarray, colours: Colormap, limits: tuple[float, float]
+) -> AxesImage:
+    """Values ``(x1, x2)`` as colours between the limits, ``x1`` to the right and ``x2`` up."""
     extent = (*_edges(plane.x1), *_edges(plane.x2))
     # An image has its first axis going down the page: the transpose puts x1 across.
     kwargs = {"origin": "lower", "extent": extent, "aspect": "auto"}

@@ -50,13 +50,14 @@ def missing_cell_figures(results: Results, records: Sequence[CellRecord]) -> lis
         kinds, folder = FIGURES.get(record.predictive), results.cells / record.name
         if kinds is None or not (folder / "trace.nc").is_file():
             continue
-        path = folder / f"{kinds.of_cell.file}.png"
-        if path.is_file():
+        paths = {figure: folder / f"{figure.file}.png" for figure in kinds.of_cell}
+        if any(path.is_file() for path in paths.values()):
             continue
-        groups = kinds.of_cell.groups(stored_variables(results, record.name))
-        if groups:
-            draw = partial(draw_cell, results, record, kinds.of_cell, groups)
-            found.append(Drawing(path, draw))
+        stored = stored_variables(results, record.name)
+        for figure, path in paths.items():
+            if groups := figure.groups(stored):
+                found.append(Drawing(path, partial(draw_cell, results, record, figure, groups)))
+                break
     return found
 
 

@@ -35,6 +35,7 @@ PROBABILITY = LinearSegmentedColormap.from_list(
 """From the second class's colour to the first's, both lightened so that points stand out."""
 
 UNCERTAINTY = colormaps["cividis"]
+VALUES = colormaps["viridis"]
 DIFFERENCE = colormaps["RdBu_r"]
 COUNTS = LinearSegmentedColormap.from_list("counts", colormaps["Blues"](np.linspace(0.2, 1, 64)))
 """Starts at a blue that a single mistake can be seen by."""

@@ -19,7 +19,7 @@ from pmbnn.prediction.chain_errors import (
     probabilities_without_each,
 )
 from pmbnn.prediction.class_probabilities import ClassProbabilities
-from pmbnn.prediction.density import Density
+from pmbnn.prediction.density import Density, Moments, predict_moments
 from pmbnn.prediction.metrics import metrics_of
 from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.prediction.predictor import Predictor
@@ -35,7 +35,7 @@ FRESH_SCORES = {"excess_error": metrics.excess_error, "excess_nll": metrics.exce
 
 @dataclass(frozen=True)
 class MapPrediction:
-    """Predictions over the plane: raw coordinates ``x1``, ``x2``, and rows with ``x1`` slowest.
+    """Class probabilities over the plane: raw coordinates, and rows with ``x1`` slowest.
 
     ``of_chains`` are those by each chain alone, where there are chains.
     """
@@ -44,6 +44,15 @@ class MapPrediction:
     x2: np.ndarray
     prediction: ClassProbabilities
     of_chains: tuple[ClassProbabilities, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surface:
+    """Numbers over the plane: raw coordinates, and rows with ``x1`` slowest."""
+
+    x1: np.ndarray
+    x2: np.ndarray
+    prediction: Moments
 
 
 @dataclass(frozen=True)
@@ -71,13 +80,15 @@ class Evaluation:
     of_chains
         The same by each chain alone, where there are chains.
     map
-        Of points in a plane with a known distribution.
+        Of classes of points in a plane.
     images
         Of images.
     diagnosis
         Where the settings name steps to keep snapshots of.
     curves
         On the lines of the data set; of ranges, the first is that of its rows.
+    surface
+        Of numbers at points in a plane.
     """
 
     results: Mapping[str, float]
@@ -87,6 +98,7 @@ class Evaluation:
     images: ImageEvaluation | None = None
     diagnosis: Diagnosis | None = None
     curves: tuple[Curve, ...] = ()
+    surface: Surface | None = None
 
 
 def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
@@ -163,14 +175,17 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 
 @evaluate_further.register
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
-    """At the training rows, and on the lines of the data set; of several targets, of each."""
+    """At the training rows, on lines and over a plane of inputs; of several targets, of each."""
     draws = fitted.cell.predict.draws
     training = predict_mixture(fitted, predictor, dataset.x_train, draws)
     training = training.in_units_of(dataset.target_standardisation)
     curves = _curves(fitted, dataset, predictor)
+    further: dict[str, Any] = {"curves": curves}
+    if fitted.cell.dataset.is_planar:
+        further["surface"] = _surface(fitted, dataset, predictor)
     target = dataset.raw_targets(dataset.y_train)
     if not dataset.target_names:
-        return {"results": _of_one(training, target, curves), "curves": curves}
+        return further | {"results": _of_one(training, target, curves)}
     results, of_test = {}, dataset.raw_targets(dataset.y_test)
     for i, name in enumerate(dataset.target_names):
         own = metrics_of(test.of_target(i), of_test[:, i])
@@ -178,7 +193,7 @@ def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, An
         lines = [replace(curve, prediction=curve.prediction.of_target(i)) for curve in curves]
         own |= _of_one(training.of_target(i), target[:, i], lines)
         results |= {f"{metric}_{name}": value for metric, value in own.items()}
-    return {"results": results, "curves": curves}
+    return further | {"results": results}
 
 
 def _of_one(training: Density, target: np.ndarray, curves: Sequence[Curve]) -> dict[str, float]:
@@ -284,6 +299,14 @@ def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -
     draws = fitted.cell.predict.draws
     found, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
     return MapPrediction(x1, x2, found[""], chains)
+
+
+def _surface(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Surface:
+    x1, x2, x = map_points(dataset, fitted.cell.predict.map)
+    fits = [fitted.fits[i] for i in fitted.alive]
+    draws, weights = fitted.cell.predict.draws, fitted.mixtures[""]
+    found = predict_moments(predictor, fits, weights, fitted.data, x, draws)
+    return Surface(x1, x2, found.in_units_of(dataset.target_standardisation))
 
 
 def map_points(dataset: Dataset, settings: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,23 +1,25 @@
 """Groups of a trace that hold predictions, and the images that they are of.
 
 ``test_predictions`` says in its attribute ``predictive`` of what kind they are. Of numbers, there
-are ``curve_1``, ... on the lines that curves are drawn on beside it, and ``chain_mean`` and
-``chain_sd``, moments of the network's output in each chain of a sampler alone. Of classes, it and,
-where rows were set aside, ``validation_predictions`` hold moments and labels of all their rows, and
-``chain_probability`` what each chain of a sampler says alone; of images, each keeps the pixels of
-a few: ``image`` ``(image, row, column)`` as bytes, colours on a last axis ``channel``, and
-``image_index`` ``(image,)``, the row that each is.
+are ``curve_1``, ... on the lines that curves are drawn on beside it, moments over the plane in
+``predictions`` where there are two inputs, and ``chain_mean`` and ``chain_sd``, moments of the
+network's output in each chain of a sampler alone. Of classes, it and, where rows were set aside,
+``validation_predictions`` hold moments and labels of all their rows, and ``chain_probability`` what
+each chain of a sampler says alone; of images, each keeps the pixels of a few: ``image``
+``(image, row, column)`` as bytes, colours on a last axis ``channel``, and ``image_index``
+``(image,)``, the row that each is.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import singledispatch
 
 import numpy as np
 import xarray as xr
 
 from pmbnn.data.arrays import Dataset, Line
-from pmbnn.fitting.evaluation import Evaluation
+from pmbnn.fitting.evaluation import Evaluation, Surface
 from pmbnn.fitting.image_evaluation import OodPrediction
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.snapshots import Diagnosis
@@ -68,7 +70,7 @@ def _class_groups(test: ClassProbabilities, fitted, evaluation, dataset, predict
 
 @prediction_groups.register
 def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
-    """Predictions of test rows, and on the lines that curves are drawn on.
+    """Predictions of test rows, on the lines that curves are drawn on, and over a plane.
 
     Inputs and targets are in original units; on a line through several features inputs are its
     positions ``x`` times its ``direction``. ``output_interval`` is central in the network's output,
@@ -91,6 +93,8 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
         arrays |= _moments_of_chains(curve.of_chains, *axes) | line_arrays(curve.line)
         of_line = attrs | line_attributes(curve.line)
         groups[f"curve_{number}"] = xr.Dataset(arrays, coords, of_line)
+    if evaluation.surface is not None:
+        groups["predictions"] = _surface_group(evaluation.surface, dataset)
     return groups
 
 
@@ -259,6 +263,20 @@ def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     arrays = probability_arrays(plane.prediction, axes, shape)
     arrays |= _of_chains(plane.of_chains, axes, shape)
     coords = {"x1": plane.x1, "x2": plane.x2, "output": list(dataset.classes)}
+    return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
+
+
+def _surface_group(surface: Surface, dataset: Dataset) -> xr.Dataset:
+    """Moments of numbers over the plane."""
+    axes, shape = target_axes("x2", dataset), (len(surface.x1), len(surface.x2))
+    moments = {
+        field.name: getattr(surface.prediction, field.name) for field in fields(surface.prediction)
+    }
+    arrays = {
+        name: (("x1", *axes), array.reshape(*shape, *array.shape[1:]).astype("f4"))
+        for name, array in moments.items()
+    }
+    coords = {"x1": surface.x1, "x2": surface.x2}
     return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
 
 

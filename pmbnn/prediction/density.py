@@ -276,6 +276,42 @@ class Density(Predictive):
         return float(-np.mean(np.concatenate(parts)))
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Moments of predicted numbers, ``(observation,)``, of several targets on a further, last axis.
+
+    They cost a fraction of a `Density`, whose intervals are searched for.
+    """
+
+    mean: np.ndarray
+    epistemic_sd: np.ndarray
+    total_sd: np.ndarray
+
+    def in_units_of(self, standardisation: Standardisation) -> "Moments":
+        """The same in the units that targets had before they were standardised."""
+        sds = (standardisation.sd * of for of in (self.epistemic_sd, self.total_sd))
+        return Moments(standardisation.undo(self.mean), *sds)
+
+
+def predict_moments(predictor, fits, weights: Weights, data, x: np.ndarray, draws: int) -> Moments:
+    """Moments of what fits predict together at inputs ``(observation, feature)``, standardised."""
+    used, shares = with_weight(fits, weights)
+    parts = []
+    for start in range(0, len(x), Density.block):
+        rows = slice(start, start + Density.block)
+        drawn = [predictor.single_draws(fits[i], data, x[rows], draws) for i in used]
+        of_targets = target_mixtures(predictor.likelihood, drawn, shares)
+        parts.append([Moments(m.mean, m.epistemic_sd, m.total_sd) for m in of_targets])
+    found = {
+        field.name: np.concatenate(
+            [np.stack([getattr(one, field.name) for one in part], axis=-1) for part in parts]
+        )
+        for field in fields(Moments)
+    }
+    is_single = len(parts[0]) == 1
+    return Moments(**{name: of[:, 0] if is_single else of for name, of in found.items()})
+
+
 def mixture(likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights) -> Mixture:
     """As `target_mixtures`, of one target."""
     (found,) = target_mixtures(likelihood, drawn, weights)

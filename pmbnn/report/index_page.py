@@ -50,6 +50,6 @@ def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
     )
     numbers = [fixed(results.get(column), 4) for column in columns]
     scores = SCORES.get(record.predictive or "")
-    drawn = scores is not None and (cells / record.name / scores.figure).is_file()
-    file = scores.figure if drawn else RECORD
+    figures = () if scores is None else scores.figures
+    file = next((name for name in figures if (cells / record.name / name).is_file()), RECORD)
     return CellRow(words, f"cells/{record.name}/{file}", record.status, record.reason, numbers)

@@ -14,6 +14,8 @@ from pmbnn.compare.hierarchical import (
     simultaneous_intervals,
 )
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 MARGIN = 1.0
 
 

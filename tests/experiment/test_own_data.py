@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from PIL import Image
@@ -15,6 +16,7 @@ from pmbnn.cli.sweep import app
 from pmbnn.data import Folds, Idx, Images, Indices, Npz, OpenML, Share, Sklearn, Table, openml
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
+from pmbnn.figures import draw_cells, missing_cell_figures
 from pmbnn.figures.samples import plot_samples
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
@@ -321,6 +323,34 @@ def test_a_plane_is_fitted_mapped_and_read_back(here):
     assert restore_cell(cell).standardisation.mean.shape == (2,)
     for path in (*Path("results").rglob("*.json"), *Path("results").rglob("*.yaml")):
         assert str(here.parent) not in path.read_text()
+
+
+@pytest.mark.parametrize("targets", ["at", "[[at, more]]"])
+def test_numbers_over_a_plane_are_mapped_in_their_own_units(here, targets):
+    """Far from 0 and of another unit: what was fitted is standardised."""
+    plane = np.random.default_rng(0).normal(size=(40, 2))
+    frame = pd.DataFrame(plane, columns=["left", "up"])
+    frame["at"], frame["more"] = 1000 + 100 * plane[:, 0], -50 + plane[:, 1]
+    frame.to_csv(here / "data" / "numbers.csv", index=False)
+    settings = f"file: data/numbers.csv, target: {targets}, features: [[left, up]]"
+    cell, record = fitted(here, f"{{kind: table, {settings}}}")
+    assert record.results, record.reason
+    results = Results(cell.parent.parent)
+    predictions = results.load_trace(cell.name)["predictions"].dataset
+    several = targets != "at"
+    assert predictions["mean"].dims == ("x1", "x2", *["target_name"] * several)
+    first = predictions.isel(target_name=0) if several else predictions
+    assert 500 < float(first["mean"].min()) < float(first["mean"].max()) < 1500
+    assert (first["total_sd"] > first["epistemic_sd"]).all()
+    (drawn,) = missing_cell_figures(results, [record])
+    assert drawn.path == cell / "map.png"
+    maps, bars = np.split(np.array(drawn.draw().axes), 2)
+    assert [axes.get_xlabel() for axes in maps] == ["left"] * len(maps)
+    assert len(bars) == 2 + 2 * several
+    shown = maps[0].images[0].get_array()
+    np.testing.assert_allclose(shown, first["mean"].transpose("x2", "x1"), rtol=1e-6)
+    draw_cells(results, [record])
+    assert missing_cell_figures(results, [record]) == []
 
 
 def test_pictures_are_kept_and_drawn_in_colour(here, words):

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pmbnn.data import Sine
-from pmbnn.data.arrays import Rows
+from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.engine import build_program
 from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
@@ -16,7 +16,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction import draws
-from pmbnn.prediction.density import Density, mixture
+from pmbnn.prediction.density import Density, mixture, predict_moments
 from pmbnn.prediction.predictor import Predictor
 
 SD, PRIOR = 0.5, 3.0
@@ -194,6 +194,22 @@ def test_pooled_draws_of_all_fits(of_line):
         expected = predictor.predict(fits, weights, data, X, 5, Y)
         np.testing.assert_allclose(found.crps, expected.crps, rtol=1e-12)
         np.testing.assert_allclose(found.total_interval, expected.total_interval, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [None, [0, 1, 0], [0.2, 0.5, 0.3]])
+def test_moments_alone_are_those_of_the_density(of_line, weights):
+    predictor, data = of_line
+    fits = [guide([i, 2.0, 0.0], [0.3, 0.1, 0.2], f"fit/{i}") for i in range(3)]
+    x = np.random.default_rng(0).normal(size=(Density.block + 3, 2))
+    found = predict_moments(predictor, fits, weights, data, x, 5)
+    expected = predictor.predict(fits, weights, data, x, 5)
+    units = Standardisation(np.array([10.0]), np.array([3.0]))
+    for moments, density in (
+        (found, expected),
+        (found.in_units_of(units), expected.in_units_of(units)),
+    ):
+        for name in ("mean", "epistemic_sd", "total_sd"):
+            np.testing.assert_allclose(getattr(moments, name), getattr(density, name), rtol=1e-12)
 
 
 def test_the_likelihood_must_be_that_of_the_model():
