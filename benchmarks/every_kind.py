@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import measuring
@@ -156,7 +157,7 @@ def from_python() -> dict:
         pb.Images(path="pictures.zip", colour=True),
         pb.Idx(path="idx"),
         pb.Dataset.from_frame(frame.drop(columns="height"), "side", name="frame"),
-        pb.Dataset.from_arrays(x, np.sign(x.sum(axis=1)).astype(int), name="arrays"),
+        pb.Dataset.from_arrays(x, np.where(x[:, 0] > 0, "right", "left"), name="arrays"),
     ]
     numbers = [pb.Sklearn(name="diabetes"), pb.Table(file="line.csv", target="y")]
     noise = {"kind": "normal", "sd": pb.HalfNormal()}
@@ -171,15 +172,15 @@ def told(name: str, results) -> None:
     """Print how many cells there are by status, and of each how good it is and what is drawn."""
     import pmbnn as pb
 
-    table = results.metrics
-    print(f"{name}: {len(table)} cells, {table['status'].value_counts().to_dict()}")
-    if problems := pb.verify(results.folder):
+    folder, counts = results.results.folder, Counter(one.status for one in results.records)
+    print(f"{name}: {counts.total()} cells, {dict(counts)}")
+    if problems := pb.verify(folder):
         raise RuntimeError(f"{name}: {problems}")
-    for _, row in table.iterrows():
-        cell = results.folder / "cells" / row["name"]
-        figures = ", ".join(sorted(path.stem for path in cell.glob("*.png"))) or "no figure"
-        score = next(one for one in ("accuracy", "rmse") if row[one] == row[one])
-        print(f"  {row['name'].split('_')[0]}: {score} {row[score]:.3g}; {figures}")
+    for record in results.records:
+        drawn = sorted(path.stem for path in (folder / "cells" / record.name).glob("*.png"))
+        score = next(one for one in ("accuracy", "rmse") if one in record.results)
+        said = f"{score} {record.results[score]:.3g}; {', '.join(drawn) or 'no figure'}"
+        print(f"  {record.name.split('_')[0]}: {said}")
 
 
 def outside(folder: Path) -> None:
