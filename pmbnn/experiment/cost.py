@@ -62,6 +62,10 @@ DENSITY = 1.7e-6
 times (`experiments/regression_sine.yaml`, a cell of 500 draws: 2.3e-6, of which 0.73 are left since
 `prediction.density.summarise` pairs its components once)."""
 
+MOMENT = 4e-8
+"""The same of a number over a plane, of which moments are all that is kept: 10,000 points by 1,000
+draws (`prediction.density.predict_moments`, processor time: 0.48 s)."""
+
 DENSITIES = {"student_t": 10}
 """Times as long of other likelihoods than a normal one: Student's distribution function has no
 form as quick as the normal one's, and quantiles and the ranked probability score ask it hundreds of
@@ -179,14 +183,16 @@ def _sampling_work(cell: Cell, choosing: int) -> Work:
 def _evaluating(cell: Cell) -> float:
     """Seconds of what follows the fits of a cell: predictions, its trace and its file."""
     operations = FORWARD_FLOPS * multiply_adds(cell) / PREDICTION_FLOPS
-    summed = PREDICTION
-    if cell.dataset.targets == "numbers":
-        summed = DENSITY * DENSITIES.get(cell.likelihood.kind, 1) * cell.dataset.n_targets
-    return STORING + _predictions(cell) * (summed + operations)
+    rows, mapped = _predictions(cell)
+    if cell.dataset.targets == "classes":
+        return STORING + (rows + mapped) * (PREDICTION + operations)
+    targets = cell.dataset.n_targets
+    density = DENSITY * DENSITIES.get(cell.likelihood.kind, 1) * targets
+    return STORING + rows * (density + operations) + mapped * (MOMENT * targets + operations)
 
 
-def _predictions(cell: Cell) -> float:
-    """Rows × draws that a cell predicts."""
+def _predictions(cell: Cell) -> tuple[float, float]:
+    """Rows × draws that a cell predicts, and points of maps × draws."""
     dataset, predict = cell.dataset, cell.predict
     train, test = assumed_rows(dataset)
     if cell.is_sampled:
@@ -198,16 +204,15 @@ def _predictions(cell: Cell) -> float:
     used = mixed if cell.is_sampled or predict.mixture != "best" else 1
     further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
     further += getattr(dataset, "validation", None) or 0
+    mapped = draws * used * predict.map.resolution**2 if dataset.is_planar else 0
     fresh = 0
-    if dataset.is_planar:
-        further += predict.map.resolution**2
     if isinstance(dataset, Synthetic):
         # All restarts pooled have as many draws as one alone.
         fresh = predict.fresh.size * fresh_draws * (used if mixed == used else used + 1)
     if dataset.targets == "numbers":
         further += train
     traced = 0 if is_large(cell) and not predict.log_likelihood else predict.trace_draws * train
-    return draws * (test * mixed + further * used) + fresh + traced
+    return draws * (test * mixed + further * used) + fresh + traced, mapped
 
 
 def total_work(cells: Iterable[Cell]) -> Work:

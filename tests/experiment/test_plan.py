@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pmbnn.data import Circles, Mnist, Moons
+from pmbnn.data import Circles, Mnist, Moons, Table
 from pmbnn.data.curves import Sine
 from pmbnn.data.ood import NormalNoise
 from pmbnn.experiment import machine, plan
@@ -14,6 +14,7 @@ from pmbnn.experiment.cells import Cell, Experiment, LeftOut, Sections, Sweep, c
 from pmbnn.experiment.cost import (
     DENSITY,
     FLOPS_PER_SECOND,
+    MOMENT,
     PREDICTION,
     PREDICTION_FLOPS,
     SECONDS_PER_PARAMETER,
@@ -495,6 +496,17 @@ def test_predicted_densities_take_longer():
         for likelihood in (curve.likelihood, StudentTLikelihood())
     )
     assert student > 7 * normal
+
+
+def test_a_map_of_numbers_takes_the_time_of_moments(tmp_path):
+    file = tmp_path / "plane.csv"
+    file.write_text("left,up,y\n" + "".join(f"{i},{i % 7},{i / 3}\n" for i in range(40)))
+    plane = Table(file=str(file), target="y", target_is="numbers")
+    small = replace(CELL, dataset=plane, likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
+    large = replace(small, predict=SHORT.model_copy(update={"map": Map(resolution=105)}))
+    a_point = MOMENT + 2 * multiply_adds(small) / PREDICTION_FLOPS
+    more = cell_work(large).evaluating - cell_work(small).evaluating
+    assert more == pytest.approx(100 * (105**2 - 5**2) * a_point)
 
 
 # Wall-clock time
