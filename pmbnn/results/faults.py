@@ -73,6 +73,27 @@ def storing(path: Path) -> Iterator[None]:
         raise storage_error(path, error) from error
 
 
+@contextmanager
+def reading_netcdf(path: Path) -> Iterator[None]:
+    """Have errors of HDF5 over a file be one of the system: of input and output.
+
+    It has numbers of its own or none, and does not tell a failing disk from a damaged file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # on opening it, and of one of its variables
+        if isinstance(error, FileNotFoundError) or getattr(error, "errno", None) in REMEDIES:
+            raise
+        words = getattr(error, "strerror", None) or error
+        told = f"{words} (if it is damaged, `pmbnn verify` says so)"
+        raise OSError(errno.EIO, told, str(path)) from error
+
+
 def unwritable(folder: Path, error: OSError) -> ResultsError | StorageError:
     """What to raise of a folder that cannot be made or written."""
     if isinstance(error, OF_WHAT_WAS_ASKED):

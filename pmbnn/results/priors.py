@@ -14,6 +14,7 @@ import h5netcdf
 import pandas as pd
 import xarray as xr
 
+from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
@@ -155,14 +156,15 @@ def read_prior(path: Path) -> StoredPrior:
 def load_functions(results: Results, name: str) -> xr.DataTree:
     """The functions of a combination, in memory."""
     path = data_path(results, name)
-    with xr.open_datatree(path, engine="h5netcdf") as tree:
+    with reading_netcdf(path), xr.open_datatree(path, engine="h5netcdf") as tree:
         check_fits(tree.nbytes, path)
         return tree.load()
 
 
 def has_functions(results: Results, name: str) -> bool:
     """Whether functions of a combination are kept, to draw its figure of."""
-    with h5netcdf.File(data_path(results, name), "r") as file:
+    path = data_path(results, name)
+    with reading_netcdf(path), h5netcdf.File(path, "r") as file:
         return bool(file.groups)
 
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 from pmbnn.data.arrays import Standardisation, identity_standardisation
 from pmbnn.models.likelihoods import TARGET_NAME
+from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits
 from pmbnn.results.store import Results
 
@@ -24,6 +25,8 @@ def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTr
     ------
     FileNotFoundError
         If the cell has no trace.
+    OSError
+        If it cannot be read.
     """
     return load_arrays(results, name, dict.fromkeys(groups, ".*"))
 
@@ -45,9 +48,11 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
     ------
     FileNotFoundError
         If the cell has no trace.
+    OSError
+        If it cannot be read.
     """
     path = results.cells / name / "trace.nc"
-    with netCDF4.Dataset(path) as file:
+    with reading_netcdf(path), netCDF4.Dataset(path) as file:
         held = file.groups
         check_fits(sum(_bytes(held[group]) for group in wanted if group in held), path)
         found = {g: _arrays(held[g], pattern) for g, pattern in wanted.items() if g in held}
@@ -56,7 +61,8 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
     """Names of what every group of a stored trace holds."""
-    with netCDF4.Dataset(results.cells / name / "trace.nc") as file:
+    path = results.cells / name / "trace.nc"
+    with reading_netcdf(path), netCDF4.Dataset(path) as file:
         return {group: frozenset(held.variables) for group, held in file.groups.items()}
 
 

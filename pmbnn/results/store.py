@@ -19,7 +19,13 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
-from pmbnn.results.faults import ResultsError, storage_error, storing, unwritable
+from pmbnn.results.faults import (
+    ResultsError,
+    reading_netcdf,
+    storage_error,
+    storing,
+    unwritable,
+)
 from pmbnn.results.limits import check_fits, read_json_text
 from pmbnn.results.record import CellRecord, OtherFormatError, StoredFile, finite
 
@@ -198,9 +204,11 @@ class Results:
             If the cell failed, so that there is none.
         ResultsError
             If its arrays are larger than memory.
+        OSError
+            If it cannot be read.
         """
         path = self.cells / name / "trace.nc"
-        with xr.open_datatree(path, engine="h5netcdf") as tree:
+        with reading_netcdf(path), xr.open_datatree(path, engine="h5netcdf") as tree:
             check_fits(tree.nbytes, path)
             return tree.load()
 

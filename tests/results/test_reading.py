@@ -1,5 +1,8 @@
 """Parts of stored traces against what xarray reads of the whole."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -54,3 +57,42 @@ def test_an_array_is_found_without_reading_the_rest(results):
     assert holds_array(results, "cell", "predictions", "scalar")
     assert not holds_array(results, "cell", "images", "scalar")
     assert not holds_array(results, "cell", "elsewhere", "scalar")
+
+
+READERS = {
+    "groups": lambda results: load_groups(results, "cell", ["images", "predictions"]),
+    "names": lambda results: stored_variables(results, "cell"),
+    "one": lambda results: holds_array(results, "cell", "predictions", "scalar"),
+    "whole": lambda results: results.load_trace("cell"),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_trace_that_cannot_be_read_is_an_error_of_input_that_names_it(results, read):
+    """HDF5 tells failing disks and damaged files by numbers of its own, which mean nothing here."""
+    path = results.cells / "cell" / "trace.nc"
+    path.write_bytes(path.read_bytes()[:8] + os.urandom(100))
+    with pytest.raises(OSError, match="if it is damaged, `pmbnn verify` says so") as raised:
+        read(results)
+    assert raised.value.errno == errno.EIO
+    assert raised.value.filename == str(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read(results)
+
+
+def test_so_is_one_of_which_an_array_cannot_be_read(results):
+    """It opens; what is compressed in it is not what was written."""
+    path = results.cells / "cell" / "trace.nc"
+    values = np.random.default_rng(0).random(20_000)
+    tree = xr.DataTree.from_dict({"/predictions": xr.Dataset({"mean": ("row", values)})})
+    trace_writer(tree)(path)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2000] = bytes(2000)
+    path.write_bytes(bytes(content))
+    assert stored_variables(results, "cell") == {"predictions": {"mean"}}
+    for read in (results.load_trace, lambda name: load_groups(results, name, ["predictions"])):
+        with pytest.raises(OSError, match="pmbnn verify") as raised:
+            read("cell")
+        assert raised.value.errno == errno.EIO
