@@ -14,25 +14,7 @@ os.environ |= {
     "JAX_COMPILATION_CACHE_DIR": str(CACHE),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    # Most programs run once: optimising them takes longer than what it saves, a third of the suite.
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
 }
-
-
-@pytest.fixture(scope="module")
-def optimised():
-    """Have programs compiled as users' are, here and in other processes.
-
-    For tests of bits, and for those that run what they compile for long.
-    """
-    import jax
-
-    name = "jax_disable_most_optimizations"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(name.upper(), "0")
-        jax.config.update(name, False)
-        yield
-    jax.config.update(name, True)
 
 
 @pytest.fixture(scope="session")

@@ -95,7 +95,7 @@ REORDERED = {
 
 
 @pytest.fixture(scope="module")
-def environment(optimised, tmp_path_factory):
+def environment(tmp_path_factory):
     """Environment of every run: one cache of compiled programs for all, and no data folder."""
     cache = tmp_path_factory.mktemp("cache")
     kept = {k: v for k, v in os.environ.items() if k != "PMBNN_DATA"}

@@ -14,8 +14,6 @@ from pmbnn.compare.hierarchical import (
     simultaneous_intervals,
 )
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 MARGIN = 1.0
 
 

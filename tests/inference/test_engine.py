@@ -21,8 +21,6 @@ from pmbnn.inference.xla import partition
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 ROWS, WIDTH = 60, 16
 X = np.random.default_rng(0).normal(size=(ROWS, 2))
 Y = (X[:, 0] * X[:, 1] > 0).astype(int)

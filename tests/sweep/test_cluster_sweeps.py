@@ -20,7 +20,7 @@ from pmbnn.results.loading import load_results
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster.connect import cluster_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("optimised")]
+pytestmark = pytest.mark.slow
 
 METRIC = """
 from pmbnn.experiment.plugins import register

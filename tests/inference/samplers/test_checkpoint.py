@@ -11,8 +11,6 @@ from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.inference.stages import telling
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 SETTINGS = {
     "mclmc": {"draws": 8, "thin": 2, "tuning": 50, "descent": 5},
     "nuts": {"draws": 4, "tuning": 20, "descent": 5},

@@ -11,8 +11,6 @@ from tiers import slow_but
 from pmbnn.inference.xla import random
 from pmbnn.inference.xla.compile import precision
 
-pytestmark = pytest.mark.usefixtures("optimised")
-
 KEY = np.array([0x13198A2E, 0x03707344], np.uint32)
 
 # Key, counters and bits of the authors' own tests (Random123, kat_vectors, threefry2x32, 13).
