@@ -252,28 +252,33 @@ def files(number: int, folder: Path) -> bool:
 
     counts, wrong, file = Counter(), [], folder / "file.yaml"
 
-    @at_random(number)
-    def look(rng: random.Random) -> None:
-        content, cells = valid_experiment(rng)
-        text = yaml_text(content)
-        is_valid = rng.random() < 0.5
-        text = text if is_valid else broken_text(text, rng)
+    def look(text: str, cells: int | None) -> None:
         try:
             file.write_text(text, encoding="utf-8")
             found = len(load_experiment(file).cells)
             counts["planned"] += 1
-            if is_valid and found != cells:
+            if cells not in (None, found):
                 wrong.append((found, cells, text))
         except ConfigError as error:
             counts["one line"] += 1
-            if is_valid or len(str(error).splitlines()) != 1:
+            if cells is not None or len(str(error).splitlines()) != 1:
                 wrong.append((str(error), text))
         except Exception as error:
             wrong.append((repr(error), text))
         if counts.total() % 1000 == 0:
             print(f"  {counts.total()}: {dict(counts)}, {len(wrong)} wrong", flush=True)
 
-    look()
+    @at_random(number // 2)
+    def valid(rng: random.Random) -> None:
+        content, cells = valid_experiment(rng)
+        look(yaml_text(content), cells)
+
+    @at_random(number // 2)
+    def broken(rng: random.Random) -> None:
+        look(broken_text(yaml_text(valid_experiment(rng)[0]), rng), None)
+
+    valid()
+    broken()
     print(f"files: {counts.total()}: {dict(counts)}, {len(wrong)} wrong")
     for one in wrong[:5]:
         print(*one)
