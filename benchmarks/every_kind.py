@@ -130,6 +130,8 @@ def inside(folder: Path) -> None:
     )
     said = (asked.stderr or asked.stdout).strip().splitlines()
     print(f"openml: status {asked.returncode}, {len(said)} lines, the last: {said[-1]}")
+    if asked.returncode != 0 and (asked.returncode, len(said)) != (2, 1):
+        raise RuntimeError("\n".join(said))
 
 
 def from_python() -> dict:
@@ -178,6 +180,9 @@ def told(name: str, results) -> None:
         raise RuntimeError(f"{name}: {problems}")
     for record in results.records:
         drawn = sorted(path.stem for path in (folder / "cells" / record.name).glob("*.png"))
+        inputs = results.results.load_trace(record.name)["constant_data"].sizes["feature"]
+        if (inputs <= 2) != bool(drawn):
+            raise RuntimeError(f"{record.name}: {inputs} inputs, and drawn are {drawn}")
         score = next(one for one in ("accuracy", "rmse") if one in record.results)
         said = f"{score} {record.results[score]:.3g}; {', '.join(drawn) or 'no figure'}"
         print(f"  {record.name.split('_')[0]}: {said}")

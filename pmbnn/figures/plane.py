@@ -1,7 +1,7 @@
 """One cell over the plane: the probability of the first class beside its uncertainty."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -52,11 +52,6 @@ class PlaneMap(NamedTuple):
     sd: np.ndarray
     first_class: str
     features: tuple[str, str] = ("x1", "x2")
-
-
-def has_map(stored: Mapping[str, frozenset[str]]) -> bool:
-    """Whether a trace with these arrays by group is of data in the plane."""
-    return "x1" in stored.get("predictions", ())
 
 
 def plane_map(trace: xr.DataTree) -> PlaneMap:

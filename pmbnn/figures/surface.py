@@ -46,10 +46,10 @@ def plot_surface(trace: xr.DataTree, title: str) -> Figure:
         image = draw_over_plane(line[0], surface, surface.mean, style.VALUES, limits)
         _draw_rows(line[0], test, c=test["target"].values, norm=image.norm, cmap=style.VALUES)
         style.add_colour_bar(figure, image, line[0], f"posterior mean of {name or 'y'}")
-        highest = style.upper_limit([surface.epistemic_sd], np.inf)
-        image = draw_over_plane(
-            line[1], surface, surface.epistemic_sd, style.UNCERTAINTY, (0.0, highest)
-        )
+        # A point has no uncertainty.
+        sd = surface.epistemic_sd
+        highest = style.upper_limit([sd], np.inf) if sd.any() else 1.0
+        image = draw_over_plane(line[1], surface, sd, style.UNCERTAINTY, (0.0, highest))
         _draw_rows(line[1], test, color="white")
         label = "epistemic sd: that of the output over posterior draws"
         style.add_colour_bar(figure, image, line[1], label)

@@ -1,7 +1,6 @@
 """Parts of stored traces against what xarray reads of the whole."""
 
 import errno
-import os
 
 import numpy as np
 import pytest
@@ -71,7 +70,7 @@ READERS = {
 def test_a_trace_that_cannot_be_read_is_an_error_of_input_that_names_it(results, read):
     """HDF5 tells failing disks and damaged files by numbers of its own, which mean nothing here."""
     path = results.cells / "cell" / "trace.nc"
-    path.write_bytes(path.read_bytes()[:8] + os.urandom(100))
+    path.write_bytes(path.read_bytes()[:8] + bytes(100))
     with pytest.raises(OSError, match="if it is damaged, `pmbnn verify` says so") as raised:
         read(results)
     assert raised.value.errno == errno.EIO
