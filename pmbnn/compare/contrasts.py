@@ -327,7 +327,10 @@ def _intervals(deltas: pd.DataFrame, random_seed: int) -> dict[tuple, dict[str, 
     """Intervals that hold together, by quantity, contrast and data set."""
     # Not at the top: tables of deltas need neither PyMC nor JAX.
     from pmbnn.compare.hierarchical import joint_intervals
+    from pmbnn.inference.xla.compile import use_compilation_cache
 
+    # Most of the time of a table of contrasts is compiling (19 of 32 s of one of four).
+    use_compilation_cache()
     numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
     known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
     overlap = deltas.groupby("data")["overlap"].max().to_dict()

@@ -45,6 +45,10 @@ COMPILING, COMPILING_LARGE = 2.3, 1.0
 """Seconds of one core for all programs of a group (benchmarks/end_to_end.txt), and more of large
 networks."""
 
+COMPILING_CHAINS = {"mclmc": 8.0, "nuts": 2.0, "smc": 1.0}
+"""More of a sampler's programs, tracing included, by engine: with empty caches the first sampled
+cell of 51 weights took 19, 12 and 26 s, of which 4, 6 and 22 s drew; a fit beside them 5 s."""
+
 SHOWN_GROUPS = 50
 """Groups that the printed plan has a line for: more than anyone reads."""
 
@@ -256,6 +260,7 @@ def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
         closing += number * (CLOSING + SENSITIVITY * (first.is_sampled and not is_large(first)))
         works = [total_work(job.wanted) for job in cut]
         compiling = COMPILING + COMPILING_LARGE * is_large(first)
+        compiling += COMPILING_CHAINS.get(first.inference.engine, 0.0)
         if takes_all_cores(first):
             alone += compiling + sum(work.seconds for work in works) / cores()
         else:
