@@ -114,13 +114,12 @@ def kills(folder: Path, minutes: float, every: float, seeds: int) -> str:
     with dask_processes(folder, 3) as cluster:
         status = _sweep(file, out, cluster, folder / "second.log").wait(3600)
     again = _stored(folder / "second.log")
-    whole = measuring.output_of([sys.executable, "-m", "pmbnn.cli.verify", str(out)])
+    verify = [sys.executable, "-m", "pmbnn.cli.verify", str(out)]
+    broken = measuring.output_of(verify).strip() or "every file whole"
     twice = sum((stored + again).values()) - len(stored + again)
     missing = 2 * seeds - len(list(out.glob("cells/*/metrics.json")))
     lines.append(f"the same command: status {status}, {len(again)} cells stored")
-    lines.append(
-        f"  of {2 * seeds} cells {missing} missing, {twice} stored twice; {whole.strip() or 'every file whole'}"
-    )
+    lines.append(f"  of {2 * seeds} cells {missing} missing, {twice} stored twice; {broken}")
     return "\n".join(lines)
 
 
