@@ -46,8 +46,9 @@ COMPILING, COMPILING_LARGE = 2.3, 1.0
 networks."""
 
 COMPILING_CHAINS = {"mclmc": 8.0, "nuts": 2.0, "smc": 1.0}
-"""More of a sampler's programs, tracing included, by engine: with empty caches the first sampled
-cell of 51 weights took 19, 12 and 26 s, of which 4, 6 and 22 s drew; a fit beside them 5 s."""
+"""More of a sampler's programs, tracing included, by engine. A cell of 51 weights took 19, 12 and
+26 s with empty caches, 11, 8 and 23 s with kept programs, which are traced again (6 s of MCLMC's);
+a fit beside them 5 and 2.5 s."""
 
 SHOWN_GROUPS = 50
 """Groups that the printed plan has a line for: more than anyone reads."""
