@@ -43,6 +43,14 @@ under ADVI, and the second less the first."""
 TOLERATED = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
 
+SAID = {
+    "better": "the first is better under {}",
+    "worse": "the first is worse under {}",
+    "equivalent": "the two are equivalent under {}",
+    "undecided": "{} leaves it undecided",
+}
+"""Verdict on a difference in words, under the posterior or under ADVI."""
+
 DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
@@ -185,21 +193,24 @@ def advi_verdict(
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """A verdict in plain words; a row of `verdict_table`."""
-    posterior = {
-        "better": "the first is better under the posterior",
-        "worse": "the first is worse under the posterior",
-        "equivalent": "the two are equivalent under the posterior",
-        "undecided": "the posterior leaves it undecided",
-    }[row["posterior_verdict"]]
-    advi = {
-        "faithful": "ADVI says the same",
-        "reverses": "ADVI says the reverse",
-        "distorts": "ADVI distorts it",
-        "undecided": "whether ADVI says the same is undecided",
-    }[row["advi_verdict"]]
-    found = f"{row['data']}, {row['contrast']}: {posterior}{_interval(row, 'reference')}; "
-    found += f"{advi}{_interval(row, 'delta')}."
+    """A verdict in plain words; a row of `verdict_table`.
+
+    Without cells of the reference it is what ADVI has of the contrast, by the same margin.
+    """
+    if math.isnan(row["reference"]):
+        ends = row["advi_low"], row["advi_high"]
+        words = SAID[posterior_verdict(*ends, row["margin"])].format("ADVI")
+        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'advi')}."
+    else:
+        advi = {
+            "faithful": "ADVI says the same",
+            "reverses": "ADVI says the reverse",
+            "distorts": "ADVI distorts it",
+            "undecided": "whether ADVI says the same is undecided",
+        }[row["advi_verdict"]]
+        words = SAID[row["posterior_verdict"]].format("the posterior")
+        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'reference')}; "
+        found += f"{advi}{_interval(row, 'delta')}."
     return f"{found} {row['note']}" if row["note"] else found
 
 

@@ -228,6 +228,24 @@ def test_verdicts_of_a_study(made, normal_draws):
     assert "; ADVI says the reverse (+0.0" in sentence(row)
 
 
+@pytest.mark.parametrize(
+    ("advi", "said"),
+    [
+        (-0.01, "the first is better under ADVI (-0.01"),
+        (0.01, "the first is worse under ADVI (+0.01"),
+        (0.0, "the two are equivalent under ADVI ("),
+        (0.001, "ADVI leaves it undecided ("),
+    ],
+)
+def test_without_a_reference_it_is_said_what_advi_has(made, normal_draws, advi, said):
+    records = study(made, 0.0, advi, noise=1e-4)
+    records = [r for r in records if r.settings["inference"]["engine"] != "mclmc"]
+    (row,) = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")
+    assert sentence(row).startswith(f"moons, noise 0.4, learned: {said}")
+    assert sentence(row).endswith(" No cells of the reference.")
+    assert "posterior" not in sentence(row)
+
+
 def test_what_stands_in_the_way_is_said(made, normal_draws):
     records = study(made, 0.0, 0.0, noise=1e-3)
     records = [r for r in records if r.settings["inference"]["engine"] == "mclmc"]
