@@ -98,21 +98,29 @@ def find(named: str, folders: Sequence[Path], setting: str) -> Path:
     DataError
         It is in none of these places.
     """
+    places = (*folders, Path.cwd(), local_folder())
+    # An absolute path stays what it is.
+    path = located(named, *(place / Path(named).expanduser() for place in filter(None, places)))
+    if path is None:
+        rule = (
+            "must be there: beside the experiment file, in the working directory or in the folder "
+            f"that {VARIABLE} names"
+        )
+        raise DataSettingError(setting, f"{rule}, got {named!r}")
+    return path
+
+
+def located(named: str, *paths: Path) -> Path | None:
+    """The first of some paths that is there, or the copy that came along; None where none is.
+
+    `found_files` learns of it by the name it is given.
+    """
     if copy := (_COPIES.get() or {}).get(named):
         return copy
-    places = (*folders, Path.cwd(), local_folder())
-    for place in filter(None, places):
-        # An absolute path stays what it is.
-        path = place / Path(named).expanduser()
-        if path.exists():
-            if (found := _FOUND.get()) is not None:
-                found[named] = path
-            return path
-    rule = (
-        "must be there: beside the experiment file, in the working directory or in the folder "
-        f"that {VARIABLE} names"
-    )
-    raise DataSettingError(setting, f"{rule}, got {named!r}")
+    path = next((path for path in paths if path.exists()), None)
+    if path is not None and (found := _FOUND.get()) is not None:
+        found[named] = path
+    return path
 
 
 Stamp = tuple[str, int, int]

@@ -18,6 +18,7 @@ from urllib import request
 from urllib.error import HTTPError
 
 from pmbnn.data.base import DataError
+from pmbnn.data.local_files import located
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +72,7 @@ def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
     """
     path = cache_folder() / source.file
     try:
-        return _read_cache(path)
+        return _read_cache(located(source.file, path) or path)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
         pass  # No cache yet, or a damaged one: it is written anew.
     try:
@@ -82,6 +83,7 @@ def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
             f"{source.title} is unavailable from OpenML ({_reason(error)}): {source.remedy}."
         ) from error
     _write_cache(path, pixels, labels)
+    located(source.file, path)  # what is read from now on
     return pixels, labels
 
 

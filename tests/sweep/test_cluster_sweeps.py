@@ -22,12 +22,26 @@ from pmbnn.sweep.cluster.connect import cluster_of
 
 pytestmark = pytest.mark.slow
 
-METRIC = """
-from pmbnn.experiment.plugins import register
+PLUGIN = """
+from typing import Literal
 
-@register
+import numpy as np
+
+import pmbnn as pb
+from pmbnn.data.local_files import find
+from pmbnn.data.ood.arrays import OodImages
+
+@pb.register
 def first_target(predictive: "ClassProbabilities", target):
     return float(target[0])
+
+@pb.register
+class Drawings(pb.OodSpec):
+    kind: Literal["drawings"] = "drawings"
+
+    def load(self, digits):
+        x = np.load(find("drawings.npy", (), "ood"))
+        return OodImages(self.name, x, ("",) * len(x), "own")
 """
 
 SMALL = {
@@ -59,8 +73,8 @@ def local_cluster(**options):
 
 
 def test_numbers_are_those_of_one_machine(tmp_path, monkeypatch, registries):
-    """To the last bit: of generated data, rows in memory, a table that workers do not have."""
-    (tmp_path / "metric.py").write_text(METRIC)
+    """To the last bit: of generated data, rows in memory, files that workers do not have."""
+    (tmp_path / "parts.py").write_text(PLUGIN)
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
@@ -68,17 +82,20 @@ def test_numbers_are_those_of_one_machine(tmp_path, monkeypatch, registries):
     x = rng.normal(size=(60, 2))
     lines = [f"{a},{b},{'yes' if a > b else 'no'}" for a, b in x]
     (here / "own.csv").write_text("\n".join(["a,b,target", *lines]))
+    np.save(here / "drawings.npy", rng.random((20, 784), np.float32))
     rows = pb.Dataset.from_arrays(x, np.where(x[:, 0] > 0, "up", "down"), name="memory")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PMBNN_DATA", str(here))
     moons = {"kind": "moons", "noise": 0.3, "train": 60, "test": 40, "seed": [0, 1]}
+    digits = {"kind": "mnist", "source": "embedded", "train": 200, "test": 50}
     table = {"kind": "table", "file": "own.csv", "target": "target"}
     experiment = {
         "name": "everywhere",
-        "plugins": ["metric.py"],
+        "plugins": ["parts.py"],
         "sweeps": [
             {"name": "points", "dataset": moons, **SMALL},
             {"name": "own", "dataset": [rows, table], **SMALL},
+            {"name": "images", "dataset": digits, **SMALL, "predict": {"ood": [["drawings"]]}},
         ],
     }
     local = pb.run(experiment, out=tmp_path / "local", quiet=True)
@@ -86,7 +103,9 @@ def test_numbers_are_those_of_one_machine(tmp_path, monkeypatch, registries):
         on_cluster = pb.run(experiment, out=tmp_path / "cluster", quiet=True, client=client)
         assert client.status == "running", "it is the user's"
     names = [record.name for record in local.records]
-    assert len(names) == 4
+    assert len(names) == 5
+    (images,) = [record for record in local.records if record.sweep == "images"]
+    assert "drawings" in images.images["ood"]
     assert [record.name for record in on_cluster.records] == names
     for ours, theirs in zip(local.records, on_cluster.records, strict=True):
         assert "first_target" in "".join(theirs.results)

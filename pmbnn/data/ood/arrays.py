@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmbnn.data.arrays import Dataset
+from pmbnn.data.base import DataError
 from pmbnn.data.digit_format import SIDE
 
 PIXELS = SIDE * SIDE
@@ -19,6 +20,10 @@ class Digits:
 
     x: np.ndarray
     labels: tuple[str, ...]
+
+
+NO_DIGITS = Digits(np.empty((0, PIXELS), np.float32), ())
+"""For kinds that need none."""
 
 
 def digits_of(dataset: Dataset) -> Digits:
@@ -40,7 +45,7 @@ class OodImages:
         Raw pixels, float32, ``(observation, 784)``; 0 is black paper, 1 is white foreground, and
         only noise goes beyond.
     labels
-        What each image shows; empty for noise.
+        What each image shows, one an image; the empty text for noise.
     source
         Where the images came from, in words.
     """
@@ -49,6 +54,12 @@ class OodImages:
     x: np.ndarray
     labels: tuple[str, ...]
     source: str
+
+    def __post_init__(self) -> None:
+        """Raise DataError unless there is a label an image."""
+        if len(self.labels) != len(self.x):
+            rule = f"must have as many labels as images ({len(self.x)}), got {len(self.labels)}"
+            raise DataError(f"{self.name} {rule}.")
 
     def __len__(self) -> int:
         """Return the number of images."""

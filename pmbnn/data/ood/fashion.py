@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pmbnn.data import idx
 from pmbnn.data.base import Seed
-from pmbnn.data.local_files import local_folder
+from pmbnn.data.local_files import local_folder, located
 from pmbnn.data.mnist import ORIGINAL_ROWS
 from pmbnn.data.ood.base import OodSpec
 
@@ -78,8 +78,7 @@ class Fashion(OodSpec):
 def _read() -> tuple["np.ndarray", "np.ndarray", str]:
     """Pixels and labels, uint8, and their source."""
     named = local_folder()
-    folder = named and named / FOLDER
-    if folder and folder.is_dir():
+    if folder := located(FOLDER, *([named / FOLDER] if named else [])):
         x, y = (
             idx.read_idx(idx.find_idx(folder, name), name.split("-")[1], md5, "Fashion-MNIST")
             for name, md5 in CHECKSUMS.items()

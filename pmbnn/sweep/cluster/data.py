@@ -1,5 +1,6 @@
 """Rows on their way: files that data sets name, or rows that were read, once for each worker."""
 
+import contextlib
 import hashlib
 import io
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.local_files import found_files
+from pmbnn.data.ood import OodSpec
 from pmbnn.sweep.cluster.parcels import Shipment
 
 CHANGED = "the data changed while the sweep was running"
@@ -34,6 +36,22 @@ def shipments_of(spec: DatasetSpec, fingerprint: str) -> dict[Shipment, bytes]:
     if not found:
         shipment = Shipment(fingerprint, "rows.pickle", fingerprint=fingerprint)
         return {shipment: pickle.dumps(dataset)}
+    return _packed(found)
+
+
+def ood_shipments(spec: OodSpec) -> dict[Shipment, bytes]:
+    """Files of out-of-distribution images, where they are read from any; nothing where they lack.
+
+    A worker without them would leave that set out, as one machine does that has none.
+    """
+    from pmbnn.data.ood.arrays import NO_DIGITS
+
+    with found_files() as found, contextlib.suppress(Exception):  # which cells tell of
+        spec.load(NO_DIGITS)
+    return _packed(found)
+
+
+def _packed(found: Mapping[str, Path]) -> dict[Shipment, bytes]:
     packed = {}
     for named, path in found.items():
         content = _archive(path)

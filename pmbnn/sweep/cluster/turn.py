@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from distributed import Client, Future, KilledWorker
 
 from pmbnn.data import DatasetSpec
+from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import arrivals
 from pmbnn.sweep.cluster.arrivals import DamagedError
 from pmbnn.sweep.cluster.crew import Crew, differing
-from pmbnn.sweep.cluster.data import shipments_of
+from pmbnn.sweep.cluster.data import ood_shipments, shipments_of
 from pmbnn.sweep.cluster.parcels import Parcel, Receipt, Setting, Shipment
 from pmbnn.sweep.cluster.placement import LARGE, Placement, Slot
 from pmbnn.sweep.cluster.worker import run_parcel
@@ -96,6 +97,7 @@ class Turn:
         self._alone = False
         self._tried_beside_others: set[int] = set()
         self._needed: dict[str, dict[Shipment, bytes]] = {}
+        self._ood: dict[OodSpec, dict[Shipment, bytes]] = {}
         self._name = uuid.uuid4().hex
 
     @property
@@ -138,6 +140,8 @@ class Turn:
         carried: dict[Shipment, bytes] = {}
         for task in job.tasks:
             carried |= self._needed.get(task.fingerprint, {})
+            for spec in task.cell.predict.ood:
+                carried |= self._images(spec)
         parcel = Parcel(
             self.setting,
             number,
@@ -161,6 +165,12 @@ class Turn:
         )
         self.running[number] = (future, slot.address)
         future.add_done_callback(lambda done: self.post((number, done)))
+
+    def _images(self, spec: OodSpec) -> dict[Shipment, bytes]:
+        """Files of out-of-distribution images: a worker that lacks them would not say so."""
+        if spec not in self._ood:
+            self._ood[spec] = ood_shipments(spec)
+        return self._ood[spec]
 
     def _scatter(self, shipment: Shipment, content: bytes) -> Future:
         """The content of a shipment among the workers, each of which gets it once."""

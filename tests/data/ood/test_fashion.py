@@ -12,8 +12,10 @@ import sklearn.datasets
 from pydantic import ValidationError
 
 from pmbnn.data import DataError, openml
+from pmbnn.data.local_files import copies
 from pmbnn.data.ood import Fashion, fashion
 from pmbnn.data.ood.arrays import Digits
+from pmbnn.sweep.cluster.data import ood_shipments, unpack
 
 DIGITS = Digits(np.zeros((0, 784), np.float32), ())
 """Clothes need none."""
@@ -114,6 +116,32 @@ def test_openml_stands_in(tmp_path, monkeypatch):
     np.testing.assert_array_equal(Fashion().load(DIGITS).x, found.x)
     assert calls == [("Fashion-MNIST", 1)]
     assert [path.name for path in openml.cache_folder().iterdir()] == ["fashion-mnist.npz"]
+
+
+@pytest.mark.parametrize("source", ["files", "kept", "downloaded"])
+def test_they_go_to_workers_of_a_cluster(source, request, monkeypatch, tmp_path):
+    """Which have neither files nor a way out."""
+    if source == "files":
+        request.getfixturevalue("files")
+    monkeypatch.setattr(openml, "_download", lambda source: (PIXELS, LABELS.astype(np.uint8)))
+    if source == "kept":
+        Fashion().load(DIGITS)
+    carried = ood_shipments(Fashion())
+    expected = Fashion().load(DIGITS)
+    places = unpack(carried, tmp_path / "there")
+    monkeypatch.delenv("PMBNN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "there"))
+    monkeypatch.setattr(openml, "_download", None)
+    with pytest.raises(DataError):
+        Fashion().load(DIGITS)
+    with copies({shipment.named: path for shipment, path in places.items()}):
+        found = Fashion().load(DIGITS)
+    np.testing.assert_array_equal(found.x, expected.x)
+    assert (found.labels, found.source) == (expected.labels, expected.source)
+
+
+def test_what_is_not_there_does_not_go():
+    assert ood_shipments(Fashion()) == {}
 
 
 def test_offline_is_said_at_once():

