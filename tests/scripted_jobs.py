@@ -3,6 +3,7 @@
 Workers of a cluster get this file as the text of a plugin, as they get those of users.
 """
 
+import errno
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pmbnn.inference.stages import News
+from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.sweep.workers import Finished, Progressed, Stored
 
@@ -39,6 +41,9 @@ class Scripted:
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(20)
+        if self.act.startswith("full "):
+            place = self.act.removeprefix("full ") or str(folder / "cells")
+            raise OSError(errno.ENOSPC, "No space left on device", place)
         time.sleep(self.seconds)
         names = ("XLA_FLAGS", "OMP_NUM_THREADS", "NPROC")
         told = {name: str(os.environ.get(name)) for name in names}
@@ -76,5 +81,9 @@ def serve(descriptor):
         load_sources(job.sources)
         line.send(Progressed(0, (News("fit", 1, 2, "step", "ELBO -3.5"),)))
         scripted = pickle.loads(job.pickled)
-        programs = scripted.run(folder, lambda record: line.send(Stored(0, record)), programs)
+        try:
+            programs = scripted.run(folder, lambda record: line.send(Stored(0, record)), programs)
+        except OSError as error:
+            line.send(fault_of(error, folder))
+            sys.exit(0)
         line.send(Finished(0, seconds={"fit": scripted.seconds}))

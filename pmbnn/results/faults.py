@@ -42,7 +42,22 @@ class ResultsError(ValueError):
 
 
 class StorageError(Exception):
-    """An error of the system over a file, after whose remedy the same command goes on."""
+    """An error of the system over a file, after whose remedy the same command goes on.
+
+    Attributes
+    ----------
+    number
+        That the system gives it, if there is one.
+    file
+        That it is over, if there is one.
+    """
+
+    number: int | None = None
+    file: str | None = None
+
+    def is_full(self, folder: Path) -> bool:
+        """Whether there is no more room in a folder, whoever writes there."""
+        return self.number in (errno.ENOSPC, errno.EDQUOT) and _lies_in(folder, self.file)
 
 
 def storage_error(path: Path | str, error: OSError, what: str = "written") -> StorageError:
@@ -55,7 +70,9 @@ def storage_error(path: Path | str, error: OSError, what: str = "written") -> St
     """
     remedy = REMEDIES.get(error.errno)
     told = [f"`{path}` cannot be {what}: {error.strerror or error}"]
-    return StorageError(": ".join([*told, *([remedy] if remedy else [])]) + f"; {GO_ON}.")
+    found = StorageError(": ".join([*told, *([remedy] if remedy else [])]) + f"; {GO_ON}.")
+    found.number, found.file = error.errno, str(path)
+    return found
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pmbnn.cli.sweep import app
 from pmbnn.data import DataError, Npz
 from pmbnn.data.local_files import copies
 from pmbnn.inference.stages import News
+from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import connect, coordinator, turn, worker
@@ -141,21 +142,41 @@ def test_cells_that_change_on_their_way_are_asked_for_again(run, monkeypatch):
     assert run.results.cell_names() == ["cell0", "cell2"]
 
 
-def test_in_a_shared_folder_workers_write_themselves(client, tmp_path, scripted, monkeypatch):
+@pytest.fixture
+def in_shared_folder(client, tmp_path, monkeypatch):
+    """Events of scripted jobs whose workers write into the results folder themselves."""
     monkeypatch.setattr(worker, "SERVE", SERVE)
     results = Results(tmp_path / "results")
     results.prepare()
     (results.folder / ".writer.json").write_text("me")
     cluster = cluster_of(client, shared_folder=True)
     cluster.begin(results.folder, lambda line: None)
-    found = list(cluster.run_jobs([scripted("cell")], results, True, [str(SCRIPT)]))
+
+    def events(job):
+        return list(cluster.run_jobs([job], results, True, [str(SCRIPT)]))
+
+    events.results, events.cluster = results, cluster
+    yield events
     cluster.end()
+
+
+def test_in_a_shared_folder_workers_write_themselves(in_shared_folder, tmp_path, scripted):
+    found, results = in_shared_folder(scripted("cell")), in_shared_folder.results
     assert stored(found)[0].settings["told"]["folder"] == str(results.folder)
     assert results.load_record("cell") == stored(found)[0]
     # A worker that sees another folder, or none, is of no use.
     (results.folder / ".writer.json").write_text("somebody else")
     assert not worker.about(results.folder, "me").sees_folder
     assert not worker.about(tmp_path / "nowhere", "me").sees_folder
+
+
+def test_a_full_shared_folder_is_the_fault_of_no_worker(in_shared_folder, scripted):
+    with pytest.raises(StorageError, match="cells` cannot be written or read: No space left"):
+        in_shared_folder(scripted("cell", "full "))
+    assert in_shared_folder.cluster.threads == 2
+    # A disk of its own is: the job goes to the others, while there are any.
+    with pytest.raises(ClusterLostError, match="no worker can be used: `/own` cannot be written"):
+        in_shared_folder(scripted("cell", "full /own"))
 
 
 # Death

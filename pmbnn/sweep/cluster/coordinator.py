@@ -135,6 +135,8 @@ class Cluster:
             If no worker can be used any more.
         ClusterLostError
             If the scheduler does not answer any more.
+        StorageError
+            If the folder that workers share is full.
         """
         setting = Setting(
             self.session,

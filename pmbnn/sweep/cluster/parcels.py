@@ -130,6 +130,8 @@ class Receipt:
         Those of the worker, if they are others, so that nothing was done.
     fault
         What of the worker's system stood in the way, such as a full disk.
+    is_full
+        Whether that is the disk of the results folder, which all workers share.
     """
 
     worker: str
@@ -139,3 +141,4 @@ class Receipt:
     lacking: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] | None = None
     fault: str | None = None
+    is_full: bool = False

@@ -16,6 +16,7 @@ from distributed import Client, Future, KilledWorker
 from pmbnn.data import DatasetSpec
 from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
+from pmbnn.results.faults import StorageError
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import arrivals
 from pmbnn.sweep.cluster.arrivals import DamagedError
@@ -235,6 +236,8 @@ class Turn:
         if receipt.versions is not None:
             why = differing(self.crew.versions, receipt.versions)
             self._leave_out(number, receipt.worker, why)
+        elif receipt.is_full:
+            raise StorageError(receipt.fault)  # of no worker: none of them can write there
         elif receipt.fault is not None:
             self._leave_out(number, receipt.worker, receipt.fault, broken=True)
         elif receipt.lacking:

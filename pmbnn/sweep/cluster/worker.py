@@ -243,7 +243,9 @@ def _done(
                 case Finished(seconds=seconds):
                     return Receipt(worker.address, tuple(cells), seconds)
                 case fault:
-                    return Receipt(worker.address, fault=str(fault))
+                    shared = setting.folder
+                    is_full = shared is not None and fault.is_full(shared)
+                    return Receipt(worker.address, fault=str(fault), is_full=is_full)
     except EOFError:
         process.line.close()
         status = process.process.wait()
