@@ -188,7 +188,7 @@ def test_without_a_fit_or_a_known_type_there_is_nothing_to_draw(made, stored):
     assert missing_cell_figures(results, [other, records[3]]) == []
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):  # helpers of lower priority may starve
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
