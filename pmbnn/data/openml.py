@@ -83,7 +83,7 @@ def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
             f"{source.title} is unavailable from OpenML ({_reason(error)}): {source.remedy}."
         ) from error
     _write_cache(path, pixels, labels)
-    located(source.file, path)  # what is read from now on
+    located(source.file, path)  # workers of a cluster are sent what was just downloaded
     return pixels, labels
 
 
