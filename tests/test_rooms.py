@@ -127,6 +127,8 @@ def test_metrics_load_numpy_alone():
         "sweep.progress",
         "report.page",
         "report.rebuild",
+        "compare.agreement",
+        "sweep.stages",
     ],
 )
 def test_what_reads_results_does_not_load_what_fits(module):

@@ -22,7 +22,7 @@ from pmbnn.prediction.chain_errors import (
     sd_of,
     without_each,
 )
-from pmbnn.prediction.check import (
+from pmbnn.prediction.distances import (
     Distance,
     distance_verdict,
     floor_of,

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.compare.agreement import FILE, agreement_table, write_agreement
-from pmbnn.prediction.check import MARGIN, distance_verdict
+from pmbnn.prediction.distances import MARGIN, distance_verdict
 from pmbnn.results.references import pairs, sampler_pairs
 from pmbnn.results.store import Results, trace_writer
 
@@ -269,7 +269,7 @@ def test_the_table_is_written_and_goes_when_there_is_none(made, folder):
 def test_an_exact_fit_agrees_as_often_as_the_margin_promises():
     """Blocks of one distribution: its own means are seldom called different, half off often."""
     from pmbnn.prediction.chain_errors import jackknife_error, without_each
-    from pmbnn.prediction.check import floor_of, total_variation
+    from pmbnn.prediction.distances import floor_of, total_variation
 
     rng = np.random.default_rng(0)
 

@@ -12,14 +12,8 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.approximation import fit
-from pmbnn.prediction.check import (
-    Agreement,
-    check,
-    floor_of,
-    moments,
-    standard_error,
-    total_variation,
-)
+from pmbnn.prediction.check import Agreement, check
+from pmbnn.prediction.distances import floor_of, moments, standard_error, total_variation
 from pmbnn.prediction.reference import sample
 
 rng = np.random.default_rng(0)
