@@ -161,6 +161,8 @@ def within(every: int, folder: Path) -> bool:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), log.read_text()
 
     shim.fault_arm(b"", 0, -1, 0, 0)
+    # What a sweep imports takes two seconds; forks find it here, and a tenth of that is left.
+    assert sweep(folder / "first") == 0
     code, log = forked(folder / "whole")
     assert code == 0, log
     whole = tables(folder / "whole")
@@ -310,7 +312,7 @@ def soak(number: int, folder: Path) -> bool:
     return growth < 1
 
 
-PARTS = {"kills": (kills, 30), "calls": (calls, 1), "files": (files, 10_000), "soak": (soak, 30)}
+PARTS = {"kills": (kills, 100), "calls": (calls, 1), "files": (files, 10_000), "soak": (soak, 30)}
 
 
 def main() -> None:
