@@ -1,6 +1,7 @@
 """Distances between means over draws, their errors and floors, and what they say.
 
-NumPy alone: tables and figures need them without what fits and samples.
+Arrays in, a number out: the tables of a sweep need them, and what fits and samples would take its
+command seconds to import.
 """
 
 from collections.abc import Callable
