@@ -90,6 +90,11 @@ class DatasetSpec(Specification):
         """Lines through the inputs that curves of numbers are drawn on."""
         return ()
 
+    @property
+    def line_points(self) -> int:
+        """Points of all of `lines`, which a plan counts without NumPy."""
+        return 0
+
     def check(self) -> None:
         """Raise DataError where what can be seen without loading all rows is not as it must be."""
 

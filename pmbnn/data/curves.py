@@ -76,6 +76,11 @@ class Regression(DatasetSpec):
         positions = [np.linspace(*ends, CURVE_POINTS) for ends in self.ranges]
         return tuple(Line(x, np.ones(1), self.truth(x)) for x in positions)
 
+    @property
+    def line_points(self) -> int:
+        """Points of all of `lines`."""
+        return CURVE_POINTS * len(self.ranges)
+
     def _noisy(self, x: "np.ndarray", stream: int) -> "np.ndarray":
         import numpy as np
 

@@ -81,6 +81,11 @@ class InBetween(DatasetSpec):
         position = np.linspace(-SLICE_END, SLICE_END, SLICE_POINTS)
         return (Line(position, np.full(2, 1 / math.sqrt(2)), name="λ", gap=0.0),)
 
+    @property
+    def line_points(self) -> int:
+        """Points of the line."""
+        return SLICE_POINTS
+
     def _find(self) -> Path:
         name, folder = f"{self.points}.csv", local_folder(self.folder)
         remedy = (

@@ -91,6 +91,11 @@ class SplitRows(OwnData):
         position = np.linspace(np.nanmin(raw.x), np.nanmax(raw.x), CURVE_POINTS)
         return (Line(position, np.ones(1), name=raw.features[0]),)
 
+    @property
+    def line_points(self) -> int:
+        """Points of the line, where there is one."""
+        return CURVE_POINTS if self.n_features == 1 else 0
+
     def check(self) -> None:
         """Raise DataError where the rows are unavailable, or cannot be split as asked."""
         _ = self.rows

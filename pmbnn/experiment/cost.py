@@ -210,7 +210,7 @@ def _predictions(cell: Cell) -> tuple[float, float]:
         # All restarts pooled have as many draws as one alone.
         fresh = predict.fresh.size * fresh_draws * (used if mixed == used else used + 1)
     if dataset.targets == "numbers":
-        further += train
+        further += train + dataset.line_points
     traced = 0 if is_large(cell) and not predict.log_likelihood else predict.trace_draws * train
     return draws * (test * mixed + further * used) + fresh + traced, mapped
 

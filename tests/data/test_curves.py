@@ -69,6 +69,7 @@ def test_curves_are_drawn_on_the_ranges(spec):
         np.testing.assert_array_equal(line.inputs[:, 0], line.position)
         np.testing.assert_array_equal(line.truth, spec.truth(line.position))
         assert line.gap is None
+    assert spec.line_points == sum(len(line.position) for line in lines)
 
 
 def test_numbers_are_split_without_classes():

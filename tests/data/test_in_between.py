@@ -52,6 +52,7 @@ def test_the_line_is_the_diagonal():
     np.testing.assert_allclose(np.diff(line.position), 2 * 8**0.5 / 499)
     np.testing.assert_allclose(line.inputs, line.position[:, None] / 2**0.5 * np.ones(2))
     assert line.gap == 0
+    assert InBetween().line_points == len(line.position)
 
 
 def test_without_a_folder(monkeypatch):

@@ -489,7 +489,7 @@ def test_predicted_densities_take_longer():
     curve = replace(CELL, dataset=Sine(), likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
     a_prediction = DENSITY + 2 * multiply_adds(curve) / PREDICTION_FLOPS
     train, test = curve.dataset.rows
-    expected = 100 * (3 * test + train) + 10 * train
+    expected = 100 * (3 * test + train + 2 * 501) + 10 * train  # and two curves
     assert (cell_work(curve).evaluating - STORING) / a_prediction == pytest.approx(expected)
     normal, student = (
         cell_work(replace(curve, likelihood=likelihood)).evaluating - STORING
