@@ -199,12 +199,13 @@ def _predictions(cell: Cell) -> tuple[float, float]:
         mixed, distinct = cell.inference.chains, cell.inference.draws
     else:
         mixed, distinct = cell.inference.restarts, 1 if cell.inference.is_point else math.inf
-    draws, fresh_draws = (min(n, distinct) for n in (predict.draws, predict.fresh.draws))
+    asked = predict.draws, predict.map_draws, predict.fresh.draws
+    draws, map_draws, fresh_draws = (min(n, distinct) for n in asked)
     # All restarts predict the test rows, one the rest, unless they predict together.
     used = mixed if cell.is_sampled or predict.mixture != "best" else 1
     further = sum(getattr(spec, "size", None) or UNKNOWN_ROWS[1] for spec in predict.ood)
     further += getattr(dataset, "validation", None) or 0
-    mapped = draws * used * predict.map.resolution**2 if dataset.is_planar else 0
+    mapped = map_draws * used * predict.map.resolution**2 if dataset.is_planar else 0
     fresh = 0
     if isinstance(dataset, Synthetic):
         # All restarts pooled have as many draws as one alone.

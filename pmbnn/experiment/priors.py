@@ -52,7 +52,8 @@ def _keyed(cell: Cell) -> Iterator[tuple[tuple, Combination]]:
     """What there is to draw from of one cell, each with what it has in common with others."""
     if not cell.prior.has_scale:
         return
-    here = replace(cell, inference=Inference(), predict=Predict(map=cell.predict.map))
+    place = cell.predict.map.model_copy(update={"draws": None})
+    here = replace(cell, inference=Inference(), predict=Predict(map=place))
     tuned = None if cell.hyperprior.candidates == (cell.hyperprior,) else cell.hyperprior
     for hyperprior in cell.hyperprior.candidates:
         one = replace(here, hyperprior=hyperprior)

@@ -80,11 +80,17 @@ def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawin
     return [Drawing(results.figures / f"{file}.png", draw) for file, draw in found]
 
 
-def outdated_overviews(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
-    """Overviews that are missing, or older than the newest of the cells."""
+def outdated_overviews(
+    results: Results, records: Sequence[CellRecord], every: Sequence[Drawing] | None = None
+) -> list[Drawing]:
+    """Overviews that are missing, or older than the newest of the cells.
+
+    `every` are those of `overviews_of`, where they are known already.
+    """
     # Not than metrics.csv: a sweep draws its figures before it writes that table.
     newest = max(_time(results.cells / r.name / RECORD) for r in records) if records else 0.0
-    return [d for d in overviews_of(results, records) if is_outdated(d.path, newest)]
+    every = overviews_of(results, records) if every is None else every
+    return [drawing for drawing in every if is_outdated(drawing.path, newest)]
 
 
 def _time(path: Path) -> float:

@@ -296,7 +296,7 @@ def _fresh_metrics(
 def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
     x1, x2, x = map_points(dataset, fitted.cell.predict.map)
     as_predicted = {"": fitted.mixtures[""]}
-    draws = fitted.cell.predict.draws
+    draws = fitted.cell.predict.map_draws
     found, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
     return MapPrediction(x1, x2, found[""], chains)
 
@@ -304,7 +304,7 @@ def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -
 def _surface(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Surface:
     x1, x2, x = map_points(dataset, fitted.cell.predict.map)
     fits = [fitted.fits[i] for i in fitted.alive]
-    draws, weights = fitted.cell.predict.draws, fitted.mixtures[""]
+    draws, weights = fitted.cell.predict.map_draws, fitted.mixtures[""]
     found = predict_moments(predictor, fits, weights, fitted.data, x, draws)
     return Surface(x1, x2, found.in_units_of(dataset.target_standardisation))
 

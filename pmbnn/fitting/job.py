@@ -15,7 +15,7 @@ from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import FittedCell, fit_job
 from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.programs import GroupPrograms, graph_model
+from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import SampledCell, sample_job
 from pmbnn.fitting.selection import Search, Selection
 from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
@@ -236,7 +236,7 @@ def _evaluate(
     if evaluation.diagnosis is not None:
         entries["diagnostics"] = evaluation.diagnosis.numbers()
     with stage("trace"):
-        model = graph_model(cell, dataset.training)
+        model = programs.model(cell, dataset.training)
         return entries, build_trace(fitted, evaluation, dataset, predictor, model)
 
 

@@ -92,9 +92,17 @@ class GroupPrograms:
         """The group's search for a learning rate, which the first job makes."""
         return self._once("search", find)
 
+    def model(self, cell: Cell, rows: Rows) -> pm.Model:
+        """The group's model on one row, with the names that these rows' features and outputs have.
+
+        Its values are no cell's: data sets and scales of a group differ in values alone.
+        """
+        names = rows.features, rows.classes, rows.target_names
+        return self._once(("model", *names), lambda: graph_model(cell, rows))
+
     def _graphs(self, cell: Cell, rows: Rows) -> ModelGraphs:
         """Graphs of the group's model, which all of its programs are made of."""
-        return self._once("graphs", lambda: model_graphs(graph_model(cell, rows)))
+        return self._once("graphs", lambda: model_graphs(self.model(cell, rows)))
 
     def _once(self, key: object, build: Callable[[], object]):
         if key not in self._built:

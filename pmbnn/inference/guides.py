@@ -121,6 +121,16 @@ class MeanField(Guide):
 
     is_factorised: ClassVar[bool] = True
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MeanField) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple:
+        return self.size, self.scale_cap, None if self.spread is None else self.spread.tobytes()
+
     @property
     def shapes(self):  # noqa: D102
         return {"loc": (self.size,), "rho": (self.size,)}

@@ -4,20 +4,24 @@ Draws are regenerated from the guide's PRNG key, so that the same ones come back
 asks for them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import jax
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
 from scipy.special import logsumexp
 
 from pmbnn.inference.batches import cast
 from pmbnn.inference.flat import ModelGraphs, flat_vector, flatten_model
 from pmbnn.inference.guides import Guide, build_guide
+from pmbnn.inference.products import depends_on
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.inference.xla.sharing import shared
 from pmbnn.models.build import ROW_DATA
 from pmbnn.models.priors import STANDARD
 
@@ -44,7 +48,6 @@ class GuideDraws:
         self.dtype = dtype
         self.flat = flat = flatten_model(model, rows=None)
         self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
-        self.constants = [name for name in flat.data if name not in ROW_DATA]
         self.vector = values = flat_vector(flat)
         self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
         # Standard draws, which stand behind something that a trace keeps, are of no interest.
@@ -52,19 +55,26 @@ class GuideDraws:
         (by_row,) = flat.log_likelihoods.values()
         graphs = [by_row, flat.log_prior, *(flat.posterior[name] for name in self.named)]
         log_likelihood, log_prior, *posterior = flat.at(values, graphs)
+        # Those of a hyperprior are none of theirs: predictions are the same under every one.
+        self.constants = [
+            name
+            for name, variable in flat.data.items()
+            if name not in ROW_DATA and depends_on([log_likelihood, *posterior], [variable])
+        ]
         constants = [flat.data[name] for name in self.constants]
         rows = [flat.data[name] for name in ROW_DATA]
         with precision(dtype):
-            log_joint = jax_function([values, *rows, *constants], [log_likelihood, log_prior])
-            named = jax_function([values, *constants], posterior)
-        self._log_joint_of_draws = self.over_draws(log_joint, len(rows))
-        self._posterior = self.over_draws(named, 0)
+            self._log_likelihood = over_draws([values, *rows, *constants], [log_likelihood])
+            self._log_prior = over_draws([values, *flat.data.values()], [log_prior])
+            self._posterior = over_draws([values, *constants], posterior)
         self._log_guide = self._build_log_guide(values)
-        self._draws = jax.jit(jax.vmap(self.draw, in_axes=(None, None, 0)))
+        draw = self.way_to_draw
+        self._draws = shared(("draws", draw), lambda: jax.jit(jax.vmap(draw, (None, None, 0))))
 
-    def over_draws(self, function, n_rows: int):
-        """A function of the flat vector, the rows and the constants, for many vectors."""
-        return jax.jit(jax.vmap(function, (0, *(None,) * (n_rows + len(self.constants)))))
+    @property
+    def way_to_draw(self) -> Callable:
+        """JAX function of a fit's constrained parameters, its key and the number of a draw."""
+        return _OfGuide(self.guide, self.dtype)
 
     def _build_log_guide(self, values):
         """Log-density of the guide at draws; None of a point."""
@@ -76,10 +86,8 @@ class GuideDraws:
         }
         # Double precision: the sum over a large network's parameters needs it.
         with precision("float64"):
-            graph = jax_function(
-                [values, *constrained.values()], [self.guide.log_density(constrained, values)]
-            )
-        return jax.jit(jax.vmap(graph, (0, *(None,) * len(constrained))))
+            density = self.guide.log_density(constrained, values)
+            return over_draws([values, *constrained.values()], [density])
 
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
@@ -117,10 +125,13 @@ class GuideDraws:
         vector.
         """
         with precision(self.dtype):
-            typed = cast({n: data[n] for n in (*ROW_DATA, *self.constants)}, self.dtype)
-            values = np.asarray(values, self.dtype)
+            typed = cast({name: data[name] for name in self.flat.data}, self.dtype)
+            of_rows = [typed[name] for name in (*ROW_DATA, *self.constants)]
+            values, every = np.asarray(values, self.dtype), typed.values()
             parts = [
-                jax.device_get(self._log_joint_of_draws(block, *typed.values()))
+                jax.device_get(
+                    (*self._log_likelihood(block, *of_rows), *self._log_prior(block, *every))
+                )
                 for block in filled(values, min(self.at_once, draws_at_once(values, typed["x"])))
             ]
         of_blocks = zip(*parts, strict=True)
@@ -156,9 +167,22 @@ class GuideDraws:
         names = self.guide.constrained_shapes
         return jax.device_put({n: np.asarray(fit.constrained[n], self.dtype) for n in names})
 
-    def draw(self, constrained, key, i):
-        """The `i`-th draw of a fit's guide, whoever asks for it."""
+
+@dataclass(frozen=True)
+class _OfGuide:
+    """The `i`-th draw of a fit's guide, whoever asks for it; one function for equal guides."""
+
+    guide: Guide
+    dtype: str
+
+    def __call__(self, constrained, key, i):
         return draw_from(self.guide, constrained, key, i, self.dtype)
+
+
+def over_draws(inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable]) -> Callable:
+    """Program of a graph for many of its first inputs, such as the flat vector; in `precision`."""
+    function, axes = jax_function(inputs, outputs), (0, *(None,) * (len(inputs) - 1))
+    return shared(("over draws", function), lambda: jax.jit(jax.vmap(function, axes)))
 
 
 def draws_at_once(values: np.ndarray, x: np.ndarray) -> int:

@@ -16,11 +16,12 @@ from pmbnn.inference.settings import Inference
 from pmbnn.inference.stages import stage
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.rewrites import computed_once
+from pmbnn.inference.xla.sharing import shared
 from pmbnn.models.build import OBSERVED
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
-from pmbnn.prediction.draws import GuideDraws, draw_key, draws_at_once, filled
+from pmbnn.prediction.draws import GuideDraws, draw_key, draws_at_once, filled, over_draws
 from pmbnn.prediction.predictive import Predictive, Weights
 
 PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbabilities, Density)}
@@ -64,13 +65,11 @@ class Predictor(GuideDraws):
             for name, g in zip(parameters, graphs, strict=True)
         }
         inputs = [self.vector, self.flat.data["x"], *(self.flat.data[n] for n in self.constants)]
+        graphs = self.flat.at(self.vector, graphs)
         with precision(dtype):
-            self._parameters = jax_function(inputs, self.flat.at(self.vector, graphs))
-        self._of_values = self.over_draws(self._parameters, 1)
-        self._of_draws = jax.jit(self._draws_of_block, static_argnums=2)
-        self._reduced = jax.jit(
-            self._reduced_of_block, static_argnums=0, compiler_options=compiler_options()
-        )
+            self._of_values = over_draws(inputs, graphs)
+            made_of = jax_function(inputs, graphs), self.way_to_draw
+            self._of_draws, self._reduced = shared(made_of, lambda: _programs(*made_of))
 
     def predict(
         self,
@@ -198,17 +197,34 @@ class Predictor(GuideDraws):
             rows = np.asarray(x[start : start + size], self.dtype)
             yield np.pad(rows, ((0, size - len(rows)), (0, 0)))
 
-    def _of_one(self, constrained, key, x, constants, i):
+
+def _programs(parameters: Callable, draw: Callable) -> tuple[Callable, Callable]:
+    """Programs of all draws of a block of rows, and of what a function makes of them.
+
+    Parameters
+    ----------
+    parameters
+        What the likelihood names, at a flat vector, rows and constants.
+    draw
+        As `GuideDraws.way_to_draw`.
+    """
+
+    def of_one(constrained, key, x, constants, i):
         # Once: XLA would draw anew within each operation that takes a part of the vector, for every
         # row (1,024 rows of the 2-5-5-2 network: 25 instead of 8 us a draw).
-        vector = computed_once(self.draw(constrained, key, i))
-        return tuple(self._parameters(vector, x, *constants))
+        vector = computed_once(draw(constrained, key, i))
+        return tuple(parameters(vector, x, *constants))
 
-    def _draws_of_block(self, constrained, key, draws, x, constants):
-        return jax.lax.map(partial(self._of_one, constrained, key, x, constants), jnp.arange(draws))
+    def draws_of_block(constrained, key, draws, x, constants):
+        return jax.lax.map(partial(of_one, constrained, key, x, constants), jnp.arange(draws))
 
-    def _reduced_of_block(self, reduce, constrained, key, draws, x, constants):
-        return reduce(partial(self._of_one, constrained, key, x, constants), draws)
+    def reduced_of_block(reduce, constrained, key, draws, x, constants):
+        return reduce(partial(of_one, constrained, key, x, constants), draws)
+
+    return (
+        jax.jit(draws_of_block, static_argnums=2),
+        jax.jit(reduced_of_block, static_argnums=0, compiler_options=compiler_options()),
+    )
 
 
 def _with_rows(draws: np.ndarray) -> np.ndarray:

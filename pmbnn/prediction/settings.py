@@ -1,8 +1,8 @@
 """What to predict from a fitted network, as an experiment file says it."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from pmbnn.data.ood import AnyOod
 from pmbnn.spec import Specification
@@ -12,11 +12,19 @@ class Map(Specification):
     """Grid over the plane of a two-dimensional data set.
 
     ``resolution`` points an axis, reaching ``margin`` times the range of the training rows
-    beyond them on every side.
+    beyond them on every side. ``draws`` of each restart predict there: all that there are unless
+    given; with 200 of them a class probability has a Monte-Carlo standard error of 0.035 at most.
     """
 
     resolution: Annotated[int, Field(ge=2, le=1000)] = 100
     margin: Annotated[float, Field(ge=0, le=10)] = 0.1
+    draws: Annotated[int, Field(ge=2)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Names of cells are digests of this, and older than the field.
+        found = serialise(self)
+        return found if self.draws is not None else {k: found[k] for k in found if k != "draws"}
 
 
 class Fresh(Specification):
@@ -71,6 +79,11 @@ class Predict(Specification):
     diagnostics: Diagnostics = Diagnostics()
     ood: tuple[AnyOod, ...] = ()
     confidence_threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+    @property
+    def map_draws(self) -> int:
+        """Draws of each restart that predict on maps."""
+        return self.map.draws or self.draws
 
     @model_validator(mode="after")
     def _told_apart(self):

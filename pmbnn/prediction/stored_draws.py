@@ -28,9 +28,9 @@ class StoredDraws(Predictor):
         """Take the draws for the parameters of a guide; call it within `precision`."""
         return jax.device_put({"values": np.asarray(fit.constrained["values"], self.dtype)})
 
-    def draw(self, constrained, key, i):
-        """The `i`-th of the draws."""
-        return constrained["values"][i]
+    @property
+    def way_to_draw(self):  # noqa: D102
+        return _kept
 
     def n_distinct(self, fit: StoredGuide, draws: int) -> int:
         """How many of so many draws there are."""
@@ -41,6 +41,11 @@ class StoredDraws(Predictor):
     ) -> Predictive:
         """Prediction of the draws ``(draw, size)`` at inputs ``(observation, feature)``."""
         return self.predict([kept_draws(values)], [1.0], data, x, len(values))
+
+
+def _kept(constrained, key, i):
+    """The `i`-th of the draws."""
+    return constrained["values"][i]
 
 
 def kept_draws(values: np.ndarray) -> StoredGuide:

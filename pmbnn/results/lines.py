@@ -91,7 +91,8 @@ def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLi
     """Every posterior of which some cell is told along a line across a gap, in order."""
     posteriors: dict[tuple, list[CellRecord]] = {}
     for record in records:
-        if record.results and holds_array(results, record.name, LINE, "direction"):
+        is_density = record.results and record.predictive == "density"
+        if is_density and holds_array(results, record.name, LINE, "direction"):
             posteriors.setdefault(posterior_key(record), []).append(record)
     curves = _published_curves(results) if posteriors else ()
     found = [_along(results, cells, curves) for cells in posteriors.values()]

@@ -52,6 +52,8 @@ def other_scales(records: Sequence[CellRecord]) -> list[tuple[CellRecord, CellRe
 def _fits_with_samplers(
     records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
 ) -> Iterator[tuple[CellRecord, CellRecord]]:
+    if not any(map(is_sampled, records)):
+        return
     finished = [r for r in standing(records) if r.results]
     sampled: dict[tuple, list[CellRecord]] = {}
     for record in finished:
@@ -97,6 +99,8 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     one place, which agree with each other, may be.
     """
     bounds: dict[tuple, list[tuple[float, str]]] = {}
+    if not any(map(is_sampled, records)):
+        return {}
     for record in records:
         if bounds_evidence(record):
             name = "log_evidence" if is_sampled(record) else "elbo"

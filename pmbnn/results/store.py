@@ -341,8 +341,9 @@ def _flush(path: Path) -> None:
 
 
 def _compression(array: xr.DataArray) -> dict[str, Any]:
+    # Level 4 takes 1.35 times as long for a file that is a hundredth smaller.
     compressed = array.nbytes >= WORTH_COMPRESSING
-    return {"zlib": True, "complevel": 4, "shuffle": True} if compressed else {}
+    return {"zlib": True, "complevel": 1, "shuffle": True} if compressed else {}
 
 
 def remove(path: Path) -> None:

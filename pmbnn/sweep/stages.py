@@ -307,15 +307,16 @@ def write_what_follows(
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
             console.print(words, soft_wrap=True, highlight=False, markup=False)
         write_in_between(one.results, records)
+        overviews = overviews_of(one.results, records)
     due = [
         *missing_cell_figures(one.results, records),
-        *outdated_overviews(one.results, records),
+        *outdated_overviews(one.results, records, overviews),
         *outdated_priors(one.results, records),
     ]
     with Helpers(workers, len(due)) as helpers:
         draw_files(due, one.results, helpers, "drawing")
     with stage("tables"):
-        figures = [drawing.path for drawing in overviews_of(one.results, records)]
+        figures = [drawing.path for drawing in overviews]
         page = index_page(one.experiment.name, figures, records, one.results.cells)
         one.results.write_text("index.html", page)
         write_sensitivity(one.results, records)

@@ -293,7 +293,9 @@ def _work(sender: "_Sender", folder: Path, plugins: Sequence[str], device: Devic
             held.enter_context(running_on(claim(device)))
             from pmbnn.experiment.plugins import load_plugins
             from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
+            from pmbnn.inference.xla.sharing import sharing_programs
 
+            held.enter_context(sharing_programs())
             use_compilation_cache()
             count_compiling()
             load_plugins(plugins, folder)

@@ -470,6 +470,8 @@ def test_predictions_of_all_restarts_and_of_the_best():
     assert predictions(alike) == pytest.approx(100 * 3 * (300 + 25) + 3 * 20 * 50 + 10 * 700)
     point = replace(few, inference=Inference(guide="map"))
     assert predictions(point) == pytest.approx(300 + 25 + 50 + 10 * 700)
+    quick = replace(few, predict=SHORT.model_copy(update={"map": Map(resolution=5, draws=30)}))
+    assert predictions(few) - predictions(quick) == pytest.approx(70 * 25)
 
 
 def test_predictions_of_all_chains():

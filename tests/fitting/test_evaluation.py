@@ -165,6 +165,22 @@ def test_the_map_is_of_the_mixture(case):
     np.testing.assert_allclose(plane.x2[[0, -1]], [raw[:, 1].min(), raw[:, 1].max()] + reach[1] * E)
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(None, 20), (7, 7)])
+def test_draws_on_the_map(asked, expected):
+    predict = CELL.predict.model_copy(update={"map": Map(resolution=5, draws=asked)})
+    fitted = fitted_cell("best")
+    fitted = replace(fitted, cell=replace(fitted.cell, predict=predict))
+    found = evaluate(fitted, DATASET, Scripted())
+    assert (found.map.prediction.draws, found.test.draws) == (expected, 20)
+
+
+def test_a_map_says_its_draws_only_if_they_are_given():
+    """Names of cells are digests of their settings, and older than this one."""
+    assert Map().model_dump(mode="json") == {"resolution": 100, "margin": 0.1}
+    assert Map.model_validate_json(Map(draws=7).model_dump_json()) == Map(draws=7)
+    assert "draws" not in Predict().model_dump()["map"]
+
+
 E = np.array([-1, 1])
 """Outwards, at the low end and at the high one."""
 

@@ -10,6 +10,7 @@ from pmbnn.inference.engine import build_program
 from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.xla.sharing import sharing_programs
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.prediction.class_probabilities import BLOCK, ClassProbabilities, pool
@@ -505,3 +506,45 @@ def test_only_categorical_models():
         pm.Normal("y", mu, observed=np.zeros(3))
     with pytest.raises(ValueError, match="is drawn from `normal`, got `categorical`"):
         Predictor(model, Categorical(), Inference())
+
+
+# Programs shared between priors
+
+
+def predicted(prior, hyperprior, constants, x):
+    """Predictor of a prior, and what it predicts and finds of one guide."""
+    model = dense_classifier(X, Y, hidden=(3,), prior=prior, hyperprior=hyperprior)
+    predictor = Predictor(model, Categorical(), Inference())
+    data, fit = DATA | constants, guide()
+    found = predictor.predict([fit], [1.0], data, x, DRAWS)
+    values = predictor.values(fit, DRAWS)
+    log_likelihood, log_p = predictor.log_joint(data, values)
+    return predictor, [found.mean, found.sd, log_likelihood, log_p]
+
+
+MODELS = {
+    "normal": ("normal", "half_normal", {"hyperprior_sigma": 0.7}),
+    "laplace": ("laplace", "half_normal", {"hyperprior_sigma": 0.7}),
+    "inverse gamma": (
+        "normal",
+        "inverse_gamma",
+        {"hyperprior_alpha": 2.0, "hyperprior_beta": 0.5},
+    ),
+}
+
+
+def test_priors_share_what_predicts():
+    """The same to the last bit, whichever prior came before; the log-prior is each one's own."""
+    x = np.random.default_rng(1).normal(size=(70, 2))
+    alone = {name: predicted(*model, x)[1] for name, model in MODELS.items()}
+    with sharing_programs():
+        together = {name: predicted(*model, x) for name, model in MODELS.items()}
+    programs = [predictor._reduced for predictor, _ in together.values()]
+    assert programs[0] is programs[1] is programs[2]
+    assert len({id(predictor._log_prior) for predictor, _ in together.values()}) == 3
+    for name, (_, found) in together.items():
+        for ours, expected in zip(found, alone[name], strict=True):
+            np.testing.assert_array_equal(ours, expected)
+    densities = [found[-1] for found in alone.values()]
+    assert not np.allclose(densities[0], densities[1])
+    assert not np.allclose(densities[0], densities[2])

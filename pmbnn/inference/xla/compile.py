@@ -24,6 +24,7 @@ from pmbnn.inference.device import current_device, exact_products
 from pmbnn.inference.stages import recount
 from pmbnn.inference.xla.convolutions import use_own_convolutions
 from pmbnn.inference.xla.rewrites import use_fast_forms
+from pmbnn.inference.xla.sharing import GraphKey, shared
 
 
 @contextmanager
@@ -41,9 +42,10 @@ def jax_function(
     """JAX function of a PyTensor graph; call it within `precision`.
 
     Checks of parameter values are left out: they cannot raise under JAX, and every constant
-    was validated before.
+    was validated before. Equal graphs have one function within `sharing_programs`.
     """
-    return jax_funcify(_rewritten(inputs, outputs))
+    key = GraphKey((current_device(), jax.config.jax_enable_x64), inputs, outputs)
+    return shared(key, lambda: jax_funcify(_rewritten(inputs, outputs)))
 
 
 def split_jax_function(
