@@ -42,6 +42,8 @@ class Traits(NamedTuple):
         bits of mantissa (TF32) otherwise, and a fit would not be that of a processor.
     compiler_options
         For XLA.
+    brief_options
+        The same of programs that take less time than their compiling does.
     """
 
     replicas: int
@@ -49,17 +51,27 @@ class Traits(NamedTuple):
     has_convolutions: bool
     exact_products: bool
     compiler_options: Mapping[str, int]
+    brief_options: Mapping[str, int]
 
 
 TRAITS = {
     # On a processor wider groups were no faster a fit. Of more rows, what a layer makes falls out
     # of its cache: at 22,400 rows 4 fits at once take 8.8 ns a row and fit, 16 take 12.9; at 175
     # rows 16 take 11.7 (one core; `benchmarks/growth.py` has the curve). And XLA would use half of
-    # what AVX-512 offers; other processors keep to what they have.
-    "cpu": Traits(16, 100_000, False, False, {"xla_cpu_prefer_vector_width": 512}),
+    # what AVX-512 offers; other processors keep to what they have. At LLVM's first level draws of
+    # weights compile in 0.6 of the time, a log-prior in 0.3 to 0.5, and 2,000,000 numbers are drawn
+    # in 1.15 of it; a loop of steps compiles no quicker, and a step takes 1.4 times as long.
+    "cpu": Traits(
+        16,
+        100_000,
+        False,
+        False,
+        {"xla_cpu_prefer_vector_width": 512},
+        {"xla_backend_optimization_level": 1},
+    ),
     # Not measured yet (`benchmarks/accelerator.py` would): hundreds, for a step of one fit is too
     # little work; and rows so that a hundred units, ten arrays each, take 4 GB.
-    "gpu": Traits(256, 1_000_000, True, True, {}),
+    "gpu": Traits(256, 1_000_000, True, True, {}, {}),
 }
 
 

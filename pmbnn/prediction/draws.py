@@ -20,7 +20,7 @@ from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.sharing import shared
 from pmbnn.models.build import ROW_DATA
 from pmbnn.models.priors import STANDARD
@@ -65,11 +65,12 @@ class GuideDraws:
         rows = [flat.data[name] for name in ROW_DATA]
         with precision(dtype):
             self._log_likelihood = over_draws([values, *rows, *constants], [log_likelihood])
-            self._log_prior = over_draws([values, *flat.data.values()], [log_prior])
-            self._posterior = over_draws([values, *constants], posterior)
+            self._log_prior = over_draws([values, *flat.data.values()], [log_prior], brief=True)
+            self._posterior = over_draws([values, *constants], posterior, brief=True)
         self._log_guide = self._build_log_guide(values)
         draw = self.way_to_draw
-        self._draws = shared(("draws", draw), lambda: jax.jit(jax.vmap(draw, (None, None, 0))))
+        drawn, options = jax.vmap(draw, (None, None, 0)), compiler_options(brief=True)
+        self._draws = shared(("draws", draw), lambda: jax.jit(drawn, compiler_options=options))
 
     @property
     def way_to_draw(self) -> Callable:
@@ -87,7 +88,7 @@ class GuideDraws:
         # Double precision: the sum over a large network's parameters needs it.
         with precision("float64"):
             density = self.guide.log_density(constrained, values)
-            return over_draws([values, *constrained.values()], [density])
+            return over_draws([values, *constrained.values()], [density], brief=True)
 
     def values(self, fit: Fit, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
@@ -179,10 +180,19 @@ class _OfGuide:
         return draw_from(self.guide, constrained, key, i, self.dtype)
 
 
-def over_draws(inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable]) -> Callable:
-    """Program of a graph for many of its first inputs, such as the flat vector; in `precision`."""
+def over_draws(
+    inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable], brief: bool = False
+) -> Callable:
+    """Program of a graph for many of its first inputs, such as the flat vector; in `precision`.
+
+    `brief` as `compiler_options` has it: whatever sees no rows is.
+    """
     function, axes = jax_function(inputs, outputs), (0, *(None,) * (len(inputs) - 1))
-    return shared(("over draws", function), lambda: jax.jit(jax.vmap(function, axes)))
+    options = compiler_options(brief=True) if brief else None
+    return shared(
+        ("over draws", function, brief),
+        lambda: jax.jit(jax.vmap(function, axes), compiler_options=options),
+    )
 
 
 def draws_at_once(values: np.ndarray, x: np.ndarray) -> int:

@@ -139,9 +139,10 @@ def test_each_accelerator_has_one_process():
 def test_programs_are_built_for_the_device_they_run_on():
     assert current_device() == CPU, "JAX's own, where nothing else is said"
     assert compiler_options() == {"xla_cpu_prefer_vector_width": 512}
+    assert compiler_options(brief=True) == {"xla_backend_optimization_level": 1}
     with running_on(HOST):
         assert current_device() is HOST
-        assert compiler_options() == {}
+        assert compiler_options() == compiler_options(brief=True) == {}
         with running_on(CPU):
             assert current_device() is CPU
     assert current_device() == CPU

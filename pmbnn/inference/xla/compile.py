@@ -88,9 +88,16 @@ def _rewritten(
     return graph
 
 
-def compiler_options() -> dict[str, int]:
-    """Options for XLA's compiler on the device that programs run on."""
-    return dict(current_device().traits.compiler_options)
+def compiler_options(brief: bool = False) -> dict[str, int]:
+    """Options for XLA's compiler on the device that programs run on.
+
+    Parameters
+    ----------
+    brief
+        Of a program that takes less time than its compiling does.
+    """
+    traits = current_device().traits
+    return dict(traits.brief_options if brief else traits.compiler_options)
 
 
 def count_compiling() -> None:
