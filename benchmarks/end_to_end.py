@@ -24,12 +24,13 @@ sweeps:
   - name: toy
     dataset: {kind: moons, noise: 0.4, seed: [0, 1]}
     network: {kind: dense, hidden: [[4, 4], [5, 5]], activation: tanh}
-    prior: laplace
+    prior: [laplace, normal]
     hyperprior: half_normal
     inference: {steps: 2000, learning_rate: 0.02, restarts: 6}
 """
-"""Two cells of two groups: what the first of a group takes more than its second is the group's; the
-first group of a process imports what they all need, too."""
+"""Two cells of four groups: what the first of a group takes more than its second is the group's.
+The first group of a process imports what they all need, too; the second and fourth are of networks
+that are compiled for another prior already."""
 
 CELLS = """
 import json, os, sys, time
@@ -44,9 +45,12 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.stages import measured
 from pmbnn.inference.xla.compile import use_compilation_cache
+from pmbnn.inference.xla.sharing import sharing_programs
 from pmbnn.sweep.cells import prepare
 
 use_compilation_cache()
+sharing = sharing_programs()
+sharing.__enter__()  # as workers do, for as long as they live
 run = prepare(load_experiment(Path(sys.argv[1])), Path(sys.argv[2]))
 run.results.prepare()
 records, found = [], []
@@ -65,8 +69,9 @@ for number in range(6):
     path = _write(drawing, run.results)
     maps.append(time.process_time() - start)
     path.unlink()
-process, group, cell = found[0] - found[1], found[2] - found[3], found[3]
-print(json.dumps({"process": process, "group": group, "cell": cell, "map": sorted(maps[1:])[2]}))
+process, prior, group = (found[i] - found[i + 1] for i in (0, 2, 4))
+spent = {"process": process, "prior": prior, "group": group, "cell": found[5]}
+print(json.dumps(spent | {"map": sorted(maps[1:])[2]}))
 """
 """Processor seconds of groups and a cell without their steps, and of a map that is drawn again."""
 
@@ -102,8 +107,10 @@ def overheads(rounds: int) -> str:
             taken = {
                 "a new group, all its programs": cold["group"],
                 "the same, programs in the cache": warm["group"],
+                "another prior of a network": cold["prior"],
+                "that, programs in the cache": warm["prior"],
                 "the first group of a process, with imports": cold["process"],
-                "that, programs in the cache": warm["process"],
+                "all that, programs in the cache": warm["process"],
                 "a cell after its fits": cold["cell"],
                 "a map": cold["map"],
                 "pb.fit in a cold process, wall-clock": measuring.run_quietly(

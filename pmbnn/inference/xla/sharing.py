@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pytensor.graph.basic import equal_computations
 from pytensor.tensor import TensorVariable
 
-KEPT = 64
-"""How many things are kept, those used last: all that eight models need to predict."""
+KEPT = 128
+"""How many things are kept, those used last: functions and programs of the predictions of some eight
+networks, and the log-priors of dozens of groups."""
 
 _KEPT: ContextVar[OrderedDict | None] = ContextVar("kept programs", default=None)
 
