@@ -14,7 +14,7 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.fitting import job
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job
-from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.snapshots import BINS, diagnose
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -159,7 +159,7 @@ def test_a_record_keeps_plain_lists(case):
 
 def test_a_job_puts_them_into_the_record(digits, monkeypatch):
     monkeypatch.setattr(job, "load_dataset", lambda task: digits.dataset)
-    programs = SimpleNamespace(predictor=lambda *_: digits.predictor)
+    programs = SimpleNamespace(predictor=lambda *_: digits.predictor, model=graph_model)
     entries, trace = job._evaluate(SimpleNamespace(cell=DIGITS), digits.fitted, programs)
     assert "test_predictions" in trace.children
     assert entries["diagnostics"] == digits.found.numbers()

@@ -15,7 +15,7 @@ from pytensor.graph.basic import equal_computations
 from pytensor.tensor import TensorVariable
 
 KEPT = 128
-"""How many things are kept, those used last: functions and programs of the predictions of some eight
+"""How many things are kept, those used last: functions and programs of the predictions of eight
 networks, and the log-priors of dozens of groups."""
 
 _KEPT: ContextVar[OrderedDict | None] = ContextVar("kept programs", default=None)
