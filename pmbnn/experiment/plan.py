@@ -41,6 +41,10 @@ STARTING = 5.0
 CLOSING, SENSITIVITY = 0.04, 0.35
 """Seconds a cell of tables and overviews after the last, and more of a small sampled one."""
 
+OVERVIEWS = 0.36
+"""More of every set of cells that has overviews of its own (`experiments/trust_ladder.yaml`: 29 s
+for 20 sets and 40 maps on a machine that took 3.3 times as long)."""
+
 COMPILING, COMPILING_LARGE = 2.3, 1.0
 """Seconds of one core for all programs of a group (benchmarks/end_to_end.txt), and more of large
 networks."""
@@ -255,7 +259,8 @@ def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
     It is that of the machine of `pmbnn.experiment.cost`. Jobs that take all cores run one after
     the other; of the rest, workers share all but the longest job and its compiling.
     """
-    alone, shared, longest, closing = 0.0, 0.0, 0.0, 0.0
+    alone, shared, longest = 0.0, 0.0, 0.0
+    closing = OVERVIEWS * len({_sheet(c) for cut in groups for job in cut for c in job.wanted})
     for cut in groups:
         first, number = cut[0].wanted[0], sum(len(job.wanted) for job in cut)
         closing += number * (CLOSING + SENSITIVITY * (first.is_sampled and not is_large(first)))
@@ -269,6 +274,13 @@ def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
             shared += compiling + sum(spent)
             longest = max(longest, compiling + max(spent))
     return STARTING + alone + max(shared / workers, longest) + closing
+
+
+def _sheet(cell: Cell) -> tuple:
+    """What cells that are drawn together share: everything but prior, hyperprior and seeds."""
+    apart = ("prior", "hyperprior")
+    kept = (spec for name, spec in cell.settings.items() if name not in apart)
+    return cell.sweep, *(_spec_text(spec, "seed") for spec in kept)
 
 
 def _job_seconds(job: Job, work: Work) -> float:

@@ -518,14 +518,15 @@ def test_empty_places_of_a_program_take_as_long_as_others():
     groups = [jobs([replace(CELL, inference=Inference(restarts=5, validation=0))])]
     assert groups[0][0].width == 15
     work = cell_work(groups[0][0].cells[0])
-    spent = plan.STARTING + plan.COMPILING + plan.CLOSING + 3 * work.fitting + work.evaluating
-    assert wall_seconds(groups, 1) == pytest.approx(spent)
+    around = plan.STARTING + plan.COMPILING + plan.CLOSING + plan.OVERVIEWS
+    assert wall_seconds(groups, 1) == pytest.approx(around + 3 * work.fitting + work.evaluating)
 
 
 def test_workers_share_all_but_the_longest_job():
     groups = [jobs(grid((prior,), n, restarts=16)) for prior, n in zip(PRIORS, (3, 1), strict=True)]
     assert [len(cut) for cut in groups] == [3, 1]
-    one, before = cell_work(CELL16).seconds, plan.STARTING + 4 * plan.CLOSING
+    one = cell_work(CELL16).seconds
+    before = plan.STARTING + 4 * plan.CLOSING + plan.OVERVIEWS
     every = 2 * plan.COMPILING + 4 * one
     assert wall_seconds(groups, workers=1) == pytest.approx(before + every)
     assert wall_seconds(groups, workers=2) == pytest.approx(before + every / 2)
@@ -536,7 +537,27 @@ def test_a_sampled_cell_compiles_its_chains_and_is_followed_by_its_sensitivity()
     sampled = [jobs([replace(CELL, inference=Mclmc())])]
     spent = wall_seconds(sampled, 1) - cell_work(sampled[0][0].cells[0]).seconds
     compiling = plan.COMPILING + plan.COMPILING_CHAINS["mclmc"]
-    assert spent == pytest.approx(plan.STARTING + compiling + plan.CLOSING + plan.SENSITIVITY)
+    closing = plan.CLOSING + plan.SENSITIVITY + plan.OVERVIEWS
+    assert spent == pytest.approx(plan.STARTING + compiling + closing)
+
+
+def test_cells_of_other_priors_and_seeds_share_their_overviews():
+    dataset, inference = CELL.dataset, CELL.inference
+    alike = [
+        replace(CELL, prior=PRIORS[1], hyperprior=HalfNormal(sigma=2)),
+        replace(CELL, dataset=dataset.model_copy(update={"seed": 7})),
+        replace(CELL, inference=inference.model_copy(update={"seed": 7})),
+    ]
+    others = [
+        replace(CELL, sweep="other"),
+        replace(CELL, dataset=dataset.model_copy(update={"noise": 0.1})),
+        replace(CELL, inference=inference.model_copy(update={"guide": "full_rank"})),
+    ]
+    for cell in (*alike, *others):
+        groups = [jobs([CELL]), jobs([cell])]
+        shared = sum(wall_seconds([group], 1) for group in groups) - wall_seconds(groups, 1)
+        of_both = plan.OVERVIEWS if cell in alike else 0.0
+        assert shared == pytest.approx(plan.STARTING + of_both)
 
 
 def test_jobs_that_take_all_cores_have_the_machine_to_themselves():
@@ -591,7 +612,7 @@ def test_plan_in_words(experiment, capsys, monkeypatch):
         "      3      1     1     6          57        1 s  moons dense-5-5 flat fixed",
         "",
         "in all: 18 fits (9 to choose by), 180,000 gradient steps, 6.5e+09 step × row × "
-        "multiply-add, about 12 s on this machine with 2 workers, compiling included",
+        "multiply-add, about 13 s on this machine with 2 workers, compiling included",
         "memory: about 3.1 GB at most of 24.0 GB; a network of up to 298 million parameters could "
         "be fitted",
     ]
