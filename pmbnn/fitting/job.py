@@ -221,10 +221,11 @@ def _evaluate(
     predictor = programs.predictor(cell, dataset.training)
     with stage("evaluate"):
         evaluation = evaluate(fitted, dataset, predictor)
+        importance = importance_results(fitted, predictor)
     hyperprior, selection = fitted.hyperprior, fitted.selection
     results = {
         **evaluation.results,
-        **importance_results(fitted, predictor),
+        **importance,
         **_way(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         "validation_nll": None if selection is None else float(selection.scores.min()),
