@@ -98,9 +98,9 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
     one place, which agree with each other, may be.
     """
-    bounds: dict[tuple, list[tuple[float, str]]] = {}
     if not any(map(is_sampled, records)):
         return {}
+    bounds: dict[tuple, list[tuple[float, str]]] = {}
     for record in records:
         if bounds_evidence(record):
             name = "log_evidence" if is_sampled(record) else "elbo"

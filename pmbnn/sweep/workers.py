@@ -292,7 +292,6 @@ def _work(sender: "_Sender", folder: Path, plugins: Sequence[str], device: Devic
             # Before anything else asks JAX for a device.
             held.enter_context(running_on(claim(device)))
             from pmbnn.experiment.plugins import load_plugins
-            from pmbnn.fitting.job import run_job  # noqa: F401  (else the first job would, in no stage)
             from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
             from pmbnn.inference.xla.sharing import sharing_programs
 

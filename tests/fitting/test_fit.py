@@ -467,6 +467,17 @@ def programs():
     return GroupPrograms("real", 16)
 
 
+def test_a_model_of_a_group_has_the_names_of_the_rows():
+    """A group is of shapes: its data sets may call features and classes otherwise."""
+    group, rows = GroupPrograms("real", 16), DATASET.training
+    renamed = replace(rows, features=("left", "up"), classes=("no", "yes"))
+    first, other = group.model(CELL, rows), group.model(CELL, renamed)
+    assert group.model(CELL, rows.take([3, 4])) is first
+    assert list(first.coords["feature"]) == list(rows.features)
+    assert list(other.coords["feature"]) == ["left", "up"]
+    assert list(other.coords["output"]) == ["no", "yes"]
+
+
 def fit_for_real(programs, cells, datasets=None):
     datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
     return fit_job(cells, datasets, programs)
