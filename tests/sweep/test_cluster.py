@@ -47,7 +47,8 @@ def client():
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
-    worker.end_processes()
+    for session in {process.owner[1] for process in worker._PROCESSES}:
+        worker.end_processes(session)
 
 
 @pytest.fixture
@@ -270,14 +271,42 @@ def test_where_no_worker_can_write_the_sweep_ends(run, monkeypatch):
 # The end
 
 
-def test_closing_the_events_ends_the_processes(run, scripted):
-    events = run([scripted("cell0"), scripted("cell1", seconds=600)])
+@pytest.fixture
+def ending(run):
+    """Events of scripted jobs of a run of this name, which ends, and the processes it has."""
+
+    def events(acts, session):
+        found = run(acts)
+        run.cluster.session = session
+        return found, lambda: [one for one in worker._PROCESSES if one.owner[1] == session]
+
+    return events
+
+
+def test_closing_the_events_ends_the_processes(run, ending, scripted):
+    events, processes = ending([scripted("cell0"), scripted("cell1", seconds=600)], "closed")
     while not isinstance(event := next(events), Stored):
         pass
     assert event.job == 0
     events.close()
     run.cluster.end()
-    assert eventually(lambda: not worker._PROCESSES)
+    assert eventually(lambda: not processes())
+
+
+@pytest.mark.parametrize("moment", ["unpack", "_done"])
+def test_no_process_is_kept_whose_run_ends_meanwhile(ending, monkeypatch, moment):
+    """As a job begins, whose process is not there yet, and as it is done."""
+    real = getattr(worker, moment)
+
+    def end_meanwhile(*arguments):
+        found = real(*arguments)
+        worker.end_processes(f"ends at {moment}")
+        return found
+
+    monkeypatch.setattr(worker, moment, end_meanwhile)
+    events, processes = ending(["ok"], f"ends at {moment}")
+    assert finished(events) == {0: None}
+    assert not processes()
 
 
 # Placement

@@ -83,7 +83,11 @@ class _Process:
     folder: Path
     group: str | None = None
     is_idle: bool = False
-    is_unwanted: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its run is."""
+        return self.owner[1] in _OVER
 
     def end(self) -> int:
         """End it, and forget what it wrote; its exit status."""
@@ -95,6 +99,8 @@ class _Process:
 
 
 _PROCESSES: list[_Process] = []
+_OVER: set[str] = set()
+"""Runs that are: a job of theirs may begin later still, but its process is not kept."""
 _LOCK = threading.Lock()
 
 
@@ -126,12 +132,11 @@ def run_parcel(parcel: Parcel, *contents: bytes) -> Receipt:
         return Receipt(worker.address, fault=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def end_processes(session: str | None = None) -> None:
-    """End the processes of a run, or all."""
+def end_processes(session: str) -> None:
+    """End the processes of a run."""
     with _LOCK:
-        ended = [one for one in _PROCESSES if session in (None, one.owner[1])]
-        for one in ended:
-            one.is_unwanted = True
+        _OVER.add(session)
+        for one in [one for one in _PROCESSES if one.is_over]:
             # A busy one is cleared away by the thread that waits for it.
             if one.is_idle:
                 _PROCESSES.remove(one)
@@ -168,7 +173,7 @@ def _process(worker: Worker, parcel: Parcel):
     finally:
         with _LOCK:
             process.is_idle = True
-            gone = process.process.poll() is not None or process.line.closed
+            gone = process.is_over or process.process.poll() is not None or process.line.closed
             if gone and process in _PROCESSES:
                 _PROCESSES.remove(process)
         if gone:
@@ -252,7 +257,7 @@ def _done(
     # A machine that is taken away tells every process on it; this worker hears it too. And one that
     # was idle for long may end as it is given a job.
     taken_away = status == -signal.SIGTERM or (status == 0 and not heard)
-    if taken_away and not process.is_unwanted:
+    if taken_away and not process.is_over:
         raise Reschedule
     return Receipt(worker.address, tuple(cells), died=ended_by(status))
 
