@@ -19,6 +19,8 @@ import pytest
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
+from pmbnn.inference.xla import compile
+from pmbnn.inference.xla.sharing import shared
 from pmbnn.results.faults import StorageError
 from pmbnn.sweep import workers
 from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
@@ -263,6 +265,31 @@ def test_a_worker_tells_of_a_fault_and_of_no_other_error(monkeypatch, tmp_path, 
     with nullcontext() if sent else pytest.raises(ZeroDivisionError):
         workers._serve(Connection, tmp_path, (), CPU)
     assert [type(one) for one in told] == [StorageError] * sent
+
+
+def test_jobs_of_a_worker_share_programs(monkeypatch, tmp_path):
+    built = []
+
+    class Job:
+        def run(self, folder, stored, programs):
+            shared("graph", lambda: built.append(folder))
+
+    class Sender:
+        jobs = [Job(), Job(), None]
+        sent, told = [], print
+
+        def receive(self):
+            return self.jobs.pop(0)
+
+        def send(self, event):
+            self.sent.append(event)
+
+    monkeypatch.setattr(workers, "claim", lambda device: device)
+    for of_the_process in ("use_compilation_cache", "count_compiling"):
+        monkeypatch.setattr(compile, of_the_process, lambda: None)
+    workers._work(Sender(), tmp_path, (), CPU)
+    assert len(Sender.sent) == 2
+    assert built == [tmp_path]
 
 
 # The end
