@@ -1,6 +1,6 @@
 """How long the plan says that experiments take, beside how long they did.
 
-Run: ``uv run python benchmarks/plan_times.py`` (about an hour; ``--only NAME`` runs one and writes
+Run: ``uv run python benchmarks/plan_times.py`` (some six hours; ``--only NAME`` runs one and writes
 nothing). Of files that take longer than some minutes a share is run, all of whose stages the whole
 file has. Times are of the command, with empty caches of programs and two workers.
 """
