@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -268,27 +269,21 @@ def test_a_worker_tells_of_a_fault_and_of_no_other_error(monkeypatch, tmp_path, 
 
 
 def test_jobs_of_a_worker_share_programs(monkeypatch, tmp_path):
-    built = []
+    built, sent = [], []
 
     class Job:
         def run(self, folder, stored, programs):
             shared("graph", lambda: built.append(folder))
 
-    class Sender:
-        jobs = [Job(), Job(), None]
-        sent, told = [], print
-
-        def receive(self):
-            return self.jobs.pop(0)
-
-        def send(self, event):
-            self.sent.append(event)
-
+    jobs = [Job(), Job(), None]
+    sender = SimpleNamespace(
+        receive=lambda: jobs.pop(0), send=sent.append, told=lambda stages: None
+    )
     monkeypatch.setattr(workers, "claim", lambda device: device)
     for of_the_process in ("use_compilation_cache", "count_compiling"):
         monkeypatch.setattr(compile, of_the_process, lambda: None)
-    workers._work(Sender(), tmp_path, (), CPU)
-    assert len(Sender.sent) == 2
+    workers._work(sender, tmp_path, (), CPU)
+    assert len(sent) == 2
     assert built == [tmp_path]
 
 

@@ -85,9 +85,9 @@ class _Process:
     is_idle: bool = False
 
     @property
-    def is_over(self) -> bool:
-        """Whether its run is."""
-        return self.owner[1] in _OVER
+    def is_of_ended_run(self) -> bool:
+        """Whether nobody will give it another job."""
+        return self.owner[1] in _ENDED
 
     def end(self) -> int:
         """End it, and forget what it wrote; its exit status."""
@@ -99,8 +99,8 @@ class _Process:
 
 
 _PROCESSES: list[_Process] = []
-_OVER: set[str] = set()
-"""Runs that are: a job of theirs may begin later still, but its process is not kept."""
+_ENDED: set[str] = set()
+"""Runs that have ended: a job of theirs may still begin after that, but its process is not kept."""
 _LOCK = threading.Lock()
 
 
@@ -135,8 +135,8 @@ def run_parcel(parcel: Parcel, *contents: bytes) -> Receipt:
 def end_processes(session: str) -> None:
     """End the processes of a run."""
     with _LOCK:
-        _OVER.add(session)
-        for one in [one for one in _PROCESSES if one.is_over]:
+        _ENDED.add(session)
+        for one in [one for one in _PROCESSES if one.is_of_ended_run]:
             # A busy one is cleared away by the thread that waits for it.
             if one.is_idle:
                 _PROCESSES.remove(one)
@@ -173,7 +173,8 @@ def _process(worker: Worker, parcel: Parcel):
     finally:
         with _LOCK:
             process.is_idle = True
-            gone = process.is_over or process.process.poll() is not None or process.line.closed
+            died = process.process.poll() is not None or process.line.closed
+            gone = died or process.is_of_ended_run
             if gone and process in _PROCESSES:
                 _PROCESSES.remove(process)
         if gone:
@@ -257,7 +258,7 @@ def _done(
     # A machine that is taken away tells every process on it; this worker hears it too. And one that
     # was idle for long may end as it is given a job.
     taken_away = status == -signal.SIGTERM or (status == 0 and not heard)
-    if taken_away and not process.is_over:
+    if taken_away and not process.is_of_ended_run:
         raise Reschedule
     return Receipt(worker.address, tuple(cells), died=ended_by(status))
 
