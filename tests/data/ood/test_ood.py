@@ -19,6 +19,8 @@ from pmbnn.data.ood import (
 )
 from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
 
+DATA = os.environ.get("PMBNN_DATA")
+
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -199,13 +201,13 @@ def test_some_letters(digits, letters):
     np.testing.assert_array_equal(found.x[0], letters.x[ALPHABET.index("B")])
 
 
-if os.environ.get("PMBNN_DATA"):  # the full set is not part of the repository
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="PMBNN_DATA names no folder with the full Fashion-MNIST")
+def test_the_original_clothes(digits):
+    from pmbnn.data.ood.fashion import CLASSES
 
-    def test_the_original_clothes(digits):
-        from pmbnn.data.ood.fashion import CLASSES
-
-        found = OOD["fashion"]().load(digits)
-        assert found.source == "local"
-        assert found.x.shape == (10_000, 784)
-        assert [found.labels.count(name) for name in CLASSES] == [1000] * 10
-        assert found.labels[:5] == ("ankle boot", "pullover", "trouser", "trouser", "shirt")
+    found = OOD["fashion"]().load(digits)
+    assert found.source == "local"
+    assert found.x.shape == (10_000, 784)
+    assert [found.labels.count(name) for name in CLASSES] == [1000] * 10
+    assert found.labels[:5] == ("ankle boot", "pullover", "trouser", "trouser", "shirt")
