@@ -72,14 +72,17 @@ def printed_table(name: str, table: "pd.DataFrame") -> "Table":
     said = "exploratory: the experiment file names none" if table["exploratory"].any() else "named"
     title = f"{name}: contrasts ({said}), first less second, thousandths of a nat"
     shown = Table(title=Text(title), title_justify="left")
-    titles = ("reference", "ADVI", "ADVI less reference")
-    for heading in ("data", "contrast", "seeds", *titles, "posterior says", "ADVI says"):
-        shown.add_column(heading, justify="right" if heading in titles else "left")
+    titles = dict(zip(COLUMN, ("reference", "ADVI", "ADVI less reference"), strict=True))
+    verdicts = {"posterior_verdict": "posterior says", "advi_verdict": "ADVI says"}
+    # Without sampled cells there is nothing to say of the posterior.
+    titles = {name: title for name, title in titles.items() if table[name].notna().any()}
+    verdicts = {name: title for name, title in verdicts.items() if table[name].any()}
+    for heading in ("data", "contrast", "seeds", *titles.values(), *verdicts.values()):
+        shown.add_column(heading, justify="right" if heading in titles.values() else "left")
     for row in table.to_dict("records"):
         words = [row["data"], row["contrast"], str(row["seeds"])]
-        words += [_interval(row, quantity) for quantity in COLUMN]
-        words += [row["posterior_verdict"], row["advi_verdict"]]
-        shown.add_row(*map(Text, words))
+        words += [_interval(row, quantity) for quantity in titles]
+        shown.add_row(*map(Text, words + [row[name] for name in verdicts]))
     return shown
 
 

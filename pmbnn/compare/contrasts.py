@@ -51,6 +51,14 @@ SAID = {
 }
 """Verdict on a difference in words, under the posterior or under ADVI."""
 
+ADVI_SAID = {
+    "faithful": "ADVI says the same",
+    "reverses": "ADVI says the reverse",
+    "distorts": "ADVI distorts it",
+    "undecided": "whether ADVI says the same is undecided",
+}
+"""Verdict on ADVI in words."""
+
 DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
@@ -65,7 +73,8 @@ VERDICT_COLUMNS = (
     *(f"{name}{end}" for name in COLUMN for end in ("", "_low", "_high")),
     "posterior_verdict", "advi_verdict", "note",
 )  # fmt: skip
-"""Of every contrast and data set: means over data seeds with both ends of their intervals."""
+"""Of every contrast and data set: means over data seeds with both ends of their intervals. Without
+sampled cells both verdicts are empty, without ADVI fits that on ADVI is."""
 
 
 def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFrame:
@@ -202,15 +211,11 @@ def sentence(row: Mapping[str, Any]) -> str:
         words = SAID[posterior_verdict(*ends, row["margin"])].format("ADVI")
         found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'advi')}."
     else:
-        advi = {
-            "faithful": "ADVI says the same",
-            "reverses": "ADVI says the reverse",
-            "distorts": "ADVI distorts it",
-            "undecided": "whether ADVI says the same is undecided",
-        }[row["advi_verdict"]]
         words = SAID[row["posterior_verdict"]].format("the posterior")
-        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'reference')}; "
-        found += f"{advi}{_interval(row, 'delta')}."
+        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'reference')}"
+        if row["advi_verdict"]:
+            found += f"; {ADVI_SAID[row['advi_verdict']]}{_interval(row, 'delta')}"
+        found += "."
     return f"{found} {row['note']}" if row["note"] else found
 
 
@@ -360,8 +365,9 @@ def _verdict_row(
         row[name] = found.get("mean", group[column].mean())
         ends[name] = found.get("low", math.nan), found.get("high", math.nan)
         row[f"{name}_low"], row[f"{name}_high"] = ends[name]
-    row["posterior_verdict"] = posterior_verdict(*ends["reference"], margin)
-    row["advi_verdict"] = advi_verdict(*ends.values(), margin)
+    sampled, fitted = (math.isfinite(row[name]) for name in ("reference", "advi"))
+    row["posterior_verdict"] = posterior_verdict(*ends["reference"], margin) if sampled else ""
+    row["advi_verdict"] = advi_verdict(*ends.values(), margin) if sampled and fitted else ""
     return row | {"note": _note(group, margin)}
 
 

@@ -89,7 +89,7 @@ def _row(row: dict) -> ContrastRow:
 
 
 def _entry(verdict: str) -> Entry:
-    return Entry(verdict, badge=BADGES[verdict])
+    return Entry(verdict, badge=BADGES[verdict]) if verdict else Entry("")
 
 
 def _interval(row: dict, name: str) -> str:

@@ -244,6 +244,7 @@ def test_without_a_reference_it_is_said_what_advi_has(made, normal_draws, advi, 
     assert sentence(row).startswith(f"moons, noise 0.4, learned: {said}")
     assert sentence(row).endswith(" No cells of the reference.")
     assert "posterior" not in sentence(row)
+    assert (row["posterior_verdict"], row["advi_verdict"]) == ("", "")
 
 
 def test_what_stands_in_the_way_is_said(made, normal_draws):
@@ -258,7 +259,8 @@ def test_what_stands_in_the_way_is_said(made, normal_draws):
         "No cells of ADVI. Monte-Carlo error of the reference (up to 0.00014) exceeds a tenth of "
         "the margin. 10 sampled cells did not converge."
     )
-    assert row["advi_verdict"] == "undecided" and math.isnan(row["delta"])
+    assert row["posterior_verdict"] == "equivalent" and math.isnan(row["delta"])
+    assert row["advi_verdict"] == "" and "ADVI says" not in sentence(row)
     (row,) = verdict_table(delta_table(records, WANTED), 0.002).to_dict("records")
     assert "Monte-Carlo" not in row["note"]
 
@@ -312,6 +314,20 @@ def test_the_command_prints_and_writes_verdicts(folder, normal_draws):
     written = pd.read_csv(folder / "compare.csv")
     assert list(written.columns) == list(VERDICT_COLUMNS)
     assert list(written["advi_verdict"]) == ["reverses"]
+
+
+def test_without_sampled_cells_the_command_says_nothing_of_the_posterior(
+    made, tmp_path, normal_draws
+):
+    records = study(made, -0.01, 0.02, noise=1e-3)
+    records = [r for r in records if r.settings["inference"]["engine"] != "mclmc"]
+    folder = made.store(tmp_path / "toy", [(record, None) for record in records]).folder
+    done = run(folder)
+    assert done.exit_code == 0, done.output
+    assert "the first is worse under ADVI" in done.output
+    assert not any(word in done.output for word in ("posterior", "undecided", "reference "))
+    written = pd.read_csv(folder / "compare.csv")
+    assert written[["posterior_verdict", "advi_verdict", "reference"]].isna().all(axis=None)
 
 
 def test_the_command_takes_the_contrasts_of_the_experiment(folder, normal_draws):

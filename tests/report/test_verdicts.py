@@ -46,5 +46,10 @@ def test_contrasts_that_were_not_named_are_exploratory(folder, make):
 
 def test_without_a_reference_there_is_no_section(folder, make):
     missing = dict.fromkeys([f"reference{end}" for end in ("", "_low", "_high")])
-    assert verdict_views([folder(make.contrast("a", "undecided", "undecided", **missing))]) == []
+    assert verdict_views([folder(make.contrast("a", "", "", **missing))]) == []
     assert verdict_views([folder()]) == []
+
+
+def test_without_fits_there_is_no_verdict_on_advi(folder, make):
+    (view,) = verdict_views([folder(make.contrast("a", "better", ""))])
+    assert view.rows[0].advi.words == "" and view.rows[0].advi.badge == ""
