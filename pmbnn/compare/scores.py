@@ -47,7 +47,7 @@ class Scores(NamedTuple):
     figures: tuple[str, ...]
 
 
-ELBO = Column("ELBO", 1, "evidence lower bound, nats, of the restart predicted with")
+ELBO = Column("ELBO", 1, "evidence lower bound of the best restart, nats")
 NLL = Column("NLL", 4, "negative log-likelihood of the test rows, nats an observation")
 
 SCORES: Mapping[str, Scores] = {

@@ -21,7 +21,7 @@ import xarray as xr
 from pmbnn.data.arrays import Dataset, Line
 from pmbnn.fitting.evaluation import Evaluation, Surface
 from pmbnn.fitting.image_evaluation import OodPrediction
-from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.inferred import InferredCell, single_draws_of_mixture
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -247,9 +247,9 @@ def _one_of_each(of_set: OodPrediction) -> np.ndarray:
 
 
 def _examples(fitted, dataset: Dataset, predictor: Predictor, numbers, raw) -> dict:
-    """Raw images, and class probabilities of single draws of the best restart."""
+    """Raw images, and class probabilities of single draws of what the cell predicts with."""
     x = dataset.standardisation(raw).astype(np.float32)
-    draws = predictor.single_draws(fitted.fits[fitted.best], fitted.data, x, EXAMPLE_DRAWS)
+    draws = single_draws_of_mixture(fitted, predictor, x, EXAMPLE_DRAWS)
     return {
         "example_index": (("example",), numbers),
         "example_image": _pixels(raw, dataset.input_shape, "example"),

@@ -32,7 +32,7 @@ from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.fit import FittedCell
-from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.inferred import InferredCell, fit_of_draws
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
 from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
 from pmbnn.fitting.sampling import SampledCell
@@ -149,10 +149,7 @@ def _kept_draws(fitted: FittedCell, predictor: Predictor, large: bool) -> KeptDr
     of_restart = {}
     if not large or fitted.cell.predict.log_likelihood:
         of_restart = {i: predictor.values(fit, draws) for i, fit in fits.items()}
-    used = [i for i, weight in enumerate(fitted.weights) if weight > 0]
-    rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 2])
-    restart = rng.choice(used, size=draws, p=[fitted.weights[i] for i in used])
-    return KeptDraws(of_restart, named, restart)
+    return KeptDraws(of_restart, named, fit_of_draws(fitted, draws))
 
 
 def _named(fitted, predictor, fit: Fit, draws: int, large: bool) -> dict[str, np.ndarray]:

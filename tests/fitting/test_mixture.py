@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 from scripted import ScriptedPredictor
 
-from pmbnn.fitting.inferred import predict_mixture
+from pmbnn.fitting.inferred import fit_of_draws, predict_mixture, single_draws_of_mixture
+from pmbnn.inference.result import StoredGuide
 from pmbnn.prediction.class_probabilities import ClassProbabilities, mix
 
 X = np.random.default_rng(0).normal(size=(7, 2))
@@ -76,3 +77,43 @@ def test_several_mixtures_are_of_the_same_draws():
     expected = np.mean([moments(i, X, 5).mean for i in range(3)], axis=0)
     np.testing.assert_allclose(pooled.mean, expected, rtol=1e-12)
     assert pooled.draws == 15
+
+
+class NumberedDraws:
+    """Draw ``k`` of fit ``i`` is ``100 i + k`` at every input; points have one draw."""
+
+    def __init__(self, distinct=1000):
+        self.distinct = distinct
+
+    def single_draws(self, fit, data, x, draws):
+        values = 100 * fit.constrained + np.arange(min(draws, self.distinct))
+        return {"probability": np.broadcast_to(values[:, None], (len(values), len(x)))}
+
+
+def numbered(*weights):
+    fits = tuple(StoredGuide(i, np.array([3, 7, 1, 2], np.uint32)) for i in range(len(weights)))
+    return SimpleNamespace(weights=weights, fits=fits, data={}, best=len(fits) - 1)
+
+
+def test_single_draws_are_of_the_mixture():
+    """Each is of a restart as often as its weight says, and the draw of its own number there."""
+    cell = numbered(0.25, 0.0, 0.75)
+    found = single_draws_of_mixture(cell, NumberedDraws(), X, 99)["probability"]
+    assert found.shape == (99, len(X))
+    restart, draw = found[:, 0] // 100, found[:, 0] % 100
+    np.testing.assert_array_equal(restart, fit_of_draws(cell, 99))
+    np.testing.assert_array_equal(draw, np.arange(99))
+    assert set(restart) == {0, 2} and 15 < (restart == 0).sum() < 35
+    np.testing.assert_array_equal(fit_of_draws(cell, 9), restart[:9])
+
+
+def test_single_draws_of_one_restart_are_its_own():
+    found = single_draws_of_mixture(numbered(0.0, 1.0), NumberedDraws(), X, 9)["probability"]
+    np.testing.assert_array_equal(found[:, 0], 100 + np.arange(9))
+    found = single_draws_of_mixture(numbered(0.0, 1.0), NumberedDraws(1), X, 9)["probability"]
+    assert found.shape == (1, len(X))
+
+
+def test_single_draws_of_several_points_are_of_each():
+    found = single_draws_of_mixture(numbered(0.5, 0.5), NumberedDraws(1), X, 20)["probability"]
+    assert set(found[:, 0]) == {0, 100} and len(found) == 20

@@ -11,7 +11,13 @@ from pmbnn.data.ood import Letters, NormalNoise, Rotated
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job
-from pmbnn.fitting.prediction_groups import hard_images, kept_images, probability_arrays
+from pmbnn.fitting.inferred import fit_of_draws
+from pmbnn.fitting.prediction_groups import (
+    hard_images,
+    kept_images,
+    predictions_of_test,
+    probability_arrays,
+)
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.settings import Inference
@@ -129,6 +135,22 @@ def test_the_test_rows(made):
     assert set(chosen) == {*range(8), *uncertain}
     assert len(set(chosen)) == len(chosen)
     check_examples(made, group, raw[chosen])
+
+
+def test_example_draws_are_of_the_mixture_that_the_attribute_names(made):
+    """Two fits with one half of the weight each: the best, and one with all weights at zero."""
+    best = made.fitted.fits[0]
+    zero = {name: np.zeros_like(array) for name, array in best.constrained.items()}
+    other = replace(best, constrained=zero, scale=np.zeros_like(best.scale))
+    fitted = replace(made.fitted, fits=(best, other), weights=(0.5, 0.5))
+    assert fitted.draws_of.startswith("the mixture of the guides of restarts")
+    group = predictions_of_test(fitted, made.evaluation, made.dataset, made.predictor)
+    p = group["example_probability"].values
+    is_zero = fit_of_draws(fitted, len(p)) == 1
+    assert 10 < is_zero.sum() < 40
+    np.testing.assert_allclose(p[is_zero], 0.1, atol=1e-6)
+    alone = made.read["test_predictions"]["example_probability"].values
+    np.testing.assert_array_equal(p[~is_zero], alone[~is_zero])
 
 
 def test_the_validation_rows(made):
