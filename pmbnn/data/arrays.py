@@ -51,7 +51,7 @@ def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
     """Standardisation of training inputs ``(observation, feature)``.
 
     ``feature`` uses one mean and standard deviation a column, ``global`` one for all columns
-    together, ``none`` leaves the inputs as they are. A constant column keeps its scale.
+    together, ``none`` leaves the inputs as they are. A column that `is_constant` keeps its scale.
     """
     features = x.shape[1]
     if how == "none":
@@ -59,7 +59,24 @@ def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
     axis = 0 if how == "feature" else None
     mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
     sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
-    return Standardisation(mean, np.where(sd > 0, sd, 1.0))
+    return Standardisation(mean, np.where(is_constant(x, axis), 1.0, sd))
+
+
+def is_constant(x: np.ndarray, axis: int | None = 0) -> np.ndarray:
+    """Whether the values along an axis differ by no more than rounding errors.
+
+    The rule is that of ``sklearn.preprocessing.StandardScaler``: the variance is at most the error
+    that computing it in two passes may have. The standard deviation of 0.1 in every row can be
+    1e-17 instead of 0, and no value may be divided by it.
+
+    References
+    ----------
+    T. F. Chan, G. H. Golub and R. J. LeVeque (1983), Algorithms for computing the sample variance.
+    """
+    rows = x.size if axis is None else x.shape[axis]
+    mean, variance = x.mean(axis=axis), x.var(axis=axis)
+    epsilon = np.finfo(np.float64).eps
+    return variance <= rows * epsilon * variance + (rows * mean * epsilon) ** 2
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pmbnn.data.arrays import (
     Standardisation,
     fit_standardisation,
     identity_standardisation,
+    is_constant,
 )
 from pmbnn.data.base import DataError, DataSettingError, Standardise, Targets
 
@@ -156,7 +157,7 @@ def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarr
 def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
     columns = y.reshape(len(y), -1)
     for column, name in zip(columns.T, raw.target_names or ("",), strict=True):
-        if not column.std() > 0:
+        if is_constant(column):
             words = f"target `{name}`" if name else "the target"
             raise DataError(f"{raw.title}: {words} has one value only in the training rows.")
     return fit_standardisation(columns, "feature")
@@ -332,7 +333,7 @@ def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -
     if not np.isfinite(y.astype(np.float64)).all():
         row = int(np.argmin(np.isfinite(y.astype(np.float64))))
         raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
-    if len(distinct) < 2:
+    if is_constant(y.astype(np.float64)):
         raise DataError(f"{title}: target `{name}` has one value only: {_word(distinct[0])}.")
     if target_is is None and len(distinct) <= FEW and _is_whole(y):
         raise DataSettingError(
@@ -381,6 +382,8 @@ def _without_redundant(raw: RawRows, redundant: Redundant) -> RawRows:
     # What is missing is compared as one value like any other.
     known = np.nan_to_num(raw.x, nan=np.inf)
     constant = (known == known[0]).all(axis=0)
+    whole = np.isfinite(known).all(axis=0)
+    constant[whole] |= is_constant(known[:, whole])
     seen: dict[bytes, int] = {}
     first = [seen.setdefault(column.tobytes(), i) for i, column in enumerate(known.T)]
     repeated = np.array(first) != np.arange(len(first))

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from pmbnn.data import (
     DATASETS,
@@ -23,13 +24,73 @@ from pmbnn.data import (
     Table,
 )
 from pmbnn.data.arrays import Dataset, fit_standardisation
-from pmbnn.data.base import DatasetSpec
+from pmbnn.data.base import DataError, DatasetSpec
+from pmbnn.data.raw import Given, raw_of_arrays, split_dataset
+from pmbnn.data.splits import Share
+from pmbnn.estimators.regressor import BNNRegressor
+
+
+class LastRows(Share):
+    """The last quarter of the rows are test rows."""
+
+    def parts(self, raw, seed):
+        first = len(raw.y) * 3 // 4
+        return np.arange(first), np.arange(first, len(raw.y))
+
 
 X = np.array([[1.0, 5.0, 10.0], [3.0, 5.0, 30.0]])
 
 
 def test_standardisation_per_feature_keeps_the_scale_of_a_constant_column():
     np.testing.assert_allclose(fit_standardisation(X, "feature")(X), [[-1, 0, -1], [1, 0, 1]])
+
+
+@pytest.mark.parametrize("value", [14.62, 0.1, -1e9 / 3])
+@pytest.mark.parametrize("rows", [7, 100, 1000])
+def test_a_column_of_one_value_is_not_divided_by_its_rounding_error(value, rows):
+    """The rule of scikit-learn, for columns whose computed variance need not be 0."""
+    x = np.column_stack([np.full(rows, value), np.full(rows, value), np.arange(rows)])
+    x[0, 1] = np.nextafter(value, 0)
+    scaler = StandardScaler().fit(x)
+    found = fit_standardisation(x, "feature")
+    np.testing.assert_allclose(found.sd, scaler.scale_)
+    assert found.sd[0] == found.sd[1] == 1
+    assert found.sd[2] == x[:, 2].std()
+    assert fit_standardisation(x[:, :1], "global").sd.tolist() == [1]
+
+
+def test_a_constant_column_of_one_split_keeps_its_scale():
+    x = np.column_stack([np.arange(40.0), np.full(40, 14.62)])
+    x[30:, 1] = 15
+    raw = raw_of_arrays(Given(x, np.arange(40.0)), "numbers", "refuse", "refuse", "rows")
+    made = split_dataset(raw, LastRows(), 0, "feature", True, "here")
+    assert made.standardisation.sd[1] == 1
+    np.testing.assert_allclose(made.x_test[:, 1], 0.38)
+
+
+def test_near_constant_columns_and_targets_are_named():
+    near = np.full(40, 0.3)
+    near[::2] = 0.1 + 0.2
+    x = np.column_stack([np.arange(40.0), near])
+    with pytest.raises(DataError, match="column `x2` must have more than one value"):
+        Dataset.from_arrays(x, x[:, 0])
+    with pytest.raises(DataError, match="target `y` has one value only: 0.3"):
+        Dataset.from_arrays(x[:, :1], near)
+    targets = np.where(np.arange(40) < 30, near, 5.0)
+    raw = raw_of_arrays(Given(x[:, :1], targets), "numbers", "refuse", "refuse", "rows")
+    with pytest.raises(DataError, match="target has one value only in the training rows"):
+        split_dataset(raw, LastRows(), 0, "feature", True, "here")
+
+
+def test_estimators_do_not_divide_by_rounding_errors(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        BNNRegressor, "_fit", lambda self, x, y, of_targets: made.append((y, of_targets))
+    )
+    BNNRegressor().fit(np.arange(100.0)[:, None], np.full(100, 14.62))
+    [(y, of_targets)] = made
+    assert of_targets.sd.tolist() == [1]
+    np.testing.assert_allclose(y, 0, atol=1e-12)
 
 
 def test_global_standardisation():
