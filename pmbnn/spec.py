@@ -49,6 +49,34 @@ class Tune(Specification):
         return tuple(low * (high / low) ** (i / (count - 1)) for i in range(count))
 
 
+def added(default: Any, **settings: Any) -> Any:
+    """Field that was added to a class whose specifications results folders already hold.
+
+    ``decimal: str = added(".")`` stands for ``decimal: str = "."``. Names of cells and PRNG keys
+    are hashes of the text of all settings. A field of this kind is in that text, in records and in
+    every other dump only where it differs from its default, so that cells stored before the field
+    existed keep their names and numbers, and are grouped with new ones. Files of experiments may
+    name it as any other field.
+
+    Parameters
+    ----------
+    default
+        What the class did before it had the field. It must never change.
+    **settings
+        Further arguments of `pydantic.Field`, such as ``gt=0``.
+
+    Returns
+    -------
+    FieldInfo
+        To be the default of the class attribute.
+
+    Notes
+    -----
+    A field that is renamed keeps its first name in that text, as its ``serialization_alias``.
+    """
+    return Field(default, exclude_if=lambda value: value == default, **settings)
+
+
 class Registry[S: Specification](dict[str, type[S]]):
     """Specification classes by the name that an experiment file calls them.
 

@@ -19,6 +19,9 @@ SECTIONS = ("dataset", "network", "prior", "hyperprior")
 
 SIDES = ("first", "second")
 
+_ABSENT = object()
+"""What a cell has under a field that its kind does not know."""
+
 Settings = Mapping[str, Mapping[str, Any]]
 """Settings of a cell by section, as its record has them."""
 
@@ -121,10 +124,19 @@ def pairs(contrast: Contrast, cells: Sequence[Settings]) -> list[tuple[int, int]
 def selects(selection: Selection, settings: Settings) -> bool:
     """Whether a cell has every field of a selection."""
     return all(
-        name in settings.get(section, {}) and _is(settings[section][name], value)
+        _is(_field(section, settings.get(section, {}), name), value)
         for section, fields in selection.items()
         for name, value in fields.items()
     )
+
+
+def _field(section: str, settings: Mapping[str, Any], name: str) -> object:
+    """A field of stored settings; its default where they leave it out (`pmbnn.spec.added`)."""
+    if name in settings:
+        return settings[name]
+    cls = SOURCES[section].get(settings.get("kind"))
+    field = cls.model_fields.get(name) if cls is not None else None
+    return _ABSENT if field is None else field.default
 
 
 def _is(value: object, said: object) -> bool:

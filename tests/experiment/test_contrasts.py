@@ -167,3 +167,11 @@ def test_mistakes_are_one_line(load, head, message):
     with pytest.raises(ConfigError) as error:
         load(head)
     assert str(error.value) == message
+
+
+def test_a_field_that_records_leave_out_is_its_default():
+    """As fields do that were added after the records were written."""
+    settings = {"dataset": {"kind": "moons", "noise": 0.4}, "prior": {"kind": "mine"}}
+    assert selects({"dataset": {"train": 700}}, settings)
+    assert not selects({"dataset": {"train": 70}}, settings)
+    assert not selects({"prior": {"scale": 1}}, settings)
