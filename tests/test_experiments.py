@@ -144,6 +144,13 @@ def test_file_is_named_after_its_experiment(file):
     assert jobs(experiment.cells)
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_file_is_read_without_data(file, monkeypatch, tmp_path):
+    monkeypatch.delenv("PMBNN_DATA")
+    monkeypatch.chdir(tmp_path)
+    assert load_experiment(file).cells
+
+
 def _role(cell):
     """What of a cell must run once; networks of pictures are all one when they are shrunk."""
     if cell.dataset.kind in ("images", "idx"):

@@ -34,7 +34,7 @@ def new(
     from pmbnn.data import DataError
     from pmbnn.experiment.draft import draft
     from pmbnn.experiment.errors import ConfigError
-    from pmbnn.experiment.load import experiment_of
+    from pmbnn.experiment.load import check_data, experiment_of
     from pmbnn.experiment.yaml_file import parse_yaml
     from pmbnn.results.faults import ResultsError
 
@@ -48,6 +48,7 @@ def new(
         text = draft(table, Path(told).as_posix(), target)
         # What this writes is valid, or is not written.
         experiment = experiment_of(parse_yaml(text, str(file)), file.resolve().parent)
+        check_data(experiment)
         with written(file):
             file.write_text(text, encoding="utf-8")
     typer.echo(text, nl=False)

@@ -121,12 +121,13 @@ def _of_workers(device: str) -> str:
 
 
 def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet, cluster) -> int:
-    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.load import check_data, load_experiment
     from pmbnn.experiment.selection import select_cells
     from pmbnn.experiment.shards import default_folder, in_shard, read_shard
 
     part = None if shard is None else read_shard(shard)
     experiment = load_experiment(file)
+    check_data(experiment)
     wanted = in_shard(experiment, select_cells(list(experiment.cells), only), part, devices)
     if dry_run:
         from pmbnn.experiment.machine import cores
@@ -146,12 +147,13 @@ def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet
 
 def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
     from pmbnn.experiment.errors import must
-    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.load import check_data, load_experiment
     from pmbnn.experiment.selection import select_cells
 
     if shard is not None:
         raise must("--shard", "must be left out with `--prior-only`", shard)
     experiment = load_experiment(file)
+    check_data(experiment)
     wanted = select_cells(list(experiment.cells), only)
     if dry_run:
         from pmbnn.experiment.priors import prior_lines

@@ -76,6 +76,17 @@ class DatasetSpec(Specification):
         return DEFAULT_LIKELIHOODS[self.targets]
 
     @property
+    def declared_targets(self) -> Targets | None:
+        """What its targets are, as far as its settings say; None where the rows must be read."""
+        return None if self.is_own else self.targets
+
+    @property
+    def declared_likelihood(self) -> str | None:
+        """As `default_likelihood`; None where the rows must be read."""
+        targets = self.declared_targets
+        return None if targets is None else DEFAULT_LIKELIHOODS[targets]
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """What one row stands for: ``(channel, row, column)`` of an image, or ``(feature,)``."""
         shape = self.image_shape

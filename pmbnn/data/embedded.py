@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from pmbnn.data.base import Standardise
+from pmbnn.data.base import Standardise, Targets
 from pmbnn.data.own import SplitRows
 from pmbnn.data.splits import Share
 
@@ -48,6 +48,11 @@ class Sklearn(SplitRows):
 
     def raw(self) -> "RawRows":  # noqa: D102
         return _load(self.name)
+
+    @property
+    def declared_targets(self) -> Targets:
+        """What its targets are."""
+        return self.targets
 
     @property
     def n_features(self) -> int:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pmbnn.data.base import DatasetSpec
+from pmbnn.data.base import DatasetSpec, Targets
 from pmbnn.data.curves import CURVE_POINTS
 from pmbnn.data.local_files import NamesFiles
 from pmbnn.data.splits import AnySplit, Share
@@ -39,6 +39,11 @@ class SplitRows(OwnData):
             They are unavailable, or not as they must be.
         """
         raise NotImplementedError
+
+    @property
+    def declared_targets(self) -> Targets | None:
+        """What ``target_is`` says, where there is such a setting; else the rows must be read."""
+        return getattr(self, "target_is", None)
 
     @property
     def n_features(self) -> int:

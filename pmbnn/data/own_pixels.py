@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from pmbnn.data.base import DataError, DataSettingError, Standardise
+from pmbnn.data.base import DataError, DataSettingError, Standardise, Targets
 from pmbnn.data.own import OwnData
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class OwnImages(OwnData):
     def images(self) -> "RawImages":
         """All images, read once as long as their files stay the same."""
         raise NotImplementedError
+
+    @property
+    def declared_targets(self) -> Targets:
+        """Classes, whatever the images are."""
+        return "classes"
 
     @property
     def n_features(self) -> int:

@@ -5,9 +5,10 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "cells": ["Cell", "Experiment", "Sweep"],
+        "cells": ["Cell", "Experiment"],
         "errors": ["ConfigError"],
-        "load": ["load_experiment", "resolved", "resolved_text"],
+        "expand": ["Sweep"],
+        "load": ["check_data", "load_experiment", "resolved", "resolved_text"],
         "names": ["cell_label", "short_name", "spec_label"],
         "plan": [
             "Job",

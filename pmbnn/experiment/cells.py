@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
@@ -16,6 +16,9 @@ from pmbnn.models.networks import NETWORKS, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.settings import Predict
 from pmbnn.spec import Registry, Specification
+
+if TYPE_CHECKING:
+    from pmbnn.experiment.expand import Sweep
 
 ENGINES: Registry[Inference | Sampling] = Registry(
     {"compiled": Inference, "pymc": Inference, **SAMPLING}
@@ -113,16 +116,6 @@ class Sections:
         return {section: getattr(self, section) for section in SOURCES}
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """One grid: its sections, the cells they make, and the combinations left out."""
-
-    name: str
-    sections: Sections
-    cells: tuple[Cell, ...]
-    left_out: tuple[LeftOut, ...]
-
-
 Selection = Mapping[str, Mapping[str, Any]]
 """Fields by section that cells must have."""
 
@@ -167,7 +160,7 @@ class Experiment:
     """
 
     name: str
-    sweeps: tuple[Sweep, ...]
+    sweeps: "tuple[Sweep, ...]"
     plugins: tuple[str, ...] = ()
     published: str | None = None
     contrasts: Contrasts = Contrasts()

@@ -1,62 +1,31 @@
 """Experiment files: read, checked, and expanded into the cells of their grids.
 
-Everything here can be checked without data and without PyMC, so that a mistake is reported
-before anything is compiled.
+Reading a file needs neither PyMC nor the data that it names. `check_data` reads these, so that
+planning reports every mistake before anything is compiled.
 """
 
 import os
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pmbnn.data.local_files import beside
-from pmbnn.experiment.axes import Choice, check_size, expand_section
-from pmbnn.experiment.cells import (
-    SOURCES,
-    Cell,
-    Experiment,
-    LeftOut,
-    Sections,
-    Sweep,
-)
-from pmbnn.experiment.checks import (
-    check_batches,
-    check_choosing,
-    check_data,
-    check_diagnostics,
-    check_guides,
-    check_improper,
-    check_likelihoods,
-    check_ood,
-    check_points,
-    check_shapes,
-    check_stacking,
-)
+from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.errors import ConfigError, check_keys, must
+from pmbnn.experiment.expand import Sweep, name_of, read_sweep
 from pmbnn.experiment.plugins import load_plugins
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
-from pmbnn.inference.settings import Inference
-from pmbnn.models.priors import Fixed
 from pmbnn.spec import Specification
-
-DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
-"""What a section says that a sweep leaves out. The likelihood follows the data sets; the other
-sections are required."""
 
 DATA_FOLDER = "data_folder"
 """Key of where files of data are looked up first, which results folders have."""
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
-"""Names become names of folders."""
-
 
 def load_experiment(path: str | Path) -> Experiment:
-    """Experiment that a YAML file describes, checked and expanded.
+    """Experiment that a YAML file describes, checked as far as that needs none of its data.
+
+    Planning (`check_data`) reads the data sets and checks the rest.
 
     Raises
     ------
@@ -118,7 +87,7 @@ def resolved_text(experiment: Experiment, folder: Path | None = None) -> str:
 
 
 def experiment_of(content: dict, folder: Path, results: Path | None = None) -> Experiment:
-    """Experiment that the content of a file describes, checked and expanded.
+    """Experiment that the content of a file describes, checked as far as that needs no data.
 
     Parameters
     ----------
@@ -142,9 +111,25 @@ def experiment_of(content: dict, folder: Path, results: Path | None = None) -> E
     published = published_text(content.get("published"), folder)
     contrasts = read_contrasts(content)
     experiment = Experiment(name, sweeps, plugins, published, contrasts, of_data)
-    _check_unique(experiment)
-    check_contrasts(contrasts, experiment.cells)
+    if not any(sweep.needs_data for sweep in sweeps):
+        _check_cells(experiment)
     return experiment
+
+
+def check_data(experiment: Experiment) -> None:
+    """Read the user's data and check an experiment against them: the first step of every plan.
+
+    Raises
+    ------
+    DataError
+        Some data set is unavailable, or not as it must be; the message names its place.
+    ConfigError
+        Something in the file does not fit one of them.
+    """
+    for sweep in experiment.sweeps:
+        sweep.check_data()
+    if any(sweep.needs_data for sweep in experiment.sweeps):
+        _check_cells(experiment)
 
 
 def data_folder(content: dict, folder: Path) -> Path:
@@ -161,7 +146,7 @@ def _sweeps(content: dict) -> tuple[Sweep, ...]:
         raise must("sweeps", "must be a list with at least one sweep", listed)
     sweeps: list[Sweep] = []
     for index, item in enumerate(listed):
-        sweep = _sweep(item, f"sweeps[{index}]")
+        sweep = read_sweep(item, f"sweeps[{index}]")
         for other, earlier in enumerate(sweeps):
             if earlier.name == sweep.name:
                 rule = f"must not repeat `sweeps[{other}].name`"
@@ -170,126 +155,10 @@ def _sweeps(content: dict) -> tuple[Sweep, ...]:
     return tuple(sweeps)
 
 
-def name_of(content: Mapping, place: str = "name") -> str:
-    """Name of an experiment or a sweep, checked."""
-    if "name" not in content:
-        raise ConfigError(f"`{place}` is missing.")
-    name = content["name"]
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise must(place, "must be text of at most 80 letters, digits, `-` and `_`", name)
-    return name
-
-
-def _sweep(item: object, place: str) -> Sweep:
-    if not isinstance(item, dict):
-        raise must(place, "must be a mapping", item)
-    check_keys(item, ["name", *SOURCES], place)
-    name = name_of(item, f"{place}.name")
-    choices: dict[str, list[Choice]] = {}
-    for section, source in SOURCES.items():
-        value = _section(item, section, place, choices)
-        choices[section] = expand_section(value, f"{place}.{section}", source)
-        if section == "dataset":
-            # What its targets are decides what other sections may say.
-            check_data(choices[section])
-    check_size([len(options) for options in choices.values()], place)
-    pairs = list(_pairs(choices["prior"], choices["hyperprior"], place))
-    guided = [c for c in choices["inference"] if isinstance(c.spec, Inference)]
-    check_choosing(pairs, choices["inference"])
-    check_improper(pairs, guided)
-    check_batches(choices["dataset"], guided)
-    check_shapes(choices["dataset"], choices["network"])
-    check_likelihoods(choices["dataset"], choices["likelihood"])
-    check_points(choices)
-    check_guides(choices, guided, pairs)
-    check_stacking(choices, guided)
-    check_ood(choices["dataset"], choices["predict"])
-    check_diagnostics(choices["dataset"], choices["inference"], choices["predict"])
-    sections = Sections(
-        **{section: tuple(c.spec for c in options) for section, options in choices.items()}
-    )
-    return Sweep(name, sections, _cells(name, sections, pairs), _left_out(sections))
-
-
-def _section(item: dict, section: str, place: str, before: dict[str, list[Choice]]) -> object:
-    """What the file says of a section, or its default; `before` are the sections above it."""
-    if section in item:
-        return item[section]
-    if section == "likelihood":
-        return before["dataset"][0].spec.default_likelihood
-    if section not in DEFAULTS:
-        raise ConfigError(f"`{place}.{section}` is missing.")
-    return DEFAULTS[section]
-
-
-def _cells(sweep: str, sections: Sections, pairs: list[tuple[Choice, Choice]]) -> tuple[Cell, ...]:
-    """The product of all sections, data sets slowest.
-
-    Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first only:
-    its chains are always mixed alike.
-    """
-    product_of_all = (
-        Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
-        for dataset, network, (prior, hyperprior), *rest in product(
-            sections.dataset,
-            sections.network,
-            pairs,
-            sections.likelihood,
-            sections.inference,
-            sections.predict,
-        )
-    )
-    return tuple(dict.fromkeys(map(_of_first_mixture, product_of_all)))
-
-
-def _of_first_mixture(cell: Cell) -> Cell:
-    if not cell.is_sampled:
-        return cell
-    return replace(cell, predict=cell.predict.model_copy(update={"mixture": "best"}))
-
-
-def _pairs(
-    priors: list[Choice], hyperpriors: list[Choice], place: str
-) -> Iterator[tuple[Choice, Choice]]:
-    """Every prior with every hyperprior it can meet."""
-    for prior in priors:
-        kind = prior.spec.kind
-        if prior.spec.has_scale:
-            for hyperprior in hyperpriors:
-                if isinstance(hyperprior.spec, Fixed) and hyperprior.spec.scale is None:
-                    rule = f"must be a number with prior `{kind}`"
-                    raise must(hyperprior.place_of("scale"), rule, None)
-                _check_centred(prior, hyperprior)
-                yield prior, hyperprior
-            continue
-        fixed = next((h for h in hyperpriors if isinstance(h.spec, Fixed)), None)
-        if fixed is None:
-            raise ConfigError(
-                f"`{place}.hyperprior` must include fixed for prior `{kind}` "
-                f"(`{prior.place}`), which has no scale to put a hyperprior on."
-            )
-        yield prior, replace(fixed, spec=Fixed(scale=None))
-
-
-def _check_centred(prior: Choice, hyperprior: Choice) -> None:
-    """Raise ConfigError where weights that are never centred are asked to be."""
-    if getattr(hyperprior.spec, "centred", False) and not prior.spec.centrable:
-        rule = (
-            f"must be false with prior `{prior.spec.kind}` (`{prior.place}`), whose weights are "
-            "always scaled from standard draws"
-        )
-        raise must(hyperprior.place_of("centred"), rule, True)
-
-
-def _left_out(sections: Sections) -> tuple[LeftOut, ...]:
-    """What `_pairs` skips, one entry a prior."""
-    skipped = dict.fromkeys(h.kind for h in sections.hyperprior if not isinstance(h, Fixed))
-    without_scale = dict.fromkeys(p.kind for p in sections.prior if not p.has_scale)
-    return tuple(
-        LeftOut(kind, tuple(skipped), f"`{kind}` has no scale to put a hyperprior on")
-        for kind in without_scale
-        if skipped
-    )
+def _check_cells(experiment: Experiment) -> None:
+    """Raise ConfigError if cells are repeated, or are not what the contrasts name."""
+    _check_unique(experiment)
+    check_contrasts(experiment.contrasts, experiment.cells)
 
 
 def _check_unique(experiment: Experiment) -> None:

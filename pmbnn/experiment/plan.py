@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.cells import Cell, Experiment, Sweep
+from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import (
     Work,
     assumed_rows,
@@ -24,6 +24,7 @@ from pmbnn.experiment.cost import (
     takes_all_cores,
     total_work,
 )
+from pmbnn.experiment.expand import Sweep
 from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.memory import memory_line, too_large_lines
 from pmbnn.experiment.names import cell_label, model_words, spec_label

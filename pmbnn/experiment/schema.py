@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.contrasts import SECTIONS, SIDES
-from pmbnn.experiment.load import DEFAULTS, NAME
+from pmbnn.experiment.expand import DEFAULTS, NAME
 from pmbnn.spec import Registry, Specification
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

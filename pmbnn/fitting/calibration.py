@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmbnn.data.arrays import Dataset, Rows
-from pmbnn.experiment.load import Cell
+from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import group_key, settings_digest, width
 from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
 from pmbnn.fitting.programs import GroupPrograms, graph_model

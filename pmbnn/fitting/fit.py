@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pmbnn.data.arrays import Dataset, Rows
-from pmbnn.experiment.load import Cell
+from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pymc as pm
 
 from pmbnn.data.arrays import Rows
-from pmbnn.experiment.load import Cell
+from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.selection import Search
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.flat import ModelGraphs, model_graphs

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmbnn.data.arrays import Rows
-from pmbnn.experiment.load import Cell
+from pmbnn.experiment.cells import Cell
 from pmbnn.inference.engine import Program
 from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.models.build import model_data

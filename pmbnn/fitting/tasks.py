@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pmbnn.experiment.load import Cell
+from pmbnn.experiment.cells import Cell
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.record import CellRecord
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.errors import ConfigError
-from pmbnn.experiment.load import Cell, Experiment
+from pmbnn.experiment.load import check_data
 from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
@@ -99,11 +100,13 @@ def plan_calibration(
     Raises
     ------
     ConfigError
-        If `only` meets no cell, none of those met can be calibrated, or a posterior that truths
-        are to be drawn from is sampled fewer times than there are to be simulations.
+        If the experiment does not fit its data, `only` meets no cell, none of those met can be
+        calibrated, or a posterior that truths are to be drawn from is sampled fewer times than
+        there are to be simulations.
     DataError
         If some data set is unavailable.
     """
+    check_data(experiment)
     chosen, left_out = [], {}
     for cell in select_cells(list(experiment.cells), list(only)):
         reason = why_left_out(cell, draws)

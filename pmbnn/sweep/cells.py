@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.experiment.load import Cell, Experiment, resolved_text
+from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.load import check_data, resolved_text
 from pmbnn.experiment.plan import (
     Job,
     cell_label,
@@ -71,19 +72,21 @@ class Run:
 
 
 def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = (CPU,)) -> Run:
-    """Load every data set and name every cell; nothing is written.
+    """Check the data, load every data set and name every cell; nothing is written.
 
     Cells that are fitted on another kind of device than a processor have names of their own.
 
     Raises
     ------
     ConfigError
-        If the table of published numbers is not as it must be.
+        If the table of published numbers is not as it must be, or the experiment does not fit its
+        data.
     DataError
         If some data set is unavailable; the message names its place in the file.
     """
     if experiment.published is not None:
         read_published(experiment.published, PUBLISHED)
+    check_data(experiment)
     cells = [cell for sweep in experiment.sweeps for cell in sweep.cells]
     sources = {}
     for spec in dict.fromkeys(cell.dataset for cell in cells):

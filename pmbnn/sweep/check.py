@@ -6,14 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pmbnn.experiment.load import (
-    Cell,
-    Experiment,
-    as_written,
-    experiment_of,
-    load_experiment,
-    resolved,
-)
+from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.load import as_written, experiment_of, load_experiment, resolved
 from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Sampling

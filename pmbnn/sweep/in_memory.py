@@ -13,7 +13,7 @@ from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import raw_of_arrays
 from pmbnn.experiment.errors import ConfigError, validated
-from pmbnn.experiment.load import Experiment, experiment_of, value_as_written
+from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.results.lock import writing
 from pmbnn.results.store import Results
 from pmbnn.spec import Specification
@@ -49,7 +49,7 @@ def experiment_in_memory(
 
     Raises
     ------
-    ConfigError
+    ConfigError, DataError
         Something in it is not valid; nothing was written.
     """
     archives: Archives = {}
@@ -58,6 +58,7 @@ def experiment_in_memory(
     with TemporaryDirectory() as trial:
         _save(archives, Path(trial))
         experiment = experiment_of(plain, Path.cwd(), Path(trial))
+        check_data(experiment)
         _check_unchanged(experiment, datasets)
     with writing(folder, wait):
         _save(archives, folder)

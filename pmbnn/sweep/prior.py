@@ -14,7 +14,7 @@ from rich.table import Table
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.load import Cell, Experiment
+from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plan import cell_label, identity, is_large
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out

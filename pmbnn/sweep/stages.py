@@ -14,7 +14,9 @@ from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.data.curves import GENERATED
-from pmbnn.experiment.load import Cell, Experiment, load_experiment, name_of
+from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.expand import name_of
+from pmbnn.experiment.load import check_data, load_experiment
 from pmbnn.experiment.machine import cores, slowness, total_memory
 from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.plan import cell_work, job_label
@@ -145,6 +147,7 @@ def run(
         experiment = experiment_in_memory(experiment, folder, wait)
     elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
+    check_data(experiment)
     cluster = None
     if client is not None:
         from pmbnn.sweep.cluster.connect import cluster_of, device_of_workers

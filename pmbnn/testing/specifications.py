@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pmbnn.experiment.cells import REGISTRIES
-from pmbnn.experiment.load import as_written, load_experiment, resolved_text
+from pmbnn.experiment.load import as_written, check_data, load_experiment, resolved_text
 from pmbnn.experiment.yaml_file import yaml_text
 from pmbnn.spec import Specification
 
@@ -59,6 +59,7 @@ def check_specification(spec: Specification, section: str, **others: Any) -> Non
             file = Path(folder) / "check.yaml"
             file.write_text(text, encoding="utf-8")
             experiment = load_experiment(file)
+            check_data(experiment)
         found = {getattr(cell, section) for cell in experiment.cells}
         assert found == {spec}, f"an experiment file must give {spec!r} back, got {found}"
         text = resolved_text(experiment)

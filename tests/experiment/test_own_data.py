@@ -13,8 +13,21 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli.sweep import app
-from pmbnn.data import Folds, Idx, Images, Indices, Npz, OpenML, Share, Sklearn, Table, openml
-from pmbnn.experiment.load import load_experiment, resolved_text
+from pmbnn.data import (
+    DataError,
+    Folds,
+    Idx,
+    Images,
+    Indices,
+    Npz,
+    OpenML,
+    Share,
+    Sklearn,
+    Table,
+    openml,
+)
+from pmbnn.experiment.errors import ConfigError
+from pmbnn.experiment.load import check_data, load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
 from pmbnn.figures.samples import plot_samples
@@ -380,3 +393,66 @@ def test_a_curve_of_standardised_targets_is_recorded(here):
     for name in ("mean", "sd"):
         expected = getattr(loaded.target_standardisation, name)
         np.testing.assert_allclose(kept[f"target_{name}"].values, expected)
+
+
+# Reading needs no data, planning does
+
+
+WITHOUT_DATA = [
+    "{kind: table, file: data/none.csv, target: y}",  # neither likelihood nor targets are known
+    "{kind: table, file: data/none.csv, target: y, target_is: numbers}",
+    "{kind: npz, file: data/none.npz}",
+    "{kind: images, path: data/none}",
+    "{kind: idx, path: data/none}",
+    "{kind: openml, id: 61}",
+]
+
+
+@pytest.mark.parametrize("dataset", WITHOUT_DATA)
+def test_a_file_is_read_without_its_data(here, monkeypatch, dataset):
+    def reject():
+        raise OSError("no way out")
+
+    monkeypatch.setattr(openml, "_check_reachable", reject)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here.parent / "cache"))
+    file = write(here, f"[{{kind: moons, noise: 0.3}}, {dataset}]")
+    text = file.read_text().replace("prior: normal", "prior: [normal, laplace]")
+    file.write_text(text)
+    experiment = load_experiment(file)
+    # The first data set says what the likelihood is.
+    assert len(experiment.cells) == 4
+    assert {cell.likelihood.kind for cell in experiment.cells} == {"categorical"}
+    with pytest.raises(DataError, match=r"^`sweeps\[0\]\.dataset\[1\]"):
+        check_data(experiment)
+    done = CliRunner().invoke(app, [str(file), "--device", "cpu", "--dry-run"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: `sweeps[0].dataset[1]")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_cells_are_known_without_data_as_far_as_a_file_says_them(here):
+    """Where only the rows tell which likelihood there is, cells need them."""
+    text = "{kind: table, file: data/none.csv, target: y%s}"
+    said = load_experiment(write(here, text % ", target_is: numbers"))
+    assert [cell.likelihood.kind for cell in said.cells] == ["normal"]
+    (images,) = load_experiment(write(here, "{kind: images, path: data/none}")).cells
+    assert images.likelihood.kind == "categorical"
+    unsaid = load_experiment(write(here, text % ""))
+    with pytest.raises(DataError, match=r"^`sweeps\[0\]\.dataset\.file` must be there"):
+        _ = unsaid.cells
+
+
+def test_what_no_data_are_needed_for_is_checked_while_a_file_is_read(here):
+    file = write(here, "[{kind: moons, noise: 0.3}, {kind: idx, path: data/none}]")
+    file.write_text(file.read_text().replace("steps: 20", "steps: 20, batch: 9999"))
+    with pytest.raises(ConfigError, match=r"`sweeps\[0\]\.inference\.batch` must be <= "):
+        load_experiment(file)
+
+
+def test_a_contrast_of_a_file_without_data_is_checked_by_the_plan(here):
+    file = write(here, "{kind: table, file: data/plane.csv, target: what}")
+    contrast = "{name: none, first: {prior: laplace}, second: {prior: normal}}"
+    file.write_text(file.read_text() + f"\ncontrasts: [{contrast}]\n")
+    experiment = load_experiment(file)
+    with pytest.raises(ConfigError, match=r"`contrasts\[0\]\.first` must match a cell"):
+        check_data(experiment)

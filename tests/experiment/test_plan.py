@@ -5,12 +5,14 @@ import re
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from pmbnn.data import Circles, Mnist, Moons, Table
 from pmbnn.data.curves import Sine
 from pmbnn.data.ood import NormalNoise
 from pmbnn.experiment import machine, plan
-from pmbnn.experiment.cells import Cell, Experiment, LeftOut, Sections, Sweep, choosing_rows
+from pmbnn.experiment.axes import Choice
+from pmbnn.experiment.cells import Cell, Experiment, choosing_rows
 from pmbnn.experiment.cost import (
     DENSITY,
     FLOPS_PER_SECOND,
@@ -24,6 +26,8 @@ from pmbnn.experiment.cost import (
     multiply_adds,
     total_work,
 )
+from pmbnn.experiment.expand import Sweep
+from pmbnn.experiment.load import as_written
 from pmbnn.experiment.plan import (
     cell_label,
     group_key,
@@ -57,6 +61,7 @@ from pmbnn.models.priors import (
     Tune,
 )
 from pmbnn.prediction.settings import Fresh, Map, Predict
+from pmbnn.spec import Specification, added
 
 CELL = Cell(
     "sweep",
@@ -577,25 +582,64 @@ def test_how_slow_a_machine_is_is_told_by_the_fastest_of_several_loops(monkeypat
     assert machine.slowness.__wrapped__() == pytest.approx(3)
 
 
+class Since(Moons):
+    """Moons with fields that were added later, one of them within a part."""
+
+    class Inner(Specification):
+        depth: int = 1
+        tilt: float = added(0.0, ge=0)
+
+    inner: Inner = Inner()
+    decimal: str = added(".")
+    several: tuple[int, ...] = added(())
+
+
+class Before(Moons):
+    """The same before."""
+
+    class Inner(Specification):
+        depth: int = 1
+
+    inner: Inner = Inner()
+
+
+def test_a_field_that_was_added_is_in_the_text_only_where_it_is_another():
+    before, since = Before(noise=0.4), Since(noise=0.4)
+    cells = [replace(CELL, dataset=dataset) for dataset in (before, since)]
+    assert len({identity(cell, "data", {}) for cell in cells}) == 1
+    assert len({settings_digest(cell) for cell in cells}) == 1
+    assert since.model_dump(mode="json") == before.model_dump(mode="json")
+    others = [{"decimal": ","}, {"several": (1,)}, {"inner": Since.Inner(tilt=0.5)}]
+    changed = [replace(CELL, dataset=Since(noise=0.4, **other)) for other in others]
+    assert len({identity(cell, "data", {}) for cell in (*cells, *changed)}) == 4
+    assert Since(noise=0.4, decimal=",").model_dump(mode="json")["decimal"] == ","
+    # What results keep reads back, and experiment files name it.
+    assert Since.model_validate_json(since.model_dump_json()) == since
+    assert as_written(since)["decimal"] == "."
+    with pytest.raises(ValidationError):
+        Since.Inner(tilt=-1.0)
+
+
 # The printed plan
 
 
 @pytest.fixture
 def experiment():
     """Three cells, one of them flat, and what was left out."""
-    cells = (CELL, replace(CELL, hyperprior=Fixed()))
-    cells += (replace(CELL, prior=Flat(), hyperprior=Fixed(scale=None)),)
-    sections = Sections(
-        (CELL.dataset,),
-        (CELL.network,),
-        (Normal(), Flat()),
-        (HalfNormal(), Fixed()),
-        (CELL.likelihood,),
-        (CELL.inference,),
-        (CELL.predict,),
-    )
-    left_out = (LeftOut("flat", ("half_normal",), "it has no scale"),)
-    return Experiment("test", (Sweep("sweep", sections, cells, left_out),))
+    sections = {name: (spec,) for name, spec in CELL.settings.items()}
+    sections |= {"prior": (Normal(), Flat()), "hyperprior": (HalfNormal(), Fixed())}
+    written = {
+        name: [Choice(f"sweeps[0].{name}", spec, {}) for spec in specs]
+        for name, specs in sections.items()
+    }
+    return Experiment("test", (Sweep("sweep", "sweeps[0]", written),))
+
+
+def of_cells(experiment, cells):
+    """The experiment with other cells than its sections stand for."""
+    sweep = replace(experiment.sweeps[0])
+    vars(sweep)["cells"] = cells
+    return replace(experiment, sweeps=(sweep,))
 
 
 def test_plan_in_words(experiment, capsys, monkeypatch):
@@ -603,7 +647,7 @@ def test_plan_in_words(experiment, capsys, monkeypatch):
     assert plan_lines(experiment) == [
         "test: 3 cells",
         "  sweep: 3 cells = 3 prior × hyperprior",
-        "    left out: prior flat with half_normal: it has no scale",
+        "    left out: prior flat with half_normal: `flat` has no scale to put a hyperprior on",
         "",
         "compiled together:",
         "  group  cells  jobs  fits  parameters  core time  what",
@@ -635,14 +679,14 @@ def test_a_group_is_named_by_what_it_is_compiled_for(experiment):
     """Constants of a hyperprior are data; its form is not."""
     forms = (HalfNormal(sigma=0.5), HalfNormal(sigma=0.5, centred=True))
     cells = tuple(replace(CELL, hyperprior=form) for form in forms)
-    changed = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    changed = of_cells(experiment, cells)
     groups = [line for line in plan_lines(changed) if "dense-5-5" in line]
     assert [line.split()[-1] for line in groups] == ["half_normal", "half_normal-centred"]
 
 
 def test_only_the_first_groups_have_a_line(experiment):
     cells = tuple(replace(CELL, dataset=Moons(noise=0.4, train=10 + i)) for i in range(52))
-    lines = plan_lines(replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),)))
+    lines = plan_lines(of_cells(experiment, cells))
     assert sum("dense-5-5" in line for line in lines) == 50
     assert lines[-5].split()[0] == "50"
     assert lines[-4] == "  and 2 more groups"
@@ -651,7 +695,7 @@ def test_only_the_first_groups_have_a_line(experiment):
 
 def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     cells = (replace(CELL, network=Dense(hidden=(17_000, 17_000))),)
-    huge = replace(experiment, sweeps=(replace(experiment.sweeps[0], cells=cells),))
+    huge = of_cells(experiment, cells)
     words = []
     for there in (24e9, 16e9, None, 1.5e9):
         monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda there=there: there)

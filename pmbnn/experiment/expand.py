@@ -1,0 +1,248 @@
+"""One sweep of an experiment file: read, checked, and expanded into cells.
+
+Reading a sweep reads no data. What depends on the user's data is checked by `Sweep.check_data`,
+which planning calls.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+from pmbnn.experiment.axes import Choice, check_size, expand_section
+from pmbnn.experiment.cells import SOURCES, Cell, LeftOut, Sections
+from pmbnn.experiment.checks import (
+    check_batches,
+    check_choosing,
+    check_data,
+    check_diagnostics,
+    check_guides,
+    check_improper,
+    check_likelihoods,
+    check_ood,
+    check_points,
+    check_shapes,
+    check_stacking,
+)
+from pmbnn.experiment.errors import ConfigError, check_keys, must
+from pmbnn.inference.settings import Inference
+from pmbnn.models.priors import Fixed
+
+DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
+"""What a section says that a sweep leaves out. The likelihood follows the data sets; the other
+sections are required."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+"""Names become names of folders."""
+
+type Pairs = list[tuple[Choice, Choice]]
+"""Priors, each with a hyperprior that it meets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """One grid: its sections, the cells they make, and the combinations left out.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    place
+        Where the file has it, such as ``sweeps[0]``.
+    written
+        What each section stands for. The likelihood is absent where the file gives none and only
+        the user's data say whether the targets are classes or numbers.
+    """
+
+    name: str
+    place: str
+    written: Mapping[str, list[Choice]]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sweep):
+            return NotImplemented
+        return (self.name, self.sections) == (other.name, other.sections)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether its cells are known only when the first data set has been read."""
+        return "likelihood" not in self.written
+
+    @cached_property
+    def choices(self) -> Mapping[str, list[Choice]]:
+        """What each section stands for; reads the first data set where `needs_data`.
+
+        Raises
+        ------
+        DataError
+            That data set is unavailable, or not as it must be; the message names its place.
+        """
+        if not self.needs_data:
+            return self.written
+        first = self.written["dataset"][0]
+        check_data([first])
+        return self.written | {"likelihood": _likelihood(first.spec.default_likelihood, self.place)}
+
+    @cached_property
+    def sections(self) -> Sections:
+        """Every specification of each section."""
+        return Sections(**{name: tuple(c.spec for c in self.choices[name]) for name in SOURCES})
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells, data sets slowest."""
+        return _cells(self.name, self.sections, list(_pairs(self.written, self.place)))
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Combinations that mean nothing, and why."""
+        return _left_out(self.written)
+
+    def check_data(self) -> None:
+        """Read the user's data and check what the file says against them.
+
+        Raises
+        ------
+        DataError
+            Some data set is unavailable, or not as it must be; the message names its place.
+        ConfigError
+            Another section does not fit one of them.
+        """
+        own = [choice for choice in self.written["dataset"] if choice.spec.is_own]
+        check_data(own)
+        _check(self.choices, own, self.place)
+
+
+def read_sweep(item: object, place: str) -> Sweep:
+    """A sweep of an experiment file, checked as far as that needs none of the user's data.
+
+    Raises
+    ------
+    ConfigError
+        Something in it is not valid.
+    """
+    if not isinstance(item, dict):
+        raise must(place, "must be a mapping", item)
+    check_keys(item, ["name", *SOURCES], place)
+    name = name_of(item, f"{place}.name")
+    choices: dict[str, list[Choice]] = {}
+    for section, source in SOURCES.items():
+        if section in item:
+            choices[section] = expand_section(item[section], f"{place}.{section}", source)
+        elif section == "likelihood":
+            if (kind := choices["dataset"][0].spec.declared_likelihood) is not None:
+                choices[section] = _likelihood(kind, place)
+        elif section in DEFAULTS:
+            choices[section] = expand_section(DEFAULTS[section], f"{place}.{section}", source)
+        else:
+            raise ConfigError(f"`{place}.{section}` is missing.")
+    check_size([len(options) for options in choices.values()], place)
+    sweep = Sweep(name, place, choices)
+    if not sweep.needs_data:
+        _check(choices, [choice for choice in choices["dataset"] if not choice.spec.is_own], place)
+    return sweep
+
+
+def _likelihood(kind: str, place: str) -> list[Choice]:
+    return expand_section(kind, f"{place}.likelihood", SOURCES["likelihood"])
+
+
+def _check(choices: Mapping[str, list[Choice]], datasets: list[Choice], place: str) -> None:
+    """Raise ConfigError where sections of a sweep do not fit each other, or the given data sets."""
+    choices = {**choices, "dataset": datasets}
+    pairs = list(_pairs(choices, place))
+    guided = [c for c in choices["inference"] if isinstance(c.spec, Inference)]
+    check_choosing(pairs, choices["inference"])
+    check_improper(pairs, guided)
+    check_batches(datasets, guided)
+    check_shapes(datasets, choices["network"])
+    check_likelihoods(datasets, choices["likelihood"])
+    check_points(choices)
+    check_guides(choices, guided, pairs)
+    check_stacking(choices, guided)
+    check_ood(datasets, choices["predict"])
+    check_diagnostics(datasets, choices["inference"], choices["predict"])
+
+
+def name_of(content: Mapping, place: str = "name") -> str:
+    """Name of an experiment or a sweep, checked."""
+    if "name" not in content:
+        raise ConfigError(f"`{place}` is missing.")
+    name = content["name"]
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise must(place, "must be text of at most 80 letters, digits, `-` and `_`", name)
+    return name
+
+
+def _cells(sweep: str, sections: Sections, pairs: Pairs) -> tuple[Cell, ...]:
+    """The product of all sections, data sets slowest.
+
+    Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first only:
+    its chains are always mixed alike.
+    """
+    product_of_all = (
+        Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
+        for dataset, network, (prior, hyperprior), *rest in product(
+            sections.dataset,
+            sections.network,
+            pairs,
+            sections.likelihood,
+            sections.inference,
+            sections.predict,
+        )
+    )
+    return tuple(dict.fromkeys(map(_of_first_mixture, product_of_all)))
+
+
+def _of_first_mixture(cell: Cell) -> Cell:
+    if not cell.is_sampled:
+        return cell
+    return replace(cell, predict=cell.predict.model_copy(update={"mixture": "best"}))
+
+
+def _pairs(choices: Mapping[str, list[Choice]], place: str) -> Iterator[tuple[Choice, Choice]]:
+    """Every prior with every hyperprior it can meet."""
+    hyperpriors = choices["hyperprior"]
+    for prior in choices["prior"]:
+        kind = prior.spec.kind
+        if prior.spec.has_scale:
+            for hyperprior in hyperpriors:
+                if isinstance(hyperprior.spec, Fixed) and hyperprior.spec.scale is None:
+                    rule = f"must be a number with prior `{kind}`"
+                    raise must(hyperprior.place_of("scale"), rule, None)
+                _check_centred(prior, hyperprior)
+                yield prior, hyperprior
+            continue
+        fixed = next((h for h in hyperpriors if isinstance(h.spec, Fixed)), None)
+        if fixed is None:
+            raise ConfigError(
+                f"`{place}.hyperprior` must include fixed for prior `{kind}` "
+                f"(`{prior.place}`), which has no scale to put a hyperprior on."
+            )
+        yield prior, replace(fixed, spec=Fixed(scale=None))
+
+
+def _check_centred(prior: Choice, hyperprior: Choice) -> None:
+    """Raise ConfigError where weights that are never centred are asked to be."""
+    if getattr(hyperprior.spec, "centred", False) and not prior.spec.centrable:
+        rule = (
+            f"must be false with prior `{prior.spec.kind}` (`{prior.place}`), whose weights are "
+            "always scaled from standard draws"
+        )
+        raise must(hyperprior.place_of("centred"), rule, True)
+
+
+def _left_out(choices: Mapping[str, list[Choice]]) -> tuple[LeftOut, ...]:
+    """What `_pairs` skips, one entry a prior."""
+    priors, hyperpriors = ([c.spec for c in choices[name]] for name in ("prior", "hyperprior"))
+    skipped = dict.fromkeys(h.kind for h in hyperpriors if not isinstance(h, Fixed))
+    without_scale = dict.fromkeys(p.kind for p in priors if not p.has_scale)
+    return tuple(
+        LeftOut(kind, tuple(skipped), f"`{kind}` has no scale to put a hyperprior on")
+        for kind in without_scale
+        if skipped
+    )
