@@ -23,6 +23,11 @@ stops gives up what was still to come."""
 TREND = 4
 """Shares of a fit that a trend is told from where the learning rate falls."""
 
+COLLINEAR = 2e-3
+"""Smallest singular value of that regression, in units of the largest, for a trend to be told from
+the fall of the rate: that of cosine and one-cycle schedules is above .013, that of an exponential
+one below 4e-4 whatever the windows, that of a constant one 0."""
+
 A_NAT, OF_ELBO = 1.0, 1e-3
 """Gains that are small whatever the noise: a nat, which as evidence is not worth more than a
 bare mention (Kass and Raftery 1995, section 3.2), or this share of the ELBO."""
@@ -54,17 +59,24 @@ def final_mean(history: np.ndarray) -> float:
 
 
 def late_gain(
-    history: np.ndarray, rate_sums: np.ndarray, share: float = TAIL, fewest: int = FEWEST_WINDOWS
+    history: np.ndarray,
+    step: np.ndarray,
+    rate_sums: np.ndarray,
+    share: float = TAIL,
+    fewest: int = FEWEST_WINDOWS,
 ) -> Gain | None:
     """Gain of the last `share` of a fit over an equal share before.
 
     None if either has fewer than `fewest` windows, too few to tell. Under a falling learning
-    rate, the gain that the fall alone explains is left out.
+    rate, the gain that the fall alone explains is left out, unless the two cannot be told apart:
+    an exponential fall is a straight line in what is done. A window counts by its length.
 
     Parameters
     ----------
     history
         Mean ELBO of each window, ``(window,)``.
+    step
+        Steps done at the end of each window, ``(window,)``.
     rate_sums
         Sum of the learning rates of the steps in each window, ``(window,)``. Under a schedule
         that falls to zero, the last steps hardly move, and would make any fit look settled.
@@ -75,28 +87,41 @@ def late_gain(
     if min(last.sum(), before.sum()) < fewest:
         return None
     small = max(A_NAT, OF_ELBO * abs(float(history[last].mean())))
-    # The last window may be shorter than the others.
-    if np.ptp(rate_sums[:-1]) <= 1e-6 * rate_sums[0]:
-        return Gain(*_difference(history[last], history[before]), small)
-    tail = done > 1 - TREND * share
-    return Gain(*_drift(history[tail], rate_sums[tail], done[tail], share), small)
+    length = np.diff(step, prepend=0)
+    # In units of the longest, so that windows of one length all count as one.
+    weight = length / length.max()
+    rate, tail = rate_sums / weight, done > 1 - TREND * share
+    design = np.stack([np.ones_like(done), rate / rate[tail].max(), done], axis=1)[tail]
+    if np.linalg.matrix_rank(design, rtol=COLLINEAR) < design.shape[1]:
+        parts = ((history[part], weight[part]) for part in (last, before))
+        return Gain(*_difference(*parts), small)
+    return Gain(*_drift(history[tail], design, weight[tail], share), small)
 
 
-def _difference(last: np.ndarray, before: np.ndarray) -> tuple[float, float]:
-    """Difference of two means and its standard error."""
-    error = np.sqrt(last.var(ddof=1) / len(last) + before.var(ddof=1) / len(before))
-    return float(last.mean() - before.mean()), float(error)
+def _difference(last: tuple, before: tuple) -> tuple[float, float]:
+    """Difference of two weighted means and its standard error."""
+    (mean, variance), (mean_before, variance_before) = _mean(*last), _mean(*before)
+    return float(mean - mean_before), float(np.sqrt(variance + variance_before))
+
+
+def _mean(history: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Weighted mean and its variance, for noise whose variance falls with the weight."""
+    mean = np.average(history, weights=weight)
+    variance = np.sum(weight * (history - mean) ** 2) / (len(history) - 1)
+    return mean, variance / weight.sum()
 
 
 def _drift(
-    history: np.ndarray, rate: np.ndarray, done: np.ndarray, share: float
+    history: np.ndarray, design: np.ndarray, weight: np.ndarray, share: float
 ) -> tuple[float, float]:
     """Rise of the ELBO over a share of a fit at an unchanged rate, and its standard error.
 
     A falling rate lets the parameters settle and so raises the ELBO of any fit, in proportion
-    to the rate: that part is told apart by least squares.
+    to the rate: that part is told apart by weighted least squares on a constant, the rate, and
+    the share of the fit that is done.
     """
-    design = np.stack([np.ones_like(done), rate / rate.max(), done], axis=1)
+    root = np.sqrt(weight)
+    design, history = design * root[:, None], history * root
     solution, *_ = np.linalg.lstsq(design, history)
     residual = history - design @ solution
     variance = residual @ residual / (len(history) - design.shape[1])
@@ -104,9 +129,9 @@ def _drift(
     return float(share * solution[2]), float(share * np.sqrt(covariance[2, 2]))
 
 
-def may_stop(history: np.ndarray, rate_sums: np.ndarray) -> bool:
+def may_stop(history: np.ndarray, step: np.ndarray, rate_sums: np.ndarray) -> bool:
     """Whether a fit no longer gains, so far as its noise lets one see."""
-    gain = late_gain(history, rate_sums, STOPPING_TAIL, STOPPING_WINDOWS)
+    gain = late_gain(history, step, rate_sums, STOPPING_TAIL, STOPPING_WINDOWS)
     return gain is not None and gain.is_within(STOPPING_ERRORS)
 
 
@@ -135,7 +160,7 @@ def verdict(
         return "diverged", "some parameter of the guide is not finite"
     if improper:
         return "improper", "the posterior is improper, its ELBO has no maximum"
-    gain = late_gain(history, rate_sums)
+    gain = late_gain(history, step, rate_sums)
     if gain is None:
         return "not_converged", "too few steps to tell"
     words = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"

@@ -329,7 +329,7 @@ def _with_window(chunk: _Chunk, run: ChunkState, n: int) -> ChunkState:
     if not program.settings.early_stop:
         return run
     elbo, rates = _elbo(program, np.stack(run.sums)), _rate_sums(chunk, run.ends)
-    settled = [may_stop(history, rates) for history in elbo.T]
+    settled = [may_stop(history, np.array(run.ends), rates) for history in elbo.T]
     newly = np.where((run.stopped == 0) & np.array(settled), len(run.ends), 0)
     return run._replace(stopped=run.stopped + newly)
 

@@ -69,7 +69,7 @@ def test_what_a_falling_rate_explains_is_no_rise(schedule):
     along = way(schedule)
     history = -300 - 30 * along / along.max() + noise(0.3)
     assert history[-20:].mean() - history[-60:-40].mean() > 1
-    gain = late_gain(history, along)
+    gain = late_gain(history, STEP, along)
     assert abs(gain.value) < 4 * gain.error
     assert status(history, along)[0] == "converged"
 
@@ -79,7 +79,7 @@ def test_drift_and_its_error(schedule):
     """Over many noises, the drift of a tenth of the way is found, with the error that it says."""
     along = way(schedule)
     truth = -300 - 30 * along / along.max() + 50 * np.cumsum(along) / along.sum()
-    found = [late_gain(truth + noise(2.0, i), along) for i in range(400)]
+    found = [late_gain(truth + noise(2.0, i), STEP, along) for i in range(400)]
     scores = np.array([(gain.value - 5) / gain.error for gain in found])
     assert abs(scores.mean()) < 4 / 20
     assert scores.std() == pytest.approx(1, abs=0.15)
@@ -91,9 +91,51 @@ def test_gain_is_of_tenths_of_the_way():
     history = np.zeros(WINDOWS)
     history[160:180] = 1.0
     history[180:] = 4.0
-    gain = late_gain(history, along)
+    step = np.append(STEP[:-1], STEP[-2] + 10)
+    gain = late_gain(history, step, along)
     assert gain.value == pytest.approx(3.0, abs=0.2)
     assert not gain.is_within(3)
+
+
+def cut(history, at, schedule="constant"):
+    """The same windows, those with a snapshot in them cut in two; steps and rates with them."""
+    step = np.union1d(STEP, at)
+    rates = np.asarray(relative_rate(Inference(schedule=schedule), np.arange(step[-1]), step[-1]))
+    sums = np.add.reduceat(rates, [0, *step[:-1]])
+    return history[np.searchsorted(STEP, step)], step, sums
+
+
+@pytest.mark.parametrize("schedule", ["constant", "one_cycle", "cosine", "exponential"])
+@pytest.mark.parametrize("at", [[7], [9001, 9530, 9949, 9999], range(3, 10_000, 70)])
+def test_snapshots_within_windows_change_no_verdict(schedule, at):
+    """Rates are of steps, whatever the lengths of the windows that they are summed over."""
+    done = np.cumsum(way(schedule)) / way(schedule).sum()
+    for rise, expected in ((0, "converged"), (60, "not_converged")):
+        history = -300 + rise * done + noise(0.3)
+        whole, parts = (late_gain(*cut(history, of, schedule)) for of in ([], at))
+        assert parts.value == pytest.approx(whole.value, abs=0.3 * whole.error)
+        # Windows that were cut have the same noise on both sides here.
+        assert parts.error == pytest.approx(whole.error, rel=0.4)
+        assert verdict(*cut(history, at, schedule), True, False)[0] == expected
+
+
+def test_a_window_counts_by_its_length():
+    """A single step is as noisy as it is short."""
+    history, step, along = cut(noise(1.0), STEP[150:] - 1)
+    short = np.diff(step, prepend=0) == 1
+    history[short] = 1000.0
+    expected = late_gain(noise(1.0), STEP, EVEN).value
+    assert late_gain(history, step, along).value == pytest.approx(expected, abs=1.0)
+
+
+def test_an_exponential_fall_is_told_apart_from_no_rise():
+    """It is a straight line in what is done: the whole difference counts as gain."""
+    along = way("exponential")
+    history = -300 + 20 * np.cumsum(along) / along.sum() + noise(0.01)
+    found, reason = status(history, along)
+    assert found == "not_converged"
+    assert reason.startswith("the last tenth of the way raised the ELBO by 2")
+    assert status(-300 + noise(0.01), along)[0] == "converged"
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(2.95, "converged"), (3.05, "not_converged")])
@@ -118,7 +160,7 @@ def test_three_standard_errors_are_settled(factor, expected):
     history = np.tile([-10.0, 10.0], WINDOWS // 2)
     error = 10 * np.sqrt(2 * (20 / 19) / 20)
     history[-20:] += factor * error
-    assert late_gain(history, EVEN).error == pytest.approx(error, rel=1e-12)
+    assert late_gain(history, STEP, EVEN).error == pytest.approx(error, rel=1e-12)
     assert status(history)[0] == expected
 
 
@@ -127,19 +169,19 @@ def test_stopping_takes_quarters_and_one_standard_error(factor, expected):
     history = np.tile([-10.0, 10.0], WINDOWS // 2)
     error = 10 * np.sqrt(2 * (50 / 49) / 50)
     history[-50:] += factor * error
-    assert may_stop(history, EVEN) == expected
+    assert may_stop(history, STEP, EVEN) == expected
 
 
 def test_stopping_waits_for_enough_windows():
-    assert may_stop(np.full(80, -3.0), EVEN[:80])
-    assert not may_stop(np.full(77, -3.0), EVEN[:77])
+    assert may_stop(np.full(80, -3.0), STEP[:80], EVEN[:80])
+    assert not may_stop(np.full(77, -3.0), STEP[:77], EVEN[:77])
 
 
 def test_stopping_waits_for_a_slow_rise():
     """A nat in a quarter of the way is little; two are not, whatever a tenth of it shows."""
     rise = np.arange(WINDOWS) / (WINDOWS / 4)
-    assert may_stop(0.9 * rise, EVEN)
-    assert not may_stop(1.1 * rise, EVEN)
+    assert may_stop(0.9 * rise, STEP, EVEN)
+    assert not may_stop(1.1 * rise, STEP, EVEN)
 
 
 def test_a_fall_is_settled():
@@ -151,7 +193,7 @@ def test_too_few_windows(windows):
     """Of 40, a tenth has four: its standard error would mean little."""
     history = np.full(windows, -3.0)
     assert status(history) == ("not_converged", "too few steps to tell")
-    assert late_gain(history, EVEN[:windows]) is None
+    assert late_gain(history, STEP[:windows], EVEN[:windows]) is None
 
 
 def test_enough_windows():
