@@ -61,12 +61,12 @@ class Reference:
 
     @property
     def status(self) -> str:
-        """Verdict on the draws: ``converged``, ``undecided``, ``diverged`` or ``improper``."""
+        """Verdict on the draws: ``converged``, ``undecided`` or ``diverged``."""
         return self.samples.status
 
     @property
     def reason(self) -> str:
-        """A few words on the verdict."""
+        """A few words on the verdict, and whether a prior is improper."""
         return self.samples.reason
 
     @property
@@ -199,7 +199,9 @@ def sample(
     takes longer; tempered sequential Monte Carlo (SMC) finds separate modes in their proportions,
     and the evidence. They go on until they agree on what is
     predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
-    on the free variables otherwise. Where they do not, the status is ``undecided``.
+    on the free variables otherwise. Where they do not, the status is ``undecided``, whatever the
+    prior; MCLMC does not agree where scales of variables are far apart, as under a flat prior on
+    the weights of columns in different units: standardise them, or take NUTS.
 
     Parameters
     ----------

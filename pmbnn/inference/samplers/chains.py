@@ -123,10 +123,10 @@ class Samples:
         The draws.
     status, reason
         ``converged``; ``undecided``, where chains still disagree; ``diverged``, where some chain
-        met a density that is not finite; ``improper``, where a prior has no density that
-        integrates to one. And a few words on it.
+        met a density that is not finite. And a few words on it, among them whether a prior has no
+        density that integrates to one.
     convergence
-        Agreement of the chains; None where it was not looked at.
+        Agreement of the chains; None where some chain is broken.
     tuned
         What the chains were tuned to, by name.
     """

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-Status = Literal["converged", "undecided", "diverged", "improper"]
+Status = Literal["converged", "undecided", "diverged"]
 
 PERCENTILE, AT_PERCENTILE = 95, 1.02
 LARGEST = 1.05

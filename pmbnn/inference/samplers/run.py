@@ -18,6 +18,9 @@ from pmbnn.inference.xla.compile import precision
 DOUBLINGS = 3
 """How often the draws may double: up to eight times as many."""
 
+IMPROPER = "a prior is improper, and draws cannot tell whether the posterior is"
+"""What is noted of chains under an improper prior."""
+
 Functions = Callable[[np.ndarray], np.ndarray]
 """From draws of the flat vector, ``(chain, draw, size)``, to ``(chain, draw, function)``."""
 
@@ -65,7 +68,7 @@ def sample_posterior(
     checkpoint
         Where chains are left from time to time, and looked for.
     """
-    density, improper = sampler.density, sampler.density.flat.improper
+    density = sampler.density
 
     def leave(walk: Walk, at_end: bool = False) -> Walk:
         if checkpoint is not None:
@@ -84,11 +87,11 @@ def sample_posterior(
         with precision(density.dtype):
             return leave(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
-    draws, doublings = sampler.settings.draws, 0 if improper else DOUBLINGS
+    draws = sampler.settings.draws
     with stage("sample", draws, "draw") as went_on:
-        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, went_on, doublings)
+        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, went_on)
     leave(walk, at_end=True)
-    status, reason = verdict(walk.chains, convergence, tuning.failed, improper)
+    status, reason = verdict(walk.chains, convergence, tuning.failed, density.flat.improper)
     return Samples(walk.chains, status, reason, convergence, tuning.values)
 
 
@@ -98,7 +101,6 @@ def drawn_until_agreed(
     functions: Functions,
     draws: int,
     went_on: Callable[[int, int, str], None] | None = None,
-    doublings: int = DOUBLINGS,
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
 
@@ -114,7 +116,7 @@ def drawn_until_agreed(
         Called with draws of each chain so far, how many are wanted, and what is to be said of it.
     """
     values: list[np.ndarray] = []
-    for doubled in range(doublings + 1):
+    for doubled in range(DOUBLINGS + 1):
         blocks = 2**doubled
         while len(values) < blocks:
             done = draws * len(values)
@@ -138,15 +140,25 @@ def verdict(
 ) -> tuple[Status, str]:
     """Status of chains, and a few words on it.
 
+    An improper prior is noted beside the verdict, not in its place: the posterior may be proper,
+    and chains that disagree are not of it.
+
     Parameters
     ----------
     convergence
         None if some chain is broken.
     untuned
         Which chains could not be tuned, ``(chain,)``.
+    improper
+        Whether a prior is improper.
     """
-    if improper:
-        return "improper", "a prior is improper, and draws cannot tell whether the posterior is"
+    status, reason = _verdict(chains, convergence, untuned)
+    return status, f"{reason}; {IMPROPER}" if improper else reason
+
+
+def _verdict(
+    chains: Chains, convergence: Convergence | None, untuned: np.ndarray
+) -> tuple[Status, str]:
     n = len(untuned)
     if chains.broken.any():
         return "diverged", (

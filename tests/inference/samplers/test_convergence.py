@@ -113,6 +113,16 @@ def test_a_chain_that_could_not_be_tuned_is_broken():
     )
 
 
-def test_nothing_is_said_of_improper_posteriors_but_that():
-    found, convergence = drawn_until_agreed(Script(0), START, lambda v: v, 400)
-    assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "improper"
+@pytest.mark.parametrize(("disagreeing", "status"), [(0, "converged"), (8, "undecided")])
+def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
+    found, convergence = drawn_until_agreed(Script(disagreeing), START, lambda v: v, 400)
+    plain = verdict(found.chains, convergence, UNTUNED, improper=False)
+    noted = "; a prior is improper, and draws cannot tell whether the posterior is"
+    expected = (status, plain[1] + noted)
+    assert verdict(found.chains, convergence, UNTUNED, improper=True) == expected
+
+
+def test_broken_chains_under_an_improper_prior_have_diverged():
+    script = Script(disagreeing=8, broken_at=1)
+    found, convergence = drawn_until_agreed(script, START, lambda v: v, 400)
+    assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "diverged"
