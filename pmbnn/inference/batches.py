@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 import pymc as pm
-import pytensor
-from pytensor.compile.mode import Mode
 
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
 from pmbnn.inference.products import depends_on
+from pmbnn.inference.support import interpreted
 from pmbnn.inference.xla.padding import padding_of
 
 FEW, MORE = 3, 5
@@ -137,10 +136,7 @@ def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -
     point |= {flat.data[name]: value for name, value in values.items()}
     varied = {name: _varied(values[name], rng) for name in flat.row_data}
     for name, graph in graphs.items():
-        # Interpreted: a compiler would take longer than all the rest.
-        with pytensor.config.change_flags(cxx=""):
-            mode = Mode("py", None)
-            function = pytensor.function(list(point), graph, mode=mode, on_unused_input="ignore")
+        function = interpreted(list(point), graph)
         try:
             with np.errstate(all="ignore"):
                 few, more = (

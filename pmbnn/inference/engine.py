@@ -251,6 +251,8 @@ class _Chunk:
 
 def _build_chunk(program: Program, replicas, first: int, steps: int | None) -> _Chunk:
     it, dtype = program, program.dtype
+    for replica in replicas:
+        it.flat.check_labels(replica.data)
     rows = len(replicas[0].data[it.flat.row_data[0]]) if it.fewer else it.rows
     padding, more = it.padding + it.rows - rows, {}
     if it.fewer:

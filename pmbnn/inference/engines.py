@@ -11,6 +11,7 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import OBSERVATION, value_shapes
 from pmbnn.inference.result import Fit, Progress, Replica, derive_keys
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.support import check_support
 from pmbnn.spec import Tune
 
 SMALL = 2**14
@@ -81,10 +82,11 @@ def fit_model(
     Raises
     ------
     ValueError
-        If a free variable is discrete, an operation has no form in JAX, or the settings do not
-        fit the model; the message names the variable.
+        If a free variable is discrete, an observation is outside the support of its
+        distribution, an operation has no form in JAX, or the settings do not fit the model; the
+        message names the variable.
     """
-    settings = settings or Inference()
+    settings, shapes = settings or Inference(), value_shapes(model)
     if isinstance(settings.learning_rate, Tune):
         raise ValueError("`learning_rate` must be a number to fit a single model, got a search.")
     restarts = settings.restarts if restarts is None else restarts
@@ -94,10 +96,11 @@ def fit_model(
     values = model_values(model)
     names = [f"{identity}/{seed}/{restart}" for restart in range(restarts)]
     replicas = [Replica(values, derive_keys(name)) for name in names]
-    size = sum(int(np.prod(shape)) for shape in value_shapes(model).values())
+    size = sum(int(np.prod(shape)) for shape in shapes.values())
     width = restarts if size <= SMALL else 1
     chosen = ENGINES[settings.engine]
     program = chosen.build_program(model, settings, n_observations(model), width, dtype)
+    check_support(model, shapes)
     return program, chosen.fit(program, replicas, progress)
 
 

@@ -6,7 +6,7 @@ will do.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pymc as pm
@@ -14,6 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat, HalfFlat
 from pymc.logprob.transforms import Transform
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.op import Op
@@ -24,11 +25,20 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.type import RandomType
 
 from pmbnn.inference.layout import Layout
-from pmbnn.inference.observed import elementwise_logp
+from pmbnn.inference.observed import elementwise_logp, number_of_classes
+from pmbnn.inference.support import check_labels, uncast
 from pmbnn.models.point import PointRV
 
 OBSERVATION = "observation"
 """Name of the dim that minibatches are taken along."""
+
+FOR_MINIBATCHES = (
+    f"For minibatches, hand over all rows as pm.Data with the dim `{OBSERVATION}` and set `batch`."
+)
+"""Remedy for models with PyMC's own minibatches."""
+
+INTEGERS = ("int", "uint", "bool")
+"""What names of types of discrete variables begin with."""
 
 IMPROPER = (type(Flat.rv_op), type(HalfFlat.rv_op))
 
@@ -86,6 +96,10 @@ class FlatModel:
         Whether some free variable has an improper prior.
     points
         Names of the slots of point parameters, which no guide is spread about.
+    labels
+        Values of the discrete observed variables by name, as they were handed over.
+    n_classes
+        Number of classes of those whose labels the log-likelihood does not check.
     """
 
     layout: Layout
@@ -99,6 +113,8 @@ class FlatModel:
     posterior: dict[str, TensorVariable]
     improper: bool
     points: tuple[str, ...] = ()
+    labels: Mapping[str, TensorVariable] = field(default_factory=dict)
+    n_classes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -122,6 +138,10 @@ class FlatModel:
     def rows(self) -> list[TensorVariable]:
         """Inputs with one row an observation."""
         return [self.data[name] for name in self.row_data]
+
+    def check_labels(self, data: Mapping[str, np.ndarray]) -> None:
+        """Raise ValueError if observed labels or counts cannot be of these data; see `support`."""
+        check_labels(self.labels, self.n_classes, self.data, data)
 
     def at(self, vector: TensorVariable, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
         """The same graphs with every free variable read off a flat vector, ``(size,)``."""
@@ -149,12 +169,15 @@ class ModelGraphs:
         Of the unconstrained value of each free variable, by name, in the order of the layout.
     groups
         Graphs by what they are and by name.
+    n_classes
+        As `FlatModel` has it.
     """
 
     model: pm.Model
     jacobian: bool
     shapes: dict[str, tuple[int, ...]]
     groups: dict[str, dict[str, TensorVariable]]
+    n_classes: dict[str, int]
 
     def flatten(self, rows: int | None) -> FlatModel:
         """Graphs on inputs of our own, for a number of observations; None leaves it open."""
@@ -185,6 +208,8 @@ class ModelGraphs:
                 for name, v in zip(graphs["log_priors"], model.free_RVs, strict=True)
                 if isinstance(v.owner.op, PointRV)
             ),
+            labels=graphs["labels"],
+            n_classes=self.n_classes,
         )
 
 
@@ -205,8 +230,8 @@ def flatten_model(
     Raises
     ------
     ValueError
-        If the model has no free variable or a discrete one, or if its log-density draws random
-        numbers.
+        If the model has no free variable or a discrete one, if an observed variable has
+        `total_size`, or if the log-density draws random numbers.
     """
     return model_graphs(model, jacobian).flatten(rows)
 
@@ -216,6 +241,7 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
     if isinstance(model, ModelGraphs):
         return model if model.jacobian == jacobian else model_graphs(model.model, jacobian)
     _check_free(model)
+    _check_observed(model)
     shapes = value_shapes(model)
     inputs = _by_variable(model, *_inputs(model, shapes, rows=None))
     free, observed, unobserved = model.free_RVs, model.observed_RVs, model.unobserved_RVs
@@ -234,7 +260,13 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
         "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
     }
     _check_deterministic(groups)
-    return ModelGraphs(model, jacobian, shapes, groups)
+    # Last, so that nothing else is laid out in another order because of them.
+    groups["labels"] = {
+        v.name: uncast(model.rvs_to_values[v]) for v in observed if v.dtype.startswith(INTEGERS)
+    }
+    found = {v.name: number_of_classes(model, v, inputs) for v in observed}
+    n_classes = {name: number for name, number in found.items() if number is not None}
+    return ModelGraphs(model, jacobian, shapes, groups, n_classes)
 
 
 def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:
@@ -295,6 +327,17 @@ def _check_free(model: pm.Model) -> None:
             )
 
 
+def _check_observed(model: pm.Model) -> None:
+    """Raise ValueError if an observed variable's log-probability is not that of its rows."""
+    for v in model.observed_RVs:
+        if isinstance(v.owner.op, MinibatchRandomVariable):
+            raise ValueError(
+                f"`{v.name}` must not have `total_size`, which multiplies its log-likelihood, that "
+                f"of each row too, so that the posterior and leave-one-out are of other data. "
+                f"{FOR_MINIBATCHES}"
+            )
+
+
 def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> None:
     """Raise ValueError if a term of the log-density draws random numbers."""
     for kind in ("log_likelihoods", "log_priors", "potentials"):
@@ -302,8 +345,7 @@ def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> 
             if any(isinstance(v.type, RandomType) for v in graph_inputs([graph])):
                 raise ValueError(
                     f"`model` must not draw random numbers in its log-density, as that of "
-                    f"`{name}` does. For minibatches, hand over all rows as pm.Data with the dim "
-                    f"`{OBSERVATION}` and set `batch`."
+                    f"`{name}` does. {FOR_MINIBATCHES}"
                 )
 
 

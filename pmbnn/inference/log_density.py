@@ -56,7 +56,14 @@ class Density:
         return self.flat.size
 
     def prepare(self, data: Mapping[str, np.ndarray]) -> tuple[jax.Array, ...]:
-        """What it needs of the model's data variables, by name: everything that is constant."""
+        """What it needs of the model's data variables, by name: everything that is constant.
+
+        Raises
+        ------
+        ValueError
+            If an observed label is in the support of no class.
+        """
+        self.flat.check_labels(data)
         arrays = cast(data, self.dtype, self.flat.row_data, self.padding)
         with explained(self.flat, self.dtype):
             return jax.jit(self.of_data)(*(arrays[name] for name in self.flat.data))

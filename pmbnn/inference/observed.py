@@ -30,6 +30,10 @@ def elementwise_logp(
     ----------
     inputs
         What stands for values and data later, with static shapes.
+
+    Notes
+    -----
+    These two do not check that labels are in the support: `pmbnn.inference.support` does.
     """
     logit = _logit(model, observed)
     if logit is not None:
@@ -48,6 +52,26 @@ def elementwise_logp(
         # The label's probability first, its logarithm then: 0 · log(0) would not be a number.
         return pt.log(pt.sum(one_hot * probabilities.T, axis=0))
     return pt.sum(one_hot * log_softmax(outputs, axis=0), axis=0)
+
+
+def number_of_classes(
+    model: pm.Model, observed: TensorVariable, inputs: Mapping[TensorVariable, TensorVariable]
+) -> int | None:
+    """How many classes labels may have whose support `elementwise_logp` does not check.
+
+    None where it does, as PyMC's own log-probability.
+    """
+    if _logit(model, observed) is not None:
+        return 2
+    probabilities = _class_probabilities(model, observed)
+    return None if probabilities is None else _n_classes(probabilities, inputs)
+
+
+def has_any_probabilities(model: pm.Model, observed: TensorVariable) -> bool:
+    """Whether class probabilities are a sigmoid or a softmax, so that labels alone can be wrong."""
+    probabilities = _class_probabilities(model, observed)
+    is_softmax = probabilities is not None and _outputs_first(probabilities) is not None
+    return is_softmax or _logit(model, observed) is not None
 
 
 def observations_last(graph: TensorVariable) -> TensorVariable:

@@ -81,6 +81,7 @@ def fit(
 
 
 def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress | None) -> Fit:
+    program.flat.check_labels(replica.data)
     seed, losses = int(replica.keys.noise[0]), []
     rates = replica.highest_rate(program.settings) * program.relative_rates
     with pytensor.config.change_flags(floatX="float64"), program.model:

@@ -151,6 +151,7 @@ class Approximation:
         if draws < 1:
             raise ValueError(f"`draws` must be >= 1, got {draws}.")
         program, fit = self.program, self.best
+        program.flat.check_labels(model_values(self.model))
         names = program.guide.constrained_shapes
         with running_on(self.device), precision(program.dtype):
             constrained = {n: jnp.asarray(fit.constrained[n], program.dtype) for n in names}
@@ -249,8 +250,9 @@ def fit(
     Raises
     ------
     ValueError
-        If a free variable is discrete or an operation has no form in JAX, naming the variable;
-        if settings do not fit the model; if every restart diverged.
+        If a free variable is discrete, an observation is outside the support of its
+        distribution or an operation has no form in JAX, naming the variable; if settings do not
+        fit the model; if every restart diverged.
     DeviceError
         If the device is not there.
 

@@ -13,12 +13,13 @@ import xarray as xr
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.device import Device, current_device, device_here, running_on
 from pmbnn.inference.engines import n_observations
-from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.flat import flat_vector, flatten_model, value_shapes
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.run import Functions, build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
+from pmbnn.inference.support import check_support
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -163,6 +164,7 @@ class Reference:
     def _read(self) -> dict[str, dict[str, np.ndarray]]:
         """Variables and log-likelihoods at all draws, by group and by name."""
         flat = flatten_model(self.model, n_observations(self.model))
+        flat.check_labels(model_values(self.model))
         vector = flat_vector(flat)
         groups = {"posterior": flat.posterior, "log_likelihood": flat.log_likelihoods}
         graphs = flat.at(vector, [g for group in groups.values() for g in group.values()])
@@ -227,8 +229,9 @@ def sample(
     Raises
     ------
     ValueError
-        If a free variable is discrete, an operation has no form in JAX, naming the variable, or
-        the engine or a setting is unknown or out of its range.
+        If a free variable is discrete, an observation is outside the support of its
+        distribution or an operation has no form in JAX, naming the variable, or the engine or a
+        setting is unknown or out of its range.
     DeviceError
         If the device is not there.
     TypeError
@@ -254,6 +257,7 @@ def sample(
     place = device_here(device)
     with running_on(place), shown(progress):
         density = build_log_density(model, n_observations(model), dtype)
+        check_support(model, value_shapes(model))
         sampler = build_sampler(density, chosen)
         samples = sample_posterior(
             sampler,

@@ -251,7 +251,14 @@ def test_random_minibatches_of_pymc():
     with pm.Model() as model:
         rows = pm.Minibatch(X[:, 0], batch_size=10)
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=rows, total_size=100)
-    with pytest.raises(ValueError, match="must not draw random numbers.*that of `y` does"):
+    with pytest.raises(ValueError, match="`y` must not have `total_size`.*set `batch`"):
+        fit_model(model)
+
+
+def test_random_log_densities():
+    with pm.Model() as model:
+        pm.Potential("noise", pm.Normal("mu") * pm.Normal.dist())
+    with pytest.raises(ValueError, match="must not draw random numbers.*that of `noise` does"):
         fit_model(model)
 
 
