@@ -1,6 +1,7 @@
 """A first experiment file for one's own table: ``pmbnn new FILE.csv``."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(cls=Command)
 def new(
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="CSV file, packed or not, or Parquet.")
+        Path, typer.Argument(metavar="TABLE", help="CSV file, packed or not, Parquet or Excel.")
     ],
     target: Annotated[
         str | None, typer.Option(help="Column to be predicted [default: the last one].")
@@ -32,13 +33,13 @@ def new(
     Exit status: 0, 2 for bad input, 3 where the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
-    from pmbnn.experiment.draft import draft
+    from pmbnn.experiment.draft import draft, name_of
     from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import check_data, experiment_of
     from pmbnn.experiment.yaml_file import parse_yaml
     from pmbnn.results.faults import ResultsError
 
-    file = out or Path(f"{table.name.split('.')[0]}.yaml")
+    file = out or Path(f"{name_of(table)}.yaml")
     with reported(ConfigError, DataError, ResultsError):
         if not table.is_file():
             raise DataError(f"{table} does not exist.")
@@ -53,7 +54,8 @@ def new(
             file.write_text(text, encoding="utf-8")
     typer.echo(text, nl=False)
     typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
-    typer.echo(f"  pmbnn sweep {file} --dry-run   # how long it will take", err=True)
-    typer.echo(f"  pmbnn sweep {file}", err=True)
+    quoted = shlex.quote(str(file))
+    typer.echo(f"  pmbnn sweep {quoted} --dry-run   # how long it will take", err=True)
+    typer.echo(f"  pmbnn sweep {quoted}", err=True)
     typer.echo(f"  pmbnn baselines results/{experiment.name}", err=True)
     typer.echo(f"  pmbnn report results/{experiment.name}", err=True)

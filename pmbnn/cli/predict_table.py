@@ -9,13 +9,28 @@ from pmbnn.cli.shared import written
 if TYPE_CHECKING:
     import pandas as pd
 
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
+    from pmbnn.results.restore import Restored
+
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm", ".xls", ".ods")
 """Suffixes that tell a table, one of packing perhaps behind them."""
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table, by its name."""
-    return any(suffix.lower() in TABLES for suffix in path.suffixes[-2:])
+    """Whether a file is a table: by its name, or because it is text under a name of no image."""
+    if any(suffix.lower() in TABLES for suffix in path.suffixes[-2:]):
+        return True
+    from PIL import Image
+
+    is_image = path.suffix.lower() in Image.registered_extensions()
+    return not is_image and path.is_file() and _is_text(path)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file holds text: no control characters but in UTF-16, which says that it is."""
+    with path.open("rb") as file:
+        start = file.read(2048)
+    is_utf_16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return is_utf_16 or (bool(start) and not set(start) & {*range(9), *range(14, 32)})
 
 
 def predict_table(
@@ -38,9 +53,7 @@ def predict_table(
     if not file.exists():
         raise DataError(f"{file} does not exist.")
     it = restore_cell(cell)
-    # As that which the network was fitted on, unless the file says otherwise.
-    separator = getattr(it.dataset, "separator", ",")
-    found = predict_rows(it, _read(file, separator), draws, title=str(file))
+    found = predict_rows(it, _read(file, it), draws, title=str(file))
     text = (
         found.to_json(orient="records", indent=2) + "\n" if as_json else found.to_csv(index=False)
     )
@@ -51,9 +64,17 @@ def predict_table(
             out.write_text(text, encoding="utf-8")
 
 
-def _read(file: Path, separator: str) -> "pd.DataFrame":
-    from pmbnn.data.local_files import stamp_of
-    from pmbnn.data.table import read_frame
+def _read(file: Path, it: "Restored") -> "pd.DataFrame":
+    """The table, in a format of its own; where that is not clear, in that of the training rows.
 
-    tabs = any(suffix.lower() == ".tsv" for suffix in file.suffixes)
-    return read_frame(stamp_of(file), str(file), "\t" if tabs else separator)
+    Columns of categories stay text.
+    """
+    from pmbnn.data.local_files import stamp_of
+    from pmbnn.data.table_file import SEPARATORS, Format, read_table
+
+    separator = getattr(it.dataset, "separator", ",")
+    given = Format() if separator in SEPARATORS else Format(separator)
+    features = it.model.coords.get("feature", ())
+    texts = {name[:end] for name in features for end, sign in enumerate(name) if sign == "="}
+    decimal = getattr(it.dataset, "decimal", None)
+    return read_table(stamp_of(file), str(file), given, decimal, frozenset(texts)).frame

@@ -17,6 +17,18 @@ from pmbnn.data.raw import (
     several_targets,
     show_names,
 )
+from pmbnn.data.text_columns import (
+    NOTATION,
+    PLAIN,
+    Notation,
+    cleaned,
+    first_bad_number,
+    is_missing_word,
+    is_number,
+    no_category,
+    numbers_of,
+    plain,
+)
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -73,15 +85,18 @@ def given_of_frame(
     DataError
         The frame is not as it must be.
     """
+    notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     names = _features(frame, columns, title)
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
     kept = _rows_with_targets(frame, columns.targets, missing, title)
     # Row numbers of messages are those of the whole frame.
-    encoded = [_encoded(frame[name], name, name in columns.categorical, title) for name in names]
+    encoded = [
+        _encoded(frame[name], name, name in columns.categorical, title, notation) for name in names
+    ]
     blocks, labels = zip(*encoded, strict=True)
-    found = [_plain(frame[n].iloc[kept], n, title, target_is) for n in columns.targets]
+    found = [_plain(frame[n], kept, n, title, target_is, notation) for n in columns.targets]
     several = len(found) > 1
     return Given(
         x=np.concatenate(blocks, axis=1)[kept],
@@ -147,7 +162,7 @@ def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
 
 
 def _encoded(
-    column: "Series", name: str, categorical: bool, title: str
+    column: "Series", name: str, categorical: bool, title: str, notation: Notation
 ) -> tuple[np.ndarray, list[str]]:
     """Inputs of one column, ``(row, 1)`` or one for each of its categories, and their names."""
     kind = column.dtype
@@ -158,9 +173,12 @@ def _encoded(
             f"{title}: column `{name}` must hold numbers, text or truth values, got {kind}."
         )
     if not categorical and not isinstance(kind, pd.CategoricalDtype):
-        numbers = _as_numbers(column, name, title)
+        remedy = "name it under `categorical` if it is none"
+        numbers = _as_numbers(column, f"column `{name}`", title, remedy, notation)
         if numbers is not None:
             return numbers[:, None], [name]
+        remedy = "name it under `without`, or under `categorical` if these are categories"
+        _check_categories(column, f"column `{name}`", title, remedy)
     known = column.dropna()
     levels = sorted(known.unique()) if categorical and _is_number(kind) else _levels(known)
     if len(levels) > MOST_LEVELS:
@@ -193,6 +211,9 @@ def inputs_of_frame(
     DataError
         A column is missing, or a value is missing or not as it must be.
     """
+    if not len(frame):
+        raise DataError(f"{title}: has no rows.")
+    notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     parts = [_column_and_level(name, frame) for name in features]
     levels: dict[str, list[str]] = {}
@@ -203,7 +224,7 @@ def inputs_of_frame(
     x = np.empty((len(frame), len(features)))
     for i, (column, level) in enumerate(parts):
         if level is None:
-            x[:, i] = _new_numbers(frame, column, title)
+            x[:, i] = _new_numbers(frame, column, title, notation)
         else:
             x[:, i] = np.where(words[column].isna(), np.nan, words[column] == level)
     wrong = np.isinf(x) if fill is not None else ~np.isfinite(x)
@@ -229,6 +250,7 @@ def _words(frame: pd.DataFrame, name: str, known: Sequence[str], title: str) -> 
     column = _column(frame, name, title)
     word = "{:g}".format if _is_number(column.dtype) else str
     found = column.astype(object).map(word, na_action="ignore")
+    found = found.map(lambda text: _level(text, known), na_action="ignore")
     other = found.notna().to_numpy() & ~found.isin(known).to_numpy()
     if other.any():
         row = int(np.argmax(other))
@@ -239,12 +261,23 @@ def _words(frame: pd.DataFrame, name: str, known: Sequence[str], title: str) -> 
     return found
 
 
-def _new_numbers(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:
+def _level(text: str, known: Sequence[str]) -> str | None:
+    """Text as a category's name: numbers that are categories have no needless digits."""
+    if text in known:
+        return text
+    if is_missing_word(text) and all(map(is_number, known)):
+        return None
+    return f"{float(text):g}" if is_number(text) else text
+
+
+def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation) -> np.ndarray:
     column = _column(frame, name, title)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = (column.notna() & numbers.isna()).to_numpy()
+    words = column.map(lambda value: plain(cleaned(str(value)), notation), na_action="ignore")
+    words = words.where(~words.map(is_missing_word, na_action="ignore").eq(True))
+    numbers = pd.to_numeric(words, errors="coerce")
+    wrong = (words.notna() & numbers.isna()).to_numpy()
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
@@ -268,40 +301,58 @@ def _levels(known: "Series") -> list[str]:
     return sorted(known.astype(str).unique())
 
 
-def _as_numbers(column: "Series", name: str, title: str) -> np.ndarray | None:
+def _as_numbers(
+    column: "Series", place: str, title: str, remedy: str, notation: Notation
+) -> np.ndarray | None:
     """Numbers of a column of text; None where they are words.
 
     Raises
     ------
     DataError
-        Most are numbers and some are not, so that those are likely mistakes.
+        Most are numbers and some are not, so that those are likely mistakes; or they are numbers
+        with a currency, a percent sign or a unit, or in another notation.
     """
-    numbers = pd.to_numeric(column, errors="coerce")
-    known = column.notna().to_numpy()
-    wrong = known & numbers.isna().to_numpy()
-    if wrong.sum() * 2 > known.sum() or not known.any():
-        return None
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    found = numbers_of(column.map(str, na_action="ignore"), notation)
+    if pd.api.types.is_numeric_dtype(found.dtype):
+        return found.to_numpy(np.float64)
+    wrong = first_bad_number(column, notation)
+    if wrong is not None:
         raise DataError(
-            f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}; "
-            "name it under `categorical` if it is none."
+            f"{title}, row {wrong + 1}: {place} must be a number, got {column.iloc[wrong]!r}; "
+            f"{remedy}."
         )
-    return numbers.to_numpy(np.float64, na_value=np.nan)
+    return None
 
 
-def _plain(target: "Series", name: str, title: str, target_is: Targets | None) -> np.ndarray:
-    """Targets as an array of numbers, truth values or text."""
+def _check_categories(column: "Series", place: str, title: str, remedy: str) -> None:
+    """Raise DataError where text is dates or times, or differs in most rows."""
+    what = no_category(column)
+    if what:
+        raise DataError(f"{title}: {place} must hold numbers or categories, got {what}: {remedy}.")
+
+
+def _plain(
+    target: "Series",
+    kept: np.ndarray,
+    name: str,
+    title: str,
+    target_is: Targets | None,
+    notation: Notation,
+) -> np.ndarray:
+    """Targets of the rows that are kept as an array of numbers, truth values or text."""
     kind = target.dtype
     if pd.api.types.is_bool_dtype(kind):
-        return target.to_numpy(bool)
+        return target.iloc[kept].to_numpy(bool)
     if pd.api.types.is_numeric_dtype(kind):
-        return target.to_numpy(np.float64)
+        return target.iloc[kept].to_numpy(np.float64)
     if target_is != "classes" and not isinstance(kind, pd.CategoricalDtype):
-        numbers = _as_numbers(target, name, title)
+        remedy = "say `target_is: classes` if these are classes"
+        numbers = _as_numbers(target, f"target `{name}`", title, remedy, notation)
         if numbers is not None:
-            return numbers
-    return np.array(target.astype(str).tolist())
+            return numbers[kept]
+        if target_is is None:
+            _check_categories(target, f"target `{name}`", title, remedy)
+    return np.array(target.iloc[kept].astype(str).tolist())
 
 
 def _groups(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:

@@ -273,6 +273,10 @@ def targets_of(
         They are of one class, not finite, or may be either.
     """
     if y.dtype.kind not in "biuf":
+        # None, and NaN, which differs from itself, would become words.
+        gap = next((i for i, value in enumerate(y) if value is None or value != value), None)
+        if gap is not None:
+            raise DataError(f"{title}, row {gap + 1}: target `{name}` is missing.")
         y = np.array([str(value) for value in y])
     distinct = np.unique(y)
     if y.dtype.kind in "iuf" and target_is != "classes":

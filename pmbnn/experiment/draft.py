@@ -1,18 +1,18 @@
 """A first experiment file for a table of one's own, after a look at it."""
 
-import json
 import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pmbnn.data import DataError
 from pmbnn.data.local_files import stamp_of
-from pmbnn.data.table import PARQUET, first_line, read_frame, separator_of
-from pmbnn.experiment.yaml_file import yaml_text
+from pmbnn.experiment.yaml_file import flow_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmbnn.data.table_file import TableFile
+    from pmbnn.data.text_columns import Notation
 
 MANY_ROWS = 3_000
 """Training rows above which steps see a part of them."""
@@ -20,11 +20,15 @@ MANY_ROWS = 3_000
 WIDTH = 100
 """Of lines of comments."""
 
-DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b"
-"""How dates begin that are written as text: in a CSV file, all are."""
-
 FEW_VALUES = 10
 """Different whole numbers up to which a target is taken for classes."""
+
+
+PACKED = (".gz", ".bz2", ".xz", ".zip")
+"""Suffixes of packing, in front of which a table has its own."""
+
+USUAL = {"separator": ",", "decimal": ".", "thousands": None, "encoding": "utf-8"}
+"""How a text file is written that an experiment file says nothing of."""
 
 
 class Look(NamedTuple):
@@ -43,9 +47,9 @@ class Look(NamedTuple):
     inputs
         Columns that are, with what each holds.
     gaps
-        Number of missing values of each column that has some.
+        Number of missing values of each of these columns that has some.
     redundant
-        Columns that are constant or repeat another.
+        Inputs that are constant or repeat another.
     """
 
     rows: int
@@ -57,13 +61,20 @@ class Look(NamedTuple):
     redundant: tuple[str, ...]
 
 
+def name_of(file: Path) -> str:
+    """Name of a table without the suffixes of its format, ``table`` where nothing is left."""
+    name = file.name[: -len(file.suffix)] if file.suffix.lower() in PACKED else file.name
+    stem, dot, suffix = name.rpartition(".")
+    return (stem if dot and suffix.isalnum() else name) or "table"
+
+
 def draft(file: Path, written: str, target: str | None = None) -> str:
     """Text of an experiment file for a table, with comments.
 
     Parameters
     ----------
     file
-        The table: CSV, packed or not, or Parquet.
+        The table, in a format that `pmbnn.data.table_file.read_table` reads.
     written
         Its path as the experiment file is to name it.
     target
@@ -74,42 +85,48 @@ def draft(file: Path, written: str, target: str | None = None) -> str:
     DataError
         If the table cannot be read, or has no such column.
     """
-    stamp, separator = stamp_of(file), ","
-    if file.is_file() and file.suffix not in PARQUET:
-        separator = separator_of(first_line(stamp, file.name)) or ","
-    frame = read_frame(stamp, file.name, separator)
-    return _text(_look(frame, file.name, target), written, file.stem, separator)
+    from pmbnn.data.table_file import read_table
+
+    table = read_table(stamp_of(file), file.name)
+    return _text(_look(table.frame, file.name, target), table, written, name_of(file))
 
 
 def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
-    names = list(map(str, frame.columns))
+    from pmbnn.data.raw import show_names
+    from pmbnn.data.text_columns import NOTATION, PLAIN
+
+    notation = frame.attrs.get(NOTATION, PLAIN)
+    frame = frame.set_axis(list(map(str, frame.columns)), axis=1)
+    names = list(frame.columns)
     target = names[-1] if target is None else target
     if target not in names:
-        raise DataError(f"{title}: `target` must be one of {', '.join(names)}, got {target!r}.")
-    if not len(frame) or len(names) < 2:
-        raise DataError(f"{title}: must have rows, and a column beside the target.")
+        raise DataError(f"{title}: `target` must be one of {show_names(names)}, got {target!r}.")
+    if len(names) < 2:
+        raise DataError(f"{title}: must have a column beside the target.")
     without, inputs = {}, {}
     for name in names:
-        if name == target:
-            continue
-        words, usable = _column(frame[name])
-        (inputs if usable else without)[name] = words
-    return Look(
+        if name != target:
+            words, usable = _column(frame[name], notation)
+            (inputs if usable else without)[name] = words
+    gaps = frame[[*inputs, target]].isna().sum()
+    look = Look(
         rows=len(frame),
         target=target,
-        is_classes=_is_classes(frame[target]),
+        is_classes=_is_classes(frame[target], notation),
         without=without,
         inputs=inputs,
-        gaps={str(name): int(n) for name, n in frame.isna().sum().items() if n},
-        redundant=_redundant(frame[list(inputs)]),
+        gaps={name: int(number) for name, number in gaps.items() if number},
+        redundant=(),
     )
+    return look._replace(redundant=_redundant(frame, look, title))
 
 
-def _column(column: "pd.Series") -> tuple[str, bool]:
+def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
     """What a column holds, in words, and whether it can be an input."""
     import pandas as pd
 
     from pmbnn.data.frames import MOST_LEVELS
+    from pmbnn.data.text_columns import first_bad_number, no_category
 
     kinds, different = pd.api.types, column.nunique()
     if not different:
@@ -122,38 +139,63 @@ def _column(column: "pd.Series") -> tuple[str, bool]:
         if whole and len(column) > FEW_VALUES and steps.nunique() == 1:
             return "numbers of rows", False
         return f"numbers, {column.min():g} to {column.max():g}", True
-    if kinds.is_datetime64_any_dtype(column) or column.dropna().astype(str).str.match(DATE).all():
+    if kinds.is_datetime64_any_dtype(column):
         return "times", False
+    bad = first_bad_number(column, notation)
+    if bad is not None and not _are_mostly_numbers(column, notation):
+        return f"no plain numbers, such as {column.iloc[bad]!r}", False
+    if bad is None and (what := no_category(column)):
+        return what, False
     if different > MOST_LEVELS:
         return f"text, {different} different", False
     return f"{different} categories", True
 
 
-def _redundant(columns: "pd.DataFrame") -> tuple[str, ...]:
-    """Columns that are constant, or repeat an earlier one."""
+def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
+    """Whether most entries are numbers, so that the others are mistakes to be named."""
+    from pmbnn.data.text_columns import cleaned, is_number
+
+    known = [cleaned(str(value)) for value in column.dropna()]
+    return sum(is_number(text, notation) for text in known) * 2 >= len(known)
+
+
+def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]:
+    """Inputs that are constant, or repeat an earlier one."""
+    from pmbnn.data.frames import Columns, raw_of_frame
+
+    columns = Columns(look.target, without=tuple(look.without))
+    settings = frame, columns, _kind(look), _missing(look) or "refuse"
+    every, kept = (raw_of_frame(*settings, how, title).features for how in ("keep", "drop"))
+    return tuple(name for name in every if name not in kept)
+
+
+def _kind(look: Look) -> str:
+    return "classes" if look.is_classes else "numbers"
+
+
+def _missing(look: Look) -> str | None:
+    """What is done about missing values; None where there are none."""
+    if not look.gaps:
+        return None
+    return "drop" if look.target in look.gaps else "mean"
+
+
+def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
     import pandas as pd
 
-    found, seen = [], set()
-    for name in columns:
-        content = pd.util.hash_pandas_object(columns[name], index=False).to_numpy().tobytes()
-        if content in seen or columns[name].nunique(dropna=False) == 1:
-            found.append(str(name))
-        seen.add(content)
-    return tuple(found)
+    from pmbnn.data.text_columns import first_bad_number
 
-
-def _is_classes(column: "pd.Series") -> bool:
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
+    if pd.api.types.is_bool_dtype(column):
         return True
+    if not pd.api.types.is_numeric_dtype(column):
+        return first_bad_number(column, notation) is None
     known = column.dropna()
     return bool((known % 1 == 0).all()) and known.nunique() <= FEW_VALUES
 
 
-def _text(look: Look, written: str, stem: str, separator: str) -> str:
-    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:80] or "experiment"
-    kind = "classes" if look.is_classes else "numbers"
+def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:80]
+    kind = _kind(look)
     lines = [
         *_comment(
             f"Does the prior matter for {written}? {look.rows:,} rows; {look.target} is predicted "
@@ -161,20 +203,25 @@ def _text(look: Look, written: str, stem: str, separator: str) -> str:
             "# ",
         ),
         "# Every list is an axis: all combinations are fitted, each on three splits of the rows.",
-        f"name: {name}",
+        f"name: {_scalar(name)}",
         "sweeps:",
-        f"  - name: {name}",
+        f"  - name: {_scalar(name)}",
         "    dataset:",
         "      kind: table",
         f"      file: {_scalar(written)}",
-        *([] if separator == "," else [f"      separator: {json.dumps(separator)}"]),
+        *(line for note in table.notes for line in _comment(f"{note.capitalize()}.")),
+        *(
+            f"      {field}: {_scalar(value)}"
+            for field, value in table.format._asdict().items()
+            if value not in (None, USUAL[field])
+        ),
         f"      target: {_scalar(look.target)}",
         f"      target_is: {kind}",
         *_comment(f"Inputs are all other columns: {_named(look.inputs)}."),
     ]
     if look.without:
         lines += _comment(f"But not: {_named(look.without)}.")
-        lines.append(f"      without: [[{_scalars(look.without)}]]")
+        lines.append(f"      without: {flow_text([list(look.without)])}")
     lines += _about_missing(look)
     if look.redundant:
         lines += _comment(f"Constant, or like another: {', '.join(look.redundant)}.")
@@ -198,10 +245,10 @@ def _text(look: Look, written: str, stem: str, separator: str) -> str:
 
 
 def _about_missing(look: Look) -> list[str]:
-    if not look.gaps:
+    how = _missing(look)
+    if how is None:
         return []
     many = ", ".join(f"{name} {number}" for name, number in look.gaps.items())
-    how = "drop" if look.target in look.gaps else "mean"
     what = {"drop": "their rows are left out", "mean": "the mean of the training rows instead"}
     return [*_comment(f"Missing values: {many}; {what[how]}."), f"      missing: {how}"]
 
@@ -209,7 +256,7 @@ def _about_missing(look: Look) -> list[str]:
 def _comment(words: str, start: str = "      # ") -> list[str]:
     """Lines of a comment, those of a data set's settings unless said."""
     # A column's name may hold anything.
-    plain = " ".join(words.split())
+    plain = " ".join("".join(c if c.isprintable() else " " for c in words).split())
     return textwrap.wrap(plain, WIDTH, initial_indent=start, subsequent_indent=start)
 
 
@@ -221,9 +268,5 @@ def _named(columns: dict[str, str], most: int = 12) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Text as YAML writes it within a list."""
-    return yaml_text([text]).removeprefix("- ").strip()
-
-
-def _scalars(texts: Iterable[str]) -> str:
-    return ", ".join(map(_scalar, texts))
+    """Text on one line, quoted where YAML reads it as something else."""
+    return flow_text([text])[1:-1]

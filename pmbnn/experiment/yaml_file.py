@@ -150,7 +150,21 @@ def parse_yaml(text: str, source: str) -> object:
 
 def yaml_text(value: object) -> str:
     """YAML text that reads back as the same value."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return _dumped(value, width=100)
+
+
+def flow_text(value: object) -> str:
+    """The same on one line, as it stands within brackets."""
+    return _dumped(value, default_flow_style=True, width=float("inf")).strip()
+
+
+def _dumped(value: object, **settings: object) -> str:
+    settings |= {"Dumper": _Dumper, "sort_keys": False}
+    text = yaml.dump(value, allow_unicode=True, **settings)
+    # PyYAML writes breaks of lines other than "\n" as they are, and reads them as spaces.
+    if any(sign in text for sign in "\x85\u2028\u2029"):
+        return yaml.dump(value, allow_unicode=False, **settings)
+    return text
 
 
 def _read_text(path: Path) -> str:

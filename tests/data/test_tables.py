@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmbnn as pb
-from pmbnn.data import DataError, Npz, Share, Sklearn, Table, table
+from pmbnn.data import DataError, Npz, Share, Sklearn, Table, table_file
 
 SIZES = [f"{i}.5" for i in range(30)]
 
@@ -187,7 +187,8 @@ def test_columns_that_say_nothing_new(redundant):
 
 def test_a_file_is_read_once_until_it_changes(monkeypatch):
     read, name = [], write(csv_text())
-    monkeypatch.setattr(table, "_check_lines", lambda *args: read.append(args))
+    count = table_file._names
+    monkeypatch.setattr(table_file, "_names", lambda *args: read.append(args) or count(*args))
     spec = Table(file=name, target="y", standardise="none")
     assert spec.rows == spec.rows == (24, 6)
     spec.load()
@@ -307,7 +308,10 @@ def numbers(*, at, value):
             "t.csv, line 3: must have 2 entries, one for each column, got 1.",
         ),
         (lambda: broken(text="a,a,y\n1,2,3\n"), "t.csv: column `a` must be there once"),
-        (lambda: broken(text=",y\n1,3\n"), "t.csv: column 1 must have a name in the first line."),
+        (
+            lambda: broken(text="a,,y\n1,2,3\n"),
+            "t.csv: column 2 must have a name in the first line.",
+        ),
         (
             lambda: broken(target="z"),
             "`target` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'z'.",
@@ -369,13 +373,21 @@ def numbers(*, at, value):
         ),
         (
             lambda: broken(text=csv_text(rows=120, colour=[f"w{i}" for i in range(120)])),
+            "t.csv: column `colour` must hold numbers or categories, got 120 different words in "
+            "120 rows: name it under `without`, or under `categorical` if these are categories.",
+        ),
+        (
+            lambda: broken(
+                text=csv_text(rows=120, colour=[f"w{i}" for i in range(120)]),
+                categorical=("colour",),
+            ),
             "t.csv: column `colour` must be numbers or at most 100 categories, got 120 different",
         ),
         (lambda: Table(file="none.csv", target="y"), "`file` must be there: beside the experiment"),
         (lambda: broken(separator=",,"), "`separator` must be one character, got ',,'."),
         (
-            lambda: broken(text="a;y\n1;2"),
-            "`separator` must stand between the columns of t.csv, ';' it seems, got ','.",
+            lambda: broken(text="a;y\n1;2", separator="|"),
+            "`separator` must stand between the columns of t.csv, ';' it seems, got '|'.",
         ),
         (lambda: Npz(file=write("no archive", "t.npz")), "t.npz: cannot be read: it is no archive"),
     ],
@@ -385,12 +397,6 @@ def test_what_is_wrong_is_one_line(build, message):
         build().check()
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
-
-
-def test_text_of_another_encoding():
-    Path("t.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"t.csv: must be UTF-8 text, got byte 2 of another."):
-        Table(file="t.csv", target="y").check()
 
 
 def test_damaged_packing():

@@ -1,13 +1,16 @@
 """Rows of a table that a stored cell was not fitted on."""
 
+import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli.predict import app
+from pmbnn.cli.predict_table import is_table
 from pmbnn.data import DataError
 from pmbnn.data.frames import inputs_of_frame
 from pmbnn.experiment.load import load_experiment
@@ -139,9 +142,32 @@ def test_the_command(health, tmp_path):
     assert records[0]["predicted"] == lines[1].split(",")[0]
 
 
+@pytest.mark.parametrize("name", ["neu.txt", "neu.tsv", "neu.dat", "neu", "neu.csv", "neu.xlsx"])
+def test_a_table_of_another_program_under_any_name(health, tmp_path, name):
+    cell, _ = health
+    plants().to_csv(tmp_path / "new.csv", index=False)
+    if name.endswith("xlsx"):
+        plants().to_excel(tmp_path / name, index=False)
+    else:
+        german = plants().to_csv(sep=";", decimal=",")
+        (tmp_path / name).write_text(german, encoding="utf-16")
+    expected, done = run(cell, tmp_path / "new.csv"), run(cell, tmp_path / name)
+    assert done.exit_code == 0, done.output
+    expected, found = (pd.read_csv(io.StringIO(run.stdout)) for run in (expected, done))
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-5)
+
+
+def test_images_are_no_tables(tmp_path):
+    Image.new("L", (4, 4)).save(tmp_path / "digit", "png")
+    (tmp_path / "bad.png").write_text("no image")
+    assert not any(is_table(tmp_path / name) for name in ("digit", "bad.png", "gone"))
+
+
 @pytest.mark.parametrize(
     ("table", "options", "words"),
     [
+        ("height,site\n", [], "new.csv: has no rows."),
+        ("", [], "new.csv: is empty."),
         ("height\n1\n", [], "must have a column `site`, got `height`."),
         ("height,site\n1,a\n2,d\n", [], "row 2: column `site` must be one of `a`, `b=c`, got 'd'."),
         ("height,site\n1,a\ntall,a\n", [], "row 2: column `height` must be a number, got 'tall'."),

@@ -1,0 +1,520 @@
+"""Tables as programs write them: CSV in any locale, packed or not, Parquet and Excel.
+
+Every command and `pmbnn.Table` read tables here, so that a file means the same to all of them.
+"""
+
+import bz2
+import csv
+import gzip
+import io
+import logging
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from pmbnn.data.base import DataError, DataSettingError
+from pmbnn.data.local_files import Stamp
+from pmbnn.data.text_columns import (
+    NOTATION,
+    NOTATIONS,
+    PLAIN,
+    Notation,
+    cleaned,
+    is_like_number,
+    is_number,
+    numbers_of,
+    plain,
+)
+
+PARQUET = (".parquet", ".pq")
+EXCEL = (".xlsx", ".xlsm")
+OTHER_SHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+
+SEPARATORS = (";", "\t", "|", ",")
+"""What may stand between columns. A comma is also a decimal sign, so it comes last."""
+
+SAMPLE = 500
+"""Lines that the separator is detected by."""
+
+_log = logging.getLogger(__name__)
+
+
+class Format(NamedTuple):
+    """How a text file is to be read; None, and a comma as the separator, where it is detected."""
+
+    separator: str = ","
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+
+
+DETECTED = Format()
+"""Nothing is given."""
+
+
+class TableFile(NamedTuple):
+    """A table that was read.
+
+    Attributes
+    ----------
+    frame
+        Its columns: numbers, truth values, or text. It is not to be changed.
+    format
+        How it was read: of a text file, what was given or detected.
+    notes
+        What was detected, left out, or looks like a mistake; a line each.
+    """
+
+    frame: pd.DataFrame
+    format: Format
+    notes: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=2)
+def read_table(
+    stamp: Stamp,
+    title: str,
+    given: Format = DETECTED,
+    decimal: str | None = None,
+    texts: frozenset[str] = frozenset(),
+) -> TableFile:
+    """Table in a file; what was detected is logged, once.
+
+    Parameters
+    ----------
+    stamp
+        Of the file.
+    title
+        What messages call it.
+    given
+        What need not be detected.
+    decimal
+        Decimal sign where the file does not tell, as in ``1,234``.
+    texts
+        Names of columns of text files to be kept as they are, though they may look like numbers.
+
+    Raises
+    ------
+    DataError
+        It cannot be read, or has no rows; or the format is not clear, or not as it was given.
+    """
+    path = Path(stamp[0])
+    if path.is_dir():
+        raise DataSettingError("file", f"must be a table, got the folder {title!r}")
+    suffix = path.suffix.lower()
+    if suffix in OTHER_SHEETS:
+        raise DataError(f"{title}: cannot be read: save it as .xlsx or CSV.")
+    if suffix in PARQUET:
+        found = TableFile(_read_parquet(path, title), given)
+    elif suffix in EXCEL:
+        given = given._replace(separator=",", encoding=None)
+        found = _read_text(_sheet(path, title), title, given, "utf-8", ".", texts)
+    else:
+        text, encoding = _text(path, title, given.encoding)
+        found = _read_text(text, title, given, encoding, decimal, texts)
+    if not len(found.frame):
+        raise DataError(f"{title}: has no rows.")
+    for note in found.notes:
+        _log.warning("%s: %s.", title, note)
+    return found
+
+
+# Bytes and text
+
+
+def _read_parquet(path: Path, title: str) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError as error:
+        raise DataError(
+            f"{title}: Parquet needs the package pyarrow: install `pmbnn[parquet]`."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+
+
+def _sheet(path: Path, title: str) -> str:
+    """The one sheet of a workbook, as CSV."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise DataError(
+            f"{title}: Excel files need the package openpyxl: install `pmbnn[excel]`, or save it "
+            "as CSV."
+        ) from error
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheets = {sheet.title: list(sheet.values) for sheet in book.worksheets}
+    # The package raises what its parsers raise.
+    except Exception as error:
+        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+    filled = {name: rows for name, rows in sheets.items() if rows}
+    if len(filled) > 1:
+        names = ", ".join(f"`{name}`" for name in filled)
+        raise DataError(f"{title}: must have one sheet, got {names}: save one as CSV.")
+    text = io.StringIO()
+    csv.writer(text).writerows(next(iter(filled.values()), []))
+    return text.getvalue()
+
+
+def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
+    """Text of a file, unpacked, and its encoding."""
+    try:
+        content = _unpacked(path, title)
+    except DataError:
+        raise
+    # What the decoders raise over damaged files.
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+    encoding = encoding or _encoding(content)
+    try:
+        # UTF-8 with the mark of its byte order, which Excel writes, or without.
+        text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except LookupError:
+        raise DataSettingError(
+            "encoding", f"must be one that Python knows, got {encoding!r}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataSettingError(
+            "encoding", f"must be that of {title}, whose byte {error.start} is none of {encoding!r}"
+        ) from None
+    if "\0" in text:
+        raise DataError(f"{title}: must be a table, got a file that is no text.")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
+
+
+def _unpacked(path: Path, title: str) -> bytes:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            files = [name for name in archive.namelist() if not name.endswith("/")]
+            if len(files) != 1:
+                raise DataError(f"{title}: must hold one file, got {len(files)}.")
+            return archive.read(files[0])
+    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opened(path, "rb") as file:
+        return file.read()
+
+
+def _encoding(content: bytes) -> str:
+    """Encoding of text: by its mark, by what UTF-8 allows, or else that of Windows."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        half = content[start:SAMPLE:2]
+        if half.count(0) * 10 > len(half) * 9:  # of letters and digits, every other byte is 0
+            return name
+    for name in ("utf-8", "cp1252"):
+        try:
+            content.decode(name)
+        except UnicodeDecodeError:
+            continue
+        return name
+    return "latin-1"
+
+
+# Lines and columns
+
+
+def _read_text(
+    text: str,
+    title: str,
+    given: Format,
+    encoding: str,
+    decimal: str | None,
+    texts: frozenset[str],
+) -> TableFile:
+    text, separator, above, notes = _without_preamble(text, given.separator)
+    separator = _separator(text, separator, title)
+    if separator == " ":
+        text = "\n".join(map(str.strip, text.split("\n")))
+    names = _names(text, separator, above, title)
+    frame, notation = _parsed(text, separator, names, texts, given, decimal, title)
+    kept, left_out = _named_columns(frame, names, title)
+    kept = kept[~kept.isna().all(axis=1)].reset_index(drop=True)
+    kept.attrs[NOTATION] = notation
+    read = Format(separator, *notation, encoding)
+    notes = [*_detected(read, given), *notes, *left_out, *_doubts(kept)]
+    return TableFile(kept, read, tuple(notes))
+
+
+def _without_preamble(text: str, separator: str) -> tuple[str, str, int, list[str]]:
+    """Text from the header on, the separator if a line names it, lines left out, and notes."""
+    text, above, notes = text.removeprefix("\ufeff"), 0, []
+    line, _, rest = text.partition("\n")
+    if match := re.fullmatch(r'"?sep=(.)"?\s*', line, re.IGNORECASE):
+        text, separator, above = rest, match[1], 1
+    comments = []
+    while text.startswith("#"):
+        line, _, text = text.partition("\n")
+        comments.append(line)
+    if comments and _is_header_of(comments[-1], text):
+        text = comments.pop().removeprefix("#").lstrip() + "\n" + text
+    if comments:
+        notes.append(f"{len(comments)} lines of comments above the header are left out")
+    return text, separator, above + len(comments), notes
+
+
+def _is_header_of(comment: str, text: str) -> bool:
+    """Whether a line of comments is the header, as NumPy writes it."""
+    first = text.partition("\n")[0]
+    for separator in (*SEPARATORS, " "):
+        cells = first.split(separator)
+        if len(cells) > 1 and len(comment[1:].strip().split(separator)) == len(cells):
+            return any(is_number(cell.strip()) for cell in cells)
+    return False
+
+
+def _rows(text: str, separator: str) -> Iterable[list[str]]:
+    return csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+
+
+def _separator(text: str, given: str, title: str) -> str:
+    """What stands between columns: what is given, or what divides all lines alike.
+
+    Raises
+    ------
+    DataError
+        The file is empty, or what is given does not divide its header.
+    """
+    if len(given) != 1:
+        raise DataSettingError("separator", f"must be one character, got {given!r}")
+    if not text.strip():
+        raise DataError(f"{title}: is empty.")
+    widths = {sign: _widths(text, sign) for sign in dict.fromkeys((given, *SEPARATORS))}
+    header = {sign: found[0] for sign, found in widths.items()}
+    alike = [sign for sign in SEPARATORS if _divides(widths[sign])]
+    if given != ",":
+        if header[given] == 1 and alike:
+            raise DataSettingError(
+                "separator",
+                f"must stand between the columns of {title}, {alike[0]!r} it seems, got {given!r}",
+            )
+        return given
+    if alike:
+        return alike[0]
+    if max(header.values()) > 1:
+        return max(SEPARATORS, key=lambda sign: header[sign])
+    return " " if _divides(_widths(text, " ")) else ","
+
+
+def _divides(widths: Sequence[int]) -> bool:
+    """Whether lines have several entries and are alike; one more than the header may be there."""
+    return widths[0] > 1 and set(widths[1:]) <= {widths[0], widths[0] + 1}
+
+
+def _widths(text: str, separator: str) -> list[int]:
+    """Numbers of entries of the first lines, trailing separators left out."""
+    try:
+        rows = [row for row in islice(_rows(text, separator), SAMPLE) if any(map(str.strip, row))]
+    except csv.Error:
+        return [1]
+    return [len(row) for row in rows] or [1]
+
+
+def _names(text: str, separator: str, above: int, title: str) -> list[str]:
+    """Names of all columns, empty ones too; rows must be as long as the header.
+
+    They may have one entry more: an empty one at the end, or the name of the row in front, as R
+    writes it.
+    """
+    lines, front, end = _rows(text, separator), None, False
+    try:
+        header = next(row for row in lines if _is_filled(row))
+        for row in filter(_is_filled, lines):
+            more, is_open = len(row) - len(header), not row[-1].strip()
+            if front is None:
+                front = more == 1 and not is_open and len(header) > 1
+            end |= more == 1 and is_open and not front
+            if more != front and not (more == 1 and is_open):
+                raise DataError(
+                    f"{title}, line {lines.line_num + above}: must have {len(header)} entries, one "
+                    f"for each column, got {len(row)}."
+                )
+    except csv.Error as error:
+        raise DataError(f"{title}, line {lines.line_num + above}: {_line(error)}.") from error
+    names = [*([""] if front else []), *map(cleaned, header), *([""] if end else [])]
+    for name in filter(None, names):
+        if names.count(name) > 1:
+            hint = ": is the first line a row of data?" if is_number(name) else ""
+            raise DataError(f"{title}: column `{name}` must be there once, got it twice{hint}.")
+    return names
+
+
+def _is_filled(row: list[str]) -> bool:
+    return any(map(str.strip, row))
+
+
+def _parsed(
+    text: str,
+    separator: str,
+    names: Sequence[str],
+    texts: frozenset[str],
+    given: Format,
+    decimal: str | None,
+    title: str,
+) -> tuple[pd.DataFrame, Notation]:
+    """Columns by their places, numbers in the notation of the file, and that."""
+    if separator == " ":  # pandas does not take several of them for one
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows(
+            [*row, *[""] * (len(names) - len(row))][: len(names)] for row in _rows(text, " ")
+        )
+        text, separator = lines.getvalue(), ","
+    settings = {
+        "sep": separator, "header": 0, "names": range(len(names)), "index_col": False,
+        "skipinitialspace": True, "keep_default_na": False, "na_values": [""], "low_memory": False,
+    }  # fmt: skip
+    kept = [i for i, name in enumerate(names) if name in texts]
+    try:
+        frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys(kept, str), **settings)
+        notation, words = PLAIN, [i for i in frame if not _is_numeric(frame[i])]
+        if given.decimal or given.thousands or any(_is_foreign(frame[i]) for i in words):
+            frame = pd.read_csv(io.StringIO(text), dtype=str, **settings)
+            notation = _notation(frame, separator, given, decimal, title)
+    except (ValueError, pd.errors.ParserError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+    return pd.DataFrame(
+        {
+            i: column
+            if _is_numeric(column)
+            else _converted(column, None if i in kept else notation)
+            for i, column in frame.items()
+        }
+    ), notation
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column.dtype)
+
+
+def _is_foreign(column: pd.Series) -> bool:
+    """Whether most of a column is digits with signs between, and some is no plain number."""
+    known = list(map(cleaned, column.dropna().astype(str)))
+    like = [text for text in known if is_like_number(text)]
+    return len(like) * 2 > len(known) and not all(map(is_number, like))
+
+
+def _notation(
+    frame: pd.DataFrame, separator: str, given: Format, decimal: str | None, title: str
+) -> Notation:
+    """How numbers are written: as most entries that look like numbers are.
+
+    Raises
+    ------
+    DataError
+        They may be read in two ways, or not in that which is given.
+    """
+    if given.decimal and given.decimal == given.thousands:
+        raise DataSettingError("thousands", f"must differ from `decimal`, got {given.thousands!r}")
+    choices = [
+        notation
+        for notation in NOTATIONS
+        if given.decimal in (None, notation.decimal)
+        and given.thousands in (None, notation.thousands)
+    ]
+    entries = [t for i in frame for t in map(cleaned, frame[i].dropna()) if is_like_number(t)]
+    counts = {n: sum(is_number(text, n) for text in entries) for n in choices}
+    best = [notation for notation, count in counts.items() if count == max(counts.values())]
+    either = _of_two_values(entries, best)
+    if either is not None:
+        # Programs put a semicolon between columns where the comma is the decimal sign.
+        decimal = "," if separator == ";" else decimal
+        if decimal is None:
+            raise DataSettingError(
+                "decimal", f"must be given: {either!r} of {title} may be a fraction, or thousands"
+            )
+        best = [notation for notation in best if notation.decimal == decimal]
+    return best[0]
+
+
+def _of_two_values(entries: Sequence[str], notations: Sequence[Notation]) -> str | None:
+    """An entry that is one number with a decimal point and another with a comma."""
+    by_decimal = {notation.decimal: notation for notation in notations}
+    if len(by_decimal) < 2:
+        return None
+    return next((t for t in entries if len({plain(t, n) for n in by_decimal.values()}) > 1), None)
+
+
+def _converted(column: pd.Series, notation: Notation | None) -> pd.Series:
+    """Text without spaces around it; as numbers or truth values where a notation is given."""
+    column = column.map(lambda value: str(value).strip() or None, na_action="ignore")
+    if notation is None or not column.notna().any():
+        return column
+    found = numbers_of(column, notation)
+    if _is_numeric(found):
+        return found
+    truth = column.str.lower().map({"true": True, "false": False})
+    if truth.notna().equals(column.notna()):
+        return truth.astype(bool if column.notna().all() else "boolean")
+    return found
+
+
+def _named_columns(
+    frame: pd.DataFrame, names: Sequence[str], title: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Columns by name, those without one left out where they are empty or names of rows; notes."""
+    kept, notes = {}, []
+    for i, name in enumerate(names):
+        if i == 0 and name in ("", "Unnamed: 0") and _are_names_of_rows(frame[i]):
+            notes.append(
+                "the first column has no name and numbers or names the rows: it is left out"
+            )
+        elif not name and frame[i].isna().all():
+            notes.append(f"column {i + 1} is empty: it is left out")
+        elif not name:
+            raise DataError(f"{title}: column {i + 1} must have a name in the first line.")
+        else:
+            kept[name] = frame[i]
+    return pd.DataFrame(kept), notes
+
+
+def _are_names_of_rows(column: pd.Series) -> bool:
+    is_whole = pd.api.types.is_integer_dtype(column.dtype)
+    return column.is_unique and (is_whole or not _is_numeric(column))
+
+
+def _detected(read: Format, given: Format) -> list[str]:
+    """What is not as it is unless detected, in one line."""
+    usual = Format(",", ".", None, "utf-8")
+    parts = [
+        f"{name} {value!r}"
+        for name, value in read._asdict().items()
+        if value != getattr(usual, name) and value != getattr(given, name)
+    ]
+    return [f"read with {', '.join(parts)}"] if parts else []
+
+
+def _doubts(frame: pd.DataFrame) -> list[str]:
+    """What is likely a mistake of the table."""
+    notes = []
+    numeric = [name for name in frame if _is_numeric(frame[name])]
+    if numeric and all(map(is_number, numeric)):
+        notes.append("the first line looks like data: it must name the columns")
+    for name in frame:
+        if name in numeric:
+            continue
+        words = frame[name].dropna().unique()
+        by_letters = {}
+        for word in words:
+            by_letters.setdefault(word.casefold(), []).append(word)
+        alike = next((w for w in by_letters.values() if len(w) > 1), None)
+        if alike and len(words) <= 100:
+            notes.append(
+                f"column `{name}` has {alike[0]!r} and {alike[1]!r}, which are different categories"
+            )
+    return notes
+
+
+def _line(error: Exception) -> str:
+    """Message of an error on one line, without a full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
