@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pmbnn.data.base import Standardise
 from pmbnn.data.local_files import Stamp, find, stamp_of
 from pmbnn.data.own import SplitRows
+from pmbnn.spec import added
 
 if TYPE_CHECKING:
     from pmbnn.data.raw import RawRows
@@ -45,9 +46,9 @@ class Table(SplitRows):
     missing: Literal["refuse", "mean", "drop"] = "refuse"
     redundant: Literal["refuse", "drop", "keep"] = "refuse"
     separator: str = ","
-    decimal: Literal[".", ","] | None = None
-    thousands: Literal[",", ".", " ", "'"] | None = None
-    encoding: str | None = None
+    decimal: Literal[".", ","] | None = added(None)
+    thousands: Literal[",", ".", " ", "'"] | None = added(None)
+    encoding: str | None = added(None)
     standardise: Standardise = "feature"
     standardise_target: bool = True
 
