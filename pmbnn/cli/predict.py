@@ -50,7 +50,8 @@ def predict(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="Image files (PNG, JPEG, ...), or one table (CSV, Parquet)."
+            metavar="FILE...",
+            help="Image files (PNG, JPEG, ...), or one table (CSV, Parquet, Excel).",
         ),
     ],
     draws: Annotated[int, typer.Option(min=1, help="Posterior draws of each restart.")] = 200,

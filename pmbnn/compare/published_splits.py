@@ -14,7 +14,7 @@ import pandas as pd
 
 from pmbnn.data import DataError
 from pmbnn.data.local_files import find, stamp_of
-from pmbnn.data.table import read_frame
+from pmbnn.data.table_file import read_table
 from pmbnn.experiment.published import FILE, read_published
 from pmbnn.results.specifications import stored_data_folder
 from pmbnn.results.store import Results
@@ -81,7 +81,7 @@ def read_splits(
         If it is not there, or not as it must be.
     """
     path = find(named, folders, setting)
-    frame = read_frame(stamp_of(path), named).copy()
+    frame = read_table(stamp_of(path), named).frame.copy()
     missing = [column for column in (SET, SPLIT) if column not in frame]
     if missing:
         raise DataError(f"{named}: must have the columns set and split, `{missing[0]}` is missing.")

@@ -144,7 +144,7 @@ def read_columns(path: Path, names: Sequence[str]) -> "np.ndarray":
     import numpy as np
 
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
             missing = [name for name in names if name not in (table.fieldnames or ())]
             rows = [] if missing else [_entries(path, table, row, names) for row in table]

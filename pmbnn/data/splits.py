@@ -149,7 +149,7 @@ class Indices(NamesFiles, Split):
                     "split.test", f"must be left out with a text file, got {self.test!r}"
                 )
             try:
-                lines = path.read_text(encoding="utf-8").split()
+                lines = path.read_text(encoding="utf-8-sig").split()
                 return np.array([int(line) for line in lines], dtype=np.int64)
             except (OSError, ValueError) as error:
                 raise DataError(

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,8 +123,9 @@ def read_table(
         found = _read_text(text, title, given, encoding, decimal, texts)
     if not len(found.frame):
         raise DataError(f"{title}: has no rows.")
-    for note in found.notes:
-        _log.warning("%s: %s.", title, note)
+    if parent_process() is None:  # workers read what was reported before they were started
+        for note in found.notes:
+            _log.warning("%s: %s.", title, note)
     return found
 
 
@@ -153,10 +155,15 @@ def _sheet(path: Path, title: str) -> str:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheets = {sheet.title: list(sheet.values) for sheet in book.worksheets}
+        book.close()
     # The package raises what its parsers raise.
     except Exception as error:
         raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
-    filled = {name: rows for name, rows in sheets.items() if rows}
+    filled = {
+        name: rows
+        for name, rows in sheets.items()
+        if any(cell is not None for row in rows for cell in row)
+    }
     if len(filled) > 1:
         names = ", ".join(f"`{name}`" for name in filled)
         raise DataError(f"{title}: must have one sheet, got {names}: save one as CSV.")
@@ -169,8 +176,6 @@ def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
     """Text of a file, unpacked, and its encoding."""
     try:
         content = _unpacked(path, title)
-    except DataError:
-        raise
     # What the decoders raise over damaged files.
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
@@ -258,7 +263,7 @@ def _without_preamble(text: str, separator: str) -> tuple[str, str, int, list[st
     if comments and _is_header_of(comments[-1], text):
         text = comments.pop().removeprefix("#").lstrip() + "\n" + text
     if comments:
-        notes.append(f"{len(comments)} lines of comments above the header are left out")
+        notes.append("comments above the header are left out")
     return text, separator, above + len(comments), notes
 
 
@@ -284,7 +289,7 @@ def _separator(text: str, given: str, title: str) -> str:
     DataError
         The file is empty, or what is given does not divide its header.
     """
-    if len(given) != 1:
+    if len(given) != 1 or given in '"\r\n':
         raise DataSettingError("separator", f"must be one character, got {given!r}")
     if not text.strip():
         raise DataError(f"{title}: is empty.")
@@ -313,7 +318,7 @@ def _divides(widths: Sequence[int]) -> bool:
 def _widths(text: str, separator: str) -> list[int]:
     """Numbers of entries of the first lines, trailing separators left out."""
     try:
-        rows = [row for row in islice(_rows(text, separator), SAMPLE) if any(map(str.strip, row))]
+        rows = [row for row in islice(_rows(text, separator), SAMPLE) if _is_filled(row)]
     except csv.Error:
         return [1]
     return [len(row) for row in rows] or [1]

@@ -231,7 +231,7 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
         "      seed: [0, 1, 2]",
         "    network: {kind: dense, hidden: [[20]], activation: tanh}",
         "    prior: [normal, laplace, cauchy]",
-        "    hyperprior: [{kind: fixed, scale: {tune: {log: [0.1, 3, 4]}}}, half_normal]",
+        "    hyperprior: [{kind: fixed, scale: {tune: {log: [0.01, 10, 7]}}}, half_normal]",
     ]
     if not look.is_classes:
         lines.append("    # Noise in units of the standardised target, learned.")
@@ -239,7 +239,7 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
     if look.rows > MANY_ROWS:
         lines.append("    inference: {epochs: 30, batch: 512, learning_rate: 0.01, restarts: 1}")
     else:
-        lines.append("    inference: {steps: 5000, learning_rate: 0.02, restarts: 2}")
+        lines.append("    inference: {steps: 15000, learning_rate: 0.02, restarts: 2}")
     lines.append("    predict: {draws: 500}")
     return "\n".join(lines) + "\n"
 
