@@ -150,7 +150,9 @@ def write_baselines(results: Results, baselines: Baselines) -> list[str]:
 def read_baselines(results: Results) -> Baselines:
     """The tables that a folder holds, without rows where there are none."""
     paths = (results.folder / file for file in (FILE, PAIRED_FILE))
-    means, paired = (pd.read_csv(p) if p.is_file() else pd.DataFrame() for p in paths)
+    # Data sets may be called `NA` or `null`: only empty entries are missing.
+    settings = {"keep_default_na": False, "na_values": [""]}
+    means, paired = (pd.read_csv(p, **settings) if p.is_file() else pd.DataFrame() for p in paths)
     if len(means):
         means["combination"] = means["combination"].fillna("")
     return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))

@@ -64,8 +64,10 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
     path = results.folder / FILE
     if not path.is_file():
         return pd.DataFrame()
-    # An empty word would be read as a missing number.
-    table = pd.read_csv(path, dtype=dict.fromkeys(TEXT, object))
+    # An empty word would be read as a missing number, and so would a sweep called `NA`.
+    table = pd.read_csv(
+        path, dtype=dict.fromkeys(TEXT, object), keep_default_na=False, na_values=[""]
+    )
     return table.assign(**{name: table[name].fillna("") for name in TEXT})
 
 

@@ -45,6 +45,9 @@ SEPARATORS = (";", "\t", "|", ",")
 SAMPLE = 500
 """Lines that the separator is detected by."""
 
+MANY_WORDS = 100
+"""Different words of a column above which they are hardly categories."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -505,19 +508,26 @@ def _doubts(frame: pd.DataFrame) -> list[str]:
     numeric = [name for name in frame if _is_numeric(frame[name])]
     if numeric and all(map(is_number, numeric)):
         notes.append("the first line looks like data: it must name the columns")
-    for name in frame:
-        if name in numeric:
-            continue
+    lonely = (frame.notna().sum(axis=1) == 1).to_numpy()
+    if lonely.any() and frame.shape[1] > 2:
+        notes.append(f"row {lonely.argmax() + 1} has one entry only: is it a line of totals?")
+    for name in frame.columns.difference(numeric, sort=False):
         words = frame[name].dropna().unique()
-        by_letters = {}
-        for word in words:
-            by_letters.setdefault(word.casefold(), []).append(word)
-        alike = next((w for w in by_letters.values() if len(w) > 1), None)
-        if alike and len(words) <= 100:
-            notes.append(
-                f"column `{name}` has {alike[0]!r} and {alike[1]!r}, which are different categories"
-            )
+        broken = next((word for word in words if "\n" in word), None)
+        if broken is not None:
+            notes.append(f"column `{name}` has a line break in {broken!r}: is a quote missing?")
+        if (alike := _alike_but_for_case(words)) is not None:
+            notes.append(f"column `{name}` has categories that differ in case only: {alike}")
     return notes
+
+
+def _alike_but_for_case(words: Sequence[str]) -> str | None:
+    """Two categories of few that differ in upper and lower case only, in words."""
+    seen: dict[str, str] = {}
+    for word in words if len(words) <= MANY_WORDS else ():
+        if seen.setdefault(word.casefold(), word) != word:
+            return f"{seen[word.casefold()]!r} and {word!r}"
+    return None
 
 
 def _line(error: Exception) -> str:

@@ -108,6 +108,8 @@ def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
         if name != target:
             words, usable = _column(frame[name], notation)
             (inputs if usable else without)[name] = words
+    if not inputs:
+        raise DataError(f"{title}: no column can be an input: {_named(without)}.")
     gaps = frame[[*inputs, target]].isna().sum()
     look = Look(
         rows=len(frame),

@@ -18,6 +18,7 @@ from pmbnn.compare.usual_methods import BASELINES
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import Share
+from pmbnn.results.store import Results
 
 
 def numbers(seed=0, rows=80):
@@ -357,3 +358,11 @@ def test_without_a_score_nothing_is_paired(folder, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "Nothing is paired" in done.stderr
     assert not (results.folder / "paired_baselines.csv").exists()
+
+
+def test_a_data_set_called_null_keeps_its_name(tmp_path):
+    row = {"data": "null", "method": "NA", "nll": np.nan, "combination": "None"}
+    pd.DataFrame([row]).to_csv(tmp_path / "baselines.csv", index=False)
+    (found,) = baselines.read_baselines(Results(tmp_path)).means.to_dict("records")
+    assert found | {"nll": 0} == row | {"nll": 0}
+    assert np.isnan(found["nll"])

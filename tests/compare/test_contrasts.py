@@ -18,8 +18,10 @@ from pmbnn.compare.contrasts import (
     sentence,
     verdict_table,
 )
+from pmbnn.compare.verdicts import TEXT, read_contrasts_table
 from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError
+from pmbnn.results.store import Results
 
 ADVI = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
 MCLMC = {"engine": "mclmc"}
@@ -364,3 +366,11 @@ def test_a_folder_without_pairs_is_said_so(made, tmp_path):
     assert done.exit_code == 2
     message = f"error: The folder `{tmp_path}` has no two cells to compare on the same data.\n"
     assert done.stderr == message
+
+
+def test_a_contrast_called_na_keeps_its_name(tmp_path):
+    row = dict.fromkeys(VERDICT_COLUMNS, 1.5) | dict.fromkeys(TEXT, "") | {"contrast": "NA"}
+    pd.DataFrame([row | {"note": "null", "pairs": np.nan}]).to_csv(tmp_path / "compare.csv")
+    table = read_contrasts_table(Results(tmp_path))
+    assert table.loc[0, list(TEXT)].tolist() == ["NA", "", "", "", "", "null"]
+    assert np.isnan(table.loc[0, "pairs"])

@@ -238,7 +238,15 @@ def test_spaces_around_words_make_no_category():
 
 def test_words_that_differ_in_case_are_doubtful():
     notes = read(written(houses().assign(town=["Yes", "yes", "no"] * 10))).notes
-    assert notes == ("column `town` has 'Yes' and 'yes', which are different categories",)
+    assert notes == ("column `town` has categories that differ in case only: 'Yes' and 'yes'",)
+
+
+def test_lines_of_totals_and_missing_quotes_are_doubtful():
+    path = written(houses())
+    path.write_text(path.read_text() + ",12345.5,,,\n")
+    assert read(path).notes == ("row 31 has one entry only: is it a line of totals?",)
+    Path("t.csv").write_text("a,y\n" + "".join(f'{i}.5,"x{i % 2}\n' for i in range(4)))
+    assert "column `y` has a line break in " in read("t.csv").notes[0]
 
 
 # Columns that are no categories

@@ -230,6 +230,12 @@ def test_targets_that_look_like_numbers(new, column, words):
     assert words in done.stderr
 
 
+def test_a_table_without_inputs_says_why(new):
+    done = new(frame()[["seen", "price"]])
+    assert done.exit_code == 2
+    assert "no column can be an input: seen (dates or times such as '2020-01-01')" in done.stderr
+
+
 def test_inputs_that_repeat_one_another_once_encoded(new):
     """Also a column of numbers whose values differ by their rounding errors."""
     table = frame()[["area", "garden", "price"]]
