@@ -17,6 +17,8 @@ from .data import Share as Share
 from .data import Sine as Sine
 from .data import Sklearn as Sklearn
 from .data import Table as Table
+from .data import datasets as datasets
+from .data import ood as ood
 from .data.arrays import Dataset as Dataset
 from .data.ood import OodSpec as OodSpec
 from .estimators.classifier import BNNClassifier as BNNClassifier
@@ -24,7 +26,11 @@ from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
 from .experiment.plugins import register as register
 from .figures.plot import plot as plot
+from .inference import samplers as samplers
 from .inference.settings import Inference as Inference
+from .models import likelihoods as likelihoods
+from .models import networks as networks
+from .models import priors as priors
 from .models.build import build_model as build_model
 from .models.build import dense_classifier as dense_classifier
 from .models.likelihoods import Categorical as Categorical
@@ -51,6 +57,7 @@ from .models.priors import ScaleMixture as ScaleMixture
 from .models.priors import StudentT as StudentT
 from .models.priors import TrainableMean as TrainableMean
 from .models.priors import Tune as Tune
+from .models.priors import hyperpriors as hyperpriors
 from .prediction.approximation import Approximation as Approximation
 from .prediction.approximation import fit as fit
 from .prediction.check import Agreement as Agreement
@@ -59,6 +66,10 @@ from .prediction.class_probabilities import ClassProbabilities as ClassProbabili
 from .prediction.density import Density as Density
 from .prediction.reference import Reference as Reference
 from .prediction.reference import sample as sample
+from .prediction.settings import Diagnostics as Diagnostics
+from .prediction.settings import Fresh as Fresh
+from .prediction.settings import Map as Map
+from .prediction.settings import Predict as Predict
 from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results

@@ -84,6 +84,7 @@ def test_parts_are_named_or_given(prior, hyperprior):
 def test_a_class_is_no_specification():
     x, y = np.zeros((2, 1)), np.arange(2)
     with pytest.raises(
-        TypeError, match=r"`prior` must be a name or a Prior such as `Laplace\(\)`, "
+        TypeError,
+        match=r"`prior` must be a name, a mapping or a Prior such as `pb\.priors\.Laplace\(\)`",
     ):
         pb.dense_classifier(x, y, prior=pb.Laplace)

@@ -1,23 +1,27 @@
 """Data sets by the name an experiment file calls them."""
 
+from pmbnn.data import ood
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.curves import Quartic, Regression, Sine
-from pmbnn.data.embedded import Sklearn
-from pmbnn.data.images import Images
-from pmbnn.data.in_between import InBetween
-from pmbnn.data.mnist import Mnist
-from pmbnn.data.npz import Npz
-from pmbnn.data.own_idx import Idx
-from pmbnn.data.own_openml import OpenML
-from pmbnn.data.splits import Folds, Indices, Share
-from pmbnn.data.table import Table
-from pmbnn.data.toy import Bounds, Circles, Moons, Synthetic
-from pmbnn.spec import registry
-
-DATASETS = registry(
-    *(Moons, Circles, Mnist, Sine, Quartic, InBetween),
-    *(Table, Npz, Sklearn, OpenML, Images, Idx),
+from pmbnn.data.curves import Regression
+from pmbnn.data.datasets import (
+    DATASETS,
+    Circles,
+    Folds,
+    Idx,
+    Images,
+    InBetween,
+    Indices,
+    Mnist,
+    Moons,
+    Npz,
+    OpenML,
+    Quartic,
+    Share,
+    Sine,
+    Sklearn,
+    Table,
 )
+from pmbnn.data.toy import Bounds, Synthetic
 
 __all__ = [
     "DATASETS",
@@ -41,4 +45,5 @@ __all__ = [
     "Sklearn",
     "Synthetic",
     "Table",
+    "ood",
 ]

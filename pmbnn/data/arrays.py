@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pmbnn.data.base import Standardise, Targets
+from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from pmbnn.data.splits import Split
 
 
-@dataclass(frozen=True)
-class Standardisation:
+@dataclass(frozen=True, repr=False)
+class Standardisation(Summarised):
     """Affine map ``(x - mean) / sd``, fitted on training rows only.
 
     ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
@@ -79,8 +80,8 @@ def is_constant(x: np.ndarray, axis: int | None = 0) -> np.ndarray:
     return variance <= rows * epsilon * variance + (rows * mean * epsilon) ** 2
 
 
-@dataclass(frozen=True)
-class Rows:
+@dataclass(frozen=True, repr=False)
+class Rows(Summarised):
     """Rows with their targets: what a model is built on.
 
     ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
@@ -145,8 +146,8 @@ def _checked_shape(shape: tuple[int, ...], features: tuple[str, ...]) -> tuple[i
     return shape or (len(features),)
 
 
-@dataclass(frozen=True)
-class Line:
+@dataclass(frozen=True, repr=False)
+class Line(Summarised):
     """A line through the origin of the raw inputs, on which predictions are looked at.
 
     Attributes
@@ -176,8 +177,8 @@ class Line:
         return self.position[:, None] * self.direction
 
 
-@dataclass(frozen=True, eq=False)
-class Origin:
+@dataclass(frozen=True, eq=False, repr=False)
+class Origin(Summarised):
     """What a data set was made of in memory, so that its rows can be stored as an archive.
 
     Attributes
@@ -195,8 +196,8 @@ class Origin:
     name: str
 
 
-@dataclass(frozen=True)
-class Dataset:
+@dataclass(frozen=True, repr=False)
+class Dataset(Summarised):
     """Training and test rows, standardised, with what is needed to undo or repeat that.
 
     Attributes

@@ -1,6 +1,6 @@
 """What both estimators share: their parameters as a cell, and its fit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from numbers import Integral
 from pathlib import Path
@@ -27,12 +27,13 @@ from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
-from pmbnn.models.networks import Dense, Network
+from pmbnn.models.networks import NETWORKS, Dense, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.progress import shown
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Tune, named
+from pmbnn.spec import Tune, named, validated
+from pmbnn.spec.errors import must_be_one_of
 
 
 class BayesianNetwork(BaseEstimator):
@@ -40,13 +41,13 @@ class BayesianNetwork(BaseEstimator):
 
     def __init__(
         self,
-        hidden: tuple[int, ...] = (20,),
+        hidden: int | Sequence[int] = (20,),
         activation: str = "tanh",
         *,
-        network: Network | None = None,
-        prior: str | Prior = "normal",
-        hyperprior: str | Hyperprior = "half_normal",
-        likelihood: str | Likelihood | None = None,
+        network: str | Mapping[str, object] | Network | None = None,
+        prior: str | Mapping[str, object] | Prior = "normal",
+        hyperprior: str | Mapping[str, object] | Hyperprior = "half_normal",
+        likelihood: str | Mapping[str, object] | Likelihood | None = None,
         engine: str = "compiled",
         guide: str = "mean_field",
         steps: int = 5_000,
@@ -177,7 +178,7 @@ class BayesianNetwork(BaseEstimator):
                 features=features,
                 classes=len(dataset.classes) or None,
             ),
-            network=self.network or Dense(hidden=tuple(self.hidden), activation=self.activation),
+            network=self._network(),
             prior=named(self.prior, PRIORS, "prior", Prior),
             hyperprior=named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
             likelihood=named(likelihood, LIKELIHOODS, "likelihood", Likelihood),
@@ -185,21 +186,26 @@ class BayesianNetwork(BaseEstimator):
             predict=Predict(draws=self.draws),
         )
 
+    def _network(self) -> Network:
+        if self.network is None:
+            return Dense(hidden=self.hidden, activation=self.activation)
+        return named(self.network, NETWORKS, "network", Network)
+
     def _inference(self) -> Inference | Sampling:
         if self.engine not in ENGINES:
-            choices = ", ".join(sorted(ENGINES))
-            raise ValueError(f"`engine` must be one of {choices}, got {self.engine!r}.")
+            raise must_be_one_of("engine", ENGINES, self.engine)
         given = dict(self.settings or {})
         common = {"seed": _seed(self.random_state)}
         cls = ENGINES[self.engine]
         if issubclass(cls, Sampling):
-            return cls(**common | given)
+            return validated(cls, common | given, PLACES, "settings")
         own = {name: getattr(self, name) for name in OF_A_FIT}
         if "epochs" in given:
             del own["steps"]
         # Nothing is held out unless something is to be chosen by it.
         chooses = self._hyperprior_is_tuned()
-        return cls(**common | own | ({} if chooses else {"validation": 0.0}) | given)
+        unchosen = {} if chooses else {"validation": 0.0}
+        return validated(cls, common | own | unchosen | given, PLACES, "settings")
 
     def _hyperprior_is_tuned(self) -> bool:
         found = named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
@@ -229,6 +235,9 @@ LEARNED = ("n_features_in_", "feature_names_in_", "classes_")
 
 OF_A_FIT = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")
 """Parameters that are fields of `pmbnn.Inference` and of no sampler."""
+
+PLACES = {name: name for name in OF_A_FIT} | {"seed": "random_state"}
+"""Parameters by the fields of the settings that they are."""
 
 
 def _seed(random_state) -> int:

@@ -20,17 +20,18 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     Parameters
     ----------
     hidden
-        Units of each hidden layer.
+        Units of each hidden layer; a number is one layer.
     activation
         Of the hidden layers: ``tanh``, ``relu``, …
     network
         Another network than a dense one: its specification, such as `pmbnn.Layered`.
     prior, hyperprior
         Of the weights, and of the scales of their prior: a name of an experiment file, with its
-        defaults, or a specification such as ``pb.Laplace()`` or ``pb.Fixed(scale=0.5)``. A scale
+        defaults; a mapping as there, such as ``{"kind": "student_t", "nu": 3}``; or a specification
+        such as ``pb.priors.StudentT(nu=3)`` or ``pb.Fixed(scale=0.5)``. A scale
         to choose, ``pb.Fixed(scale=pb.Tune(log=(0.1, 10, 5)))``, is chosen on a fifth of the rows.
     likelihood
-        Name or specification; ``categorical`` unless given.
+        Name, mapping or specification; ``categorical`` unless given.
     engine
         ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``nuts`` and ``smc`` sample the posterior.
     guide

@@ -25,6 +25,7 @@ from pmbnn.prediction.approximation import Approximation
 from pmbnn.prediction.density import Mixture, mixture
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.reference import Reference
+from pmbnn.spec.display import Summarised
 
 SHAPES = 8
 """Shapes of models whose programs a process keeps."""
@@ -87,8 +88,8 @@ def programs_of(cell: Cell) -> SharedPrograms:
     return _programs(group_key(cell), width, current_device())
 
 
-@dataclass(eq=False)
-class Fitted:
+@dataclass(eq=False, repr=False)
+class Fitted(Summarised):
     """A fitted or sampled network, and the rows that it was fitted on.
 
     It holds arrays and settings only, so that it can be sent to another process, which compiles

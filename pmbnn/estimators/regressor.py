@@ -19,8 +19,8 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
     Parameters
     ----------
     likelihood
-        Name or specification; ``normal`` unless given, whose noise is learned. Targets are
-        standardised on the training rows, and noise is told in these units.
+        Name, mapping or specification; ``normal`` unless given, whose noise is learned. Targets
+        are standardised on the training rows, and noise is in these units.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.inference.result import StoredGuide
 from pmbnn.results.limits import check_fits
 from pmbnn.results.store import trace_writer
-from pmbnn.spec import Registry, Specification
+from pmbnn.spec import Registry, Specification, plain
 
 GROUP = "estimator"
 """Group of what a fitted estimator needs beside the draws that ArviZ reads."""
@@ -135,9 +135,9 @@ def _written(value: object) -> Any:
             return {SECTION: _section_of(value), "settings": value.model_dump(mode="json")}
         case np.random.RandomState():
             raise ValueError("`random_state` must be a number or None to be saved.")
-        case np.generic():
-            return value.item()
-    return value
+        case Mapping():
+            return {key: _written(entry) for key, entry in value.items()}
+    return plain(value)
 
 
 def _section_of(spec: Specification) -> str:
@@ -152,8 +152,10 @@ def _read(value: Any) -> Any:
     """A parameter as `_written` wrote it; JSON has no tuples."""
     if isinstance(value, list):
         return tuple(value)
-    if not isinstance(value, dict) or SECTION not in value:
+    if not isinstance(value, dict):
         return value
+    if SECTION not in value:
+        return {name: _read(entry) for name, entry in value.items()}
     section, settings = value[SECTION], value["settings"]
     if section == GIVEN:
         return Given.model_validate_json(json.dumps(settings))

@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, get_args, get_origin
 
 from pmbnn.experiment.cells import REGISTRIES
 from pmbnn.experiment.errors import (
@@ -20,7 +20,15 @@ from pmbnn.experiment.errors import (
     show,
     validated,
 )
-from pmbnn.spec import Registry, Specification, registry
+from pmbnn.spec import (
+    Registry,
+    Specification,
+    are_kinds,
+    only_part,
+    registry,
+    specification_classes,
+    union_parts,
+)
 
 MOST_CELLS = 100_000
 """Largest grid that is expanded: beyond it a typo is likelier than a plan."""
@@ -197,26 +205,6 @@ def _axis_of_kinds(value: object, place: str, source: Registry) -> list[Placed]:
     return found
 
 
-def union_parts(annotation: object) -> list[object]:
-    """Types that a union allows; the type itself if it is no union."""
-    if get_origin(annotation) is Annotated:
-        return union_parts(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [part for option in get_args(annotation) for part in union_parts(option)]
-    return [annotation]
-
-
-def specification_classes(annotation: object) -> list[type[Specification]]:
-    """Classes of specifications that an annotation allows."""
-    parts = union_parts(annotation)
-    return [p for p in parts if isinstance(p, type) and issubclass(p, Specification)]
-
-
-def are_kinds(classes: Sequence[type[Specification]]) -> bool:
-    """Whether a name or a ``kind`` tells which of the classes is meant."""
-    return len(classes) > 1 or any("kind" in cls.model_fields for cls in classes)
-
-
 def classes_by_kind(classes: Sequence[type[Specification]]) -> Registry:
     """Classes by kind; a base stands for all that are registered under it."""
     if len(classes) == 1 and classes[0] in REGISTRIES:
@@ -264,15 +252,7 @@ def _lists(value: object, place: str) -> list[Placed]:
 
 def _unexpanded(value: object, place: str, cls: type[Specification]) -> object:
     """A scalar as it is; ``{tune: {...}}`` as the class of that name, its lists no axes."""
-    if not isinstance(value, dict):
-        return value
-    key = cls.__name__.lower()
-    check_keys(value, [key], place)
-    if not isinstance(value.get(key), dict):
-        raise must(f"{place}.{key}", "must be a mapping", value.get(key))
-    settings, inner = value[key], f"{place}.{key}"
-    check_keys(settings, cls.model_fields, inner)
-    return validated(cls, {name: _tuples(entry) for name, entry in settings.items()}, {}, inner)
+    return only_part(cls, value, place) if isinstance(value, dict) else value
 
 
 def _tuples(value: object) -> object:

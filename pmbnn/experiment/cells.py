@@ -16,6 +16,7 @@ from pmbnn.models.networks import NETWORKS, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.settings import Predict
 from pmbnn.spec import Registry, Specification
+from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     from pmbnn.experiment.expand import Sweep
@@ -51,8 +52,8 @@ MARGIN = 0.001
 """Difference of NLL, nats an observation, below which two cells count as equivalent."""
 
 
-@dataclass(frozen=True)
-class Cell:
+@dataclass(frozen=True, repr=False)
+class Cell(Summarised):
     """One point of the grid: everything that is fitted, and the name of its sweep."""
 
     sweep: str
@@ -98,8 +99,8 @@ class LeftOut:
         return f"prior {self.prior} with {', '.join(self.hyperpriors)}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Sections:
+@dataclass(frozen=True, repr=False)
+class Sections(Summarised):
     """Every specification of each section of a sweep."""
 
     dataset: tuple[DatasetSpec, ...]
@@ -150,8 +151,8 @@ class Contrasts:
         return found if self.margin == MARGIN else found | {"margin": self.margin}
 
 
-@dataclass(frozen=True)
-class Experiment:
+@dataclass(frozen=True, repr=False)
+class Experiment(Summarised):
     """All sweeps of an experiment file.
 
     ``plugins`` are the files that it takes parts of one's own from, as absolute paths;
@@ -165,6 +166,11 @@ class Experiment:
     published: str | None = None
     contrasts: Contrasts = Contrasts()
     folder: Path = field(default=Path("."), compare=False)
+
+    def _summary(self) -> dict[str, object]:
+        # Text does not read data, which some sweeps need to be expanded.
+        cells = {s.name: "?" if s.needs_data else len(s.cells) for s in self.sweeps}
+        return {"name": self.name} | {f"cells of {name}": n for name, n in cells.items()}
 
     @property
     def cells(self) -> tuple[Cell, ...]:

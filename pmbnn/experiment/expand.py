@@ -28,6 +28,7 @@ from pmbnn.experiment.checks import (
 from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Fixed
+from pmbnn.spec.display import Summarised
 
 DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
 """What a section says that a sweep leaves out. The likelihood follows the data sets; the other
@@ -40,8 +41,8 @@ type Pairs = list[tuple[Choice, Choice]]
 """Priors, each with a hyperprior that it meets."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sweep:
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep(Summarised):
     """One grid: its sections, the cells they make, and the combinations left out.
 
     Attributes
@@ -66,6 +67,16 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def _summary(self) -> dict[str, object]:
+        kinds = {
+            section: ", ".join(dict.fromkeys(getattr(c.spec, "kind", "") for c in choices))
+            for section, choices in self.written.items()
+            if section not in ("inference", "predict")
+        }
+        # Text does not read data.
+        cells = {} if self.needs_data else {"cells": len(self.cells)}
+        return {"name": self.name} | cells | kinds
 
     @property
     def needs_data(self) -> bool:

@@ -1,12 +1,16 @@
 """One figure of stored results by its name, drawn anew."""
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
 from pmbnn.figures.overviews import sheet_figures, sheets
-from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.loading import ExperimentResults, StoredCell, load_results
+from pmbnn.results.store import Results
+from pmbnn.spec.errors import must_be_one_of
 
 
 class Named(NamedTuple):
@@ -17,13 +21,15 @@ class Named(NamedTuple):
     draw: Callable[[], Figure]
 
 
-def plot(results: ExperimentResults, kind: str, **settings: object) -> Figure:
+def plot(
+    results: ExperimentResults | StoredCell | Path | str, kind: str, **settings: object
+) -> Figure:
     """A figure of stored cells, drawn anew from their traces; nothing is fitted.
 
     Parameters
     ----------
     results
-        A results folder, opened by `load_results`.
+        A results folder, opened by `load_results`, or its path; or one of its cells.
     kind
         Of the figure: how the names of files in ``figures/`` end (``maps``, ``accuracy``,
         ``design``, ``last-layer``, ``points``, ...), or ``map``. What shows one cell alone shows
@@ -34,22 +40,23 @@ def plot(results: ExperimentResults, kind: str, **settings: object) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        A notebook shows it; `savefig` writes it.
+        A notebook shows it; `savefig` writes it, and in a script `show` opens a window.
 
     Raises
     ------
     ValueError
         If no cell has these settings, they have no such figure, or several, of other data.
+    TypeError
+        If `results` is something else.
 
     Examples
     --------
     >>> pb.plot(results, "maps", dataset="circles")  # doctest: +SKIP
     """
-    there = list(_figures(results.select(**settings)))
+    there = list(_figures(_opened(results).select(**settings)))
     found = [figure for figure in there if figure.kind == kind]
     if not found:
-        kinds = ", ".join(sorted({figure.kind for figure in there}))
-        raise ValueError(f"`kind` must be one of {kinds} with these cells, got {kind!r}.")
+        raise must_be_one_of("kind", {figure.kind for figure in there}, kind)
     if len(found) > 1:
         titles = "; ".join(figure.title for figure in found)
         raise ValueError(
@@ -57,6 +64,21 @@ def plot(results: ExperimentResults, kind: str, **settings: object) -> Figure:
             "`dataset=...`."
         )
     return found[0].draw()
+
+
+def _opened(results: object) -> ExperimentResults:
+    """Results that are given whole, by their folder, or as one of their cells."""
+    if isinstance(results, ExperimentResults):
+        return results
+    if isinstance(results, StoredCell):
+        folder, record = Results(results.folder.parent.parent), results.record
+        return ExperimentResults(record.sweep, folder, (record,), {}, ())
+    if isinstance(results, str | os.PathLike):
+        return load_results(Path(results))
+    raise TypeError(
+        "`results` must be what `load_results` gives, one of its cells, or a results folder, got "
+        f"{type(results).__name__}."
+    )
 
 
 def _figures(results: ExperimentResults) -> Iterator[Named]:

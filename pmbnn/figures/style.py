@@ -3,7 +3,9 @@
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib import colormaps, rc_context
@@ -61,9 +63,32 @@ EMPTY = "#F2F2F2"
 """Background of a panel with nothing to show."""
 
 
+class DrawnFigure(Figure):
+    """A figure that belongs to no window, and is a picture in a notebook whatever the backend.
+
+    IPython shows figures of matplotlib once a backend of notebooks is at work, which using
+    `matplotlib.pyplot` starts; a figure that is drawn without that would be a line of text.
+    """
+
+    def _repr_png_(self) -> bytes:
+        canvas, file = self.canvas, BytesIO()
+        try:
+            save_figure(self, file)
+        finally:
+            self.set_canvas(canvas)
+        return file.getvalue()
+
+    def show(self, warn: bool = True) -> None:
+        """Show the figure as ``matplotlib.pyplot.show`` does: in a window where there are some."""
+        import matplotlib.pyplot as plt
+
+        plt.figure(self)
+        plt.show()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Empty figure of that many inches, whose parts are kept apart by its layout."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return DrawnFigure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def fixed_figure(width: float, height: float) -> Figure:
@@ -72,7 +97,7 @@ def fixed_figure(width: float, height: float) -> Figure:
     Keeping parts apart is half of the time of a figure: where many are of one kind, their places
     are better known.
     """
-    return Figure(figsize=(width, height), facecolor="white")
+    return DrawnFigure(figsize=(width, height), facecolor="white")
 
 
 def add_panel(
@@ -184,7 +209,7 @@ def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:
     return min(most, round(math.ceil(largest / step) * step, 12))
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
+def save_figure(figure: Figure, path: str | Path | BinaryIO) -> None:
     """Write a figure as a PNG file; equal figures give equal bytes."""
     # The canvas itself, for `savefig` draws every figure twice, and names matplotlib's version.
     figure.set_dpi(DPI)

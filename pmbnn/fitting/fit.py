@@ -31,10 +31,11 @@ from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Tune
+from pmbnn.spec.display import Summarised
 
 
-@dataclass(frozen=True)
-class FittedCell:
+@dataclass(frozen=True, repr=False)
+class FittedCell(Summarised):
     """A cell with its fits on all training rows.
 
     ``best`` is the best restart, None if all diverged; ``weights`` are those of the restarts in

@@ -25,10 +25,11 @@ from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed, Hyperprior
 from pmbnn.prediction.reference import functions_of, merged
 from pmbnn.prediction.stored_draws import kept_draws
+from pmbnn.spec.display import Summarised
 
 
-@dataclass(frozen=True)
-class SampledCell:
+@dataclass(frozen=True, repr=False)
+class SampledCell(Summarised):
     """A cell with draws from its posterior given all training rows.
 
     Attributes

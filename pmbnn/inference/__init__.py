@@ -10,6 +10,7 @@ import lazy_loader as lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
+    submodules={"samplers"},
     submod_attrs={
         "checkpoint": ["Checkpoints"],
         "engine": ["Program", "build_program", "fit"],

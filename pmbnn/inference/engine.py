@@ -38,6 +38,7 @@ from pmbnn.inference.stages import stage, staged
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.partition import joined
+from pmbnn.spec.display import Summarised
 
 WINDOWS = 200
 """Into how many windows a fit is cut: one point of its history each."""
@@ -46,8 +47,8 @@ MAP_SHARE = 0.1
 """Share of the steps that a MAP fit takes which gives the means their start."""
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+@dataclass(frozen=True, eq=False, repr=False)
+class Program(Summarised):
     """Everything compiled for the fits of one model; `build_program` makes one.
 
     Attributes

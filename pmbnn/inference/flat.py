@@ -28,6 +28,7 @@ from pmbnn.inference.layout import Layout
 from pmbnn.inference.observed import elementwise_logp, number_of_classes
 from pmbnn.inference.support import check_labels, uncast
 from pmbnn.models.point import PointRV
+from pmbnn.spec.display import Summarised
 
 OBSERVATION = "observation"
 """Name of the dim that minibatches are taken along."""
@@ -67,8 +68,8 @@ class Distribution:
         return type(self.op)
 
 
-@dataclass(frozen=True)
-class FlatModel:
+@dataclass(frozen=True, repr=False)
+class FlatModel(Summarised):
     """Graphs of a model on its free variables, and their places in one flat vector.
 
     Attributes

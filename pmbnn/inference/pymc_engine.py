@@ -21,13 +21,14 @@ from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.stages import stage
+from pmbnn.spec.display import Summarised
 
 WINDOWS = 200
 """Points of the ELBO history, as many as the compiled engine keeps."""
 
 
-@dataclass(frozen=True, eq=False)
-class PymcProgram:
+@dataclass(frozen=True, eq=False, repr=False)
+class PymcProgram(Summarised):
     """What the fits of one model share; `build_program` makes one.
 
     ``relative_rates`` are the learning rates of every step in units of the highest.

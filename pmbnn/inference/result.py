@@ -8,6 +8,7 @@ import numpy as np
 
 from pmbnn.inference.convergence import Status
 from pmbnn.inference.settings import Inference
+from pmbnn.spec.display import Summarised
 
 Progress = Callable[[int, int, float, Callable[[], "Fit"]], str | None]
 """Called with steps done, steps in all, the latest mean ELBO of the replicas still alive, and a
@@ -15,8 +16,8 @@ function that gives the fit as it is then: that of the first replica where a pro
 Its ``replica`` tells whose it is. What it returns is told with the stage."""
 
 
-@dataclass(frozen=True)
-class PrngKeys:
+@dataclass(frozen=True, repr=False)
+class PrngKeys(Summarised):
     """Independent PRNG keys of one fit, each ``(4,)`` unsigned 32-bit words."""
 
     initial: np.ndarray
@@ -32,8 +33,8 @@ def derive_keys(identity: str) -> PrngKeys:
     return PrngKeys(*words.reshape(4, 4))
 
 
-@dataclass(frozen=True)
-class Replica:
+@dataclass(frozen=True, repr=False)
+class Replica(Summarised):
     """One fit of a group: the values of the model's data variables and its PRNG keys.
 
     ``learning_rate`` is that of the settings unless given.
@@ -49,8 +50,8 @@ class Replica:
         return float(rate)
 
 
-@dataclass(frozen=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Summarised):
     """Means over windows of steps, ``(window,)`` each; nats, summed over observations.
 
     Attributes
@@ -72,8 +73,8 @@ class History:
     kl: np.ndarray
 
 
-@dataclass(frozen=True)
-class Snapshot:
+@dataclass(frozen=True, repr=False)
+class Snapshot(Summarised):
     """A fit on its way, after ``step`` steps.
 
     Attributes
@@ -91,8 +92,8 @@ class Snapshot:
     kl: float
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Summarised):
     """A fitted guide.
 
     Attributes
@@ -147,8 +148,8 @@ class Fit:
         return self.status == "diverged"
 
 
-@dataclass(frozen=True)
-class StoredGuide:
+@dataclass(frozen=True, repr=False)
+class StoredGuide(Summarised):
     """A fitted guide as far as draws from it need one: what is read back of a `Fit`.
 
     Attributes

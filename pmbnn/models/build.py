@@ -1,7 +1,7 @@
 """Network, prior, hyperprior, likelihood and rows put together: a plain PyMC model."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -13,7 +13,7 @@ from pmbnn.models.likelihoods import (
     Likelihood,
     NumberLikelihood,
 )
-from pmbnn.models.networks import Dense, Network, Parameter
+from pmbnn.models.networks import NETWORKS, Dense, Network, Parameter
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,
@@ -57,15 +57,15 @@ def model_data(
 
 
 def build_model(
-    network: Network,
-    prior: str | Prior,
-    hyperprior: str | Hyperprior,
-    likelihood: str | Likelihood,
+    network: str | Mapping[str, object] | Network,
+    prior: str | Mapping[str, object] | Prior,
+    hyperprior: str | Mapping[str, object] | Hyperprior,
+    likelihood: str | Mapping[str, object] | Likelihood,
     dataset: Rows | Dataset,
 ) -> "pm.Model":
     """PyMC model of a Bayesian network, on the given rows, or the training rows of a data set.
 
-    Priors, hyperpriors and likelihoods may be names as in experiment files.
+    Network, prior, hyperprior and likelihood may be names or mappings as in experiment files.
 
     Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
     ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
@@ -87,6 +87,7 @@ def build_model(
 
     if isinstance(dataset, Dataset):
         dataset = dataset.training
+    network = named(network, NETWORKS, "network", Network)
     prior = named(prior, PRIORS, "prior", Prior)
     hyperprior = named(hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
     likelihood = named(likelihood, LIKELIHOODS, "likelihood", Likelihood)
@@ -122,10 +123,10 @@ _LIKELIHOODS: "WeakKeyDictionary[pm.Model, Likelihood]" = WeakKeyDictionary()
 def dense_classifier(
     x: "np.ndarray",
     y: "np.ndarray",
-    hidden: tuple[int, ...] = (5, 5),
+    hidden: "int | Sequence[int] | np.ndarray" = (5, 5),
     activation: str = "tanh",
-    prior: str | Prior = "normal",
-    hyperprior: str | Hyperprior = "fixed",
+    prior: str | Mapping[str, object] | Prior = "normal",
+    hyperprior: str | Mapping[str, object] | Hyperprior = "fixed",
 ) -> "pm.Model":
     """PyMC model of a dense network that classifies, with named or specified priors.
 
@@ -135,15 +136,17 @@ def dense_classifier(
         Inputs, ``(observation, feature)``.
     y
         Class indices from 0, ``(observation,)``.
+    hidden
+        Units of each hidden layer; a number is one layer.
     prior, hyperprior
-        A name from the registry (its defaults apply) or a specification.
+        A name (its defaults apply), a mapping as in an experiment file, or a specification.
 
     Raises
     ------
     ValueError
         If a name is unknown, or `x` and `y` do not fit together.
     TypeError
-        If a prior or hyperprior is neither a name nor a specification.
+        If a prior or hyperprior is none of these.
 
     Examples
     --------
@@ -151,7 +154,7 @@ def dense_classifier(
     ...                          hyperprior="half_cauchy")  # doctest: +SKIP
     """
     return build_model(
-        Dense(hidden=tuple(hidden), activation=activation),
+        Dense(hidden=hidden, activation=activation),
         prior,
         hyperprior,
         CATEGORICAL,

@@ -16,7 +16,7 @@ from pmbnn.inference.engine import Program
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.result import Fit
-from pmbnn.inference.settings import Inference
+from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -25,10 +25,13 @@ from pmbnn.prediction.draws import draw_from, draw_key
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
 from pmbnn.prediction.progress import shown
+from pmbnn.spec import validated
+from pmbnn.spec.display import Summarised
+from pmbnn.spec.errors import check_arguments, check_whole, must_be_one_of
 
 
-@dataclass(frozen=True, eq=False)
-class Approximation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Approximation(Summarised):
     """A fitted guide of a PyMC model; `fit` makes one.
 
     Its draws are those of the restart of highest ELBO. They are an approximation of the
@@ -68,6 +71,28 @@ class Approximation:
     def status(self) -> str:
         """Verdict on the best restart: ``converged``, ``not_converged`` or ``improper``."""
         return self.best.status
+
+    @property
+    def reason(self) -> str:
+        """A few words on the verdict."""
+        return self.best.reason
+
+    def __repr__(self) -> str:
+        guide = self.settings.guide.replace("_", "-")
+        return (
+            f"{guide} guide, ELBO {self.elbo:.2f} (highest of {len(self.fits)}): "
+            f"{self.status} ({self.reason})"
+        )
+
+    def _summary(self) -> dict[str, object]:
+        return {
+            "guide": self.settings.guide,
+            "status": f"{self.status} ({self.reason})",
+            "ELBO": f"{self.elbo:.2f} nats",
+            "restarts": len(self.fits),
+            "variables": ", ".join(variable.name for variable in self.model.free_RVs),
+            "settings": self.settings,
+        }
 
     def sample(self, draws: int = 1000) -> dict[str, np.ndarray]:
         """Draws of every free variable and deterministic, ``(draw, *shape)`` each.
@@ -118,6 +143,7 @@ class Approximation:
             fit it.
         """
         predictor, data = self.predictor, model_values(self.model)
+        draws = check_whole(draws, "draws")
         x = checked_inputs(x, data)
         with running_on(self.device):
             return predictor.predict([self.best], [1.0], data, x, draws)
@@ -148,8 +174,7 @@ class Approximation:
 
     def _draws(self, draws: int):
         """Named variables, log-likelihoods by variable, and both log-densities of draws."""
-        if draws < 1:
-            raise ValueError(f"`draws` must be >= 1, got {draws}.")
+        draws = check_whole(draws, "draws")
         program, fit = self.program, self.best
         program.flat.check_labels(model_values(self.model))
         names = program.guide.constrained_shapes
@@ -204,10 +229,25 @@ class Approximation:
         return f"the {guide} guide of restart {self.best.replica}, highest ELBO of {len(self.fits)}"
 
 
+DTYPES = ("float32", "float64")
+
+PLACES = {name: name for name in Inference.model_fields} | {"seed": "random_seed"}
+"""Arguments of `fit` by the fields of the settings that they are."""
+
+ARGUMENTS = {*PLACES.values(), "progress", "dtype", "device"}
+
+ELSEWHERE = {
+    "draws": "it is an argument of `sample`, `predict` and `to_datatree` of what `pb.fit` returns.",
+    "chains": "`restarts` are independent fits.",
+    "cores": "all restarts run in one program, on all cores.",
+}
+"""What stands in the place of arguments that `fit` does not have."""
+
+
 def fit(
     model: pm.Model,
     *,
-    steps: int = 10_000,
+    steps: int | None = None,
     restarts: int = 1,
     random_seed: int = 0,
     guide: str = "mean_field",
@@ -225,7 +265,7 @@ def fit(
         Several observed variables, potentials, deterministics, bounded variables, ``pm.Data`` or
         none. Minibatches (``batch=``) take ``pm.Data`` with the first dim ``observation``.
     steps
-        Gradient steps of each restart.
+        Gradient steps of each restart: 10,000 unless these or ``epochs`` are given.
     restarts
         Independent fits, of which the one of highest ELBO counts; small models fit them all at
         once in one program.
@@ -251,8 +291,10 @@ def fit(
     ------
     ValueError
         If a free variable is discrete, an observation is outside the support of its
-        distribution or an operation has no form in JAX, naming the variable; if settings do not
-        fit the model; if every restart diverged.
+        distribution or an operation has no form in JAX, naming the variable; if a setting is out
+        of its range or does not fit the model; if every restart diverged.
+    TypeError
+        If `model` is no model, or there is no such setting.
     DeviceError
         If the device is not there.
 
@@ -267,19 +309,25 @@ def fit(
     """
     if not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
-    chosen = Inference(
-        steps=steps,
-        restarts=restarts,
-        seed=random_seed,
-        guide=guide,
-        learning_rate=learning_rate,
-        **settings,
-    )
-    if dtype is None:
-        dtype = "float64" if likelihood_of(model) is None else "float32"
+    check_arguments(settings, ARGUMENTS, "pb.fit", **ELSEWHERE)
+    if steps is None and settings.get("epochs") is None:
+        steps = DEFAULT_STEPS
+    given = {"steps": steps, "restarts": restarts, "seed": random_seed, "guide": guide}
+    given |= {"learning_rate": learning_rate, **settings}
+    chosen = validated(Inference, given, PLACES, "pb.fit")
+    dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
         program, fits = fit_model(model, chosen, dtype=dtype)
     if all(found.failed for found in fits):
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
     return Approximation(model, chosen, program, tuple(fits), place)
+
+
+def chosen_dtype(model: pm.Model, dtype: str | None) -> str:
+    """Precision that a model is fitted or sampled in; that of its kind unless given."""
+    if dtype is None:
+        return "float64" if likelihood_of(model) is None else "float32"
+    if dtype not in DTYPES:
+        raise must_be_one_of("dtype", DTYPES, dtype)
+    return dtype

@@ -28,6 +28,7 @@ from pmbnn.prediction.predictor import Predictor, checked_inputs
 from pmbnn.prediction.reference import Reference, compared_functions, sample
 from pmbnn.prediction.stored_draws import StoredDraws
 from pmbnn.prediction.unconstrained import unconstrained_draws
+from pmbnn.spec.display import Summarised
 
 BLOCKS, DRAWS_A_BLOCK = 8, 500
 """Independent blocks of draws of an approximation, which its Monte-Carlo error is told from."""
@@ -40,7 +41,7 @@ FEWEST_DRAWS = 100
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement:
+class Agreement(Summarised):
     """How far an approximation is from a reference; its text is one sentence.
 
     Attributes
@@ -60,6 +61,9 @@ class Agreement:
         converged, ``undecided``.
     reference
         Status of the reference, and a few words on it.
+    direction
+        To which side the approximation is off, in words: ``the approximation's sd of b is 0.5
+        times the posterior's``.
     """
 
     of: str
@@ -68,6 +72,7 @@ class Agreement:
     floor: float
     verdict: Verdict
     reference: str
+    direction: str = ""
 
     def __repr__(self) -> str:
         # As many digits as the error has one of.
@@ -79,7 +84,8 @@ class Agreement:
         if self.verdict == "agrees":
             return f"{start}: no further than repeats of the reference are from each other."
         if self.verdict == "differs":
-            return f"{start}: {self.distance / self.floor:.1f} times as far as repeats are."
+            side = f"; {self.direction}" if self.direction else ""
+            return f"{start}: {self.distance / self.floor:.1f} times as far as repeats are{side}."
         return f"{start}: undecided, with a reference that is {self.reference}."
 
 
@@ -123,7 +129,8 @@ def check(
     Examples
     --------
     >>> pb.check(approx)  # doctest: +SKIP
-    total variation 0.024 ± 0.002 from the posterior (floor 0.004): 6.0 times as far as repeats are.
+    log sd of b 0.69 ± 0.01 from the posterior (floor 0.02): 34.5 times as far as repeats are; the
+    approximation's sd of b is 0.5 times the posterior's.
     """
     if not isinstance(approx, Approximation):
         raise TypeError(f"`approx` must be an Approximation, got {type(approx).__name__}.")
@@ -295,4 +302,4 @@ def _agreement(
     floor = floor_of(theirs, distance)
     verdict = distance_verdict(found.value, error, floor, drawn.status)
     reference = f"{drawn.status} ({drawn.reason})"
-    return Agreement(found.of, found.value, error, floor, verdict, reference)
+    return Agreement(found.of, found.value, error, floor, verdict, reference, found.direction)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pmbnn.prediction import metrics
 from pmbnn.prediction.predictive import Predictive, with_weight
+from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import jax
@@ -22,8 +23,8 @@ program. Twice as many take a tenth less time a row of a small network; the few 
 small data sets, which every restart and candidate scale predicts, would be mostly padding."""
 
 
-@dataclass(frozen=True)
-class ClassProbabilities(Predictive):
+@dataclass(frozen=True, repr=False)
+class ClassProbabilities(Summarised, Predictive):
     """Moments of predicted class probabilities over posterior draws.
 
     Attributes

@@ -15,6 +15,7 @@ from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
 from pmbnn.prediction.predictive import Predictive, Weights, with_weight
+from pmbnn.spec.display import Summarised
 
 LEVEL = 0.95
 """Probability of the central intervals that are kept."""
@@ -36,8 +37,8 @@ FAR_TAIL = 1e-10
 """The same of Student's t distributions with few degrees of freedom, whose tails are long."""
 
 
-@dataclass(frozen=True)
-class Mixture:
+@dataclass(frozen=True, repr=False)
+class Mixture(Summarised):
     """A mixture of distributions at each observation.
 
     Attributes
@@ -199,8 +200,8 @@ def _mean_distance(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     return sd * np.sqrt(2 / np.pi) * np.exp(-0.5 * standard**2) + mean * (2 * ndtr(standard) - 1)
 
 
-@dataclass(frozen=True)
-class Density(Predictive):
+@dataclass(frozen=True, repr=False)
+class Density(Summarised, Predictive):
     """What is kept of the draws at each observation, and how they fit targets.
 
     Of several targets, all but the log-density, which is of a row of them, have these on a further,

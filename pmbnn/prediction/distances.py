@@ -22,10 +22,11 @@ draws each, so that an exact approximation is at about half the floor."""
 
 
 class Found(NamedTuple):
-    """A distance and what it is of."""
+    """A distance, what it is of, and to which side the first of two is off."""
 
     value: float
     of: str
+    direction: str = ""
 
 
 Distance = Callable[[np.ndarray, np.ndarray], Found]
@@ -34,7 +35,14 @@ Distance = Callable[[np.ndarray, np.ndarray], Found]
 
 def total_variation(ours: np.ndarray, theirs: np.ndarray) -> Found:
     """Mean over inputs, of class probabilities ``(observation, class)``."""
-    return Found(0.5 * float(np.abs(ours - theirs).sum(axis=-1).mean()), "total variation")
+    distance = 0.5 * float(np.abs(ours - theirs).sum(axis=-1).mean())
+    largest, wanted = (float(of.max(axis=-1).mean()) for of in (ours, theirs))
+    side = "more" if largest > wanted else "less"
+    direction = (
+        f"the approximation is {side} confident, with a largest probability of {largest:.3f} on "
+        f"average and not {wanted:.3f}"
+    )
+    return Found(distance, "total variation", direction)
 
 
 def wasserstein(ours: np.ndarray, theirs: np.ndarray) -> Found:
@@ -69,9 +77,18 @@ def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
         off = np.concatenate([(ours[0] - theirs[0]) / sds[1], np.log(sds[0] / sds[1])])
         i = int(np.abs(off).argmax())
         kind = "mean" if i < len(names) else "log sd"
-        return Found(float(abs(off[i])), f"{kind} of {names[i % len(names)]}")
+        name = names[i % len(names)]
+        return Found(float(abs(off[i])), f"{kind} of {name}", _side(kind, name, float(off[i])))
 
     return *blocks, furthest
+
+
+def _side(kind: str, name: str, off: float) -> str:
+    """Which way a mean or a logarithm of a standard deviation is off."""
+    if kind == "mean":
+        side = "above" if off > 0 else "below"
+        return f"the approximation's mean of {name} is {abs(off):.2g} sd {side} the posterior's"
+    return f"the approximation's sd of {name} is {np.exp(off):.2g} times the posterior's"
 
 
 def distance_verdict(distance: float, error: float, floor: float, status: str) -> Verdict:

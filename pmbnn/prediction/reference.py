@@ -22,12 +22,16 @@ from pmbnn.inference.samplers.settings import SAMPLING, Sampling
 from pmbnn.inference.support import check_support
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
+from pmbnn.prediction.approximation import chosen_dtype
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import checked_inputs
 from pmbnn.prediction.progress import shown
 from pmbnn.prediction.stored_draws import StoredDraws
+from pmbnn.spec import validated
+from pmbnn.spec.display import Summarised
+from pmbnn.spec.errors import HABITS, check_arguments, must_be_one_of
 
 INPUTS = 400
 """Training inputs at most at which predictions of the chains are compared."""
@@ -37,7 +41,7 @@ DRAWS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reference:
+class Reference(Summarised):
     """Draws from the posterior of a PyMC model; `sample` makes one. Its text is one sentence.
 
     Attributes
@@ -85,6 +89,19 @@ class Reference:
         start = f"{chains} chains of {draws} draws by {self.settings.engine.upper()}"
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence}"
         return f"{start}: {self.status} ({self.reason}){evidence}"
+
+    def _summary(self) -> dict[str, object]:
+        chains, draws, _ = self.chains.values.shape
+        evidence = {} if self.log_evidence is None else {"log evidence": str(self.log_evidence)}
+        return {
+            "engine": self.settings.engine,
+            "chains": chains,
+            "draws": draws,
+            "status": f"{self.status} ({self.reason})",
+            **evidence,
+            "variables": ", ".join(variable.name for variable in self.model.free_RVs),
+            "settings": self.settings,
+        }
 
     @property
     def chains(self) -> Chains:
@@ -235,7 +252,7 @@ def sample(
     DeviceError
         If the device is not there.
     TypeError
-        If `model` is no model.
+        If `model` is no model, or the engine has no such setting.
 
     References
     ----------
@@ -250,10 +267,9 @@ def sample(
     if not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
     if engine not in SAMPLING:
-        raise ValueError(f"`engine` must be one of {', '.join(sorted(SAMPLING))}, got {engine!r}.")
-    chosen = SAMPLING[engine](seed=random_seed, **settings)
-    if dtype is None:
-        dtype = "float64" if likelihood_of(model) is None else "float32"
+        raise must_be_one_of("engine", SAMPLING, engine)
+    chosen = _chosen(engine, random_seed, settings)
+    dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
         density = build_log_density(model, n_observations(model), dtype)
@@ -263,9 +279,24 @@ def sample(
             sampler,
             model_values(model),
             compared_functions(model),
-            identity=f"{engine}/{random_seed}",
+            identity=f"{engine}/{chosen.seed}",
         )
     return Reference(model, chosen, samples, dtype, place)
+
+
+def _chosen(engine: str, random_seed: int, further: Mapping[str, object]) -> Sampling:
+    """Settings of a sampler from the arguments of `sample`."""
+    fields = SAMPLING[engine].model_fields
+    places = {name: name for name in fields} | {"seed": "random_seed"}
+    elsewhere = {"cores": "all chains run in one program, on all cores."}
+    for name in further:
+        found = HABITS.get(name, name)
+        others = [other for other, cls in sorted(SAMPLING.items()) if found in cls.model_fields]
+        if others:
+            elsewhere[name] = f"`{found}` is one of {' and '.join(others)}, not of {engine}."
+    arguments = {*places.values(), "progress", "dtype", "device"}
+    check_arguments(further, arguments, "pb.sample", **elsewhere)
+    return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
 
 
 def compared_functions(model: pm.Model) -> Functions:

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,17 +18,28 @@ from pmbnn.results.limits import read_json_text
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, Results, is_outdated
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
+from pmbnn.spec.display import Summarised, html_pictures
+
+SHOWN_PICTURES = 2
+"""Figures of a cell that a notebook shows at most."""
 
 SHOWN_CHOICES = 12
 """Choices that a message names at most."""
 
 
-@dataclass(frozen=True)
-class StoredCell:
+@dataclass(frozen=True, repr=False)
+class StoredCell(Summarised):
     """A finished cell: its record, and its trace on demand."""
 
     record: CellRecord
     folder: Path
+
+    def __repr__(self) -> str:
+        return f"StoredCell({self.record!r})"
+
+    def _repr_html_(self) -> str:
+        pictures = sorted(self.folder.glob("*.png"))[:SHOWN_PICTURES]
+        return self.record._repr_html_() + html_pictures(path.read_bytes() for path in pictures)
 
     @cached_property
     def trace(self) -> xr.DataTree:
@@ -43,8 +55,8 @@ class StoredCell:
         return Results(self.folder.parent.parent).load_trace(self.record.name)
 
 
-@dataclass(frozen=True)
-class ExperimentResults:
+@dataclass(frozen=True, repr=False)
+class ExperimentResults(Summarised):
     """What a results folder holds.
 
     Attributes
@@ -66,6 +78,18 @@ class ExperimentResults:
     records: tuple[CellRecord, ...]
     provenance: Mapping[str, Any]
     figures: tuple[Path, ...]
+
+    def _summary(self) -> dict[str, object]:
+        statuses = Counter(record.status for record in self.records)
+        counted = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
+        return {"name": self.name, "cells": f"{len(self.records)} ({counted})"}
+
+    def _repr_html_(self) -> str:
+        # What is the same in every row is no news.
+        table = self.summary
+        varying = [name for name in table if table[name].astype(str).nunique() > 1]
+        shown = table[varying] if len(table) > 1 else table
+        return super()._repr_html_() + shown._repr_html_()
 
     @cached_property
     def metrics(self) -> pd.DataFrame:

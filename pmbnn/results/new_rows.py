@@ -14,21 +14,27 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.results.faults import ResultsError
-from pmbnn.results.restore import Restored, restore_cell
+from pmbnn.results.loading import StoredCell
+from pmbnn.results.restore import Restored, restored
+from pmbnn.spec.errors import check_whole
 
 DRAWS = 200
 """Posterior draws of each restart, unless another number is asked for."""
 
 
 def predict_rows(
-    cell: Path | str | Restored, rows: pd.DataFrame, draws: int = DRAWS, title: str = "rows"
+    cell: Path | str | StoredCell | Restored,
+    rows: pd.DataFrame,
+    draws: int = DRAWS,
+    title: str = "rows",
 ) -> pd.DataFrame:
     """What a stored cell predicts for new rows.
 
     Parameters
     ----------
     cell
-        A cell's folder, ``results/<experiment>/cells/<name>``, or what `restore_cell` made of it.
+        A cell of `load_results`, as ``results.cell(prior="laplace")`` gives one; its folder,
+        ``results/<experiment>/cells/<name>``; or what `restore_cell` made of it.
     rows
         The columns that the network was fitted on, by their names and in their own units, in any
         order; columns of categories as they were before they were encoded. Others are passed over.
@@ -54,8 +60,12 @@ def predict_rows(
     DataError
         If a column or a value is missing, or a value is not what it must be; the message names
         row and column.
+    TypeError
+        If `cell` or `rows` is something else.
     """
-    it = cell if isinstance(cell, Restored) else restore_cell(cell)
+    if not isinstance(rows, pd.DataFrame):
+        raise TypeError(f"`rows` must be a DataFrame, got {type(rows).__name__}.")
+    it, draws = restored(cell), check_whole(draws, "draws")
     features = it.model.coords.get("feature")
     if features is None:
         raise ResultsError(

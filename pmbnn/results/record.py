@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pmbnn.spec.display import Summarised
+
 FORMAT = 2
 """Version of the results folder; folders of another one are rejected."""
 
@@ -22,6 +24,9 @@ DIGEST = "sha256"
 """Key of the digest of a record's own content."""
 
 FAILED: tuple[str, ...] = get_args(Failed)
+
+SHOWN_RESULTS = 6
+"""Numbers of a record that its text has."""
 
 Number = float | int | None
 """Numbers that are not finite are written as null."""
@@ -106,7 +111,7 @@ class StoredFile(_Part):
         return len(content) == self.size and hashlib.sha256(content).hexdigest() == self.sha256
 
 
-class CellRecord(_Part):
+class CellRecord(Summarised, _Part):
     """What is known of a cell, frozen; `model_copy` with an update gives a changed one.
 
     Attributes
@@ -175,6 +180,19 @@ class CellRecord(_Part):
     seconds: float = 0.0
     traceback: str | None = None
     files: dict[str, StoredFile] = Field(default_factory=dict)
+
+    def _summary(self) -> dict[str, object]:
+        verdict = f"{self.status} ({self.reason})" if self.reason else self.status
+        kinds = {
+            section: settings["kind"]
+            for section, settings in self.settings.items()
+            if "kind" in settings
+        }
+        numbers = dict(list(self.results.items())[:SHOWN_RESULTS])
+        return {"name": self.name, "status": verdict} | kinds | numbers
+
+    def __str__(self) -> str:
+        return repr(self)
 
     @property
     def failed(self) -> bool:

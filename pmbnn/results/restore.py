@@ -1,6 +1,7 @@
 """A stored cell made ready to draw from and to predict with, from what its trace keeps."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +18,21 @@ from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
+from pmbnn.results.loading import StoredCell
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.spec import Specification
+from pmbnn.spec.display import Summarised
+from pmbnn.spec.errors import check_whole
 
 SHOWN_CELLS = 5
 """Cells that a message names of those there are."""
 
 
-@dataclass(frozen=True)
-class Restored:
+@dataclass(frozen=True, repr=False)
+class Restored(Summarised):
     """A fitted cell read back.
 
     Attributes
@@ -70,7 +74,7 @@ class Restored:
         return target_standardisation(self.trace)
 
 
-def restore_cell(cell: Path | str) -> Restored:
+def restore_cell(cell: Path | str | StoredCell) -> Restored:
     """A stored cell, ready to draw from and to predict with.
 
     The data set is loaded only where the trace does not keep its standardisation, as those of
@@ -79,16 +83,18 @@ def restore_cell(cell: Path | str) -> Restored:
     Parameters
     ----------
     cell
-        A cell's folder, ``results/<experiment>/cells/<name>``.
+        A cell of `load_results`, or its folder, ``results/<experiment>/cells/<name>``.
 
     Raises
     ------
     ResultsError
         If there is no such cell, it failed, or it was stored by another version.
+    TypeError
+        If it is something else.
     DataError
         If the data set is needed and is no longer available, or has changed.
     """
-    cell = Path(cell)
+    cell = cell_folder(cell)
     record, trace = _stored(cell)
     specs = stored_specifications(cell, record)
     described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
@@ -111,6 +117,11 @@ def restore_cell(cell: Path | str) -> Restored:
     )
 
 
+def restored(cell: object) -> Restored:
+    """A cell that was restored already, or is restored now."""
+    return cell if isinstance(cell, Restored) else restore_cell(cell)
+
+
 def _predicting(
     trace: xr.DataTree, model: pm.Model, specs: Mapping[str, Specification]
 ) -> tuple[Predictor, dict[int, StoredGuide], dict[int, float]]:
@@ -125,7 +136,19 @@ def _predicting(
     return Predictor(model, specs["likelihood"], specs["inference"]), guides, weights
 
 
-def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
+def cell_folder(cell: object) -> Path:
+    """Folder of a cell that Python code names by it, or has opened."""
+    if isinstance(cell, StoredCell):
+        return cell.folder
+    if isinstance(cell, str | os.PathLike):
+        return Path(cell)
+    raise TypeError(
+        "`cell` must be a cell of `load_results`, as `results.cell(...)` gives one, or a cell's "
+        f"folder, got {type(cell).__name__}."
+    )
+
+
+def sample_posterior(cell: Path | str | StoredCell | Restored, draws: int) -> xr.Dataset:
     """Posterior draws of every weight and scale of a stored cell.
 
     The first draws are those that the cell's predictions and its trace were made with. Of a sampled
@@ -134,7 +157,7 @@ def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
     Parameters
     ----------
     cell
-        A cell's folder, ``results/<experiment>/cells/<name>``.
+        A cell as `restore_cell` takes it, or what that has made of it.
     draws
         Draws of each restart, or of each chain at most.
 
@@ -149,7 +172,7 @@ def sample_posterior(cell: Path | str, draws: int) -> xr.Dataset:
     ResultsError, DataError
         As `restore_cell` does.
     """
-    it = restore_cell(cell)
+    it, draws = restored(cell), check_whole(draws, "draws")
     fits, of_one = it.fits.values(), "chain" if it.record.sampling else "restart"
     if it.record.sampling:
         draws = min(it.predictor.n_distinct(fit, draws) for fit in fits)

@@ -16,7 +16,7 @@ from pmbnn.experiment.errors import ConfigError, validated
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.results.lock import writing
 from pmbnn.results.store import Results
-from pmbnn.spec import Specification
+from pmbnn.spec import Specification, plain
 
 FOLDER = "data"
 """Folder of a results folder with the rows that were handed over in memory."""
@@ -54,19 +54,20 @@ def experiment_in_memory(
     """
     archives: Archives = {}
     datasets: dict[Npz, Dataset] = {}
-    plain = _plain(content, "", archives, datasets)
+    written = _plain(content, "", archives, datasets)
     with TemporaryDirectory() as trial:
         _save(archives, Path(trial))
-        experiment = experiment_of(plain, Path.cwd(), Path(trial))
+        experiment = experiment_of(written, Path.cwd(), Path(trial))
         check_data(experiment)
         _check_unchanged(experiment, datasets)
     with writing(folder, wait):
         _save(archives, folder)
-    return experiment_of(plain, Path.cwd(), folder)
+    return experiment_of(written, Path.cwd(), folder)
 
 
 def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Dataset]) -> Any:
     """The same as an experiment file would say it; what is to be stored is added to `archives`."""
+    value = plain(value)
     if isinstance(value, Dataset):
         spec = _stored(value, place, archives)
         datasets[spec] = value
@@ -78,10 +79,6 @@ def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Da
         return {k: _plain(v, f"{at}{k}", archives, datasets) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v, f"{place}[{i}]", archives, datasets) for i, v in enumerate(value)]
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, PLAIN):
         return value
     raise ConfigError(

@@ -205,8 +205,11 @@ def test_other_files_are_refused(tmp_path, classifier):
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"prior": "lapalce"}, r"`prior` must be one of cauchy, .*, got 'lapalce'\."),
-        ({"hyperprior": 1.0}, r"`hyperprior` must be a name or a Hyperprior such as"),
+        (
+            {"prior": "lapalce"},
+            r"`prior` must be one of cauchy, .*, got 'lapalce'; did you mean `laplace`",
+        ),
+        ({"hyperprior": 1.0}, r"`hyperprior` must be a name, a mapping or a Hyperprior such"),
         ({"engine": "advi"}, r"`engine` must be one of compiled, mclmc, .*, got 'advi'\."),
         ({"guide": "normal"}, "guide"),
         ({"settings": {"nothing": 1}}, "nothing"),

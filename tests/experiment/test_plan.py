@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from pmbnn.data import Circles, Mnist, Moons, Table
 from pmbnn.data.curves import Sine
@@ -62,6 +61,7 @@ from pmbnn.models.priors import (
 )
 from pmbnn.prediction.settings import Fresh, Map, Predict
 from pmbnn.spec import Specification, added
+from pmbnn.spec.errors import ConfigError
 
 CELL = Cell(
     "sweep",
@@ -616,7 +616,7 @@ def test_a_field_that_was_added_is_in_the_text_only_where_it_is_another():
     # What results keep reads back, and experiment files name it.
     assert Since.model_validate_json(since.model_dump_json()) == since
     assert as_written(since)["decimal"] == "."
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="`tilt` must be >= 0"):
         Since.Inner(tilt=-1.0)
 
 

@@ -1,10 +1,10 @@
 """Lengths of fits, and settings that exclude each other."""
 
 import pytest
-from pydantic import ValidationError
 
 from pmbnn.inference.settings import PYMC_LACKS, Inference
 from pmbnn.spec import Tune
+from pmbnn.spec.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_total_steps(settings, steps):
 
 
 def reject(message, **settings):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         Inference(**settings)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pydantic import ValidationError
 
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.elbo import build_objective
@@ -16,6 +15,7 @@ from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import PRIORS, Fixed, Flat, HalfNormal, Horseshoe, Laplace, Normal
+from pmbnn.spec.errors import ConfigError
 from pmbnn.testing import random_point
 
 RNG = np.random.default_rng(0)
@@ -124,7 +124,7 @@ def test_coordinates_of_tempering_know_it(evaluate):
 
 def test_a_prior_without_a_scale_takes_none():
     message = "must leave out `bias_scale` with prior `flat`, which has no scale, got 1"
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         Flat(bias_scale=1.0)
 
 

@@ -586,7 +586,7 @@ def test_dense_classifier_has_two_classes_at_least(labels):
                 "point, got 'gamma'.$"
             ),
         ),
-        ({"activation": "swish"}, "activation\n.*'tanh', 'relu' or 'sigmoid'"),
+        ({"activation": "swish"}, "`activation` must be one of"),
         ({"x": ROWS.x[:, 0]}, r"^`x` must have shape \(observation, feature\), got \(9,\).$"),
         ({"x": ROWS.x[:0]}, r"^`x` must have shape \(observation, feature\), got \(0, 2\).$"),
         ({"y": ROWS.y[:5]}, r"^`y` must have shape \(9,\), one label a row, got \(5,\).$"),

@@ -1,5 +1,7 @@
 """How far an approximation is from a reference, in numbers and in words."""
 
+import re
+
 import arviz_base
 import numpy as np
 import pymc as pm
@@ -67,7 +69,8 @@ def test_a_wrong_approximation_differs(mean_field):
     assert found.verdict == "differs", found
     assert found.of.startswith("log sd of weight[")
     assert abs(found.distance - off.max()) < 4 * found.error
-    assert "times as far as repeats are." in repr(found)
+    assert "times as far as repeats are; the approximation's sd of " in repr(found)
+    assert re.fullmatch(r"the approximation's sd of \S+ is 0\.5\d* times.*", found.direction)
 
 
 def test_a_shift_is_in_standard_deviations(full_rank):
@@ -152,6 +155,23 @@ def test_distances_by_hand():
     found = furthest(blocks.mean(axis=0), other_blocks.mean(axis=0))
     assert found.of == "log sd of b"
     assert found.value == pytest.approx(np.log(3))
+
+
+def test_a_distance_has_a_direction():
+    """One too high by two standard deviations, one with half the spread, and a timid classifier."""
+    wide = np.array([[[-1.0], [1.0]]])
+    for ours, of, direction in (
+        (wide + 2, "mean of a", "the approximation's mean of a is 2 sd above the posterior's"),
+        (wide - 2, "mean of a", "the approximation's mean of a is 2 sd below the posterior's"),
+        (wide / 2, "log sd of a", "the approximation's sd of a is 0.5 times the posterior's"),
+    ):
+        *blocks, distance = moments(["a"], ours, wide)
+        found = distance(*(block.mean(axis=0) for block in blocks))
+        assert (found.of, found.direction) == (of, direction)
+    timid, sure = np.array([[0.6, 0.4]]), np.array([[0.1, 0.9]])
+    assert "is less confident, with a largest probability of 0.600 on average and not 0.900" in (
+        total_variation(timid, sure).direction
+    )
 
 
 def test_error_and_floor_of_a_mean():

@@ -10,21 +10,16 @@ from pmbnn.data.ood.fashion import Fashion
 from pmbnn.data.ood.letters import Letters
 from pmbnn.data.ood.noise import NormalNoise, UniformNoise
 from pmbnn.data.ood.rotated import Rotated
-from pmbnn.spec import registry
+from pmbnn.spec import named, registry
 
 OOD: dict[str, type[OodSpec]] = registry(NormalNoise, UniformNoise, Rotated, Letters, Fashion)
 
 
 def _of_its_kind(value: Any, info: ValidationInfo) -> Any:
-    """A mapping as the specification that its kind names; anything else as it is."""
-    if not isinstance(value, dict):
-        return value
-    if value.get("kind") not in OOD:
-        raise ValueError(f"must have a `kind` of {', '.join(sorted(OOD))}, got {value.get('kind')}")
-    cls = OOD[value["kind"]]
-    if info.mode == "json":  # where a list stands for a tuple
-        return cls.model_validate_json(json.dumps(value))
-    return cls.model_validate(value)
+    """A name or a mapping as the specification that its kind names; anything else as it is."""
+    if info.mode == "json" and isinstance(value, dict) and value.get("kind") in OOD:
+        return OOD[value["kind"]].model_validate_json(json.dumps(value))  # whose lists are tuples
+    return named(value, OOD, "ood", OodSpec) if isinstance(value, str | dict) else value
 
 
 AnyOod = Annotated[SerializeAsAny[OodSpec], BeforeValidator(_of_its_kind)]

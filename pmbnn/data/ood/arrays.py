@@ -7,12 +7,13 @@ import numpy as np
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DataError
 from pmbnn.data.digit_format import SIDE
+from pmbnn.spec.display import Summarised
 
 PIXELS = SIDE * SIDE
 
 
-@dataclass(frozen=True)
-class Digits:
+@dataclass(frozen=True, repr=False)
+class Digits(Summarised):
     """Test digits that a kind may need.
 
     ``x`` holds raw pixels in [0, 1], ``(observation, 784)``; ``labels`` names each digit.
@@ -33,8 +34,8 @@ def digits_of(dataset: Dataset) -> Digits:
     return Digits(pixels.astype(np.float32), labels)
 
 
-@dataclass(frozen=True)
-class OodImages:
+@dataclass(frozen=True, repr=False)
+class OodImages(Summarised):
     """Images that a digit classifier was never shown.
 
     Attributes

@@ -9,10 +9,11 @@ import numpy as np
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.convergence import Convergence, Status
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.spec.display import Summarised
 
 
-@dataclass(frozen=True, eq=False)
-class Chains:
+@dataclass(frozen=True, eq=False, repr=False)
+class Chains(Summarised):
     """Draws of all chains.
 
     Attributes
@@ -113,8 +114,8 @@ class Sampler[State](Protocol):
         """How chains were tuned."""
 
 
-@dataclass(frozen=True, eq=False)
-class Samples:
+@dataclass(frozen=True, eq=False, repr=False)
+class Samples(Summarised):
     """Draws from a posterior, and what is to be thought of them.
 
     Attributes

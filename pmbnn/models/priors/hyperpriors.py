@@ -172,3 +172,14 @@ class PointScale(Hierarchical):
 HYPERPRIORS: dict[str, type[Hyperprior]] = registry(
     Fixed, HalfNormal, HalfCauchy, InverseGamma, PointScale
 )
+
+__all__ = [
+    "HYPERPRIORS",
+    "Fixed",
+    "HalfCauchy",
+    "HalfNormal",
+    "Hierarchical",
+    "Hyperprior",
+    "InverseGamma",
+    "PointScale",
+]

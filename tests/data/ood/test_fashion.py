@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn.datasets
-from pydantic import ValidationError
 
 from pmbnn.data import DataError, openml
 from pmbnn.data.local_files import copies
 from pmbnn.data.ood import Fashion, fashion
 from pmbnn.data.ood.arrays import Digits
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cluster.data import ood_shipments, unpack
 
 DIGITS = Digits(np.zeros((0, 784), np.float32), ())
@@ -76,7 +76,7 @@ def test_some_of_every_class(files):
 
 
 def test_more_than_there_are():
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError):
         Fashion(size=10_001)
 
 

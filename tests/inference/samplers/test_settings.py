@@ -1,10 +1,10 @@
 """What an experiment file may say of samplers, and what it costs."""
 
 import pytest
-from pydantic import ValidationError
 
 from pmbnn.inference.samplers.run import SAMPLERS
 from pmbnn.inference.samplers.settings import SAMPLING, Mclmc, Nuts, Smc
+from pmbnn.spec.errors import ConfigError
 
 
 def test_every_engine_has_settings_and_programs():
@@ -19,5 +19,5 @@ def test_gradients_of_a_chain():
 
 
 def test_the_fewest_leapfrogs_are_not_more_than_the_most():
-    with pytest.raises(ValidationError, match="fewest <= most in `leapfrogs`, got 32 and 16"):
+    with pytest.raises(ConfigError, match="fewest <= most in `leapfrogs`, got 32 and 16"):
         Smc(leapfrogs=(32, 16))

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pydantic import ValidationError
 from scipy.signal import correlate2d
 from scipy.special import expit
 
@@ -21,6 +20,7 @@ from pmbnn.models.networks import (
     MaxPool,
     ShapeError,
 )
+from pmbnn.spec.errors import ConfigError
 
 ACTIVATIONS = {
     "tanh": np.tanh,
@@ -285,22 +285,22 @@ def test_a_padded_kernel_may_be_larger_than_the_image(evaluate):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Convolution(filters=0, size=3), "filters\n.*greater than or equal to 1"),
-        (lambda: Convolution(filters=2, size=0), "size\n.*greater than or equal to 1"),
+        (lambda: Convolution(filters=0, size=3), "`filters` must be >= 1"),
+        (lambda: Convolution(filters=2, size=0), "`size` must be >= 1"),
         (
             lambda: Convolution(filters=2, size=4, padding="same"),
             "must have an odd `size` with `padding` same, got 4",
         ),
-        (lambda: Convolution(filters=2, size=3, padding="full"), "padding\n.*'valid' or 'same'"),
-        (lambda: MaxPool(size=0), "size\n.*greater than or equal to 1"),
-        (lambda: Flatten(order="C"), "order\n.*Extra inputs"),
-        (lambda: DenseLayer(units=2, activation="swish"), "activation\n.*'sigmoid' or 'linear'"),
-        (lambda: Layered(layers=(Flatten(),) * 101), "layers\n.*at most 100 items"),
+        (lambda: Convolution(filters=2, size=3, padding="full"), "`padding` must be one of"),
+        (lambda: MaxPool(size=0), "`size` must be >= 1"),
+        (lambda: Flatten(order="C"), "no argument `order`"),
+        (lambda: DenseLayer(units=2, activation="swish"), "`activation` must be one of"),
+        (lambda: Layered(layers=(Flatten(),) * 101), "`layers` must have at most 100 entries"),
         (lambda: Layered(layers=(Dense(),)), "layers.0"),
     ],
 )
 def test_impossible_settings_are_rejected(build, message):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         build()
 
 

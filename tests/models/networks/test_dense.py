@@ -3,10 +3,10 @@
 import numpy as np
 import pytensor.tensor as pt
 import pytest
-from pydantic import ValidationError
 from scipy.special import expit
 
 from pmbnn.models.networks import Dense
+from pmbnn.spec.errors import ConfigError
 
 ACTIVATIONS = {"tanh": np.tanh, "relu": lambda a: np.maximum(a, 0), "sigmoid": expit}
 
@@ -74,12 +74,12 @@ def test_images_are_taken_as_features():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden": (0,)}, "hidden.0\n.*greater than or equal to 1"),
-        ({"hidden": (2.5,)}, "hidden.0\n.*valid integer"),
-        ({"hidden": (2,) * 101}, "hidden\n.*at most 100 items"),
-        ({"activation": "swish"}, "activation\n.*'tanh', 'relu' or 'sigmoid'"),
+        ({"hidden": (0,)}, r"`hidden\[0\]` must be >= 1"),
+        ({"hidden": (2.5,)}, r"`hidden\[0\]` must be a whole number"),
+        ({"hidden": (2,) * 101}, "`hidden` must have at most 100 entries"),
+        ({"activation": "swish"}, "`activation` must be one of"),
     ],
 )
 def test_impossible_settings_are_rejected(settings, message):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ConfigError, match=message):
         Dense(**settings)

@@ -1,0 +1,39 @@
+"""What every named part of an experiment file has in common, and errors of settings.
+
+The same classes read a file and take arguments from Python: `base` has them, and turns what Python
+code gives into plain values; `errors` has the wording.
+"""
+
+from pmbnn.spec.base import (
+    METRICS,
+    Positive,
+    Registry,
+    Specification,
+    Tune,
+    added,
+    are_kinds,
+    named,
+    only_part,
+    plain,
+    registry,
+    specification_classes,
+    union_parts,
+    validated,
+)
+
+__all__ = [
+    "METRICS",
+    "Positive",
+    "Registry",
+    "Specification",
+    "Tune",
+    "added",
+    "are_kinds",
+    "named",
+    "only_part",
+    "plain",
+    "registry",
+    "specification_classes",
+    "union_parts",
+    "validated",
+]
