@@ -86,6 +86,7 @@ def calibrate(
 def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) -> int:
     from pmbnn.compare.calibration import FILE
     from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.machine import cores
     from pmbnn.inference.device import find_devices
     from pmbnn.results.ranks import FOLDER
     from pmbnn.sweep.calibrate import calibrate, plan_calibration, plan_lines
@@ -93,7 +94,7 @@ def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) ->
     devices, experiment = find_devices(device), load_experiment(file)
     plan = plan_calibration(experiment, only, *asked, devices)
     if dry_run:
-        typer.echo("\n".join(plan_lines(plan)))
+        typer.echo("\n".join(plan_lines(plan, workers or cores())))
         return 0
     folder, console = out or Path("results") / experiment.name, new_console()
     outcome = calibrate(experiment, plan, folder, console, workers, wait, quiet)

@@ -67,6 +67,7 @@ def check(
 
 def _check(folder, only, engine, dry_run, workers, device, wait, quiet) -> int:
     from pmbnn.compare.agreement import agreement_table
+    from pmbnn.experiment.machine import cores
     from pmbnn.experiment.plan import print_plan
     from pmbnn.inference.device import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
@@ -82,7 +83,7 @@ def _check(folder, only, engine, dry_run, workers, device, wait, quiet) -> int:
     for line in wanted.left_out:
         console.print(f"left out: {line}", soft_wrap=True, highlight=False, markup=False)
     if dry_run:
-        print_plan(wanted.experiment, wanted.cells, devices=devices)
+        print_plan(wanted.experiment, wanted.cells, workers or cores(), devices)
         return 0
     outcome = check_folder(folder, wanted, console, workers, wait, quiet)
     for table in _tables(agreement_table(Results(folder), outcome.records)):

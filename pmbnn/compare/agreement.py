@@ -33,7 +33,7 @@ from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import CHAINS, OF_POSTERIOR, is_sampled, pairs, sampler_pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import differences, settings_row
+from pmbnn.results.tables import differences, settings_row, table_of
 from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
@@ -79,7 +79,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     """
     compared = [*pairs(records), *sampler_pairs(records)]
     rows = (_row(results, *pair) for pair in compared if pair[0].predictive in KINDS)
-    return pd.DataFrame([row for row in rows if row])
+    return table_of((row for row in rows if row), dtype=None)
 
 
 def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:

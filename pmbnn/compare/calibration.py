@@ -9,7 +9,7 @@ import pandas as pd
 from pmbnn.prediction.calibration import alive, uniformity
 from pmbnn.results.ranks import StoredRanks
 from pmbnn.results.references import OF_POSTERIOR
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import settings_row, table_of
 
 FILE = "calibration.csv"
 """File of a results folder that holds its table."""
@@ -28,7 +28,7 @@ def calibration_table(stored: Iterable[StoredRanks]) -> pd.DataFrame:
     units of the band's edge; ``verdict``: ``calibrated`` or ``miscalibrated``, with an error over
     all quantities of a combination; ``direction``, as `Uniformity` has it.
     """
-    return pd.DataFrame([row for ranks in stored for row in _rows(ranks)])
+    return table_of((row for ranks in stored for row in _rows(ranks)), dtype=None)
 
 
 def _rows(stored: StoredRanks) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pmbnn.inference.stages import stage
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import mean_and_error
+from pmbnn.results.tables import mean_and_error, union_of_names
 from pmbnn.results.titles import data_title
 from pmbnn.results.variants import Variant, families
 
@@ -113,8 +113,8 @@ def _measured(
         for column, hyperprior in enumerate(combinations.columns):
             cells = [measures[r.name] for r in combinations.finished(row, column)]
             held = [cell for cell in cells if cell]
-            for name in held[0] if held else ():
-                mean, error = mean_and_error([cell[name] for cell in held])
+            for name in union_of_names(held):
+                mean, error = mean_and_error([cell.get(name) for cell in held])
                 scale = "no scale" if row in combinations.without_scale else hyperprior
-                numbers = {"mean": mean, "se": error, "seeds": len(held)}
+                numbers = {"mean": mean, "se": error, "seeds": sum(name in cell for cell in held)}
                 yield {"prior": prior, "hyperprior": scale, "measure": name} | numbers

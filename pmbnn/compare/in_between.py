@@ -13,7 +13,7 @@ from pmbnn.results.lines import AlongLine, Told, along_lines
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row
+from pmbnn.results.tables import settings_row, table_of
 
 FILE = "in_between.csv"
 """File of a results folder that holds its table."""
@@ -39,7 +39,7 @@ def in_between_table(results: Results, records: Sequence[CellRecord]) -> pd.Data
     mean-field's variance in between two points is at most what it is near them.
     """
     lines = along_lines(results, records)
-    return pd.DataFrame([_row(line, told) for line in lines for told in line.told], dtype=object)
+    return table_of(_row(line, told) for line in lines for told in line.told)
 
 
 def write_in_between(results: Results, records: Sequence[CellRecord]) -> None:

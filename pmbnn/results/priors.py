@@ -19,7 +19,7 @@ from pmbnn.results.limits import check_fits
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
 from pmbnn.results.store import Results, ResultsError, trace_writer
-from pmbnn.results.tables import of_targets, settings_row
+from pmbnn.results.tables import of_targets, settings_row, table_of
 from pmbnn.results.titles import data_title, distinct_titles
 
 FILE = "prior.csv"
@@ -179,8 +179,7 @@ def write_priors(results: Results, names: Sequence[str]) -> None:
     if not rows:
         results.remove_table(FILE)
         return
-    # As objects: whole numbers beside missing ones stay whole.
-    results.write_table(FILE, pd.DataFrame(rows, dtype=object))
+    results.write_table(FILE, table_of(rows))
 
 
 def stored_priors(results: Results) -> list[StoredPrior]:

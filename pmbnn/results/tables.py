@@ -42,7 +42,7 @@ def metrics_table(records: Iterable[CellRecord]) -> pd.DataFrame:
 
     Columns are in order of first appearance; what a cell does not have is missing.
     """
-    return _table(_metrics_row(record) for record in records)
+    return table_of(_metrics_row(record) for record in records)
 
 
 def ood_table(records: Iterable[CellRecord]) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def ood_table(records: Iterable[CellRecord]) -> pd.DataFrame:
 
     A set that is unavailable has a ``reason`` instead of numbers. Entropies are in bits.
     """
-    return _table(row for record in records for row in _ood_rows(record))
+    return table_of(row for record in records for row in _ood_rows(record))
 
 
 def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
@@ -59,12 +59,32 @@ def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     Failed cells are counted (``failed``) and left out of the means. Rows are in order of
     first appearance. The standard error is that of the mean, missing for a single seed.
     """
-    return _table(_summary_row(group) for group in group_by_settings(records))
+    return table_of(_summary_row(group) for group in group_by_settings(records))
 
 
-def _table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    # As objects: whole numbers beside missing ones stay whole.
-    return pd.DataFrame(list(rows), dtype=object)
+def table_of(rows: Iterable[Mapping[str, Any]], dtype: type | None = object) -> pd.DataFrame:
+    """Table with every column that some row has, in the order of `union_of_names`.
+
+    As objects unless `dtype` says otherwise: whole numbers beside missing ones stay whole.
+    """
+    rows = list(rows)
+    return pd.DataFrame(rows, columns=union_of_names(rows) if rows else None, dtype=dtype)
+
+
+def union_of_names(rows: Iterable[Iterable[str]]) -> list[str]:
+    """Every name that some row has, once; a name stands after those that precede it in its row.
+
+    The order of the first row counts, and a name that the first row lacks stands in its place,
+    not at the end: which row lacks it does not change the order.
+    """
+    names: list[str] = []
+    for row in rows:
+        place = 0
+        for name in row:
+            if name not in names:
+                names.insert(place, name)
+            place = names.index(name) + 1
+    return names
 
 
 def _metrics_row(record: CellRecord) -> dict[str, Any]:
@@ -97,7 +117,7 @@ def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     usable = [r for r in group if r.results]
     row = {"sweep": group[0].sweep, **_common_settings(group), **_device(group[0])}
     row |= {"cells": len(group), "failed": len(group) - len(usable)}
-    for name in usable[0].results if usable else ():
+    for name in union_of_names(r.results for r in usable):
         row[name], row[f"{name}_se"] = mean_and_error(repetitions(usable, name))
     return row
 

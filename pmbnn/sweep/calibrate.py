@@ -196,15 +196,18 @@ def distinct_words(tasks: Sequence[CalibrationTask]) -> dict[str, str]:
     return {name: one if counts[one] == 1 else name for name, one in words.items()}
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """The plan in words, with a rough time."""
+def plan_lines(plan: Plan, workers: int) -> list[str]:
+    """The plan in words, with a rough time on so many workers."""
     lines = [f"left out: {line}" for line in plan.left_out]
     seconds = 0.0
     for task in plan.tasks:
         one = task.simulations * _fit_seconds(task)
         seconds += one
         lines.append(f"{task.simulations} simulations, {duration(one)}: {task_words(task)}")
-    return [*lines, f"in all: {duration(seconds)} of fitting on one core"]
+    total = f"in all: {duration(seconds)} of fitting on one core"
+    if not plan.devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
+        total += f", about {duration(seconds / used)} with {used} workers"
+    return [*lines, total]
 
 
 def _fit_seconds(task: CalibrationTask) -> float:

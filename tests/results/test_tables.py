@@ -18,6 +18,7 @@ from pmbnn.results.tables import (
     ood_table,
     settings_row,
     summary_table,
+    union_of_names,
 )
 
 
@@ -314,3 +315,23 @@ def test_nothing_is_best_where_nothing_is_scored():
 def test_whole_numbers_stay_whole_beside_missing_ones():
     table = metrics_table([record(draws=3), record(seed=1), record(seed=2, draws=None)])
     assert table.to_csv(columns=["draws"], index=False) == 'draws\n3\n""\n""\n'
+
+
+def test_columns_do_not_depend_on_which_seed_lacks_one():
+    """A seed without ``pareto_k`` neither removes the column nor moves it, whichever it is."""
+    full = {"accuracy": 0.8, "pareto_k": 0.6, "nll": 0.4}
+    lacking = {"accuracy": 0.7, "nll": 0.5}
+    for table in (summary_table, metrics_table):
+        tables = [
+            table([record(seed=0, **first), record(seed=1, **second)])
+            for first, second in ((full, lacking), (lacking, full))
+        ]
+        assert list(tables[0].columns) == list(tables[1].columns)
+    [row] = summarise([record(seed=0, **lacking), record(seed=1, **full)])
+    assert row["pareto_k"] == 0.6
+    assert math.isnan(row["pareto_k_se"])
+
+
+def test_a_name_stands_after_those_before_it_in_its_row():
+    assert union_of_names(["ac", "abc", "bd"]) == ["a", "b", "d", "c"]
+    assert union_of_names([]) == []

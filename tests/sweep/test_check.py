@@ -12,7 +12,7 @@ from pmbnn.compare.agreement import FILE
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.check import check_folder, references
+from pmbnn.sweep.check import References, check_folder, references, with_sampler
 
 FILE_TEXT = """
 name: toy
@@ -103,3 +103,17 @@ def test_the_command_says_what_is_wrong(folder, tmp_path):
 def test_a_folder_without_fits_is_an_error(tmp_path):
     with pytest.raises(ResultsError, match="must be a results folder"):
         references(tmp_path, SHORT)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_plan_is_for_the_workers_that_were_asked_for(tmp_path, monkeypatch, workers):
+    file = tmp_path / "toy.yaml"
+    file.write_text(FILE_TEXT)
+    experiment = with_sampler(load_experiment(file), SHORT, tmp_path)
+    wanted = References(experiment, experiment.cells[:1], ())
+    monkeypatch.setattr("pmbnn.sweep.check.references", lambda *_: wanted)
+    planned = CliRunner().invoke(
+        app, ["check", str(tmp_path), "--workers", str(workers), "--dry-run"]
+    )
+    assert planned.exit_code == 0
+    assert f"with {workers} worker" in planned.output
