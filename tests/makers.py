@@ -6,6 +6,8 @@ from zlib import crc32
 import numpy as np
 import xarray as xr
 
+from pmbnn.results.present import FILE as CELLS
+from pmbnn.results.present import CellList
 from pmbnn.results.ranks import StoredRanks
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, trace_writer
@@ -416,7 +418,14 @@ def store(folder, cells):
     results.prepare()
     for made, trace in cells:
         results.save_cell(made, {} if trace is None else {"trace.nc": trace_writer(trace)})
+    list_present(results, [made.name for made, _ in cells])
     return results
+
+
+def list_present(results, names=None):
+    """List cells of a results folder as its present ones, all that are stored unless named."""
+    names = results.cell_names() if names is None else names
+    results.write_json(CELLS, CellList("toy", dict.fromkeys(names, "")).content)
 
 
 def write_in_between(folder, name="origin", rows=100, seed=0):

@@ -16,6 +16,7 @@ from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_files, overviews_of
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.results.present import present_records
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep.cells import prepare, write_header, write_tables
 
@@ -196,7 +197,7 @@ def _swept(file, folder):
     for job in jobs(list(run.tasks), wanted):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, stored.append)
-    records = run.records()
+    records = present_records(run.results)
     figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)
     return Swept(run.results.folder, len(wanted), stored, figures)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import (
+    Command,
+    ResultsFolders,
+    new_console,
+    open_results,
+    reported,
+    written,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,10 +98,9 @@ def _given(file: str | None, name: str) -> "list[PublishedMethod]":
 def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMethod]") -> None:
     from pmbnn.compare.baselines import make_baselines, write_baselines
     from pmbnn.compare.published_splits import stored_splits
-    from pmbnn.results.loading import load_results
     from pmbnn.results.store import ResultsError
 
-    read = load_results(folder)
+    read = open_results(folder)
     named, absent = stored_splits(read.results)
     for words in absent:
         typer.echo(f"left out: {words}", err=True)

@@ -11,6 +11,7 @@ from pmbnn.cli.shared import (
     ResultsFolders,
     check_folder_of,
     new_console,
+    open_results,
     reported,
     written,
 )
@@ -47,10 +48,9 @@ def _claims(folders: list[Path], out: Path | None) -> None:
     import pandas as pd
 
     from pmbnn.compare.claims import FILE, claims_table, write_claims
-    from pmbnn.results.loading import load_results
 
     check_folder_of(out, "--out")
-    read = [load_results(folder) for folder in folders]
+    read = [open_results(folder) for folder in folders]
     found = {
         one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read
     }

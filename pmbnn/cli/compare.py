@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pmbnn.cli.shared import Command, ResultsFolders, new_console, reported, written
+from pmbnn.cli.shared import (
+    Command,
+    ResultsFolders,
+    new_console,
+    open_results,
+    reported,
+    written,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,11 +46,10 @@ def compare(folders: ResultsFolders) -> None:
 def _compare(folder: Path) -> None:
     from pmbnn.compare.contrasts import sentence
     from pmbnn.compare.verdicts import make_verdicts, write_verdicts
-    from pmbnn.results.loading import load_results
     from pmbnn.results.references import refutations
     from pmbnn.results.store import ResultsError
 
-    read = load_results(folder)
+    read = open_results(folder)
     for line in refutations(read.records).values():
         typer.echo(f"left out: {line}", err=True)
     found = make_verdicts(read)

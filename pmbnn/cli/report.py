@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, ResultsFolders, reported
+from pmbnn.cli.shared import Command, ResultsFolders, open_results, reported
 
 if TYPE_CHECKING:
     from pmbnn.figures.processes import Helpers
@@ -45,9 +45,8 @@ def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
     """Path of the page written, and its size in bytes."""
     from pmbnn.experiment.machine import cores
     from pmbnn.figures.processes import Helpers
-    from pmbnn.results.loading import load_results
 
-    read = [load_results(folder) for folder in dict.fromkeys(folders)]
+    read = [open_results(folder) for folder in dict.fromkeys(folders)]
     with Helpers(cores(), sum(len(folder.records) for folder in read)) as helpers:
         # They import what this process imports next.
         helpers.start("pmbnn.report.rebuild", "pmbnn.report.cells")

@@ -12,6 +12,8 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pmbnn.results.loading import ExperimentResults
+
 FAILED = 1
 """Exit status: some of what was asked for failed."""
 
@@ -64,6 +66,23 @@ def reported(*errors: type[Exception]) -> Iterator[None]:
     except errors as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(BAD_INPUT) from error
+
+
+def open_results(folder: Path) -> "ExperimentResults":
+    """A results folder, opened; a line says how many superseded cells are left out.
+
+    Raises
+    ------
+    ResultsError
+        As `load_results` does.
+    """
+    from pmbnn.results.loading import load_results
+    from pmbnn.results.present import superseded_line
+
+    read = load_results(folder)
+    if line := superseded_line(folder, read.superseded):
+        typer.echo(line, err=True)
+    return read
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from pmbnn.cli.shared import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pmbnn.experiment.load import Experiment
     from pmbnn.sweep.stages import Outcome
 
 INTERRUPTED = 130
@@ -129,20 +130,31 @@ def _sweep(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet
     experiment = load_experiment(file)
     check_data(experiment)
     wanted = in_shard(experiment, select_cells(list(experiment.cells), only), part, devices)
+    folder = out or default_folder(experiment.name, part)
     if dry_run:
         from pmbnn.experiment.machine import cores
         from pmbnn.experiment.plan import print_plan
 
         print_plan(experiment, wanted, workers or cores(), devices)
+        _print_left_behind(experiment, folder)
         return 0
     from pmbnn.sweep.stages import run_experiment
 
-    folder = out or default_folder(experiment.name, part)
     console = new_console()
     outcome = run_experiment(
         experiment, wanted, folder, console, workers, fresh, wait, quiet, devices, cluster
     )
     return _conclude(console, outcome)
+
+
+def _print_left_behind(experiment: "Experiment", folder: Path) -> None:
+    """Say how many stored cells other settings leave behind; other data show when they are read."""
+    from pmbnn.experiment.plan import content_digest
+    from pmbnn.results.present import left_behind_line, settings_left_behind
+
+    gone = settings_left_behind(folder, map(content_digest, experiment.cells))
+    if gone:
+        typer.echo(left_behind_line(folder, len(gone)))
 
 
 def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:

@@ -94,6 +94,14 @@ def settings_digest(cell: Cell) -> str:
     return hashlib.sha256(_settings_text(settings, {"inference": "restarts"}).encode()).hexdigest()
 
 
+def content_digest(cell: Cell) -> str:
+    """First 12 hexadecimal digits of a SHA-256 over all settings of a cell.
+
+    It is `identity` without data, plugins, versions and device, and needs none of them.
+    """
+    return hashlib.sha256(_settings_text(cell.settings).encode()).hexdigest()[:12]
+
+
 def identity(
     cell: Cell,
     fingerprint: str,
@@ -386,6 +394,7 @@ __all__ = [
     "Work",
     "cell_label",
     "cell_work",
+    "content_digest",
     "group_key",
     "identity",
     "is_large",

@@ -1,6 +1,5 @@
 """What the parent process hands to its workers: cells with everything that names them."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.results.present import checkpoint_name
 from pmbnn.results.record import CellRecord
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class JobTask:
     @property
     def identity(self) -> str:
         """Hexadecimal digits that decide every number of the job."""
-        content = "\n".join(task.identity for task in self.cells)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return checkpoint_name(task.name for task in self.cells)
 
     def run(
         self,

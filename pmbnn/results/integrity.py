@@ -1,7 +1,7 @@
 """Whether stored cells are what was written: sizes at every start, digests when asked for."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -27,26 +27,32 @@ class Problem(NamedTuple):
         return f"`{self.path}`: {self.reason}"
 
 
-def set_aside_broken(results: Results) -> list[Problem]:
+def set_aside_broken(results: Results, names: Iterable[str] | None = None) -> list[Problem]:
     """Cells whose record cannot be read or whose files have another size, moved out of the way.
 
-    They are kept as ``cells/.broken-<name>`` and will be fitted again.
+    They are kept as ``cells/.broken-<name>`` and will be fitted again. Of all stored cells unless
+    `names` are given.
     """
-    found = list(broken_cells(results))
+    found = list(broken_cells(results, names=names))
     for problem in found:
         set_aside(results, problem.cell)
     return found
 
 
-def broken_cells(results: Results, digests: bool = False) -> Iterator[Problem]:
+def broken_cells(
+    results: Results, digests: bool = False, names: Iterable[str] | None = None
+) -> Iterator[Problem]:
     """The first problem of each broken cell.
 
     Parameters
     ----------
     digests
         Whether to read the files whole and compare their SHA-256; sizes alone otherwise.
+    names
+        Cells to look at, if they are stored; all unless given.
     """
-    for name in results.cell_names():
+    stored = results.cell_names()
+    for name in stored if names is None else sorted(set(stored).intersection(names)):
         problem = _problem(results, name, digests)
         if problem is not None:
             yield problem

@@ -15,6 +15,7 @@ import xarray as xr
 from pmbnn.results.faults import ResultsError
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.limits import read_json_text
+from pmbnn.results.present import present_list, present_names, superseded_names
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, Results, is_outdated
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
@@ -66,11 +67,14 @@ class ExperimentResults(Summarised):
     results
         What reads the cells.
     records
-        Every whole cell, in the experiment's order.
+        Every whole present cell, in the experiment's order: superseded ones are left out.
     provenance
         Versions, machine, data and date; empty where they are not recorded.
     figures
         Overviews that were drawn.
+    superseded
+        Number of stored cells that were left out, because the experiment's data, plugins or
+        settings have changed since.
     """
 
     name: str
@@ -78,6 +82,7 @@ class ExperimentResults(Summarised):
     records: tuple[CellRecord, ...]
     provenance: Mapping[str, Any]
     figures: tuple[Path, ...]
+    superseded: int = 0
 
     def _summary(self) -> dict[str, object]:
         statuses = Counter(record.status for record in self.records)
@@ -189,8 +194,9 @@ class ExperimentResults(Summarised):
 def load_results(folder: Path | str) -> ExperimentResults:
     """Everything in a results folder; traces are read on demand.
 
-    Cells that are not as they were written are left out, with a warning. A running sweep does
-    not disturb it.
+    Cells that are not as they were written are left out, with a warning; so are those of data,
+    plugins or settings that have changed since, which `ExperimentResults.superseded` counts. A
+    running sweep does not disturb it.
 
     Parameters
     ----------
@@ -207,10 +213,11 @@ def load_results(folder: Path | str) -> ExperimentResults:
         problem = "is not a folder" if folder.exists() else "does not exist"
         raise ResultsError(f"The results folder `{folder}` {problem}.")
     results = Results(folder)
-    broken = {problem.cell: problem for problem in broken_cells(results)}
+    present = present_list(folder).cells
+    broken = {problem.cell: problem for problem in broken_cells(results, names=present)}
     for problem in broken.values():
         warnings.warn(f"left out: {problem}", stacklevel=2)
-    names = [name for name in _in_order(results) if name not in broken]
+    names = [name for name in present_names(folder) if name not in broken]
     if not names:
         raise ResultsError(
             f"The folder `{folder}` holds no finished cell (cells/<name>/metrics.json); "
@@ -220,7 +227,10 @@ def load_results(folder: Path | str) -> ExperimentResults:
     provenance = _read_json(origin) if origin.is_file() else {}
     name = str(provenance.get("experiment", folder.resolve().name))
     records = tuple(results.load_record(name) for name in names)
-    return ExperimentResults(name, results, records, provenance, find_overviews(results))
+    superseded = len(superseded_names(folder))
+    return ExperimentResults(
+        name, results, records, provenance, find_overviews(results), superseded
+    )
 
 
 def find_overviews(results: Results) -> tuple[Path, ...]:
@@ -234,13 +244,6 @@ def _row_by_keyword(record: CellRecord) -> dict[str, object]:
     for name, value in settings_row(record.settings).items():
         row[name.removesuffix(".kind").replace(".", "_")] = value
     return row
-
-
-def _in_order(results: Results) -> list[str]:
-    """Names of the cells, in the order of the table where there is one."""
-    table, known = results.folder / "metrics.csv", results.cell_names()
-    listed = pd.read_csv(table, usecols=["name"], dtype=str)["name"] if table.is_file() else []
-    return list(dict.fromkeys([*(name for name in listed if name in set(known)), *known]))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pmbnn.spec.display import Summarised
 
+RECORD = "metrics.json"
+"""Name of the file of a cell's record."""
+
 FORMAT = 2
-"""Version of the results folder; folders of another one are rejected."""
+"""Version of a record; folders with a record of another one are rejected."""
 
 Fitted = Literal["converged", "not_converged", "undecided", "improper"]
 

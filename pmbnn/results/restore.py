@@ -19,6 +19,7 @@ from pmbnn.models.priors import Fixed
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
 from pmbnn.results.loading import StoredCell
+from pmbnn.results.present import check_present
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
@@ -88,7 +89,7 @@ def restore_cell(cell: Path | str | StoredCell) -> Restored:
     Raises
     ------
     ResultsError
-        If there is no such cell, it failed, or it was stored by another version.
+        If there is no such cell, it is superseded, it failed, or it was stored by another version.
     TypeError
         If it is something else.
     DataError
@@ -188,6 +189,7 @@ def _stored(cell: Path) -> tuple[CellRecord, xr.DataTree]:
             f"`{cell}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
             f"{_found(cell)}."
         )
+    check_present(cell)
     try:
         record = results.load_record(cell.name)
         if not record.results:

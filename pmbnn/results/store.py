@@ -27,10 +27,8 @@ from pmbnn.results.faults import (
     unwritable,
 )
 from pmbnn.results.limits import check_fits, read_json_text
-from pmbnn.results.record import CellRecord, OtherFormatError, StoredFile, finite
-
-RECORD = "metrics.json"
-"""Name of the file of a cell's record."""
+from pmbnn.results.present import is_finished, stored_names
+from pmbnn.results.record import RECORD, CellRecord, OtherFormatError, StoredFile, finite
 
 TEMPORARY = ".part-"
 """Start of the name of a folder or file that is not whole yet."""
@@ -88,13 +86,11 @@ class Results:
 
     def is_finished(self, name: str) -> bool:
         """Whether a cell of that folder name is there, whole."""
-        return (self.cells / name / RECORD).is_file()
+        return is_finished(self.folder, name)
 
     def cell_names(self) -> list[str]:
-        """Names of the cells that are there, finished or not as they were written."""
-        if not self.cells.is_dir():
-            return []
-        return sorted(path.name for path in self.cells.iterdir() if not path.name.startswith("."))
+        """Names of the cells that are there, present or not, finished or not as written."""
+        return stored_names(self.folder)
 
     def remove(self, name: str) -> None:
         """Forget a cell."""

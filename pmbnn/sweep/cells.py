@@ -1,13 +1,16 @@
 """The cells of an experiment: their data and names, fits of what is missing, their tables."""
 
+import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
@@ -15,6 +18,7 @@ from pmbnn.experiment.load import check_data, resolved_text
 from pmbnn.experiment.plan import (
     Job,
     cell_label,
+    content_digest,
     identity,
     jobs,
     search_cells,
@@ -25,6 +29,9 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.inference.device import CPU, Device, device_text
+from pmbnn.inference.samplers.settings import SAMPLING
+from pmbnn.results.present import FILE as CELLS
+from pmbnn.results.present import CellList, checkpoint_name, read_list
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
@@ -58,11 +65,6 @@ class Run:
         named = {self.tasks[cell].name: cell for cell in reversed(cells)}
         return [cell for name, cell in reversed(named.items()) if not self._is_settled(name)]
 
-    def records(self) -> list[CellRecord]:
-        """Records of every stored cell of the plan, in its order."""
-        names = dict.fromkeys(task.name for task in self.tasks.values())
-        return [self.results.load_record(n) for n in names if self.results.is_finished(n)]
-
     def _is_settled(self, name: str) -> bool:
         # An exception may have had a passing cause, so such a cell is tried again, and another
         # machine may have more memory; a fit that diverged would diverge the same way.
@@ -91,21 +93,28 @@ def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = 
     sources = {}
     for spec in dict.fromkeys(cell.dataset for cell in cells):
         sources[spec] = data_source(spec)
+    searched_on = search_cells(cells)
     versions = decisive_versions()
-    tasks, searched_on = {}, search_cells(cells)
-    for cell in cells:
-        fingerprint, _ = sources[cell.dataset]
-        search_cell = searched_on.get(cell)
-        digest = identity(
-            cell,
-            fingerprint,
-            versions,
-            search_cell and (search_cell, sources[search_cell.dataset][0]),
-            devices[0],
-        )
-        own = devices[0].decides(width(cell, devices[0]))
-        tasks[cell] = CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint, **own)
+    tasks = {
+        cell: _cell_task(cell, sources, versions, devices[0], searched_on.get(cell))
+        for cell in cells
+    }
     return Run(experiment, Results(folder), tasks, searched_on, sources, devices)
+
+
+def _cell_task(
+    cell: Cell,
+    sources: Mapping[DatasetSpec, tuple[str, str]],
+    versions: Mapping[str, str],
+    device: Device,
+    search_cell: Cell | None = None,
+) -> CellTask:
+    """What a worker is handed of a cell, with its name."""
+    fingerprint, _ = sources[cell.dataset]
+    search = search_cell and (search_cell, sources[search_cell.dataset][0])
+    digest = identity(cell, fingerprint, versions, search, device)
+    own = device.decides(width(cell, device))
+    return CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint, **own)
 
 
 def load_dataset(spec: DatasetSpec) -> "Dataset":
@@ -186,8 +195,13 @@ def forget(run: Run, cells: Sequence[Cell]) -> None:
     """Remove what is stored of some cells, and the checkpoints of the jobs that fit them."""
     for cell in cells:
         run.results.remove(run.tasks[cell].name)
-    for job in jobs(list(run.tasks), cells, run.devices[0]):
-        run.results.remove_checkpoints(_task(run, job).identity)
+    for job in _job_tasks(run, cells):
+        run.results.remove_checkpoints(job.identity)
+
+
+def _job_tasks(run: Run, wanted: Sequence[Cell]) -> list[JobTask]:
+    """Jobs that fit some cells."""
+    return [_task(run, job) for job in jobs(list(run.tasks), wanted, run.devices[0])]
 
 
 def _first(job: Job) -> Cell:
@@ -208,9 +222,61 @@ def _bury(run: Run, job: Job, status: str, reason: str) -> Iterator[Stored]:
             yield Stored(0, run.results.save_cell(record, {}))
 
 
-def write_header(run: Run) -> None:
-    """Write the resolved experiment, its published numbers, and where ours come from."""
+def list_cells(run: Run, wanted: Sequence[Cell] = (), sampled: Iterable[str] = ()) -> CellList:
+    """The present cells of a results folder, once this run writes there.
+
+    They are the cells of the plan; and those that `pmbnn check` sampled before, where the plan has
+    a fit of the same posterior: of the same rows, plugins and settings but for how it is fitted.
+
+    Parameters
+    ----------
+    wanted
+        Cells that are to be fitted now, as far as they are missing.
+    sampled
+        Names of cells that `pmbnn check` samples now.
+    """
+    before = read_list(run.results.folder) or CellList("", {})
+    planned = {task.name: content_digest(cell) for cell, task in run.tasks.items()}
+    known = set(before.cells).difference(before.references)
+    references = dict.fromkeys([*before.references, *(n for n in sampled if n not in known)])
+    present = planned | _references(run, [name for name in references if name not in planned])
+    begun = [tuple(t.name for t in job.cells) for job in _job_tasks(run, run.missing(wanted))]
+    started = [job for job in before.jobs if run.results.checkpoints(checkpoint_name(job)).is_dir()]
+    jobs = dict.fromkeys([*started, *begun])
+    return CellList(run.experiment.name, present, tuple(references), tuple(jobs))
+
+
+def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
+    """Those of some stored sampled cells that the plan has fits of the posterior of."""
+    records = [run.results.load_record(n) for n in names if run.results.is_finished(n)]
+    settings = {json.dumps(r.settings["inference"]): r.settings["inference"] for r in records}
+    versions, found = decisive_versions(), {}
+    for text, inference in settings.items():
+        try:
+            sampler = SAMPLING[inference["engine"]].model_validate_json(text)
+        except (KeyError, ValidationError):  # of another version, as all its cells are then
+            continue
+        for cell in run.tasks:
+            if not cell.is_sampled:
+                predict = cell.predict.model_copy(update={"mixture": "best"})
+                one = replace(cell, inference=sampler, predict=predict)
+                task = _cell_task(one, run.sources, versions, run.devices[0])
+                found[task.name] = content_digest(one)
+    return {record.name: found[record.name] for record in records if record.name in found}
+
+
+def write_list(run: Run, cells: CellList) -> None:
+    """Write the list of present cells."""
+    run.results.write_json(CELLS, cells.content)
+
+
+def write_header(run: Run, cells: CellList | None = None) -> None:
+    """Write the list of present cells, the resolved experiment, and where its numbers come from.
+
+    The list is that of `list_cells` unless given.
+    """
     run.results.prepare()
+    write_list(run, cells or list_cells(run))
     run.results.write_text("experiment.yaml", resolved_text(run.experiment, run.results.folder))
     if run.experiment.published is None:
         run.results.remove_table(PUBLISHED)

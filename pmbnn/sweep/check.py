@@ -12,6 +12,7 @@ from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
+from pmbnn.results.present import present_list
 from pmbnn.results.store import ResultsError
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.stages import Outcome, run_experiment
@@ -61,7 +62,7 @@ def references(
     Raises
     ------
     ResultsError
-        If the folder is none, or nothing in it is finished.
+        If the folder is none or of an older format, or nothing in it is finished.
     ConfigError
         If the sampler does not fit the experiment, or `only` no cell.
     """
@@ -69,6 +70,7 @@ def references(
     if not file.is_file():
         raise ResultsError(f"`{folder}` must be a results folder of a sweep, with experiment.yaml.")
     before = load_experiment(file)
+    present_list(folder)
     one = prepare(before, folder, devices)
     chosen = [c for c in select_cells(list(before.cells), list(only)) if not c.is_sampled]
     names = {cell: one.tasks[cell].name for cell in chosen}
@@ -113,6 +115,7 @@ def check_folder(
         wait=wait,
         quiet=quiet,
         devices=wanted.devices,
+        references=wanted.cells,
     )
 
 

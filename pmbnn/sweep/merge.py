@@ -14,8 +14,9 @@ from pmbnn.inference.device import CPU, Device
 from pmbnn.results.faults import storing
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.lock import writing
+from pmbnn.results.present import present_list, present_records
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.cells import Run, decisive_versions, prepare, write_header
+from pmbnn.sweep.cells import Run, decisive_versions, list_cells, prepare, write_header
 from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
 from pmbnn.sweep.progress import following
 from pmbnn.sweep.stages import write_what_follows
@@ -53,25 +54,28 @@ def merge(
     experiment, device = _common(sources, out)
     one = prepare(experiment, out, (device,))
     planned = {task.name for task in one.tasks.values()}
+    sampled = dict.fromkeys(n for folder in sources for n in present_list(folder).references)
     copied, there, left_out = 0, set(), set()
     with writing(out, wait):
         one.results.prepare()
-        write_header(one)
         for source in map(Results, sources):
             _copy_stored_rows(source, one.results)
+            present = planned | (present_list(source.folder).cells.keys() & sampled.keys())
             for name in source.cell_names():
-                if name not in planned:
+                if name not in present:
                     left_out.add(name)
                 elif _is_wanted(one, source, name):
                     one.results.copy_cell(source.cells / name)
                     copied += 1
                 else:
                     there.add(name)
+        write_header(one, list_cells(one, sampled=sampled))
         one.results.write_json(PROVENANCE, _provenance(sources))
-        records = one.records()
+        records = present_records(one.results)
         with following(console, quiet):
             write_what_follows(console, one, records, cores())
-    return Merged(copied, len(there), len(left_out), len(planned) - len(records))
+    missing = sum(not one.results.is_finished(name) for name in planned)
+    return Merged(copied, len(there), len(left_out), missing)
 
 
 def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
@@ -87,12 +91,12 @@ def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
         _check_versions(folder, provenance)
         if provenance.get("data") != data:
             raise ResultsError(f"`{folder}` must be of the same data as `{first}`.")
-        for problem in broken_cells(Results(folder), digests=True):
+        present = present_list(folder).cells
+        for problem in broken_cells(Results(folder), digests=True, names=present):
             raise ResultsError(
                 f"A cell is broken: {problem}. `pmbnn verify --repair` sets it aside."
             )
-        records = map(Results(folder).load_record, Results(folder).cell_names())
-        devices |= {record.device for record in records}
+        devices |= {record.device for record in present_records(Results(folder))}
     if len(devices) > 1:
         kinds = " and ".join(sorted(devices))
         raise ResultsError(f"All folders must be fitted on one kind of device, got {kinds}.")

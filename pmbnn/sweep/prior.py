@@ -24,6 +24,7 @@ from pmbnn.figures.stage import draw_files
 from pmbnn.inference.device import CPU, claim, running_on
 from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
+from pmbnn.results.present import present_list, present_records
 from pmbnn.results.priors import (
     PriorWords,
     StoredPrior,
@@ -101,6 +102,7 @@ def run_priors(
     results = Results(folder)
     with writing(folder, wait):
         results.prepare()
+        present_list(folder)  # an older format is an error before anything is drawn
         for line in left_out(cells):
             console.print(f"left out: {line}", soft_wrap=True, highlight=False, markup=False)
         if fresh:
@@ -113,8 +115,7 @@ def run_priors(
             console.print(words, highlight=False)
         _draw_missing(results, missing, names, loaded, console, quiet)
         write_priors(results, list(names.values()))
-        records = [results.load_record(n) for n in results.cell_names() if results.is_finished(n)]
-        due = outdated_priors(results, records)
+        due = outdated_priors(results, present_records(results))
         with Helpers(workers or cores(), len(due)) as helpers:
             draw_files(due, results, helpers)
         return stored_priors(results)

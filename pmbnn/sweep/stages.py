@@ -38,14 +38,24 @@ from pmbnn.results.faults import named_faults
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.lock import writing
+from pmbnn.results.present import (
+    left_behind,
+    left_behind_line,
+    present_records,
+    read_list,
+    superseded_line,
+    superseded_names,
+)
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import other_scales, refutations
 from pmbnn.sweep.cells import (
     Run,
     forget,
+    list_cells,
     prepare,
     run_cells,
     write_header,
+    write_list,
     write_tables,
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
@@ -173,10 +183,12 @@ def run_experiment(
     quiet: bool = False,
     devices: tuple[Device, ...] = (CPU,),
     cluster: "Cluster | None" = None,
+    references: Sequence[Cell] = (),
 ) -> Outcome:
     """Fit the wanted cells that are missing, and draw and write what follows from them.
 
-    Parameters are as those of `run`; progress goes to the console.
+    Parameters are as those of `run`; progress goes to the console. `references` are those of the
+    wanted cells that `pmbnn check` samples.
     """
     workers = workers or cores()
     fitting = processes(workers, devices)
@@ -185,12 +197,15 @@ def run_experiment(
             one = prepare(experiment, folder, devices)
         with writing(folder, wait):
             # A folder of another format is rejected here, before anything in it is changed.
-            for problem in set_aside_broken(one.results):
-                words = f"set aside, to be fitted again: {problem}"
-                console.print(words, soft_wrap=True, highlight=False, markup=False)
-            write_header(one)
+            for problem in set_aside_broken(one.results, _to_check(one)):
+                _say(console, f"set aside, to be fitted again: {problem}")
             if fresh:
                 forget(one, wanted)
+            cells = list_cells(one, wanted, [one.tasks[cell].name for cell in references])
+            gone = left_behind(folder, cells.cells)
+            if gone:
+                _say(console, left_behind_line(folder, len(gone)))
+            write_header(one, cells)
             missing = one.missing(wanted)
             if not quiet:
                 _announce(console, one, wanted, missing, None if cluster else fitting)
@@ -206,9 +221,12 @@ def run_experiment(
             if not one.missing(list(one.tasks)):
                 # Of jobs that were stopped and fitted otherwise since.
                 one.results.remove_checkpoints()
-            records = one.records()
+            write_list(one, list_cells(one))  # without the jobs that left no checkpoints
+            records = present_records(one.results)
             with following(console, quiet):
                 write_what_follows(console, one, records, workers)
+            if line := superseded_line(folder, len(superseded_names(folder))):
+                _say(console, line)
             if missing:
                 write_times(one.results, len(missing), fitting, of_workers, of_command)
             if missing and not quiet:
@@ -216,6 +234,18 @@ def run_experiment(
     names = {one.tasks[cell].name for cell in wanted}
     failed = tuple(record for record in records if record.name in names and record.failed)
     return Outcome(folder, tuple(records), failed)
+
+
+def _to_check(one: Run) -> list[str] | None:
+    """Names of the cells whose files must be whole; None, all, where none are listed yet."""
+    before = read_list(one.results.folder)
+    planned = [task.name for task in one.tasks.values()]
+    return None if before is None else [*planned, *before.references]
+
+
+def _say(console: Console, line: str) -> None:
+    """Print a line as it is."""
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _announce(

@@ -19,6 +19,7 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.prediction.density import Density
 from pmbnn.report.index_page import index_page
+from pmbnn.results.present import present_records
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.sweep.cells import prepare, write_header, write_tables
 from pmbnn.sweep.progress import Display, accuracy_tables
@@ -70,7 +71,7 @@ def finished(tmp_path_factory):
     run = prepare(load_experiment(file), folder / "out")
     write_header(run)
     assert len(run_all(run)) == 3
-    records = run.records()
+    records = present_records(run.results)
     draw_cells(run.results, records)
     figures = draw_files(overviews_of(run.results, records), run.results)
     write_tables(run, records)

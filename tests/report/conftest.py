@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from hostile import INJECTIONS, as_folder, harmless, records
+from makers import list_present
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -162,6 +163,7 @@ def write_results(folder, records, experiment="priors", published=None):
         results.save_cell(record, files)
         if record.results:
             write_figure(results.cells / record.name / "map.png")
+    list_present(results, [record.name for record in records])
     results.write_table("metrics.csv", metrics_table(records))
     if published is not None:
         results.write_text("published.yaml", published)

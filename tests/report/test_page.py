@@ -7,6 +7,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
+from makers import list_present
 from typer.testing import CliRunner
 
 from pmbnn.cli.report import app
@@ -171,6 +172,7 @@ def test_cells_without_anything_but_numbers(make, tmp_path):
     results = Results(tmp_path / "bare")
     results.prepare()
     results.save_cell(record, {})
+    list_present(results)
     assert run(results.folder).exit_code == 0
     parsed = Parsed((results.folder / "report.html").read_text(encoding="utf-8"))
     for words in ("1.2500", "0.875", "RMSE", "coverage 90", "provenance.json is missing", "bare"):

@@ -1,0 +1,270 @@
+"""Readers take the cells that the experiment has as it is now, and no others.
+
+Cells are made up: nothing is fitted here, and figures are left out.
+"""
+
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from makers import plane_trace
+from rich.console import Console
+from typer.testing import CliRunner
+
+import pmbnn as pb
+from pmbnn.cli import app
+from pmbnn.experiment.load import load_experiment
+from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.results.present import FILE, present_names, superseded_names
+from pmbnn.results.references import is_sampled, pairs
+from pmbnn.results.restore import restore_cell
+from pmbnn.results.store import ResultsError, trace_writer
+from pmbnn.sweep import stages
+from pmbnn.sweep.check import check_folder, references
+from pmbnn.sweep.merge import merge
+from pmbnn.sweep.workers import Stored
+
+TEXT = """
+name: toy
+sweeps:
+  - name: toy
+    dataset: {kind: table, file: rows.csv, target: what, seed: [0, 1]}
+    network: {kind: dense, hidden: [[2]]}
+    prior: [normal, laplace]
+    hyperprior: {kind: fixed, scale: 1}
+    inference: {steps: 10, validation: 0}
+    predict: {draws: 5, trace_draws: 4, map: {resolution: 5}}
+"""
+
+SHORT = Mclmc(chains=4, draws=16)
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Names of the cells that a made-up worker was asked for, which it stores at once."""
+    asked = []
+
+    def run_cells(run, wanted, workers, cluster=None):
+        for cell in wanted:
+            task = run.tasks[cell]
+            asked.append(task.name)
+            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
+            known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5, "scale": 1}}
+            record = task.record(status="converged", **known)
+            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
+
+    monkeypatch.setattr(stages, "run_cells", run_cells)
+    for name in ("missing_cell_figures", "outdated_overviews", "overviews_of"):
+        monkeypatch.setattr(stages, name, lambda *_: [])
+    monkeypatch.setattr(stages.CellDrawer, "add", lambda *_: None)
+    return asked
+
+
+@pytest.fixture
+def file(tmp_path, fitted):
+    path = tmp_path / "toy.yaml"
+    path.write_text(TEXT)
+    write_rows(tmp_path)
+    return path
+
+
+def write_rows(folder, typo=1.0):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    x[0, 0] *= typo
+    lines = [f"{a},{b},{'one' if a > b else 'two'}" for a, b in x]
+    (folder / "rows.csv").write_text("\n".join(["a,b,what", *lines]) + "\n")
+
+
+def edit(file, old, new):
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def sweep(file, only=()):
+    """Sweep a file into the folder beside it; what was printed, as one line."""
+    experiment, console = load_experiment(file), Console(file=io.StringIO(), width=10_000)
+    wanted = [cell for cell in experiment.cells if not only or cell.prior.kind in only]
+    stages.run_experiment(experiment, wanted, file.parent / "out", console, 1)
+    return console.file.getvalue()
+
+
+def present(file):
+    return pb.load_results(file.parent / "out")
+
+
+def names(file):
+    return [record.name for record in present(file).records]
+
+
+def change_plugin(file, monkeypatch):
+    monkeypatch.setattr("pmbnn.experiment.plan.own_sources", lambda cell: ["0123"])
+
+
+CHANGES = {
+    "data": lambda file, _: write_rows(file.parent, typo=2.0),
+    "plugin": change_plugin,
+    "settings": lambda file, _: edit(file, "steps: 10", "steps: 20"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_superseded_cells_are_read_nowhere(file, fitted, monkeypatch, change):
+    assert "left behind" not in sweep(file)
+    first = names(file)
+    change(file, monkeypatch)
+    said = sweep(file)
+    assert "4 stored cells in" in said and "will be left behind" in said
+    assert "4 superseded cells left out" in said
+    results = present(file)
+    assert len(results.records) == 4 and not set(first) & set(names(file))
+    assert results.superseded == 4
+    assert set(results.summary["cells"]) == {2}
+    assert results.cell(prior="normal", dataset_seed=0).record.name == fitted[4]
+    with pytest.raises(ResultsError, match=f"{first[0]}` is superseded: .*pmbnn prune"):
+        restore_cell(results.results.cells / first[0])
+    # A second time nothing is left behind any more.
+    assert "left behind" not in sweep(file)
+    assert len(fitted) == 8
+
+
+def test_what_is_mended_back_is_present_again_without_a_fit(file, fitted):
+    sweep(file)
+    first = names(file)
+    write_rows(file.parent, typo=2.0)
+    sweep(file)
+    write_rows(file.parent)
+    assert "4 cells, 4 stored already, 0 to fit" in sweep(file)
+    assert names(file) == first
+    assert len(fitted) == 8
+
+
+def test_the_list_is_of_the_whole_experiment_whatever_was_fitted(file, fitted):
+    """Also of a run that was stopped: readers take what is finished of it."""
+    sweep(file, only=["laplace"])
+    listed = json.loads((file.parent / "out" / FILE).read_text())
+    assert len(listed["cells"]) == 4 and listed["format"] == 3
+    assert len(names(file)) == 2
+    said = sweep(file, only=["normal"])
+    assert "left behind" not in said and "superseded" not in said
+    assert names(file) == list(listed["cells"])
+
+
+def test_jobs_that_may_have_checkpoints_are_listed_while_they_do(file, fitted, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+        yield
+
+    with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
+        alone.setattr(stages, "run_cells", stopped)
+        sweep(file)
+    listed = json.loads((file.parent / "out" / FILE).read_text())
+    assert sorted(name for job in listed["jobs"] for name in job) == sorted(listed["cells"])
+    sweep(file)
+    assert json.loads((file.parent / "out" / FILE).read_text())["jobs"] == []
+
+
+def test_a_folder_without_a_list_has_an_older_format(file, fitted):
+    sweep(file)
+    (file.parent / "out" / FILE).unlink()
+    with pytest.raises(ResultsError, match=r"has format 2, .*Run the experiment again in this"):
+        present(file)
+    for command in ("report", "baselines", "compare", "claims", "prune", "check"):
+        done = CliRunner().invoke(app, [command, str(file.parent / "out")])
+        assert done.exit_code == 2, command
+        assert "has format 2" in done.output
+    assert "0 to fit" in sweep(file)
+    assert len(names(file)) == len(fitted) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"format": 4}', "has format 4, this version reads 3: choose another folder"),
+        ("{", "cannot be read: JSONDecodeError"),
+        ('{"format": 3}', "cannot be read: KeyError"),
+        ('{"format": 3, "experiment": "a", "cells": {"../a": ""}}', "must be the name of a cell"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_an_error_and_changes_nothing(file, fitted, text, words):
+    sweep(file)
+    (file.parent / "out" / FILE).write_text(text)
+    for read in (sweep, present):
+        with pytest.raises(ResultsError, match=words):
+            read(file)
+    assert (file.parent / "out" / FILE).read_text() == text
+
+
+# Cells that `pmbnn check` sampled
+
+
+def check(file):
+    folder, console = file.parent / "out", Console(file=io.StringIO())
+    check_folder(folder, references(folder, SHORT), console, 1, quiet=True)
+
+
+def sampled(file):
+    return [record.name for record in present(file).records if is_sampled(record)]
+
+
+def test_references_stay_present_as_long_as_their_fits_do(file, fitted):
+    sweep(file)
+    check(file)
+    before = sampled(file)
+    assert len(before) == 4
+    said = sweep(file)
+    assert "left behind" not in said and "superseded" not in said
+    assert sampled(file) == before
+    assert len(list(pairs(present(file).records))) == 4
+    assert all(name in (file.parent / "out" / "metrics.csv").read_text() for name in before)
+    edit(file, "prior: [normal, laplace]", "prior: laplace")
+    assert "4 stored cells in" in sweep(file)
+    assert sampled(file) == [name for name in before if "laplace" in name]
+    write_rows(file.parent, typo=2.0)
+    sweep(file)
+    assert sampled(file) == []
+    write_rows(file.parent)
+    sweep(file)
+    assert sampled(file) == [name for name in before if "laplace" in name]
+    assert len(fitted) == 10, "nothing is sampled or fitted twice"
+
+
+def test_sampled_cells_of_the_experiment_itself_are_no_references(file, fitted):
+    """What the file samples is superseded once the file samples it in another way."""
+    edit(file, "inference: {steps: 10, validation: 0}", "inference: [{engine: smc, draws: 20}]")
+    sweep(file)
+    before = sampled(file)
+    edit(file, "draws: 20", "draws: 30")
+    assert "4 stored cells in" in sweep(file)
+    assert not set(sampled(file)) & set(before)
+
+
+def test_references_are_merged_with_their_fits(file, fitted):
+    sweep(file)
+    check(file)
+    sweep(file)
+    out = file.parent / "out"
+    shutil.copytree(out / "cells" / fitted[0], out / "cells" / "other")
+    merge([out], file.parent / "joined", Console(file=io.StringIO()), quiet=True)
+    assert present_names(file.parent / "joined") == present_names(out)
+    assert superseded_names(file.parent / "joined") == []
+
+
+# Before anything is fitted
+
+
+def test_a_dry_run_says_what_other_settings_leave_behind(file, fitted):
+    sweep(file)
+    check(file)
+
+    def planned():
+        asked = ["sweep", str(file), "--out", str(file.parent / "out"), "--dry-run"]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "left behind" not in planned()
+    edit(file, "steps: 10", "steps: 20")
+    assert "4 stored cells in" in planned()
+    assert json.loads((file.parent / "out" / FILE).read_text())["references"] == sampled(file)
