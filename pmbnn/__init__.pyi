@@ -74,6 +74,7 @@ from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
 from .results.new_rows import predict_rows as predict_rows
+from .results.pruning import prune as prune
 from .spec import Positive as Positive
 from .sweep.stages import run as run
 from .sweep.versions import show_versions as show_versions

@@ -122,6 +122,7 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
         console.print(_tally(read.name, found.paired))
     with written(folder):
         files = write_baselines(read.results, found)
+        read.note_made(files)
     for file in files:
         typer.echo(f"table {folder / file}")
 

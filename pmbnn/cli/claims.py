@@ -62,6 +62,9 @@ def _claims(folders: list[Path], out: Path | None) -> None:
         with written(path):
             write_claims(path, table)
         typer.echo(f"table {path}")
+    for one in () if out else read:
+        with written(one.results.folder):
+            one.note_made([FILE])
 
 
 def printed_tables(table: "pd.DataFrame") -> Iterator["Table"]:

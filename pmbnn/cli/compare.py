@@ -64,6 +64,7 @@ def _compare(folder: Path) -> None:
         console.print(regrets(read.name, found.regret))
     with written(folder):
         files = write_verdicts(read.results, found)
+        read.note_made(files)
     for file in files:
         typer.echo(f"table {folder / file}")
 

@@ -28,8 +28,8 @@ def report(
 ) -> None:
     """Show results folders on one page: the best combinations first, then every table and figure.
 
-    Nothing is fitted again. Figures and comparisons that are missing, or older than the newest
-    cell, are made again from what is stored. Published numbers stand beside ours where the
+    Nothing is fitted again. Figures and comparisons that are missing, or were made of other
+    cells, are made again from what is stored. Published numbers stand beside ours where the
     experiment named some. The page, report.html, needs no other file and no network.
 
     Exit status: 0 the page is written, 2 bad input, 3 the system stood in the way (a full disk).
@@ -74,4 +74,7 @@ def _write_page(
             text = report_page(whole, tables, helpers)
     path = out / PAGE
     write_page(path, text)
+    for folder in whole:
+        if folder.results.folder.resolve() == out.resolve():
+            folder.note_made([PAGE])
     return path, len(text.encode("utf-8"))

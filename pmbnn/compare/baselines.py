@@ -265,6 +265,11 @@ def _usual(
         if not methods:
             break
         dataset = stored_specifications(results.cells / record.name, record)["dataset"].load()
+        if dataset.fingerprint != record.fingerprint:
+            raise DataError(
+                f"The data of cell `{record.name}` are not those that it was fitted on: run the "
+                "experiment again, or bring them back."
+            )
         if dataset.target_names:
             names = ", ".join(dataset.target_names)
             raise DataError(

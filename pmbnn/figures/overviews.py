@@ -34,6 +34,7 @@ from pmbnn.figures.scales import comparable_rows, plot_scales
 from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine, data_seed
+from pmbnn.results.derived import is_current
 from pmbnn.results.lines import AlongLine, along_lines
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
@@ -115,12 +116,13 @@ class FigureKinds(NamedTuple):
     of_sheet
         Kinds of figures of one sheet among all records, with what draws each.
     of_folder
-        Figures that go beyond a sheet, by the whole start of their names.
+        Figures that go beyond a sheet, by the whole start of their names; of cells, and the digest
+        of all cells of the folder.
     """
 
     of_cell: tuple[CellFigure, ...]
     of_sheet: Callable[[Results, Sheet, Sequence[CellRecord]], Drawings]
-    of_folder: Callable[[Results, Sequence[CellRecord]], Drawings]
+    of_folder: Callable[[Results, Sequence[CellRecord], str], Drawings]
 
 
 def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
@@ -146,10 +148,10 @@ def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     return _of_shown_cell(results, sheet, OF_DENSITIES)
 
 
-def _ladder(results: Results, records: Sequence[CellRecord]) -> Drawings:
+def _ladder(results: Results, records: Sequence[CellRecord], digest: str) -> Drawings:
     """What better guides cost, where some posterior was fitted in several ways."""
     file = results.folder / LADDER
-    if file.is_file():
+    if is_current(results, LADDER, digest):
         title = "Repair ladder: large marks are means over posteriors, small ones single posteriors"
         yield "repair-ladder", partial(_draw_ladder, file, title)
 
@@ -261,7 +263,7 @@ def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figur
 # Curves beneath each other, and along a line across a gap
 
 
-def _numbers_of_folder(results: Results, records: Sequence[CellRecord]) -> Drawings:
+def _numbers_of_folder(results: Results, records: Sequence[CellRecord], _: str) -> Drawings:
     """Figures of densities that go beyond a sheet."""
     yield from _compared_curves(results, records)
     alike: dict[str, list[AlongLine]] = {}

@@ -33,6 +33,7 @@ from pmbnn.figures.plane import (
     shape_of,
 )
 from pmbnn.figures.stage import Drawing
+from pmbnn.results.derived import cells_digest, is_current
 from pmbnn.results.priors import (
     StoredPrior,
     data_path,
@@ -45,7 +46,7 @@ from pmbnn.results.priors import (
 from pmbnn.results.reading import by_target, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled
-from pmbnn.results.store import RECORD, Results, is_outdated
+from pmbnn.results.store import Results, sha256
 from pmbnn.results.titles import combination_title, data_title
 
 WIDTH = 2.0
@@ -205,20 +206,20 @@ def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
 
 
 def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
-    """Figures of the folder's priors that are missing, or older than what they show.
+    """Figures of the folder's priors that are missing, or made of other cells.
 
     There is none of images: their table says all.
     """
     due = []
     for prior in stored_priors(results):
         among = [r for r in records if r.results and prior.is_among(r)]
-        path, data = figure_path(results, prior.name), data_path(results, prior.name)
-        sources = [data, *(results.cells / r.name / RECORD for r in among)]
-        if not is_outdated(path, max(s.stat().st_mtime for s in sources)):
+        path = figure_path(results, prior.name)
+        digest = sha256(data_path(results, prior.name))[:16] + cells_digest(among)
+        if is_current(results, f"{results.priors.name}/{path.name}", digest):
             continue
         if has_functions(results, prior.name):
             beside, absence = posterior_beside(prior, among), OTHER if among else ABSENT
-            due.append(Drawing(path, partial(draw_prior, results, prior, beside, absence)))
+            due.append(Drawing(path, partial(draw_prior, results, prior, beside, absence), digest))
     return due
 
 

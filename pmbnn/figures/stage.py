@@ -1,4 +1,4 @@
-"""The figures stage: what is missing or out of date among figures, drawn by several processes.
+"""The figures stage: what is missing or stale among figures, drawn by several processes.
 
 A cell is finished without its figure: `CellDrawer` draws those of cells beside the fitting, as
 they are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
@@ -20,20 +20,26 @@ from pmbnn.figures.overviews import FIGURES, sheets
 from pmbnn.figures.processes import ALONE, Helpers, helping_pool, spawning
 from pmbnn.figures.style import save_figure
 from pmbnn.inference.stages import stage
+from pmbnn.results.derived import cells_digest, note_files
 from pmbnn.results.faults import storing
+from pmbnn.results.loading import find_overviews
 from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, TEMPORARY, Results, is_outdated
+from pmbnn.results.store import TEMPORARY, Results
 
 NICENESS = 10
 """Of a process that draws beside others that fit: it gets a tenth of a core that is asked for."""
 
 
 class Drawing(NamedTuple):
-    """A figure's file, and what draws it, which another process can be sent."""
+    """A figure's file, and what draws it, which another process can be sent.
+
+    `cells` is the digest of the cells that it is made of, where it lies in the folder of none.
+    """
 
     path: Path
     draw: Callable[[], Figure]
+    cells: str = ""
 
 
 # What there is to draw
@@ -68,7 +74,7 @@ def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawin
     figures for each variant. Cells without results show as empty panels; a data set of which
     no cell has results is left out.
     """
-    found = []
+    found, digest = [], cells_digest(records)
     for sheet in sheets(records):
         if sheet.finished:
             kinds = FIGURES.get(sheet.shown.predictive)
@@ -76,29 +82,20 @@ def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawin
             found += [(f"{sheet.file}-{kind}", draw) for kind, draw in own]
     for predictive, kinds in FIGURES.items():
         own = [r for r in records if r.predictive == predictive and r.results]
-        found += kinds.of_folder(results, own)
-    return [Drawing(results.figures / f"{file}.png", draw) for file, draw in found]
+        found += kinds.of_folder(results, own, digest)
+    return [Drawing(results.figures / f"{file}.png", draw, digest) for file, draw in found]
 
 
 def outdated_overviews(
     results: Results, records: Sequence[CellRecord], every: Sequence[Drawing] | None = None
 ) -> list[Drawing]:
-    """Overviews that are missing, or older than the newest of the cells.
+    """Overviews that are missing, or were made of other cells.
 
     `every` are those of `overviews_of`, where they are known already.
     """
-    # Not than metrics.csv: a sweep draws its figures before it writes that table.
-    newest = max(_time(results.cells / r.name / RECORD) for r in records) if records else 0.0
     every = overviews_of(results, records) if every is None else every
-    return [drawing for drawing in every if is_outdated(drawing.path, newest)]
-
-
-def _time(path: Path) -> float:
-    """When a file was written; the beginning of time if it is not there."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+    current = set(find_overviews(results, records))
+    return [drawing for drawing in every if drawing.path not in current]
 
 
 # Drawing
@@ -122,7 +119,11 @@ def draw_files(
         return []
     writes = [partial(_write, drawing, results) for drawing in drawings]
     with stage(what, len(drawings), "figure") as went_on:
-        return helpers.share(writes, went_on)
+        paths = helpers.share(writes, went_on)
+    for digest in {drawing.cells for drawing in drawings} - {""}:
+        made = [one.path.relative_to(results.folder) for one in drawings if one.cells == digest]
+        note_files(results, [path.as_posix() for path in made], digest)
+    return paths
 
 
 class CellDrawer:

@@ -10,6 +10,7 @@ from pmbnn.compare.baselines import (
     BY_ELBO,
     FILE,
     LOSS,
+    PAIRED_FILE,
     SINGLE,
     TIE,
     UNKNOWN,
@@ -22,6 +23,7 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
+from pmbnn.results.derived import stale_line
 from pmbnn.results.loading import ExperimentResults
 
 WORDS = {
@@ -92,6 +94,10 @@ def baseline_views(folders: Sequence[ExperimentResults]) -> list[BaselineView]:
 
 
 def _view(folder: ExperimentResults) -> BaselineView | None:
+    stale = [file for file in _files(folder) if folder.is_stale(file)]
+    if stale:
+        words = f"Left out, because it is {stale_line(folder.results, stale)}."
+        return BaselineView(folder.name, [words], None, [])
     means, paired = read_baselines(folder.results)
     if means.empty:
         return None
@@ -103,10 +109,12 @@ def _view(folder: ExperimentResults) -> BaselineView | None:
     return BaselineView(folder.name, list(_notes(folder)), counts, sets)
 
 
+def _files(folder: ExperimentResults) -> list[str]:
+    """Tables of usual methods that the folder holds."""
+    return [file for file in (FILE, PAIRED_FILE) if (folder.results.folder / file).is_file()]
+
+
 def _notes(folder: ExperimentResults) -> Iterator[str]:
-    if folder.lacks_current(FILE):
-        command = f"pmbnn baselines {folder.results.folder}"
-        yield f"Cells are newer than this table and do not count in it: {command} makes it anew."
     path = folder.results.folder / PUBLISHED
     if path.is_file():
         for named in read_published(path.read_text(encoding="utf-8"), str(path)).splits:

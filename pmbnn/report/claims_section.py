@@ -16,7 +16,8 @@ WORDS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hy
 
 def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
     """Every row of the folders' tables, with means ± standard errors over data seeds."""
-    tables = [read_claims(folder.results.folder / FILE) for folder in folders]
+    current = [folder for folder in folders if not folder.is_stale(FILE)]
+    tables = [read_claims(folder.results.folder / FILE) for folder in current]
     held = [table for table in tables if not table.empty]
     if not held:
         return None

@@ -1,4 +1,4 @@
-"""Figures and comparisons of a results folder, made again where they are missing or out of date."""
+"""Figures and comparisons of a results folder, made again where they are missing or stale."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,8 +33,8 @@ def rebuild(
 ) -> ExperimentResults:
     """The folder with all figures and comparisons that its cells give.
 
-    What is there and no older than the newest cell is left alone. What cannot be made or
-    written stays as it is, and a line says so.
+    What is there and was made of these cells is left alone. What cannot be made or written is
+    left out, and a line says so.
 
     Parameters
     ----------
@@ -52,26 +52,27 @@ def rebuild(
                 say(f"{folder.name}: making {part.words} from {len(folder.records)} stored cells")
                 part.make(folder, due, helpers)
         except (ResultsError, StorageError) as error:
-            say(f"{error} Its figures and comparisons are shown as they are.")
+            say(f"{error} Figures and comparisons that are missing or stale are left out.")
             break
         except (OSError, LookupError, ValueError) as error:
             reason = " ".join(str(error).split())
-            say(f"{folder.name}: {part.words} stay as they are, {type(error).__name__}: {reason}")
-    return replace(folder, figures=find_overviews(folder.results))
+            say(f"{folder.name}: {part.words} left out, {type(error).__name__}: {reason}")
+    return replace(folder, figures=find_overviews(folder.results, folder.records))
 
 
 def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
     """Write the table of comparisons; there is none where no cell allows any."""
     table = claims_table(folder.name, folder.results, folder.records, helpers)
     write_claims(folder.results.folder / CLAIMS, table)
+    folder.note_made([CLAIMS])
 
 
 def _lacks_verdicts(folder: ExperimentResults) -> bool:
-    return folder.lacks_current(VERDICTS) and have_reference(folder)
+    return folder.is_stale(VERDICTS) and have_reference(folder)
 
 
 def _write_verdicts(folder: ExperimentResults, *_: object) -> None:
-    write_verdicts(folder.results, make_verdicts(folder))
+    folder.note_made(write_verdicts(folder.results, make_verdicts(folder)))
 
 
 def _draw(
@@ -88,6 +89,6 @@ PARTS = (
         partial(_draw, what="figures of cells"),
     ),
     Part("figures of priors", lambda f: outdated_priors(f.results, f.records), _draw),
-    Part("comparisons", lambda f: f.lacks_current(CLAIMS), _write_claims),
+    Part("comparisons", lambda f: f.is_stale(CLAIMS), _write_claims),
     Part("verdicts", _lacks_verdicts, _write_verdicts),
 )

@@ -37,6 +37,7 @@ def run_of(folder: ExperimentResults) -> Run:
     seconds = sum(record.seconds or 0 for record in folder.records)
     measures = {
         "cells": plain(len(folder.records)),
+        **({"superseded cells": f"{folder.superseded}, left out"} if folder.superseded else {}),
         "sweeps": ", ".join(dict.fromkeys(record.sweep for record in folder.records)),
         "time of the fits": f"{fixed(seconds / 60, 1)} min, added up over cells",
     } | _origin(folder.provenance)

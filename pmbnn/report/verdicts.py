@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pmbnn.compare.contrasts import COLUMN, sentence
+from pmbnn.compare.contrasts import COLUMN, FILE, sentence
 from pmbnn.compare.verdicts import read_contrasts_table
 from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import signed
@@ -56,6 +56,8 @@ def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
 
 
 def _view(folder: ExperimentResults) -> VerdictView | None:
+    if folder.is_stale(FILE):
+        return None
     table = read_contrasts_table(folder.results)
     if table.empty or table["reference"].isna().all():
         return None

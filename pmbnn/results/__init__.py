@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "integrity": ["Problem", "verify"],
         "loading": ["ExperimentResults", "StoredCell", "load_results"],
         "lock": ["FolderBusyError", "writing"],
+        "pruning": ["Superseded", "prune"],
         "record": ["CellRecord"],
         "restore": ["restore_cell", "sample_posterior"],
         "store": ["Results", "ResultsError"],

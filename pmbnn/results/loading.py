@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +12,19 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
+from pmbnn.results.derived import (
+    cells_digest,
+    current_files,
+    is_current,
+    note_files,
+    overview_files,
+)
 from pmbnn.results.faults import ResultsError
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.limits import read_json_text
 from pmbnn.results.present import present_list, present_names, superseded_names
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, Results, is_outdated
+from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 from pmbnn.spec.display import Summarised, html_pictures
 
@@ -71,7 +78,7 @@ class ExperimentResults(Summarised):
     provenance
         Versions, machine, data and date; empty where they are not recorded.
     figures
-        Overviews that were drawn.
+        Overviews that were drawn of these cells.
     superseded
         Number of stored cells that were left out, because the experiment's data, plugins or
         settings have changed since.
@@ -157,11 +164,18 @@ class ExperimentResults(Summarised):
             raise ValueError(self._not_one(found, settings))
         return replace(self, records=tuple(r for r in self.records if r.name in found))
 
-    def lacks_current(self, file: str) -> bool:
-        """Whether a file of the folder is missing, or older than the newest cell."""
-        cells = self.results.cells
-        written = [(cells / r.name / RECORD).stat().st_mtime for r in self.records]
-        return is_outdated(self.results.folder / file, max(written, default=0.0))
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the cells, by which files that were made of them are known."""
+        return cells_digest(self.records)
+
+    def is_stale(self, file: str) -> bool:
+        """Whether a file of the folder is missing, or was made of other cells than these."""
+        return not is_current(self.results, file, self.digest)
+
+    def note_made(self, files: Iterable[str]) -> None:
+        """Note that files of the folder were made of these cells."""
+        note_files(self.results, files, self.digest)
 
     @cached_property
     def _rows(self) -> dict[str, dict[str, object]]:
@@ -228,14 +242,14 @@ def load_results(folder: Path | str) -> ExperimentResults:
     name = str(provenance.get("experiment", folder.resolve().name))
     records = tuple(results.load_record(name) for name in names)
     superseded = len(superseded_names(folder))
-    return ExperimentResults(
-        name, results, records, provenance, find_overviews(results), superseded
-    )
+    figures = find_overviews(results, records)
+    return ExperimentResults(name, results, records, provenance, figures, superseded)
 
 
-def find_overviews(results: Results) -> tuple[Path, ...]:
-    """Overviews that a results folder holds."""
-    return tuple(sorted(results.figures.glob("*.png")))
+def find_overviews(results: Results, records: Sequence[CellRecord]) -> tuple[Path, ...]:
+    """Overviews of some cells that a results folder holds, those of other cells left out."""
+    current = current_files(results, overview_files(results), cells_digest(records))
+    return tuple(results.folder / file for file in current)
 
 
 def _row_by_keyword(record: CellRecord) -> dict[str, object]:

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -217,7 +216,8 @@ class Results:
             If the system does not let it be written.
         """
         path = self.folder / file
-        part = self.folder / f"{TEMPORARY}{path.name}"
+        # Readers note what they make beside a running sweep.
+        part = self.folder / f"{TEMPORARY}{os.getpid()}-{path.name}"
         with storing(path):
             try:
                 write(part)
@@ -355,14 +355,3 @@ def remove(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def is_outdated(path: Path, newest: float) -> bool:
-    """Whether a file is missing, older than the newest of what it shows, or of a time to come.
-
-    A clock that was set back leaves the last: cells that are fitted next are older than it.
-    """
-    try:
-        return not newest <= path.stat().st_mtime <= time.time()
-    except FileNotFoundError:
-        return True

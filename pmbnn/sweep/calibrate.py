@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import check_data
@@ -21,7 +22,7 @@ from pmbnn.experiment.selection import select_cells
 from pmbnn.fitting.tasks import CalibrationTask
 from pmbnn.inference.device import CPU, Device
 from pmbnn.results.lock import writing
-from pmbnn.results.ranks import FOLDER, Truths, load_ranks
+from pmbnn.results.ranks import FOLDER, StoredRanks, Truths, all_ranks, load_ranks
 from pmbnn.results.store import Results
 from pmbnn.spec import Tune
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
@@ -254,7 +255,8 @@ def calibrate(
                     reason = event.record.reason if isinstance(event, Stored) else event.died
                     reasons[words] = reason
                     display.finished(words, reason)
-        table = _write(results, plan, due)
+        present = present_ranks(results, experiment, plan.devices)
+        table = _write(results, plan, due, present)
     failed = {words: reason for words, reason in reasons.items() if reason is not None}
     return CalibrationOutcome(folder, table, failed)
 
@@ -279,15 +281,54 @@ def _run(
             yield batch[event.job], event
 
 
-def _write(results: Results, plan: Plan, due: Sequence[CalibrationTask]) -> "pd.DataFrame":
+def present_ranks(
+    results: Results,
+    experiment: Experiment,
+    devices: Sequence[Device],
+    fingerprints: Mapping[DatasetSpec, str] | None = None,
+) -> list[StoredRanks]:
+    """Stored ranks of combinations that the experiment has with its data and plugins as they are.
+
+    Those of other plans of it, such as of another number of draws, are among them.
+    """
+    stored = list(all_ranks(results))
+    asked = {(ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
+    known = dict(fingerprints or {})
+    names = set()
+    for cell in experiment.cells if stored else ():
+        if cell.dataset not in known:
+            known[cell.dataset] = data_source(cell.dataset)[0]
+        for draws, restarts, truths in asked:
+            for device in {CPU, devices[0]}:
+                given = (known[cell.dataset], 0, draws, restarts, truths, device)
+                names.add(_task(cell, *given).name)
+    return [ranks for ranks in stored if ranks.name in names]
+
+
+def keep_present_ranks(
+    results: Results,
+    experiment: Experiment,
+    devices: Sequence[Device],
+    fingerprints: Mapping[DatasetSpec, str],
+) -> None:
+    """Leave combinations that the experiment no longer has out of the table, if there is one."""
+    from pmbnn.compare.calibration import FILE, calibration_table
+
+    if (results.folder / FILE).is_file():
+        present = present_ranks(results, experiment, devices, fingerprints)
+        results.replace_table(FILE, calibration_table(present))
+
+
+def _write(
+    results: Results, plan: Plan, due: Sequence[CalibrationTask], present: Sequence[StoredRanks]
+) -> "pd.DataFrame":
     """Table and figures; the table has the combinations of other plans in the folder as well."""
     from pmbnn.compare.calibration import FILE, calibration_table
     from pmbnn.figures.calibration import plot_calibration
     from pmbnn.figures.style import save_figure
     from pmbnn.prediction.calibration import alive
-    from pmbnn.results.ranks import all_ranks
 
-    stored = {ranks.name: ranks for ranks in all_ranks(results)}
+    stored = {ranks.name: ranks for ranks in present}
     if stored:
         results.write_table(FILE, calibration_table(stored.values()))
     own = [task for task in plan.tasks if task.name in stored]

@@ -1,7 +1,7 @@
 """What the priors of an experiment say before anything is fitted: ``prior.csv`` and its figures."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -26,6 +26,7 @@ from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.priors import (
+    FILE,
     PriorWords,
     StoredPrior,
     data_path,
@@ -98,7 +99,7 @@ def run_priors(
     every = experiment.cells
     wanted = checked_combinations(every, cells)
     loaded = {spec: load_dataset(spec) for spec in {one.cell.dataset for one in wanted}}
-    names = _names(combinations(every, every), loaded)
+    names = _names(combinations(every, every), {s: d.fingerprint for s, d in loaded.items()})
     results = Results(folder)
     with writing(folder, wait):
         results.prepare()
@@ -142,8 +143,17 @@ def _number(numbers: dict, name: str) -> str:
     return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
 
 
+def keep_present_priors(
+    results: Results, experiment: Experiment, fingerprints: Mapping[DatasetSpec, str]
+) -> None:
+    """Leave priors that the experiment no longer has out of the table, if there is one."""
+    if (results.folder / FILE).is_file():
+        every = experiment.cells
+        write_priors(results, list(_names(combinations(every, every), fingerprints).values()))
+
+
 def _names(
-    found: Sequence[Combination], loaded: dict[DatasetSpec, Dataset]
+    found: Sequence[Combination], loaded: Mapping[DatasetSpec, str]
 ) -> dict[Combination, str]:
     """Names of the files of combinations; of those whose data are unavailable, none."""
     versions, names, others = decisive_versions(), {}, {}
@@ -152,7 +162,7 @@ def _names(
         if spec not in loaded and spec not in others:
             with suppress(DataError):
                 others[spec] = load_dataset(spec).fingerprint
-        known = loaded[spec].fingerprint if spec in loaded else others.get(spec)
+        known = loaded.get(spec, others.get(spec))
         if known is not None:
             name = f"{cell_label(one.cell)}-{identity(one.cell, known, versions)}"
             # A candidate has a figure of its own: the posterior beside it is another.

@@ -34,6 +34,15 @@ from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
+from pmbnn.results.derived import (
+    INDEX,
+    STALE,
+    TABLES,
+    cells_digest,
+    note_files,
+    set_aside_stale,
+    stale_line,
+)
 from pmbnn.results.faults import named_faults
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
@@ -48,6 +57,7 @@ from pmbnn.results.present import (
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import other_scales, refutations
+from pmbnn.sweep.calibrate import keep_present_ranks
 from pmbnn.sweep.cells import (
     Run,
     forget,
@@ -59,6 +69,7 @@ from pmbnn.sweep.cells import (
     write_tables,
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
+from pmbnn.sweep.prior import keep_present_priors
 from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
 from pmbnn.sweep.workers import Progressed, Stored
@@ -206,6 +217,9 @@ def run_experiment(
             if gone:
                 _say(console, left_behind_line(folder, len(gone)))
             write_header(one, cells)
+            if gone:
+                # Also if this run does not come to its end.
+                _set_aside(console, one, present_records(one.results))
             missing = one.missing(wanted)
             if not quiet:
                 _announce(console, one, wanted, missing, None if cluster else fitting)
@@ -330,7 +344,11 @@ def _fit_missing(
 def write_what_follows(
     console: Console, one: Run, records: Sequence[CellRecord], workers: int
 ) -> None:
-    """Write tables, draw what is missing or older than its cells, and write the page of it all."""
+    """Write tables, draw what is missing or stale, and write the page of it all.
+
+    Tables and figures of other cells than these are set aside.
+    """
+    digest = cells_digest(records)
     with stage("tables"):
         write_tables(one, records)
         write_agreement(one.results, records)
@@ -340,6 +358,10 @@ def write_what_follows(
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
             console.print(words, soft_wrap=True, highlight=False, markup=False)
         write_in_between(one.results, records)
+        fingerprints = {spec: fingerprint for spec, (fingerprint, _) in one.sources.items()}
+        keep_present_priors(one.results, one.experiment, fingerprints)
+        keep_present_ranks(one.results, one.experiment, one.devices, fingerprints)
+        note_files(one.results, TABLES, digest)
         overviews = overviews_of(one.results, records)
     due = [
         *missing_cell_figures(one.results, records),
@@ -351,5 +373,14 @@ def write_what_follows(
     with stage("tables"):
         figures = [drawing.path for drawing in overviews]
         page = index_page(one.experiment.name, figures, records, one.results.cells)
-        one.results.write_text("index.html", page)
+        one.results.write_text(INDEX, page)
+        note_files(one.results, [INDEX], digest)
         write_sensitivity(one.results, records)
+        _set_aside(console, one, records)
+
+
+def _set_aside(console: Console, one: Run, records: Sequence[CellRecord]) -> None:
+    """Set tables and figures of other cells aside, and say which."""
+    moved = set_aside_stale(one.results, cells_digest(records))
+    if moved:
+        _say(console, f"moved to {STALE}/, {stale_line(one.results, moved)}")

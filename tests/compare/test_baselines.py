@@ -283,6 +283,9 @@ def test_published_results_have_a_set_in_common(splits):
 def folder(tmp_path, monkeypatch):
     """Cells of two priors and two data seeds, whose data set is the line above."""
     records = [r for r in cells(**BOTH) if r.settings["dataset"]["seed"] < 2]
+    seeds = [one.settings["dataset"]["seed"] for one in records]
+    prints = [numbers(seed).fingerprint for seed in seeds]
+    records = [changed(r, fingerprint=f) for r, f in zip(records, prints, strict=True)]
     results = store(tmp_path / "houses", [(one, None) for one in records])
 
     def specifications(_, one):
@@ -306,6 +309,13 @@ def test_usual_methods_are_fitted_to_the_rows_of_each_data_seed(folder):
     assert said[0] == "table houses (1 of 1), data seed 0: ridge regression"
     row = found.paired.set_index(["method", "metric"]).loc[("ridge regression", "rmse")]
     assert row["difference"] == pytest.approx(np.mean([2, 3]) - np.mean(both))
+
+
+def test_data_that_have_changed_since_are_an_error(folder):
+    results, records = folder
+    others = [changed(record, fingerprint="of another table") for record in records]
+    with pytest.raises(DataError, match=r"The data of cell `.*` are not those that it was fitted"):
+        make_baselines(results, others, ["linear"])
 
 
 def test_large_data_have_no_gaussian_process(folder, monkeypatch):

@@ -16,6 +16,9 @@ from typer.testing import CliRunner
 from pmbnn.cli.report import app
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
 from pmbnn.report.index_page import index_page
+from pmbnn.results.derived import cells_digest, note_files, overview_files
+from pmbnn.results.loading import load_results
+from pmbnn.results.present import present_records
 from pmbnn.results.record import CellRecord, Restart, ScaleSelection
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.results.tables import metrics_table
@@ -178,6 +181,7 @@ def write_results(folder, records, experiment="priors", published=None):
     (folder / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
     write_figure(results.figures / "synthetic-moons-noise-0.4-accuracy.png", (300, 200))
     write_figure(results.figures / "synthetic-moons-noise-0.4-maps.png", (300, 200))
+    note_files(results, overview_files(results), cells_digest(present_records(results)))
     return folder
 
 
@@ -186,7 +190,7 @@ def folder(tmp_path_factory):
     """A whole results folder; tests only read it, but for the claims that the report writes."""
     folder = tmp_path_factory.mktemp("results") / "priors"
     write_results(folder, make_records(), published=TABLE.read_text(encoding="utf-8"))
-    write_baselines(Results(folder), make_baselines())
+    load_results(folder).note_made(write_baselines(Results(folder), make_baselines()))
     return folder
 
 

@@ -1,7 +1,5 @@
 """The section on networks beside usual methods."""
 
-import os
-
 import pandas as pd
 import pytest
 
@@ -17,8 +15,10 @@ def view_of(tmp_path):
     def view(*tables):
         results = Results(tmp_path)
         results.prepare()
-        write_baselines(results, Baselines(*(pd.concat(t) for t in zip(*tables, strict=True))))
-        (found,) = baseline_views([ExperimentResults("toys", results, (), (), ())])
+        folder = ExperimentResults("toys", results, (), {}, ())
+        joined = Baselines(*(pd.concat(t) for t in zip(*tables, strict=True)))
+        folder.note_made(write_baselines(results, joined))
+        (found,) = baseline_views([folder])
         return found
 
     return view
@@ -54,24 +54,29 @@ def test_verdicts_are_counted_over_data_sets(view_of, make):
     assert "normal × tuned" not in rows
 
 
-def test_a_table_older_than_its_cells_and_published_sources(tmp_path, make):
-    record = make.record()
+def test_a_table_of_other_cells_is_not_shown(tmp_path, make):
     results = Results(tmp_path)
     results.prepare()
-    write_baselines(results, Baselines(*make.baselines()))
-    results.save_cell(record, {})
-    folder = ExperimentResults("toys", results, (record,), {}, ())
-    times = results.folder / "baselines.csv", results.cells / record.name / "metrics.json"
-    for path, time in zip(times, (200, 100), strict=True):
-        os.utime(path, (time, time))
-    assert baseline_views([folder])[0].notes == []
-    os.utime(times[1], (300, 300))
+    before, after = (
+        ExperimentResults("toys", results, (make.record(accuracy=accuracy),), {}, ())
+        for accuracy in (0.8, 0.9)
+    )
+    files = write_baselines(results, Baselines(*make.baselines()))
+    before.note_made(files)
     results.write_text(
         "published.yaml", "splits: [{method: dropout, source: Some (2016), file: a.csv}]"
     )
-    older, source = baseline_views([folder])[0].notes
-    assert older.endswith(f"not count in it: pmbnn baselines {tmp_path} makes it anew.")
-    assert source == "Results of dropout as published: Some (2016)."
+    (view,) = baseline_views([before])
+    assert view.notes == ["Results of dropout as published: Some (2016)."]
+    assert len(view.sets) == 1
+    (view,) = baseline_views([after])
+    (note,) = view.notes
+    assert "of other cells than the present ones: baselines.csv, paired_baselines.csv" in note
+    assert f"`pmbnn baselines {tmp_path}` makes them anew" in note
+    assert view.sets == []
+    after.note_made(files)
+    (tmp_path / "baselines.csv").write_text("of another folder")
+    assert baseline_views([after])[0].sets == []
 
 
 def test_nothing_is_said_where_nothing_is_paired(view_of, make):

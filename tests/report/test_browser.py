@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from pmbnn.cli.report import app
 from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
+from pmbnn.results.loading import load_results
 from pmbnn.results.store import Results
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -192,6 +193,7 @@ def judged(make, tmp_path_factory):
         make.contrast("cauchy: half-normal less fixed", "equivalent", "faithful"),
     ]
     Results(folder).write_table(FILE, pd.DataFrame(rows, columns=VERDICT_COLUMNS))
+    load_results(folder).note_made([FILE])
     done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"

@@ -8,12 +8,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from makers import list_present
 from typer.testing import CliRunner
 
 from pmbnn.cli.report import app
-
-LATER = 3_600
-"""Seconds by which a file is made older or newer than others."""
+from pmbnn.results.store import Results, trace_writer
 
 OVERVIEW = "figures/synthetic-moons-noise-0.4-maps.png"
 MADE = (OVERVIEW, "claims.csv")
@@ -57,15 +56,22 @@ def report(folder, *arguments):
     return [line for line in done.stderr.splitlines() if not STAGE.fullmatch(line)]
 
 
-def age(path, seconds):
-    """Move a file into the past."""
-    time = path.stat().st_mtime - seconds
-    os.utime(path, (time, time))
+def fit_again(folder):
+    """Change the record of the one cell, as a fit that comes out otherwise does."""
+    results = Results(folder)
+    (name,) = results.cell_names()
+    record = results.load_record(name)
+    figures = {path: path.read_bytes() for path in (results.cells / name).glob("*.png")}
+    trace = trace_writer(results.load_trace(name))
+    results.save_cell(record.model_copy(update={"seconds": 7.0}), {"trace.nc": trace})
+    for path, content in figures.items():
+        path.write_bytes(content)
 
 
 def times(folder):
-    """When everything but the page was written."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "report.html"]
+    """When everything was written but the page, and the note that it was."""
+    of_page = ("report.html", "derived.json")
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in of_page]
     return {path: path.stat().st_mtime_ns for path in files}
 
 
@@ -103,27 +109,37 @@ def test_what_is_current_is_left_alone(whole):
 @pytest.mark.parametrize(
     ("stale", "made"), [("figures/*", "overview figures"), ("claims.csv", "comparisons")]
 )
-def test_what_is_older_than_the_newest_cell_is_made_again(whole, stale, made):
+def test_what_is_not_as_it_was_made_is_made_again(whole, stale, made):
     for path in whole.glob(stale):
         path.write_bytes(b"old")
-        age(path, LATER)
     assert report(whole) == [f"priors: making {made} from 1 stored cells"]
     assert all(path.read_bytes() != b"old" for path in whole.glob(stale))
 
 
-def test_a_table_newer_than_the_figures_does_not_matter(whole):
-    """A sweep draws its figures before it writes metrics.csv."""
-    age(whole / "metrics.csv", -LATER)
+def test_what_is_of_other_cells_is_made_again_whatever_its_time(whole):
+    fit_again(whole)
+    for path in whole.rglob("metrics.json"):
+        os.utime(path, (0, 0))
+    assert report(whole) == [
+        "priors: making overview figures from 1 stored cells",
+        "priors: making comparisons from 1 stored cells",
+    ]
+    assert report(whole) == []
+
+
+def test_times_do_not_matter(whole):
+    """Copying a folder, or moving it, may change them."""
+    for path in whole.rglob("metrics.json"):
+        os.utime(path, (path.stat().st_mtime + 3_600,) * 2)
     assert report(whole) == []
 
 
 def test_figures_of_other_data_do_not_count(make, whole):
-    """The folder has grown by a data set of which nothing is drawn, and is not newer."""
-    record = make.record(seed=1, accuracy=0.7, dataset={"noise": 0.2})
-    make.results(whole, [record])
-    for path in whole.glob("cells/*/metrics.json"):
-        age(path, LATER)
-    assert report(whole) == ["priors: making overview figures from 2 stored cells"]
+    """The folder has grown by a data set of which nothing is drawn."""
+    results, record = Results(whole), make.record(seed=1, accuracy=0.7, dataset={"noise": 0.2})
+    results.save_cell(record, {"trace.nc": trace_writer(make.trace())})
+    list_present(results)
+    assert "priors: making overview figures from 2 stored cells" in report(whole)
     assert (whole / "figures" / "synthetic-moons-noise-0.2-maps.png").is_file()
 
 
@@ -139,13 +155,12 @@ def test_a_folder_without_cells_that_say_anything_on_the_claims(make, tmp_path):
     record = make.record(accuracy=0.8, inference={"guide": "map"})
     folder = make.results(tmp_path / "point", [record])
     (folder / "claims.csv").write_text("claim\nold\n", encoding="utf-8")
-    age(folder / "claims.csv", LATER)
     assert report(folder)[-1] == "priors: making comparisons from 1 stored cells"
     assert not (folder / "claims.csv").exists()
     assert "no cell says anything on sparsity" in text(folder)
 
 
-def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_shown_as_far_as_it_goes(small, tmp_path, monkeypatch):
     def reject(*arguments, dir=None, **named):
         if dir == small:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -159,19 +174,19 @@ def test_a_folder_that_cannot_be_written_is_shown_as_it_is(small, tmp_path, monk
     assert "These results folders hold no figures." in text(tmp_path / "page")
 
 
-def test_what_cannot_be_made_stays_and_a_line_says_so(whole, monkeypatch):
+def test_what_cannot_be_made_is_left_out_and_a_line_says_so(whole, monkeypatch):
     import pmbnn.figures.stage as stage
 
     def reject(figure, path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     before = {path: path.read_bytes() for path in whole.glob("figures/*")}
-    for path in before:
-        age(path, LATER)
+    fit_again(whole)
     monkeypatch.setattr(stage, "save_figure", reject)
     _, line = report(whole)
     assert line.startswith(f"`{whole / 'figures'}")
     assert "cannot be written: No space left on device: make room on that disk" in line
-    assert line.endswith("Its figures and comparisons are shown as they are.")
+    assert line.endswith("Figures and comparisons that are missing or stale are left out.")
     assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before
+    assert "These results folders hold no figures." in text(whole)
     assert not list(whole.glob(".part-*"))

@@ -1,5 +1,7 @@
 """The first section of a page on cells whose posterior was sampled."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -15,7 +17,9 @@ def folder(tmp_path):
         results = Results(tmp_path)
         results.prepare()
         results.write_table(FILE, pd.DataFrame(rows, columns=VERDICT_COLUMNS))
-        return ExperimentResults("trust", results, (), (), ())
+        made = ExperimentResults("trust", results, (), {}, ())
+        made.note_made([FILE])
+        return made
 
     return of
 
@@ -53,3 +57,9 @@ def test_without_a_reference_there_is_no_section(folder, make):
 def test_without_fits_there_is_no_verdict_on_advi(folder, make):
     (view,) = verdict_views([folder(make.contrast("a", "better", ""))])
     assert view.rows[0].advi.words == "" and view.rows[0].advi.badge == ""
+
+
+def test_verdicts_on_other_cells_are_not_shown(folder, make):
+    before = folder(make.contrast("a", "better", "faithful"))
+    assert verdict_views([before])
+    assert verdict_views([replace(before, records=(make.record(),))]) == []

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import xarray as xr
 from pmbnn.results.faults import StorageError
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import TEMPORARY, Results, ResultsError, is_outdated, trace_writer
+from pmbnn.results.store import TEMPORARY, Results, ResultsError, trace_writer
 
 
 @pytest.fixture
@@ -215,17 +214,6 @@ def test_a_cell_that_cannot_be_read_just_now_is_not_set_aside(results, monkeypat
             set_aside_broken(results)
     assert contents(results.cells) == ["cell"]
     assert set_aside_broken(results) == []
-
-
-def test_a_figure_of_a_time_to_come_is_drawn_again(tmp_path):
-    """The clock was set back: what is fitted next is older than it."""
-    file, now = tmp_path / "figure.png", time.time()
-    assert is_outdated(file, 0.0)
-    file.touch()
-    os.utime(file, (now - 10, now - 10))
-    assert [is_outdated(file, now - ago) for ago in (20, 10, 5)] == [False, False, True]
-    os.utime(file, (now + 3600, now + 3600))
-    assert is_outdated(file, now - 20)
 
 
 # Folders that cannot be

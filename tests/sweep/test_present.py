@@ -17,7 +17,8 @@ import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
-from pmbnn.results.present import FILE, present_names, superseded_names
+from pmbnn.results.lock import writing
+from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.references import is_sampled, pairs
 from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import ResultsError, trace_writer
@@ -151,11 +152,13 @@ def test_the_list_is_of_the_whole_experiment_whatever_was_fitted(file, fitted):
     assert names(file) == list(listed["cells"])
 
 
-def test_jobs_that_may_have_checkpoints_are_listed_while_they_do(file, fitted, monkeypatch):
-    def stopped(*_):
-        raise KeyboardInterrupt
-        yield
+def stopped(*_):
+    """In place of workers: Ctrl-C before anything is stored."""
+    raise KeyboardInterrupt
+    yield
 
+
+def test_jobs_that_may_have_checkpoints_are_listed_while_they_do(file, fitted, monkeypatch):
     with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
         alone.setattr(stages, "run_cells", stopped)
         sweep(file)
@@ -194,6 +197,69 @@ def test_a_list_that_cannot_be_read_is_an_error_and_changes_nothing(file, fitted
         with pytest.raises(ResultsError, match=words):
             read(file)
     assert (file.parent / "out" / FILE).read_text() == text
+
+
+# Tables and figures that are made of cells
+
+
+def make_tables(file):
+    """Tables and a figure as other commands make them of the present cells."""
+    folder = file.parent / "out"
+    files = ("baselines.csv", "compare.csv", "report.html", "figures/old.png")
+    for name in files:
+        (folder / name).write_text("made of cells")
+    present(file).note_made(files)
+    return {folder / name for name in files}
+
+
+def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
+    folder = file.parent / "out"
+    sweep(file)
+    made = make_tables(file)
+    assert "stale" not in sweep(file)
+    assert all(path.is_file() for path in made), "these are of the present cells"
+    write_rows(file.parent, typo=2.0)
+    said = sweep(file)
+    assert (
+        "moved to stale/, of other cells than the present ones: baselines.csv, compare.csv, "
+        in said
+    )
+    assert f"`pmbnn baselines {folder}` and `pmbnn compare {folder}`" in said
+    assert not any(path.exists() for path in made)
+    names = {path.name for path in (folder / "stale").iterdir()}
+    assert names == {"baselines.csv", "compare.csv", "report.html"}
+    assert all(name in (folder / "metrics.csv").read_text() for name in present_names(folder))
+
+
+def test_a_run_that_is_stopped_leaves_nothing_of_other_cells(file, fitted, monkeypatch):
+    folder = file.parent / "out"
+    sweep(file)
+    made = make_tables(file)
+    write_rows(file.parent, typo=2.0)
+    with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
+        alone.setattr(stages, "run_cells", stopped)
+        sweep(file)
+    assert not any(path.exists() for path in made)
+    assert [path.name for path in folder.glob("*.csv")] == ["times.csv"]
+    assert not (folder / "index.html").exists()
+
+
+def test_a_table_of_fewer_cells_is_stale(file, fitted):
+    sweep(file, only=["normal"])
+    made = make_tables(file)
+    assert not present(file).is_stale("baselines.csv")
+    sweep(file)
+    assert not any(path.exists() for path in made)
+
+
+def test_a_moved_folder_keeps_its_tables(file, fitted):
+    sweep(file)
+    make_tables(file)
+    copy = shutil.copytree(file.parent / "out", file.parent / "copy", copy_function=shutil.copyfile)
+    moved = pb.load_results(copy)
+    assert not moved.is_stale("baselines.csv")
+    assert [path.name for path in moved.figures] == ["old.png"]
+    assert moved.is_stale("claims.csv")
 
 
 # Cells that `pmbnn check` sampled
@@ -268,3 +334,84 @@ def test_a_dry_run_says_what_other_settings_leave_behind(file, fitted):
     edit(file, "steps: 10", "steps: 20")
     assert "4 stored cells in" in planned()
     assert json.loads((file.parent / "out" / FILE).read_text())["references"] == sampled(file)
+
+
+# Removing what is superseded
+
+
+def prune(file, *arguments):
+    done = CliRunner().invoke(app, ["prune", str(file.parent / "out"), *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def held(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_prune_removes_what_is_superseded_and_nothing_else(file, fitted):
+    folder = file.parent / "out"
+    sweep(file)
+    before = held(folder)
+    assert prune(file) == "nothing superseded\n"
+    assert held(folder) == before
+    first = names(file)
+    make_tables(file)
+    write_rows(file.parent, typo=2.0)
+    sweep(file)
+    (folder / "cells" / f".broken-{names(file)[0]}").mkdir()
+    (folder / "figures" / "old.png").write_text("of superseded cells")
+    (folder / "checkpoints" / "of-no-job").mkdir(parents=True)
+    before = held(folder)
+    planned = prune(file, "--dry-run").splitlines()
+    assert held(folder) == before, "nothing is removed yet"
+    for name in (*first, "stale", "figures/old.png", ".broken-", "of-no-job"):
+        assert sum(name in line for line in planned) == 1, name
+    assert len(planned) == len(first) + 5
+    sizes = [path.stat().st_size for path in (folder / "cells" / first[0]).iterdir()]
+    words = f"{first[0]} ({sum(sizes):,} bytes): a superseded cell"
+    assert any(line.endswith(words) for line in planned)
+    assert planned[-1].endswith("bytes would be removed")
+    assert prune(file).splitlines()[:-1] == planned[:-1]
+    results = present(file)
+    assert results.superseded == 0 and results.results.cell_names() == sorted(names(file))
+    assert prune(file) == "nothing superseded\n"
+    sweep(file)
+    assert len(fitted) == 8
+    write_rows(file.parent)
+    assert "4 to fit" in sweep(file)
+
+
+def test_prune_keeps_failed_cells_and_checkpoints_that_a_job_goes_on_from(
+    file, fitted, monkeypatch
+):
+    folder = file.parent / "out"
+    sweep(file, only=["normal"])
+    with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
+        alone.setattr(stages, "run_cells", stopped)
+        sweep(file)
+    listed = json.loads((folder / FILE).read_text())
+    for job in listed["jobs"]:
+        (folder / "checkpoints" / checkpoint_name(job)).mkdir(parents=True)
+    results = present(file).results
+    lost = present(file).records[0].model_copy(update={"status": "error", "results": {}})
+    results.save_cell(lost, {})
+    broken = next(name for name in listed["cells"] if name not in names(file))
+    (results.cells / f".broken-{broken}").mkdir()
+    for path in folder.glob("*.csv"):
+        path.unlink()  # of other cells since
+    (folder / "index.html").unlink()
+    assert prune(file) == "nothing superseded\n"
+    assert len(list((folder / "checkpoints").iterdir())) == len(listed["jobs"]) > 0
+
+
+def test_prune_respects_a_writer(file, fitted):
+    sweep(file)
+    with writing(file.parent / "out"):
+        done = CliRunner().invoke(app, ["prune", str(file.parent / "out")])
+        assert done.exit_code == 3
+        assert "is being written by" in done.output
+        prune(file, "--dry-run")
+    missing = CliRunner().invoke(app, ["prune", str(file.parent / "gone")])
+    assert missing.exit_code == 2
+    assert not (file.parent / "gone").exists()

@@ -1,0 +1,128 @@
+"""Files of a results folder that are made of its cells, and of which cells each was made.
+
+``derived.json`` has for each file a digest of the cells that it was made of, and one of the file. A
+file is *current* while both hold. Times say nothing of that: copying a folder changes them. Other
+files are *stale* and shown nowhere, and the next sweep sets them aside.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pmbnn.results.faults import storing
+from pmbnn.results.limits import read_json_text
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results, remove, sha256
+
+FILE = "derived.json"
+"""File of a results folder that says of which cells other files were made."""
+
+STALE = "stale"
+"""Folder, in a results folder, of the tables that were set aside."""
+
+TABLES = ("metrics.csv", "summary.csv", "ood.csv", "agreement.csv", "ladder.csv", "in_between.csv")
+"""Tables that every sweep makes anew. Rows of ``sensitivity.csv`` are kept by the names of cells,
+and so by the digests of all that decides them: a sweep drops those of other cells."""
+
+INDEX = "index.html"
+"""Page that every sweep makes anew."""
+
+COMMANDS = {
+    "baselines.csv": "baselines",
+    "paired_baselines.csv": "baselines",
+    "compare.csv": "compare",
+    "evidence.csv": "compare",
+    "regret.csv": "compare",
+    "claims.csv": "claims",
+    "report.html": "report",
+}
+"""Other files, and the command that makes each."""
+
+
+def cells_digest(records: Iterable[CellRecord]) -> str:
+    """Digest of everything that is known of some cells, whatever their order."""
+    digest = hashlib.sha256()
+    for text in sorted(record.model_dump_json() for record in records):
+        digest.update(hashlib.sha256(text.encode()).digest())
+    return digest.hexdigest()[:16]
+
+
+def note_files(results: Results, files: Iterable[str], digest: str) -> None:
+    """Note that files of a results folder were made of the cells of a digest, those that exist."""
+    entries = _entries(results)
+    for file in files:
+        entries.pop(file, None)
+        if (results.folder / file).is_file():
+            entries[file] = {"cells": digest, "sha256": sha256(results.folder / file)}
+    kept = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
+    results.write_json(FILE, kept)
+
+
+def is_current(results: Results, file: str, digest: str) -> bool:
+    """Whether a file is there, as it was made, of the cells of a digest."""
+    return bool(current_files(results, [file], digest))
+
+
+def current_files(results: Results, files: Iterable[str], digest: str) -> list[str]:
+    """Those of some files that are there, as they were made, of the cells of a digest."""
+    entries = _entries(results)
+    return [
+        file
+        for file in files
+        if (results.folder / file).is_file()
+        and entries.get(file) == {"cells": digest, "sha256": sha256(results.folder / file)}
+    ]
+
+
+def overview_files(results: Results) -> list[str]:
+    """Overviews that a results folder holds, of whichever cells."""
+    return [f"{results.figures.name}/{path.name}" for path in sorted(results.figures.glob("*.png"))]
+
+
+def stale_files(results: Results, digest: str) -> list[str]:
+    """Files that are made of cells and are there, but not of the cells of a digest."""
+    every = (*TABLES, INDEX, *COMMANDS, *overview_files(results))
+    current = set(current_files(results, every, digest))
+    return [file for file in every if (results.folder / file).is_file() and file not in current]
+
+
+def set_aside_stale(results: Results, digest: str) -> list[str]:
+    """Move stale files out of the way, and remove those that every sweep makes anew.
+
+    Returns
+    -------
+    list of str
+        Those that were moved, into the folder ``stale``.
+    """
+    stale = stale_files(results, digest)
+    moved = [file for file in stale if file in COMMANDS]
+    for file in stale:
+        if file not in moved:
+            remove(results.folder / file)
+    for file in moved:
+        with storing(results.folder / STALE / file):
+            (results.folder / STALE).mkdir(exist_ok=True)
+            os.replace(results.folder / file, results.folder / STALE / file)
+    return moved
+
+
+def stale_line(results: Results, files: Sequence[str]) -> str:
+    """What is said of tables that are of other cells than the present ones; empty without any."""
+    if not files:
+        return ""
+    commands = dict.fromkeys(f"`pmbnn {COMMANDS[f]} {results.folder}`" for f in files)
+    return (
+        f"of other cells than the present ones: {', '.join(files)}; {' and '.join(commands)} "
+        "makes them anew"
+    )
+
+
+def _entries(results: Results) -> dict[str, Any]:
+    """What was noted; nothing where it cannot be read, so that files are made again."""
+    try:
+        content = json.loads(read_json_text(results.folder / FILE))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
