@@ -164,7 +164,7 @@ def jobs(folder: Path, number: int, rounds: int) -> str:
         times = measuring.interleaved(
             {
                 "processes": lambda: _time(
-                    run_jobs(todo, fresh().folder, cores(), True, [str(JOBS)])
+                    run_jobs(todo, fresh().folder, cores(), True, sleeping_plugin())
                 ),
                 "Dask": lambda: _on_cluster(client, todo, fresh())[0],
             },
@@ -201,11 +201,16 @@ def memory(folder: Path, number: int) -> str:
     return measuring.table(rows)
 
 
-def sleeping_job() -> type:
-    """The class of jobs that sleep, as a plugin of this process."""
+def sleeping_plugin() -> tuple:
+    """The plugin of jobs that sleep, as it is handed to workers."""
     from pmbnn.experiment.plugins import load_plugins
 
-    load_plugins([str(JOBS)], JOBS.parent)
+    return load_plugins([str(JOBS)], [JOBS.parent])
+
+
+def sleeping_job() -> type:
+    """The class of jobs that sleep, as a plugin of this process."""
+    sleeping_plugin()
     (name,) = [name for name in sys.modules if name.startswith("pmbnn_plugin_sleeping_jobs")]
     return sys.modules[name].Sleep
 
@@ -226,7 +231,7 @@ def _on_cluster(client, todo, results, look=lambda done: None) -> tuple[float, i
     cluster = cluster_of(client)
     cluster.begin(results.folder, lambda line: None)
     try:
-        return _time(cluster.run_jobs(todo, results, True, [str(JOBS)]), look), len(
+        return _time(cluster.run_jobs(todo, results, True, sleeping_plugin()), look), len(
             results.cell_names()
         )
     finally:

@@ -12,11 +12,16 @@ SERVE = f"import sys; sys.path.append({str(SCRIPT.parent)!r}); from scripted_job
 """What processes import for a life without JAX."""
 
 
-def scripted_job() -> type:
-    """The class of scripted jobs, as a plugin of this process."""
+def script() -> tuple:
+    """The plugin as it is handed to workers."""
     from pmbnn.experiment.plugins import load_plugins
 
-    load_plugins([str(SCRIPT)], SCRIPT.parent)
+    return load_plugins([str(SCRIPT)], [SCRIPT.parent])
+
+
+def scripted_job() -> type:
+    """The class of scripted jobs, as a plugin of this process."""
+    script()
     (name,) = [name for name in sys.modules if name.startswith("pmbnn_plugin_scripted_jobs")]
     return sys.modules[name].Scripted
 

@@ -11,6 +11,7 @@ import typer
 from pmbnn.cli.shared import (
     Command,
     ResultsFolders,
+    TrustPlugins,
     new_console,
     open_results,
     reported,
@@ -54,6 +55,7 @@ def baselines(
     methods: Usual = "linear,forest,process",
     published: PublishedFile = None,
     name: Name = "",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Fit usual methods to the data of stored cells: one table with both, baselines.csv.
 

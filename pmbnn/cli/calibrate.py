@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import FAILED, Command, Device, DryRun, Out, Quiet, Wait, Workers, new_console
+from pmbnn.cli.shared import (
+    FAILED,
+    Command,
+    Device,
+    DryRun,
+    Out,
+    Quiet,
+    TrustPlugins,
+    Wait,
+    Workers,
+    new_console,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +64,7 @@ def calibrate(
     device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Fit data simulated from known parameters, and say whether posterior draws can be believed.
 

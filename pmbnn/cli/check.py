@@ -12,6 +12,7 @@ from pmbnn.cli.shared import (
     Device,
     DryRun,
     Quiet,
+    TrustPlugins,
     Wait,
     Workers,
     new_console,
@@ -45,6 +46,7 @@ def check(
     device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Sample the posterior of every finished cell and say how far its fit is from it.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, Quiet, ResultsFolders, Wait, new_console
+from pmbnn.cli.shared import Command, Quiet, ResultsFolders, TrustPlugins, Wait, new_console
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -18,6 +18,7 @@ def merge(
     ],
     wait: Wait = False,
     quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Join results folders of one experiment, such as those of `sweep --shard`.
 

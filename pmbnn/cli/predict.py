@@ -12,6 +12,7 @@ from pmbnn.cli.shared import (
     FAILED,
     Command,
     Device,
+    TrustPlugins,
     check_folder_of,
     new_console,
     reported,
@@ -90,6 +91,7 @@ def predict(
         ),
     ] = None,
     device: Device = "auto",
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Tell what a fitted network makes of images or of the rows of a table, and how sure it is.
 

@@ -58,6 +58,27 @@ Wait = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show failures and tables only.")]
 
 
+def _trust(context: typer.Context, trust: bool) -> bool:
+    """Allow kept copies of plugins to be run until the command ends."""
+    if trust:
+        from pmbnn.experiment.plugins import trusting
+
+        context.with_resource(trusting())
+    return trust
+
+
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust-plugins",
+        callback=_trust,
+        help="Run the copies of plugins that a results folder keeps, where the plugins are not "
+        "there as they were. They are Python code: only if you trust who wrote them.",
+    ),
+]
+"""Of commands that rebuild stored cells, or read the experiment file of a results folder."""
+
+
 @contextmanager
 def reported(*errors: type[Exception]) -> Iterator[None]:
     """End the command with one line and status 2 where one of these errors is raised."""

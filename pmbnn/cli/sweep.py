@@ -17,6 +17,7 @@ from pmbnn.cli.shared import (
     DryRun,
     Out,
     Quiet,
+    TrustPlugins,
     Wait,
     Workers,
     new_console,
@@ -61,6 +62,7 @@ def sweep(
     device: Device = "auto",
     wait: Wait = False,
     quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
     scheduler: Annotated[
         str | None,
         typer.Option(

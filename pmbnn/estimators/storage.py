@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from pmbnn.data.arrays import Dataset, Standardisation
 from pmbnn.estimators.fitted import Fitted, Given
 from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.experiment.plugins import METRIC, sources_of, stored_parts
 from pmbnn.inference.result import StoredGuide
 from pmbnn.results.limits import check_fits
 from pmbnn.results.store import trace_writer
@@ -40,6 +41,7 @@ def write_fitted(
         "features": json.dumps(dataset.features),
         "status": found.status,
         "reason": found.reason,
+        "plugins": json.dumps(_plugins(cell)),
         "learned": json.dumps({name: array.dtype.kind for name, array in learned.items()}),
         "guide": json.dumps(list(found.fits[0].constrained)),
     }
@@ -88,7 +90,10 @@ def read_fitted(
             f"got a {attrs['class']} in format {attrs['format']}."
         )
     said = {name: json.loads(attrs[name]) for name in ("parameters", "cell", "learned", "guide")}
-    specs = {name: _read(spec) for name, spec in said["cell"].items()}
+    with stored_parts(json.loads(attrs.get("plugins", "{}")), f"The estimator of {path}"):
+        specs = {name: _read(spec) for name, spec in said["cell"].items()}
+        hyperprior = _read(json.loads(attrs["hyperprior"]))
+        parameters = {name: _read(value) for name, value in said["parameters"].items()}
     dataset = Dataset(
         x_train=group["x"].values,
         y_train=group["target"].values,
@@ -110,7 +115,7 @@ def read_fitted(
     del tree[GROUP]
     found = Fitted(
         cell=Cell(sweep=GROUP, **specs),
-        hyperprior=_read(json.loads(attrs["hyperprior"])),
+        hyperprior=hyperprior,
         dataset=dataset,
         fits=fits,
         weights=group["weight"].values.tolist(),
@@ -119,7 +124,13 @@ def read_fitted(
         trace=tree,
     )
     learned = {name: _learned(group[name].values, kind) for name, kind in said["learned"].items()}
-    return {name: _read(value) for name, value in said["parameters"].items()}, found, learned
+    return parameters, found, learned
+
+
+def _plugins(cell: Cell) -> dict[str, str]:
+    """Names of the sources of one's own that an estimator is made of, by their SHA-256."""
+    sources = sources_of(cell).items()
+    return {digest: name for digest, (name, sections) in sources if sections != (METRIC,)}
 
 
 SECTION, GIVEN = "section", "given"
@@ -164,7 +175,7 @@ def _read(value: Any) -> Any:
         cls = source.class_of(settings) if isinstance(source, Registry) else source
     except KeyError as error:
         raise ValueError(
-            f"the {section} {error} is not known: register its class before loading."
+            f"the {section} {error} is not known: register its class as it was before loading."
         ) from error
     return cls.model_validate_json(json.dumps(settings))
 

@@ -19,7 +19,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "print_plan",
             "settings_digest",
         ],
-        "plugins": ["load_plugins", "load_stored_plugins", "register"],
+        "plugins": ["load_plugins", "register", "trusting"],
         "selection": ["select_cells"],
         "yaml_file": ["parse_yaml", "read_yaml", "yaml_text"],
     },

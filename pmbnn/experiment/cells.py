@@ -20,6 +20,7 @@ from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     from pmbnn.experiment.expand import Sweep
+    from pmbnn.experiment.plugins import Source
 
 ENGINES: Registry[Inference | Sampling] = Registry(
     {"compiled": Inference, "pymc": Inference, **SAMPLING}
@@ -155,14 +156,14 @@ class Contrasts:
 class Experiment(Summarised):
     """All sweeps of an experiment file.
 
-    ``plugins`` are the files that it takes parts of one's own from, as absolute paths;
+    ``plugins`` are the files that it takes parts of one's own from, as they were read;
     ``published`` is the text of the table of published numbers that it names; ``contrasts`` say
     which cells are to be compared. ``folder`` is where files of data are looked up first.
     """
 
     name: str
     sweeps: "tuple[Sweep, ...]"
-    plugins: tuple[str, ...] = ()
+    plugins: "tuple[Source, ...]" = ()
     published: str | None = None
     contrasts: Contrasts = Contrasts()
     folder: Path = field(default=Path("."), compare=False)

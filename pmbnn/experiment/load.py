@@ -13,7 +13,7 @@ from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.experiment.expand import Sweep, name_of, read_sweep
-from pmbnn.experiment.plugins import load_plugins
+from pmbnn.experiment.plugins import load_plugins, trusting
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
 from pmbnn.spec import Specification
@@ -22,17 +22,26 @@ DATA_FOLDER = "data_folder"
 """Key of where files of data are looked up first, which results folders have."""
 
 
-def load_experiment(path: str | Path) -> Experiment:
+def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment:
     """Experiment that a YAML file describes, checked as far as that needs none of its data.
 
     Planning (`check_data`) reads the data sets and checks the rest.
+
+    Parameters
+    ----------
+    path
+        The file, or its copy in a results folder.
+    trust_plugins
+        Whether to run the copies of plugins that a results folder keeps, where the plugins
+        themselves are not there as they were.
 
     Raises
     ------
     ConfigError
         The file cannot be read, or something in it is not valid; the message is one line.
     """
-    return experiment_of(read_yaml(path), Path(path).parent)
+    with trusting(trust_plugins):
+        return experiment_of(read_yaml(path), Path(path).parent)
 
 
 def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, Any]:
@@ -45,7 +54,8 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
     folder
         The results folder, from which the files of one's own data are found again.
     """
-    plugins = {"plugins": list(experiment.plugins)} if experiment.plugins else {}
+    sources = [source.as_written for source in experiment.plugins]
+    plugins = {"plugins": sources} if sources else {}
     published = {} if experiment.published is None else {"published": FILE}
     return {
         "name": experiment.name,
@@ -65,8 +75,10 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
 
 
 def _data_folder(experiment: Experiment, folder: Path | None) -> dict[str, str]:
-    """Where data of one's own were looked up first, seen from a results folder."""
-    own = any(spec.is_own for sweep in experiment.sweeps for spec in sweep.sections.dataset)
+    """Where data of one's own and plugins were looked up first, seen from a results folder."""
+    own = experiment.plugins or any(
+        spec.is_own for sweep in experiment.sweeps for spec in sweep.sections.dataset
+    )
     if folder is None or not own:
         return {}
     try:
@@ -104,8 +116,8 @@ def experiment_of(content: dict, folder: Path, results: Path | None = None) -> E
     known = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
     check_keys(content, known, "")
     name = name_of(content)
-    plugins = load_plugins(content.get("plugins", []), folder)
     of_data = data_folder(content, folder)
+    plugins = load_plugins(content.get("plugins", []), (folder, of_data), folder)
     with beside(of_data, results or folder):
         sweeps = _sweeps(content)
     published = published_text(content.get("published"), folder)
@@ -133,7 +145,7 @@ def check_data(experiment: Experiment) -> None:
 
 
 def data_folder(content: dict, folder: Path) -> Path:
-    """Where files of data are looked up first: beside the experiment file, unless it says where."""
+    """Where files are looked up first: beside the experiment file, unless it says where."""
     named = content.get(DATA_FOLDER, ".")
     if not isinstance(named, str):
         raise must(DATA_FOLDER, "must be text", named)

@@ -10,16 +10,17 @@ import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pmbnn.experiment.cells import REGISTRIES, Cell
-from pmbnn.experiment.errors import ConfigError, must
-from pmbnn.experiment.yaml_file import read_yaml
+from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.spec import METRICS, Specification
 
 GROUP = "pmbnn.plugins"
@@ -27,25 +28,95 @@ GROUP = "pmbnn.plugins"
 
 KIND = re.compile(r"[a-z][a-z0-9_]*")
 
+MODULES = "pmbnn_plugin_"
+"""What names of modules begin with that plugin files are run as."""
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+KEPT = "plugins"
+"""Folder of a results folder with the plugins of its cells, named by their SHA-256."""
+
+SESSION = "this session"
+"""Name of the source of classes that were typed into a notebook."""
+
+METRIC = "metric"
+"""What stands beside the sections of a cell where a metric is made of a source."""
+
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a registered part comes from, and the SHA-256 of what it is written in."""
+    """Where a registered part comes from.
+
+    Attributes
+    ----------
+    file
+        The file, or `SESSION`.
+    digest
+        SHA-256 of what it is written in.
+    name
+        The file as an experiment file writes it, the module, or `SESSION`.
+    """
 
     file: str
     digest: str
+    name: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """A plugin file as it was read: another machine runs it under the same path."""
+    """A plugin file as it was read: workers run this text, here and on other machines.
 
-    path: str
-    text: bytes
+    Attributes
+    ----------
+    name
+        Its path as the experiment file writes it.
+    path
+        Where it was read.
+    text
+        What it holds.
+    """
+
+    name: str
+    path: str = field(compare=False)
+    text: bytes = field(repr=False)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(self.text).hexdigest()
+
+    @property
+    def kept_name(self) -> str:
+        """Path of its copy in a results folder."""
+        return f"{KEPT}/{self.digest}.py"
+
+    @property
+    def as_written(self) -> dict[str, str]:
+        """What the experiment file of a results folder says of it."""
+        return {"file": self.name, "sha256": self.digest}
+
+
+class PluginError(ConfigError):
+    """A plugin that cells were fitted with is not there as it was; the message says what to do."""
 
 
 _ORIGINS: dict[Any, _Origin] = {}
 """Origin of every class and metric that is not part of the package."""
+
+_SOURCES: dict[str, Source] = {}
+"""Plugin files that were run in this process, by their SHA-256."""
+
+_TRUSTED: ContextVar[bool] = ContextVar("whether kept copies of plugins may be run", default=False)
+
+
+@contextmanager
+def trusting(trust: bool = True) -> Iterator[None]:
+    """Allow the copies of plugins that results folders keep to be run within the block."""
+    token = _TRUSTED.set(trust or _TRUSTED.get())
+    try:
+        yield
+    finally:
+        _TRUSTED.reset(token)
 
 
 def register[Part: Callable](part: Part) -> Part:
@@ -77,11 +148,7 @@ def register[Part: Callable](part: Part) -> Part:
     ...
     ...         return pm.Logistic(name, 0.0, scale, dims=dims)  # doctest: +SKIP
     """
-    if inspect.isfunction(part):
-        kind, choices, what = part.__name__, METRICS.setdefault(_predictive(part), {}), "metric"
-    else:
-        base = _base(part)
-        kind, choices, what = _kind(part), REGISTRIES[base], base.__name__
+    kind, choices, what = _registry(part)
     taken = choices.get(kind)
     if taken is not None and not _is_newer(part, taken):
         raise ValueError(
@@ -94,77 +161,279 @@ def register[Part: Callable](part: Part) -> Part:
     return part
 
 
-def load_plugins(named: object, folder: Path) -> tuple[str, ...]:
-    """Absolute paths of plugin files, imported; what is installed is imported as well.
+def load_plugins(
+    named: object, folders: Sequence[Path], kept: Path | None = None
+) -> tuple[Source, ...]:
+    """Plugin files, read and run; what is installed is imported as well.
 
     Parameters
     ----------
     named
-        What an experiment file says under ``plugins``: a list of Python files.
-    folder
-        What their paths are relative to.
+        What an experiment file says under ``plugins``: a list of Python files. The one of a results
+        folder says their SHA-256 too, ``{file: my_priors.py, sha256: …}``.
+    folders
+        What their paths are relative to: the first that has a file.
+    kept
+        Results folder that may keep a copy of a file that is not there as it was. The copy is run
+        only within `trusting`.
 
     Raises
     ------
     ConfigError
-        A file is missing, or raises something; the message names its line.
+        A file is missing, is not as it was, or raises something; the message names its line.
     """
     if not isinstance(named, Sequence) or isinstance(named, str):
         raise must("plugins", "must be a list of Python files", named)
-    paths = []
-    for index, name in enumerate(named):
+    sources: list[Source] = []
+    for index, entry in enumerate(named):
         place = f"plugins[{index}]"
-        if not isinstance(name, str) or not name.endswith(".py"):
-            raise must(place, "must be a Python file", name)
-        path = (folder / name).resolve()
-        _import_file(path, place)
-        paths.append(str(path))
+        name, digest = _entry(entry, place)
+        if digest is None:
+            source = _read(name, place, folders)
+        else:
+            source = stored_source(name, digest, f"`{place}`", folders, kept)
+        _run(source, f"`{place}`", [one.digest for one in sources])
+        sources.append(source)
     _import_installed()
-    return tuple(paths)
+    return tuple(sources)
 
 
-def read_sources(paths: Sequence[str]) -> tuple[Source, ...]:
-    """What plugin files hold, for a machine that does not see them."""
-    return tuple(Source(path, Path(path).read_bytes()) for path in paths)
-
-
-def load_sources(sources: Sequence[Source]) -> None:
-    """Import plugin files that may lie on another machine, and what is installed.
+def load_sources(sources: Iterable[Source]) -> None:
+    """Run plugin files that were read elsewhere, and import what is installed.
 
     Raises
     ------
     ConfigError
         One raises something.
     """
-    for index, source in enumerate(sources):
-        _run(Path(source.path), source.text, f"plugins[{index}]")
+    before: list[str] = []
+    for source in sources:
+        _run(source, f"`plugins[{len(before)}]`", before)
+        before.append(source.digest)
     _import_installed()
 
 
-def load_stored_plugins(folder: Path) -> None:
-    """Import what the experiment of a results folder names under ``plugins``.
+def stored_source(
+    name: str, digest: str, user: str, folders: Sequence[Path], kept: Path | None
+) -> Source:
+    """A plugin file as it was when cells were fitted with it.
+
+    It is the one that was run in this process, the file if it has not changed, or the copy in a
+    results folder where that is trusted (`trusting`).
+
+    Parameters
+    ----------
+    name, digest
+        Path of the file as the experiment file wrote it, and its SHA-256.
+    user
+        What needs it, for the message.
+    folders, kept
+        As those of `load_plugins`.
 
     Raises
     ------
-    ConfigError
-        A file is missing, or raises something.
+    PluginError
+        There is none, or only a copy that is not trusted.
     """
-    file = folder / "experiment.yaml"
-    if file.is_file():
-        load_plugins(read_yaml(file).get("plugins", []), folder)
+    if digest in _SOURCES:
+        return _SOURCES[digest]
+    there = [path for path in _paths(name, folders) if path.is_file()]
+    for path in there:
+        source = Source(name, str(path), _bytes(path, user))
+        if source.digest == digest:
+            return source
+    changed = f"has changed since ({there[0]})" if there else "is not there"
+    happened = f"{user} needs the plugin {name} as it was when cells were fitted with it, and it"
+    copy = None if kept is None else kept / KEPT / f"{digest}.py"
+    if copy is None or not copy.is_file():
+        raise PluginError(
+            f"{happened} {changed}: put it back, or fit again with the plugin as it is now. The "
+            "results folder keeps no copy."
+        )
+    if not _TRUSTED.get():
+        raise PluginError(
+            f"{happened} {changed}: put it back, or run the copy that the results folder keeps "
+            f"({copy}), if you trust who wrote it, with `--trust-plugins` (in Python "
+            "`trust_plugins=True`)."
+        )
+    source = Source(name, str(copy), _bytes(copy, user))
+    if source.digest != digest:
+        raise PluginError(
+            f"{happened} {changed}; the copy that the results folder keeps ({copy}) is damaged: "
+            "put the plugin back, or fit again."
+        )
+    return source
+
+
+@contextmanager
+def stored_parts(
+    plugins: Mapping[str, str], user: str, find: Callable[[str, str], Source] | None = None
+) -> Iterator[None]:
+    """Know, of parts that do not come with the package, those of some sources and no others.
+
+    Parameters
+    ----------
+    plugins
+        Names of the sources by their SHA-256.
+    user
+        What needs them, for messages.
+    find
+        Gives a plugin file by its name and SHA-256, as `stored_source` does; without it, only what
+        is registered already is known.
+
+    Raises
+    ------
+    PluginError
+        One is not there as it was.
+    """
+    _import_installed()
+    for index, (digest, name) in enumerate(plugins.items()):
+        if _parts(digest, plugins):
+            continue
+        if find is None or not name.endswith(".py"):
+            what = "a class typed into a notebook" if name == SESSION else f"`{name}`"
+            raise PluginError(
+                f"{user} needs {what} as it was at the fit, which is not registered here, or has "
+                "changed since: register it as it was, or fit again."
+            )
+        source, before = find(name, digest), [*plugins][:index]
+        with _only(before):
+            _run(source, f"The plugin {name}", before)
+    with _only(plugins):
+        yield
+
+
+@contextmanager
+def experiment_parts(sources: Sequence[Source]) -> Iterator[None]:
+    """Know, of plugin files, those of an experiment and no others that this process has run."""
+    load_sources(sources)
+    others = {o.digest for o in _ORIGINS.values() if not o.name.endswith(".py")}
+    with _only([*others, *(source.digest for source in sources)]):
+        yield
+
+
+@contextmanager
+def _only(digests: Collection[str]) -> Iterator[None]:
+    """Have only parts of the package, and of sources of these digests, in the registries."""
+    before = {id(choices): dict(choices) for choices in _registries()}
+    for choices in _registries():
+        for kind in [kind for kind, part in choices.items() if part in _ORIGINS]:
+            del choices[kind]
+    for digest in digests:
+        _enter(_parts(digest, digests))
+    try:
+        yield
+    finally:
+        for choices in _registries():
+            choices.clear()
+            choices.update(before.get(id(choices), {}))
+
+
+def _registries() -> list[dict[str, Any]]:
+    """Everything that parts are registered in."""
+    return [*REGISTRIES.values(), *METRICS.values()]
+
+
+def _parts(digest: str, among: Collection[str]) -> list[Any]:
+    """What a source has registered, made of that and other given sources alone."""
+    return [
+        part
+        for part, origin in _ORIGINS.items()
+        if origin.digest == digest and _digests(getattr(part, "__mro__", ())) <= set(among)
+    ]
+
+
+def _enter(parts: Iterable[Any]) -> None:
+    """Put parts into the registries once more."""
+    for part in parts:
+        kind, choices, _ = _registry(part)
+        choices[kind] = part
+
+
+def _entry(entry: object, place: str) -> tuple[str, str | None]:
+    """Path of a plugin file as an experiment file writes it, and its SHA-256 if it says it."""
+    name, digest = entry, None
+    if isinstance(entry, Mapping):
+        check_keys(entry, ["file", "sha256"], place)
+        name, digest = entry.get("file"), entry.get("sha256")
+        if not isinstance(digest, str) or not SHA256.fullmatch(digest):
+            raise must(f"{place}.sha256", "must be 64 hexadecimal digits", digest)
+        place = f"{place}.file"
+    if not isinstance(name, str) or not name.endswith(".py"):
+        raise must(place, "must be a Python file", name)
+    return name, digest
+
+
+def _paths(name: str, folders: Sequence[Path]) -> list[Path]:
+    """Where a file may lie, each place once."""
+    return list(dict.fromkeys((Path(folder) / name).resolve() for folder in folders))
+
+
+def _read(name: str, place: str, folders: Sequence[Path]) -> Source:
+    paths = _paths(name, folders)
+    path = next((path for path in paths if path.exists()), paths[0])
+    return Source(name, str(path), _bytes(path, f"`{place}`"))
+
+
+def _bytes(path: Path, user: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{user} names {path}: {error.strerror}.") from None
+
+
+def sources_of(cell: Cell) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Sources of one's own that decide a cell's result, by their SHA-256.
+
+    Returns
+    -------
+    dict
+        For each its name, and the sections that are made of it, `METRIC` where a metric is. A
+        plugin comes after those that it may derive classes from. Empty for a cell of nothing but
+        what comes with the package.
+    """
+    if not _ORIGINS:
+        return {}
+    # The metrics of its predictions are part of the result as well.
+    digests = {name: digests_of(spec) for name, spec in cell.settings.items()}
+    digests[METRIC] = _digests(METRICS.get(cell.likelihood.predictive, {}).values())
+    names = {origin.digest: origin.name for origin in _ORIGINS.values()}
+    names |= {digest: source.name for digest, source in _SOURCES.items()}
+    return {
+        digest: (names[digest], tuple(name for name, own in digests.items() if digest in own))
+        for digest in sorted(set().union(*digests.values()), key=_depth)
+    }
+
+
+def _depth(digest: str) -> tuple[int, str]:
+    """Sorts sources behind those that they derive classes from."""
+    parts = [part for part, origin in _ORIGINS.items() if origin.digest == digest]
+    return max(len(_digests(getattr(part, "__mro__", ()))) for part in parts), digest
+
+
+def digests_of(spec: Specification) -> set[str]:
+    """SHA-256 of every source of one's own that a specification is made of."""
+    return _digests(_classes(spec))
+
+
+def _digests(parts: Iterable[Any]) -> set[str]:
+    return {_ORIGINS[part].digest for part in parts if part in _ORIGINS}
+
+
+def is_current(spec: Specification) -> bool:
+    """Whether no class that a specification is made of was registered anew, changed, since."""
+    return all(_is_current(part) for part in _classes(spec) if part in _ORIGINS)
+
+
+def _is_current(part: type[Specification]) -> bool:
+    kind, choices, _ = _registry(part)
+    now = _ORIGINS.get(choices.get(kind))
+    return now is not None and now.digest == _ORIGINS[part].digest
 
 
 def own_sources(cell: Cell) -> list[str]:
-    """Sorted SHA-256 of every source of one's own that decides a cell's result.
-
-    Empty for a cell of nothing but what comes with the package.
-    """
-    if not _ORIGINS:
-        return []
-    # The metrics of its predictions are part of the result as well.
-    metrics = METRICS.get(cell.likelihood.predictive, {}).values()
-    parts = {cls for spec in cell.settings.values() for cls in _classes(spec)}.union(metrics)
-    return sorted({_ORIGINS[part].digest for part in parts if part in _ORIGINS})
+    """Sorted SHA-256 of every source of one's own that decides a cell's result."""
+    return sorted(sources_of(cell))
 
 
 @functools.cache  # cells share their specifications
@@ -177,6 +446,14 @@ def _classes(spec: Specification) -> frozenset[type]:
             if isinstance(entry, Specification):
                 found |= _classes(entry)
     return frozenset(found)
+
+
+def _registry(part: Callable) -> tuple[str, dict[str, Any], str]:
+    """The name of a part, what it is registered in, and what it is."""
+    if inspect.isfunction(part):
+        return part.__name__, METRICS.setdefault(_predictive(part), {}), METRIC
+    base = _base(part)
+    return _kind(part), REGISTRIES[base], base.__name__
 
 
 def _base(part: object) -> type[Specification]:
@@ -219,8 +496,7 @@ def _is_newer(part: Any, taken: Any) -> bool:
     """
     if taken not in _ORIGINS or part.__qualname__ != taken.__qualname__:
         return False
-    same_file = _origin(part).file == _ORIGINS[taken].file
-    return same_file or part.__module__ == taken.__module__
+    return _origin(part).file == _ORIGINS[taken].file or part.__module__ == taken.__module__
 
 
 def _origin(part: Any) -> _Origin:
@@ -229,7 +505,8 @@ def _origin(part: Any) -> _Origin:
     if file is not None:
         # That of a plugin may lie on another machine.
         digest = getattr(module, "digest", None)
-        return _Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest())
+        name = getattr(module, "written_as", module.__name__)
+        return _Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest(), name)
     # Typed into a notebook: functions know their source there, classes do not.
     members = [part] if inspect.isfunction(part) else vars(part).values()
     try:
@@ -238,8 +515,15 @@ def _origin(part: Any) -> _Origin:
         raise ValueError(
             f"The source of `{part.__name__}` is unavailable: write it into a file."
         ) from None
-    fields = "" if inspect.isfunction(part) else repr(part.model_fields)
-    return _Origin("this session", hashlib.sha256((source + fields).encode()).hexdigest())
+    fields = "" if inspect.isfunction(part) else repr(_fields(part))
+    return _Origin(SESSION, hashlib.sha256((source + fields).encode()).hexdigest(), SESSION)
+
+
+def _fields(cls: type[Specification]) -> dict[str, Any]:
+    """Fields of a class; those that its bases were given later (`pmbnn.spec.added`) are none."""
+    own = vars(cls).get("__annotations__", {})
+    fields = cls.model_fields.items()
+    return {name: field for name, field in fields if field.exclude_if is None or name in own}
 
 
 def _place(part: Any) -> str:
@@ -251,33 +535,50 @@ def _place(part: Any) -> str:
     return f"{file}, line {line}"
 
 
-def _import_file(path: Path, place: str) -> None:
-    """Run a plugin file, unless it has been run as it is."""
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"`{place}` names {path}: {error.strerror}.") from None
-    _run(path, source, place)
+def _run(source: Source, user: str, before: Sequence[str]) -> None:
+    """Run the text of a plugin, unless that was done; its parts take the place of earlier ones.
 
-
-def _run(path: Path, source: bytes, place: str) -> None:
-    """Run the text of a plugin, unless it has been run as it is."""
-    digest = hashlib.sha256(source).hexdigest()
-    name = f"pmbnn_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-    if getattr(sys.modules.get(name), "digest", None) == digest:
-        return
+    `user` says in messages what needs it; `before` are the SHA-256 of plugins that it may derive
+    classes from.
+    """
+    _retire(source)
     # Known by a name of its own, so that pickles of its classes are read in other processes.
+    digest = hashlib.sha256("".join([*before, source.digest]).encode()).hexdigest()
+    name = f"{MODULES}{Path(source.name).stem}_{digest[:16]}"
+    if name in sys.modules:
+        _enter(part for part in _ORIGINS if part.__module__ == name)
+        return
     module = sys.modules[name] = ModuleType(name)
-    module.__file__, module.digest = str(path), digest
+    module.__file__, module.digest, module.written_as = source.path, source.digest, source.name
+    changed = [*_registries(), METRICS, _ORIGINS]
+    contents = [dict(one) for one in changed]
     try:
-        exec(compile(source, path, "exec"), module.__dict__)
+        exec(compile(source.text, source.path, "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[name]
-        line = _line(error, path)
+        for one, content in zip(changed, contents, strict=True):
+            one.clear()
+            one.update(content)
+        line = _line(error, Path(source.path))
         reason = " ".join(str(error).split())
         raise ConfigError(
-            f"`{place}` ({path}{line}) raised {type(error).__name__}: {reason.rstrip('.')}."
+            f"{user} ({source.path}{line}) raised {type(error).__name__}: {reason.rstrip('.')}."
         ) from error
+    _SOURCES[source.digest] = source
+
+
+def _retire(source: Source) -> None:
+    """Forget what earlier versions of a file have registered; their cells keep it."""
+    for choices in _registries():
+        for kind, part in list(choices.items()):
+            origin = _ORIGINS.get(part)
+            if origin and origin.digest != source.digest and _is_same_file(origin, source):
+                del choices[kind]
+
+
+def _is_same_file(origin: _Origin, source: Source) -> bool:
+    # A moved folder has its plugins under the same names.
+    return origin.file == source.path or origin.name == source.name
 
 
 def _line(error: Exception, path: Path) -> str:

@@ -21,6 +21,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 TEXTS = {
     "name": "Of the experiment, and of its results folder.",
+    "data_folder": "Where files of data and plugins are looked up first, seen from this file.",
     "plugins": "Python files that register parts of your own, beside this file.",
     "published": "A file with published numbers to hold the results against.",
     "contrasts": "Which cells are held against which, said beforehand.",
@@ -47,9 +48,13 @@ def schema() -> Schema:
     sweep = _mapping({"name": name, **sections}, ["name", *required])
     selection = _mapping({name: {"type": ["object", "string"]} for name in SECTIONS})
     contrast = _mapping({"name": {"type": "string"}} | dict.fromkeys(SIDES, selection))
+    plugin = _mapping(
+        {"file": {"type": "string"}, "sha256": {"type": "string"}}, ["file", "sha256"]
+    )
     properties = {
         "name": name,
-        "plugins": {"type": "array", "items": {"type": "string"}},
+        "data_folder": {"type": "string"},
+        "plugins": {"type": "array", "items": {"anyOf": [{"type": "string"}, plugin]}},
         "published": {"type": "string"},
         "contrasts": {"type": "array", "items": contrast},
         "margin": {"type": "number", "exclusiveMinimum": 0},

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pmbnn.experiment.cells import Cell
+from pmbnn.experiment.plugins import sources_of
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.present import checkpoint_name
-from pmbnn.results.record import CellRecord
+from pmbnn.results.record import CellRecord, StoredPlugin
 
 if TYPE_CHECKING:
     from pmbnn.fitting.programs import GroupPrograms
@@ -43,6 +44,10 @@ class CellTask:
                 section: spec.model_dump(mode="json")
                 for section, spec in self.cell.settings.items()
             },
+            plugins=tuple(
+                StoredPlugin(name=name, sha256=digest, sections=sections)
+                for digest, (name, sections) in sources_of(self.cell).items()
+            ),
             **known,
         )
 

@@ -157,7 +157,10 @@ def _limit(
     results: Results, record: CellRecord, trace: xr.DataTree, inputs: np.ndarray
 ) -> list[Told]:
     """Moments of the limiting Gaussian process, given the rows; empty where there is none."""
-    specs = stored_specifications(results.cells / record.name, record)
+    sections = ("network", "prior", "hyperprior", "likelihood")
+    if any(not set(sections).isdisjoint(plugin.sections) for plugin in record.plugins):
+        return []  # it is known of parts of the package alone
+    specs = stored_specifications(results.cells / record.name, record, sections)
     process = limit_of(specs["network"], specs["prior"], specs["hyperprior"])
     likelihood = specs["likelihood"]
     if process is None or type(likelihood) is not Normal or not likelihood.is_known:

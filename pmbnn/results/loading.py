@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
+from pmbnn.experiment.plugins import trusting
 from pmbnn.results.derived import (
     cells_digest,
     current_files,
@@ -25,6 +26,7 @@ from pmbnn.results.limits import read_json_text
 from pmbnn.results.present import present_list, present_names, superseded_names
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
+from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 from pmbnn.spec.display import Summarised, html_pictures
 
@@ -205,7 +207,7 @@ class ExperimentResults(Summarised):
         return f"{len(found)} of {len(self._rows)} cells have {given}; they differ in: {shown}."
 
 
-def load_results(folder: Path | str) -> ExperimentResults:
+def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentResults:
     """Everything in a results folder; traces are read on demand.
 
     Cells that are not as they were written are left out, with a warning; so are those of data,
@@ -216,11 +218,15 @@ def load_results(folder: Path | str) -> ExperimentResults:
     ----------
     folder
         ``results/<experiment>``, as ``python -m pmbnn.sweep`` or `pmbnn.run` wrote it.
+    trust_plugins
+        Whether to run the plugins of its cells, their copies in the folder included, so that the
+        cells can be restored. Nothing is run otherwise.
 
     Raises
     ------
     ResultsError
-        If the folder does not exist, is of another format, or holds no finished cell.
+        If the folder does not exist, is of another format, or holds no finished cell; or if a
+        plugin that is to be trusted is not there as it was.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -241,6 +247,9 @@ def load_results(folder: Path | str) -> ExperimentResults:
     provenance = _read_json(origin) if origin.is_file() else {}
     name = str(provenance.get("experiment", folder.resolve().name))
     records = tuple(results.load_record(name) for name in names)
+    if trust_plugins:
+        with trusting():
+            run_stored_plugins(folder, records)
     superseded = len(superseded_names(folder))
     figures = find_overviews(results, records)
     return ExperimentResults(name, results, records, provenance, figures, superseded)

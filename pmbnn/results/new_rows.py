@@ -27,6 +27,7 @@ def predict_rows(
     rows: pd.DataFrame,
     draws: int = DRAWS,
     title: str = "rows",
+    trust_plugins: bool = False,
 ) -> pd.DataFrame:
     """What a stored cell predicts for new rows.
 
@@ -42,6 +43,8 @@ def predict_rows(
         Posterior draws of each restart; of each chain at most.
     title
         What the rows are called in messages.
+    trust_plugins
+        As that of `restore_cell`.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def predict_rows(
     """
     if not isinstance(rows, pd.DataFrame):
         raise TypeError(f"`rows` must be a DataFrame, got {type(rows).__name__}.")
-    it, draws = restored(cell), check_whole(draws, "draws")
+    it, draws = restored(cell, trust_plugins), check_whole(draws, "draws")
     features = it.model.coords.get("feature")
     if features is None:
         raise ResultsError(

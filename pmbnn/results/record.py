@@ -114,6 +114,25 @@ class StoredFile(_Part):
         return len(content) == self.size and hashlib.sha256(content).hexdigest() == self.sha256
 
 
+class StoredPlugin(_Part):
+    """Source of parts of one's own that a cell is made of.
+
+    Attributes
+    ----------
+    name
+        The file as the experiment file writes it; or the module that was imported.
+    sha256
+        SHA-256 of the source, in hexadecimal. The results folder keeps a file as
+        ``plugins/<sha256>.py``.
+    sections
+        Sections of the cell's settings that are made of it, and ``metric`` where a metric is.
+    """
+
+    name: str
+    sha256: str
+    sections: tuple[str, ...]
+
+
 class CellRecord(Summarised, _Part):
     """What is known of a cell, frozen; `model_copy` with an update gives a changed one.
 
@@ -128,6 +147,8 @@ class CellRecord(Summarised, _Part):
         The verdict on its fit, and a few words on it.
     settings
         Its specifications by section, as in an experiment file.
+    plugins
+        Sources of what does not come with the package.
     predictive
         Type of what its likelihood predicts; None if there is no fit.
     results
@@ -165,6 +186,7 @@ class CellRecord(Summarised, _Part):
     status: Status
     reason: str = ""
     settings: dict[str, dict[str, Any]]
+    plugins: tuple[StoredPlugin, ...] = ()
     predictive: str | None = None
     results: dict[str, Number] = Field(default_factory=dict)
     best: int | None = None

@@ -12,6 +12,7 @@ import xarray as xr
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.experiment.plugins import trusting
 from pmbnn.inference.result import StoredGuide
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import TARGET_NAME
@@ -75,7 +76,7 @@ class Restored(Summarised):
         return target_standardisation(self.trace)
 
 
-def restore_cell(cell: Path | str | StoredCell) -> Restored:
+def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> Restored:
     """A stored cell, ready to draw from and to predict with.
 
     The data set is loaded only where the trace does not keep its standardisation, as those of
@@ -85,11 +86,15 @@ def restore_cell(cell: Path | str | StoredCell) -> Restored:
     ----------
     cell
         A cell of `load_results`, or its folder, ``results/<experiment>/cells/<name>``.
+    trust_plugins
+        Whether to run the copies of plugins that the results folder keeps, where the plugins
+        themselves are not there as they were when the cell was fitted.
 
     Raises
     ------
     ResultsError
-        If there is no such cell, it is superseded, it failed, or it was stored by another version.
+        If there is no such cell, it is superseded, it failed, it was stored by another version, or
+        needs a plugin that is not there as it was.
     TypeError
         If it is something else.
     DataError
@@ -97,7 +102,8 @@ def restore_cell(cell: Path | str | StoredCell) -> Restored:
     """
     cell = cell_folder(cell)
     record, trace = _stored(cell)
-    specs = stored_specifications(cell, record)
+    with trusting(trust_plugins):
+        specs = stored_specifications(cell, record)
     described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
     rows, standardisation = described
     hyperprior = specs["hyperprior"].candidates[0]
@@ -118,9 +124,9 @@ def restore_cell(cell: Path | str | StoredCell) -> Restored:
     )
 
 
-def restored(cell: object) -> Restored:
+def restored(cell: object, trust_plugins: bool = False) -> Restored:
     """A cell that was restored already, or is restored now."""
-    return cell if isinstance(cell, Restored) else restore_cell(cell)
+    return cell if isinstance(cell, Restored) else restore_cell(cell, trust_plugins)
 
 
 def _predicting(
@@ -149,7 +155,9 @@ def cell_folder(cell: object) -> Path:
     )
 
 
-def sample_posterior(cell: Path | str | StoredCell | Restored, draws: int) -> xr.Dataset:
+def sample_posterior(
+    cell: Path | str | StoredCell | Restored, draws: int, trust_plugins: bool = False
+) -> xr.Dataset:
     """Posterior draws of every weight and scale of a stored cell.
 
     The first draws are those that the cell's predictions and its trace were made with. Of a sampled
@@ -161,6 +169,8 @@ def sample_posterior(cell: Path | str | StoredCell | Restored, draws: int) -> xr
         A cell as `restore_cell` takes it, or what that has made of it.
     draws
         Draws of each restart, or of each chain at most.
+    trust_plugins
+        As that of `restore_cell`.
 
     Returns
     -------
@@ -173,7 +183,7 @@ def sample_posterior(cell: Path | str | StoredCell | Restored, draws: int) -> xr
     ResultsError, DataError
         As `restore_cell` does.
     """
-    it, draws = restored(cell), check_whole(draws, "draws")
+    it, draws = restored(cell, trust_plugins), check_whole(draws, "draws")
     fits, of_one = it.fits.values(), "chain" if it.record.sampling else "restart"
     if it.record.sampling:
         draws = min(it.predictor.n_distinct(fit, draws) for fit in fits)

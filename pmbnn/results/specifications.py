@@ -1,7 +1,8 @@
 """Specifications that a stored cell's settings were written from."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,88 @@ from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import data_folder
-from pmbnn.experiment.plugins import load_stored_plugins
+from pmbnn.experiment.plugins import METRIC, Source, digests_of, stored_parts, stored_source
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
 from pmbnn.spec import Registry, Specification
 
 
-def stored_specifications(cell: Path, record: CellRecord) -> dict[str, Specification]:
-    """Specifications of every section of a stored cell's settings, by its name.
+def stored_specifications(
+    cell: Path, record: CellRecord, sections: Collection[str] = tuple(SOURCES)
+) -> dict[str, Specification]:
+    """Specifications of sections of a stored cell's settings, by the section's name.
 
-    Plugins are found from the cell's folder.
+    Parts of one's own are those of the sources that the cell was fitted with, and of no others:
+    those that this process has run, the plugin where the experiment has it, unless it has changed,
+    or the copy in the results folder within `pmbnn.experiment.plugins.trusting`.
+
+    Parameters
+    ----------
+    cell
+        The cell's folder.
+    record
+        Its record.
+    sections
+        Those that are asked for; all unless given.
 
     Raises
     ------
     ResultsError
-        If some section is not known to this version, or needs a plugin that is unavailable.
+        If some section is not known to this version, or needs a plugin that is not there as it
+        was.
     """
-    folder = cell.parent.parent
-    with beside(_data_folder(folder, record), folder):
-        return {name: _specification(cell, name, record.settings) for name in SOURCES}
+    folder, user = cell.parent.parent, f"The cell `{cell}`"
+    needed = {
+        plugin.sha256: plugin.name
+        for plugin in record.plugins
+        if not set(sections).isdisjoint(plugin.sections)
+    }
+    with (
+        _stored_parts(needed, folder, user),
+        beside(_data_folder(folder, record), folder),
+    ):
+        found = {name: _specification(cell, name, record.settings) for name in sections}
+    strange = {d for spec in found.values() for d in digests_of(spec)} - set(needed)
+    if strange:
+        raise ResultsError(
+            f"{user} is made of a source that its own plugins import, and that has changed since "
+            "it was fitted: put it back as it was, or fit again."
+        )
+    return found
+
+
+def run_stored_plugins(folder: Path, records: Iterable[CellRecord]) -> None:
+    """Run what the plugins of stored cells were, so that the cells can be restored.
+
+    Raises
+    ------
+    ResultsError
+        Some plugin is not there as it was, and its copy is not trusted, or there is none.
+    """
+    needed = {
+        plugin.sha256: plugin.name
+        for record in records
+        for plugin in record.plugins
+        if plugin.sections != (METRIC,)
+    }
+    with _stored_parts(needed, folder, f"The folder `{folder}`"):
+        pass
+
+
+@contextmanager
+def _stored_parts(needed: Mapping[str, str], folder: Path, user: str) -> Iterator[None]:
+    """Know parts of some sources that cells of a results folder were fitted with, and no others."""
+
+    def find(name: str, digest: str) -> Source:
+        folders = (stored_data_folder(folder), folder)
+        return stored_source(name, digest, user, folders, folder)
+
+    try:
+        with stored_parts(needed, user, find):
+            yield
+    except ConfigError as error:
+        raise ResultsError(str(error)) from error
 
 
 def _data_folder(folder: Path, record: CellRecord) -> Path:
@@ -56,14 +119,8 @@ def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Spe
     source = SOURCES[section]
     try:
         own = settings[section]
-        if isinstance(source, Registry) and own[source.tag] not in source:
-            load_stored_plugins(cell.parent.parent)
         cls = source.class_of(own) if isinstance(source, Registry) else source
         return cls.model_validate_json(json.dumps(own))
-    except ConfigError as error:
-        raise ResultsError(
-            f"The settings `{section}` of cell `{cell}` need a plugin: {error}"
-        ) from error
     except (KeyError, ValidationError) as error:
         raise ResultsError(
             f"The settings `{section}` of cell `{cell}` are not known to this version: "

@@ -1,7 +1,9 @@
 """What every named part of an experiment file has in common."""
 
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
@@ -108,7 +110,8 @@ def added(default: Any, **settings: Any) -> Any:
     -----
     A field that is renamed keeps its first name in that text, as its ``serialization_alias``.
     """
-    return Field(default, exclude_if=lambda value: value == default, **settings)
+    # Its text is the same in every process: digests of classes of a notebook have it.
+    return Field(default, exclude_if=partial(operator.eq, default), **settings)
 
 
 class Registry[S: Specification](dict[str, type[S]]):

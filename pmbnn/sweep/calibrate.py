@@ -17,7 +17,7 @@ from pmbnn.experiment.load import check_data
 from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
-from pmbnn.experiment.plugins import own_sources
+from pmbnn.experiment.plugins import Source, experiment_parts, own_sources
 from pmbnn.experiment.selection import select_cells
 from pmbnn.fitting.tasks import CalibrationTask
 from pmbnn.inference.device import CPU, Device
@@ -119,7 +119,8 @@ def plan_calibration(
         raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
     sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
     asked = (simulations, draws, restarts, truths, devices[0])
-    tasks = [_task(cell, sources[cell.dataset], *asked) for cell in chosen]
+    with experiment_parts(experiment.plugins):
+        tasks = [_task(cell, sources[cell.dataset], *asked) for cell in chosen]
     for task in tasks:
         _check_enough_truths(task)
     # Cells that differ in what is predicted are fitted alike: the first stands for them.
@@ -270,7 +271,7 @@ def _run(
     tasks: Sequence[CalibrationTask],
     folder: Path,
     workers: int,
-    plugins: Sequence[str],
+    plugins: Sequence[Source],
     devices: Sequence[Device],
 ) -> Iterator[tuple[CalibrationTask, Progressed | Stored | Finished]]:
     """What happens, by task."""

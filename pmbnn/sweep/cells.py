@@ -25,6 +25,7 @@ from pmbnn.experiment.plan import (
     takes_all_cores,
     width,
 )
+from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
@@ -95,10 +96,11 @@ def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = 
         sources[spec] = data_source(spec)
     searched_on = search_cells(cells)
     versions = decisive_versions()
-    tasks = {
-        cell: _cell_task(cell, sources, versions, devices[0], searched_on.get(cell))
-        for cell in cells
-    }
+    with experiment_parts(experiment.plugins):
+        tasks = {
+            cell: _cell_task(cell, sources, versions, devices[0], searched_on.get(cell))
+            for cell in cells
+        }
     return Run(experiment, Results(folder), tasks, searched_on, sources, devices)
 
 
@@ -260,7 +262,8 @@ def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
             if not cell.is_sampled:
                 predict = cell.predict.model_copy(update={"mixture": "best"})
                 one = replace(cell, inference=sampler, predict=predict)
-                task = _cell_task(one, run.sources, versions, run.devices[0])
+                with experiment_parts(run.experiment.plugins):
+                    task = _cell_task(one, run.sources, versions, run.devices[0])
                 found[task.name] = content_digest(one)
     return {record.name: found[record.name] for record in records if record.name in found}
 
@@ -271,11 +274,15 @@ def write_list(run: Run, cells: CellList) -> None:
 
 
 def write_header(run: Run, cells: CellList | None = None) -> None:
-    """Write the list of present cells, the resolved experiment, and where its numbers come from.
+    """Write the list of present cells, the resolved experiment, its plugins, and where it ran.
 
     The list is that of `list_cells` unless given.
     """
     run.results.prepare()
+    for source in run.experiment.plugins:
+        run.results.write_file(
+            source.kept_name, lambda path, text=source.text: path.write_bytes(text)
+        )
     write_list(run, cells or list_cells(run))
     run.results.write_text("experiment.yaml", resolved_text(run.experiment, run.results.folder))
     if run.experiment.published is None:

@@ -14,6 +14,7 @@ from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import raw_of_arrays
 from pmbnn.experiment.errors import ConfigError, validated
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
+from pmbnn.experiment.plugins import is_current
 from pmbnn.results.lock import writing
 from pmbnn.results.store import Results
 from pmbnn.spec import Specification, plain
@@ -73,6 +74,11 @@ def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Da
         datasets[spec] = value
         return value_as_written(spec)
     if isinstance(value, Specification):
+        if not is_current(value):
+            raise ConfigError(
+                f"`{place}` must be of a class as it is registered now, got `{value.kind}` of an "
+                "earlier version: make the object again."
+            )
         return value_as_written(value)
     if isinstance(value, Mapping):
         at = f"{place}." if place else ""

@@ -23,6 +23,7 @@ from pmbnn.inference.stages import News, measured, stage, telling
 from pmbnn.results.faults import StorageError, fault_of
 
 if TYPE_CHECKING:
+    from pmbnn.experiment.plugins import Source
     from pmbnn.fitting.tasks import Calibrated, Task
     from pmbnn.results.record import CellRecord
 
@@ -127,7 +128,7 @@ def run_jobs(
     folder: Path,
     workers: int,
     single_threaded: bool,
-    plugins: Sequence[str] = (),
+    plugins: "Sequence[Source]" = (),
     devices: Sequence[Device] = (CPU,),
 ) -> Iterator[Event]:
     """Run jobs on that many processes, yielding what happens as it happens.
@@ -209,7 +210,7 @@ def _own_cores(workers: int) -> list[int | None]:
 
 
 def _idle_worker(
-    pool: list[_Worker], places: Sequence[_Place], folder: Path, plugins: Sequence[str]
+    pool: list[_Worker], places: Sequence[_Place], folder: Path, plugins: "Sequence[Source]"
 ) -> _Worker | None:
     for worker in pool:
         if worker.job is None:
@@ -223,7 +224,7 @@ def _idle_worker(
 
 
 def _start(
-    place: _Place, folder: Path, plugins: Sequence[str]
+    place: _Place, folder: Path, plugins: "Sequence[Source]"
 ) -> tuple[multiprocessing.Process, Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -272,7 +273,9 @@ def ended_by(code: int | None) -> str:
     return f"the worker process ended with exit code {code}"
 
 
-def _serve(connection: Connection, folder: Path, plugins: Sequence[str], device: Device) -> None:
+def _serve(
+    connection: Connection, folder: Path, plugins: "Sequence[Source]", device: Device
+) -> None:
     """Life of a worker: take jobs until the other end closes, or the system stands in the way."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender = _Sender(connection)
@@ -285,20 +288,20 @@ def _serve(connection: Connection, folder: Path, plugins: Sequence[str], device:
         sender.send(fault)
 
 
-def _work(sender: "_Sender", folder: Path, plugins: Sequence[str], device: Device) -> None:
+def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: Device) -> None:
     programs = None
     with telling(sender.told), measured() as seconds, ExitStack() as held:
         with stage("start"):
             # Before anything else asks JAX for a device.
             held.enter_context(running_on(claim(device)))
-            from pmbnn.experiment.plugins import load_plugins
+            from pmbnn.experiment.plugins import load_sources
             from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
             from pmbnn.inference.xla.sharing import sharing_programs
 
             held.enter_context(sharing_programs())
             use_compilation_cache()
             count_compiling()
-            load_plugins(plugins, folder)
+            load_sources(plugins)
         while (job := sender.receive()) is not None:
             programs = job.run(folder, lambda record: sender.send(Stored(0, record)), programs)
             sender.send(Finished(0, seconds=dict(seconds)))

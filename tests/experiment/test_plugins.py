@@ -1,5 +1,6 @@
 """Parts of one's own: registered, named in files, known to other processes and to identities."""
 
+import hashlib
 import importlib
 import pickle
 import subprocess
@@ -17,7 +18,7 @@ from pmbnn.experiment import plugins
 from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
-from pmbnn.experiment.plugins import load_stored_plugins, own_sources, register
+from pmbnn.experiment.plugins import own_sources, register
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
@@ -89,28 +90,23 @@ def test_a_plugin_beside_the_file_is_one_more_choice(write):
     assert [cell.prior.factor for cell in cells[1:]] == [1.0, 2.0]
 
 
-def test_the_resolved_experiment_names_the_plugin_by_its_whole_path(write, tmp_path):
+def test_the_resolved_experiment_names_the_plugin_as_its_file_does(write, tmp_path):
+    """With its digest, and where the file was, seen from the results folder."""
     first = load_experiment(write())
-    assert first.plugins == (str(tmp_path / "parts/logistic.py"),)
+    assert [source.name for source in first.plugins] == ["parts/logistic.py"]
     elsewhere = tmp_path / "results"
     elsewhere.mkdir()
-    (elsewhere / "experiment.yaml").write_text(resolved_text(first))
+    text = resolved_text(first, elsewhere)
+    digest = hashlib.sha256(LOGISTIC.encode()).hexdigest()
+    assert yaml.safe_load(text)["plugins"] == [{"file": "parts/logistic.py", "sha256": digest}]
+    assert str(tmp_path) not in text
+    (elsewhere / "experiment.yaml").write_text(text)
     assert load_experiment(elsewhere / "experiment.yaml") == first
 
 
 def test_an_experiment_without_plugins_does_not_mention_them(write):
     sweep = EXPERIMENT["sweeps"][0] | {"prior": "normal"}
     assert "plugins" not in resolved_text(load_experiment(write(plugins=[], sweeps=[sweep])))
-
-
-def test_stored_plugins_are_imported(write, tmp_path):
-    text = resolved_text(load_experiment(write()))
-    del PRIORS["logistic"]
-    for name in [name for name in sys.modules if name.startswith("pmbnn_plugin_logistic")]:
-        del sys.modules[name]
-    (tmp_path / "experiment.yaml").write_text(text)
-    load_stored_plugins(tmp_path)
-    assert PRIORS["logistic"].__name__ == "Logistic"
 
 
 def test_a_plugin_is_run_once(write):
@@ -133,10 +129,10 @@ def test_classes_of_a_plugin_are_known_in_another_process(write, tmp_path):
         "import pickle, sys\n"
         "from pathlib import Path\n"
         "from pmbnn.experiment.plugins import load_plugins\n"
-        "load_plugins([sys.argv[1]], Path('.'))\n"
+        "load_plugins([sys.argv[1]], [Path('.')])\n"
         "print(pickle.loads(Path(sys.argv[2]).read_bytes())[2].prior.factor)"
     )
-    command = [sys.executable, "-c", code, experiment.plugins[0], str(stored)]
+    command = [sys.executable, "-c", code, experiment.plugins[0].path, str(stored)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "2.0\n"
 

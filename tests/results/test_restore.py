@@ -1,7 +1,6 @@
 """Draws of a stored cell, had again from its guide."""
 
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -242,14 +241,3 @@ def test_a_cell_of_another_version(toy_cells, monkeypatch):
         change_record(monkeypatch, settings=settings | changes)
         with pytest.raises(ResultsError, match=f"`{section}` of cell .* fit the experiment again"):
             restore_cell(toy_cells[0])
-
-
-def test_a_cell_whose_plugin_is_gone(toy_cells, monkeypatch, tmp_path):
-    """What the cell's record names is looked for in the files that its experiment names."""
-    record = Results(toy_cells[0].parent.parent).load_record(toy_cells[0].name)
-    change_record(monkeypatch, settings=record.settings | {"prior": {"kind": "of_my_own"}})
-    folder = tmp_path / "moved"
-    shutil.copytree(toy_cells[0], folder / "cells" / toy_cells[0].name)
-    (folder / "experiment.yaml").write_text("plugins: [gone.py]")
-    with pytest.raises(ResultsError, match=r"need a plugin: `plugins\[0\]` names .*gone\.py"):
-        restore_cell(folder / "cells" / toy_cells[0].name)

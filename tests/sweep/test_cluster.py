@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clusters import SCRIPT, SERVE, finished, stored
+from clusters import SERVE, finished, script, stored
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
@@ -70,7 +70,7 @@ def run(client, tmp_path, scripted, monkeypatch):
         lines = []
         cluster.begin(results.folder, lines.append)
         events.lines, events.results, events.cluster = lines, results, cluster
-        return cluster.run_jobs(jobs, results, single_threaded, [str(SCRIPT)])
+        return cluster.run_jobs(jobs, results, single_threaded, script())
 
     yield events
     for cluster in clusters:
@@ -154,7 +154,7 @@ def in_shared_folder(client, tmp_path, monkeypatch):
     cluster.begin(results.folder, lambda line: None)
 
     def events(job):
-        return list(cluster.run_jobs([job], results, True, [str(SCRIPT)]))
+        return list(cluster.run_jobs([job], results, True, script()))
 
     events.results, events.cluster = results, cluster
     yield events

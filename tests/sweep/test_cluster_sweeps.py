@@ -12,7 +12,7 @@ import dask
 import numpy as np
 import pytest
 import xarray as xr
-from clusters import SCRIPT, SERVE, finished, stored
+from clusters import SERVE, finished, script, stored
 from distributed import Client, LocalCluster
 
 import pmbnn as pb
@@ -143,7 +143,7 @@ def run(tmp_path, scripted):
         cluster.begin(results.folder, lines.append)
 
         def events(*jobs):
-            return cluster.run_jobs(jobs, results, True, [str(SCRIPT)])
+            return cluster.run_jobs(jobs, results, True, script())
 
         events.client, events.results, events.lines = client, results, lines
         yield events

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from distributed import Client, Future
 
 from pmbnn.experiment.machine import machine_kind
-from pmbnn.experiment.plugins import read_sources
+from pmbnn.experiment.plugins import Source
 from pmbnn.figures.processes import deferred_interrupts
 from pmbnn.results.lock import WRITER
 from pmbnn.results.store import Results
@@ -125,7 +125,7 @@ class Cluster:
         jobs: Sequence["JobTask"],
         results: Results,
         single_threaded: bool,
-        plugins: Sequence[str] = (),
+        plugins: Sequence[Source] = (),
     ) -> Iterator[Event]:
         """Run jobs on the cluster, yielding what happens as `run_jobs` on one machine does.
 
@@ -146,14 +146,13 @@ class Cluster:
             results.folder.absolute() if self.shared_folder else None,
             max(LEAST_NEWS, self.threads / NEWS_A_SECOND),
         )
-        sources = read_sources(plugins)
         turn = Turn(
             self.client,
             self.crew,
             jobs,
             results,
             setting,
-            sources,
+            tuple(plugins),
             self._scattered,
             self._inbox.put,
         )
