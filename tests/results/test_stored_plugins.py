@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
