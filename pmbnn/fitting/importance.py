@@ -17,12 +17,13 @@ LEAST_DRAWS = 25
 def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str, float]:
     """Results by name.
 
-    Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide of the best restart, whatever
-    the mixture; missing of a point, and of large networks, whose draws at every row would take longer than the fit. Of a sampler, by the
-    draws that its trace keeps, ``log_likelihood``, the mean of that of all training rows, in nats,
-    with its Monte-Carlo standard error ``log_likelihood_mcse``; ``elpd_loo``, the expected log
-    predictive density by leaving rows out, in nats an observation (higher is better), its standard
-    error over rows ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row.
+    Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide of the best restart,
+    whatever the mixture; missing of a point, and of large networks, whose draws at every row would
+    take longer than the fit. Of a sampler, by the draws that its trace keeps, ``log_likelihood``,
+    the mean of that of all training rows, in nats, with its Monte-Carlo standard error
+    ``log_likelihood_mcse``; ``elpd_loo``, the expected log predictive density by leaving rows out,
+    in nats an observation (higher is better), its standard error over rows ``elpd_loo_se``, and
+    ``loo_pareto_k``, the largest k-hat of a row.
 
     References
     ----------

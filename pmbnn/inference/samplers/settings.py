@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Positive, Specification
+from pmbnn.spec import Positive, Specification, added
 
 TRAJECTORY = 300
 """Gradients of a trajectory of NUTS, about: those of a small network under a normal prior; three
@@ -58,9 +58,7 @@ class Dispersed(Sampling):
     spread: Positive = 2.0
     descent: Annotated[int, Field(ge=0)] = 500
     descent_rate: Positive = 0.02
-    uphill: Literal["density", "elbo"] = Field(
-        default="density", exclude_if=lambda what: what == "density"
-    )
+    uphill: Literal["density", "elbo"] = added("density")
 
 
 class Mclmc(Dispersed):

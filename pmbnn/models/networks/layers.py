@@ -19,7 +19,7 @@ from pmbnn.models.networks.convolution import (
     max_pool,
     positions,
 )
-from pmbnn.spec import Specification
+from pmbnn.spec import Specification, added
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -100,8 +100,7 @@ class Convolution(Layer):
     size: Size
     padding: Padding = "valid"
     activation: Activation = "tanh"
-    # Left out of what is stored unless given: digests of cells without it stay what they were.
-    stride: Size = Field(1, exclude_if=lambda stride: stride == 1)
+    stride: Size = added(1)
 
     @model_validator(mode="after")
     def _centred(self):

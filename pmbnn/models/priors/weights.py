@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Positive, Specification, registry
+from pmbnn.spec import Positive, Specification, added, registry
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -31,8 +31,7 @@ class Prior(Specification):
 
     kind: str
     fan_in: bool = False
-    # Left out of what is stored unless given: digests of cells without it stay what they were.
-    bias_scale: Positive | None = Field(default=None, exclude_if=lambda scale: scale is None)
+    bias_scale: Positive | None = added(None)
 
     has_scale: ClassVar[bool] = True
     """Whether there is a scale to put a hyperprior on."""
