@@ -264,7 +264,8 @@ def _usual(
     for seed, record in sorted({data_seed(record): record for record in records}.items()):
         if not methods:
             break
-        dataset = stored_specifications(results.cells / record.name, record, ["dataset"])["dataset"].load()
+        specs = stored_specifications(results.cells / record.name, record, ["dataset"])
+        dataset = specs["dataset"].load()
         if dataset.fingerprint != record.fingerprint:
             raise DataError(
                 f"The data of cell `{record.name}` are not those that it was fitted on: run the "

@@ -25,8 +25,8 @@ from pmbnn.results.integrity import broken_cells
 from pmbnn.results.limits import read_json_text
 from pmbnn.results.present import present_list, present_names, superseded_names
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results
 from pmbnn.results.specifications import run_stored_plugins
+from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 from pmbnn.spec.display import Summarised, html_pictures
 

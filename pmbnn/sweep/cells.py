@@ -241,7 +241,8 @@ def list_cells(run: Run, wanted: Sequence[Cell] = (), sampled: Iterable[str] = (
     planned = {task.name: content_digest(cell) for cell, task in run.tasks.items()}
     known = set(before.cells).difference(before.references)
     references = dict.fromkeys([*before.references, *(n for n in sampled if n not in known)])
-    present = planned | _references(run, [name for name in references if name not in planned])
+    with experiment_parts(run.experiment.plugins):
+        present = planned | _references(run, [name for name in references if name not in planned])
     begun = [tuple(t.name for t in job.cells) for job in _job_tasks(run, run.missing(wanted))]
     started = [job for job in before.jobs if run.results.checkpoints(checkpoint_name(job)).is_dir()]
     jobs = dict.fromkeys([*started, *begun])
@@ -262,8 +263,7 @@ def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
             if not cell.is_sampled:
                 predict = cell.predict.model_copy(update={"mixture": "best"})
                 one = replace(cell, inference=sampler, predict=predict)
-                with experiment_parts(run.experiment.plugins):
-                    task = _cell_task(one, run.sources, versions, run.devices[0])
+                task = _cell_task(one, run.sources, versions, run.devices[0])
                 found[task.name] = content_digest(one)
     return {record.name: found[record.name] for record in records if record.name in found}
 
