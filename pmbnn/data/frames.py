@@ -18,16 +18,18 @@ from pmbnn.data.raw import (
     show_names,
 )
 from pmbnn.data.text_columns import (
+    MISSING_WORDS,
     NOTATION,
     PLAIN,
     Notation,
-    cleaned,
+    are_numbers,
+    as_plain,
     first_bad_number,
     is_missing_word,
     is_number,
+    known_text,
     no_category,
     numbers_of,
-    plain,
 )
 
 if TYPE_CHECKING:
@@ -274,16 +276,15 @@ def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation)
     column = _column(frame, name, title)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    words = column.map(lambda value: plain(cleaned(str(value)), notation), na_action="ignore")
-    words = words.where(~words.map(is_missing_word, na_action="ignore").eq(True))
-    numbers = pd.to_numeric(words, errors="coerce")
-    wrong = (words.notna() & numbers.isna()).to_numpy()
+    words = known_text(column).reindex(range(len(column)))
+    words = words.where(~words.str.lower().isin(MISSING_WORDS))
+    wrong = (words.notna() & ~are_numbers(words, notation)).to_numpy()
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
             f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}."
         )
-    return numbers.to_numpy(np.float64, na_value=np.nan)
+    return pd.to_numeric(as_plain(words, notation)).to_numpy(np.float64, na_value=np.nan)
 
 
 def _column(frame: pd.DataFrame, name: str, title: str) -> "Series":

@@ -28,11 +28,13 @@ from pmbnn.data.text_columns import (
     NOTATIONS,
     PLAIN,
     Notation,
+    as_plain,
     cleaned,
     is_like_number,
     is_number,
+    known_text,
     numbers_of,
-    plain,
+    share_of_rows,
 )
 
 PARQUET = (".parquet", ".pq")
@@ -407,9 +409,9 @@ def _is_numeric(column: pd.Series) -> bool:
 
 def _is_foreign(column: pd.Series) -> bool:
     """Whether most of a column is digits with signs between, and some is no plain number."""
-    known = list(map(cleaned, column.dropna().astype(str)))
-    like = [text for text in known if is_like_number(text)]
-    return len(like) * 2 > len(known) and not all(map(is_number, like))
+    known = known_text(column)
+    share = share_of_rows(known, is_like_number)
+    return share > max(0.5, share_of_rows(known, is_number))
 
 
 def _notation(
@@ -430,10 +432,9 @@ def _notation(
         if given.decimal in (None, notation.decimal)
         and given.thousands in (None, notation.thousands)
     ]
-    entries = [t for i in frame for t in map(cleaned, frame[i].dropna()) if is_like_number(t)]
-    counts = {n: sum(is_number(text, n) for text in entries) for n in choices}
-    best = [notation for notation, count in counts.items() if count == max(counts.values())]
-    either = _of_two_values(entries, best)
+    best, either = _best(frame.head(SAMPLE), choices)
+    if either is not None and len(frame) > SAMPLE:
+        best, either = _best(frame, choices)
     if either is not None:
         # Programs put a semicolon between columns where the comma is the decimal sign.
         decimal = "," if separator == ";" else decimal
@@ -445,17 +446,24 @@ def _notation(
     return best[0]
 
 
-def _of_two_values(entries: Sequence[str], notations: Sequence[Notation]) -> str | None:
-    """An entry that is one number with a decimal point and another with a comma."""
-    by_decimal = {notation.decimal: notation for notation in notations}
+def _best(frame: pd.DataFrame, choices: list[Notation]) -> tuple[list[Notation], str | None]:
+    """Notations that fit most entries, and an entry that is another number in some of them."""
+    known = pd.concat([known_text(frame[i]) for i in frame], ignore_index=True)
+    entries = pd.Series([text for text in known.unique() if is_like_number(text)], dtype=str)
+    counts = {n: sum(is_number(text, n) for text in entries) for n in choices}
+    best = [notation for notation, count in counts.items() if count == max(counts.values())]
+    by_decimal = {notation.decimal: as_plain(entries, notation) for notation in best}
     if len(by_decimal) < 2:
-        return None
-    return next((t for t in entries if len({plain(t, n) for n in by_decimal.values()}) > 1), None)
+        return best, None
+    differ = entries[by_decimal["."] != by_decimal[","]]
+    readable = [text for text in differ if is_number(text, best[0])]
+    return best, readable[0] if readable else None
 
 
 def _converted(column: pd.Series, notation: Notation | None) -> pd.Series:
     """Text without spaces around it; as numbers or truth values where a notation is given."""
-    column = column.map(lambda value: str(value).strip() or None, na_action="ignore")
+    column = column.map(str, na_action="ignore") if column.dtype == object else column
+    column = column.str.strip().replace("", None)
     if notation is None or not column.notna().any():
         return column
     found = numbers_of(column, notation)

@@ -2,10 +2,10 @@
 
 import io
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
@@ -112,16 +112,26 @@ def is_like_number(text: str) -> bool:
     return bool(_DIGITS.fullmatch(text))
 
 
-def plain(text: str, notation: Notation) -> str:
-    """A number as it is written in programs, ``1234.5``; other text as it is."""
-    if not is_number(text, notation):
-        return text
-    if notation.thousands:
-        text = text.replace(notation.thousands, "")
-    return text.replace(notation.decimal, ".")
-
-
 _DIGITS = re.compile(r"[+-]?[0-9.,' ]*[0-9][0-9.,' ]*(?:[eE][+-]?[0-9]+)?")
+
+
+def known_text(column: "Series") -> "Series":
+    """Text of the entries that are there, by their places, as `cleaned` has it."""
+    text = column.reset_index(drop=True).dropna().astype(str)
+    for sign, typed in _SAME.items():
+        text = text.str.replace(chr(sign), typed or "", regex=False)
+    return text.str.strip()
+
+
+def share_of_rows(text: "Series", holds: Callable[[str], object]) -> float:
+    """Share of the entries of which something holds, each different one looked at once."""
+    counts = text.value_counts()
+    return float(counts[[bool(holds(word)) for word in counts.index]].sum() / max(len(text), 1))
+
+
+def are_numbers(text: "Series", notation: Notation = PLAIN) -> "Series":
+    """Which entries are numbers in a notation; those that are not there are none."""
+    return text.str.fullmatch(_pattern(notation)).eq(True)
 
 
 def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
@@ -129,15 +139,23 @@ def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
 
     Words that stand for missing numbers are missing then.
     """
-    known = [text for text in map(cleaned, column.dropna()) if not is_missing_word(text)]
-    if not known or not all(is_number(text, notation) for text in known):
+    known = known_text(column)
+    known = known[~known.str.lower().isin(MISSING_WORDS)]
+    if known.empty or not are_numbers(known, notation).all():
         return column
-    entries = (plain(cleaned(text), notation) for text in column.fillna(""))
-    lines = [entry if is_number(entry) else "" for entry in entries]
+    numbers = as_plain(known, notation).reindex(range(len(column))).fillna("")
     # The parser of CSV files, so that a number has the same bits in every notation.
-    text = io.StringIO("\n".join(["number", *lines, ""]))
+    text = io.StringIO("\n".join(["number", *numbers, ""]))
     read = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
     return pd.read_csv(text, **read)["number"].set_axis(column.index)
+
+
+def as_plain(numbers: "Series", notation: Notation) -> "Series":
+    """Numbers of a notation as programs write them, ``1234.5``; other text as it is."""
+    if notation.thousands:
+        whole = numbers.str.replace(notation.thousands, "", regex=False)
+        numbers = whole.where(are_numbers(numbers, notation), numbers)
+    return numbers.str.replace(notation.decimal, ".", regex=False)
 
 
 def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None:
@@ -145,14 +163,18 @@ def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None
 
     None where they do not.
     """
-    known = _known(column)
-    known = known[~known.map(is_missing_word).astype(bool)]
-    times = sum(bool(_A_TIME.fullmatch(text)) for text in known)
-    good = np.array([is_number(text, notation) for text in known], bool)
-    like = good | np.array([bool(_LIKE_A_NUMBER.fullmatch(text)) for text in known], bool)
-    if times * 2 > len(known) or like.sum() * 2 < len(known) or good.all():
+    known = known_text(column)
+    known = known[~known.str.lower().isin(MISSING_WORDS)]
+
+    def is_like(text: str) -> bool:
+        return is_number(text, notation) or bool(_LIKE_A_NUMBER.fullmatch(text))
+
+    if known.empty or share_of_rows(known, is_like) < 0.5:
         return None
-    return int(known.index[~good][0])
+    wrong = known[~are_numbers(known, notation)]
+    if wrong.empty or share_of_rows(known, _A_TIME.fullmatch) > 0.5:
+        return None
+    return int(wrong.index[0])
 
 
 def no_category(column: "Series") -> str | None:
@@ -160,15 +182,10 @@ def no_category(column: "Series") -> str | None:
 
     Most entries are dates or times, or they differ in more than half of the rows.
     """
-    known = _known(column)
-    times = [text for text in known if _A_TIME.fullmatch(text)]
-    if len(times) * 2 > len(known):
-        return f"dates or times such as {times[0]!r}"
+    known = known_text(column)
+    if share_of_rows(known, _A_TIME.fullmatch) > 0.5:
+        first = next(filter(_A_TIME.fullmatch, known))
+        return f"dates or times such as {first!r}"
     if known.nunique() * 2 > len(known) > 1:
         return f"{known.nunique()} different words in {len(known)} rows"
     return None
-
-
-def _known(column: "Series") -> "Series":
-    """Text of the entries that are there, by their places."""
-    return column.reset_index(drop=True).dropna().map(lambda value: cleaned(str(value)))

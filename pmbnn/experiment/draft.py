@@ -155,10 +155,9 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
 
 def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
     """Whether most entries are numbers, so that the others are mistakes to be named."""
-    from pmbnn.data.text_columns import cleaned, is_number
+    from pmbnn.data.text_columns import is_number, known_text, share_of_rows
 
-    known = [cleaned(str(value)) for value in column.dropna()]
-    return sum(is_number(text, notation) for text in known) * 2 >= len(known)
+    return share_of_rows(known_text(column), lambda text: is_number(text, notation)) >= 0.5
 
 
 def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]:
