@@ -22,6 +22,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError
+from pmbnn.data.frames import MOST_LEVELS
 from pmbnn.data.local_files import Stamp
 from pmbnn.data.text_columns import (
     NOTATION,
@@ -46,9 +47,6 @@ SEPARATORS = (";", "\t", "|", ",")
 
 SAMPLE = 500
 """Lines that the separator is detected by."""
-
-MANY_WORDS = 100
-"""Different words of a column above which they are hardly categories."""
 
 _log = logging.getLogger(__name__)
 
@@ -532,7 +530,7 @@ def _doubts(frame: pd.DataFrame) -> list[str]:
 def _alike_but_for_case(words: Sequence[str]) -> str | None:
     """Two categories of few that differ in upper and lower case only, in words."""
     seen: dict[str, str] = {}
-    for word in words if len(words) <= MANY_WORDS else ():
+    for word in words if len(words) <= MOST_LEVELS else ():
         if seen.setdefault(word.casefold(), word) != word:
             return f"{seen[word.casefold()]!r} and {word!r}"
     return None

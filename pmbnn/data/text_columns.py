@@ -12,22 +12,8 @@ if TYPE_CHECKING:
     from pandas import Series
 
 MISSING_WORDS = frozenset(
-    {
-        "na",
-        "n/a",
-        "#na",
-        "#n/a",
-        "<na>",
-        "nan",
-        "null",
-        "#null!",
-        "none",
-        "#nv",
-        "\\n",
-        "?",
-        ".",
-        "-",
-    }
+    ["na", "n/a", "#na", "#n/a", "<na>", "nan", "null", "#null!", "none", "#nv", "\\n"]
+    + list("?.-")
 )
 """Words, in lower case, that count as missing in a column that otherwise holds numbers: of R,
 pandas, SQL, Excel, SPSS, Stata and SAS. In a column of text they are words like any other."""
