@@ -113,6 +113,8 @@ def build_trace(
         if spec.image_shape is not None and not spec.has_bright_foreground:
             group.attrs[PHOTOGRAPHS] = 1
     groups |= predictions
+    for name in ("observed_data", "constant_data") if keeps_rows else ():
+        groups[name] = groups[name].assign_coords(_row_coords(groups[name], model))
     for name, group in groups.items():
         if TARGET_NAME in group.dims:
             groups[name] = group.assign_coords({TARGET_NAME: list(dataset.target_names)})
@@ -260,6 +262,15 @@ def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
         coords={"restart": range(len(fitted.fits))},
         attrs={"slots": json.dumps(slots)},
     )
+
+
+def _row_coords(group: xr.Dataset, model: pm.Model) -> dict[str, list]:
+    """Labels of rows and columns as ``pm.sample`` has them: numbers of rows, names of columns."""
+    found = {"observation": range(group.sizes.get("observation", 0))}
+    found["feature"] = model.coords.get("feature") or ()
+    return {
+        dim: list(labels) for dim, labels in found.items() if len(labels) == group.sizes.get(dim)
+    }
 
 
 def _constant_data(dataset: Dataset, keeps_rows: bool, is_own: bool) -> xr.Dataset:

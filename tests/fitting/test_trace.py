@@ -247,6 +247,9 @@ def test_data_of_the_model_are_kept(toy):
     np.testing.assert_array_equal(constant["x"], toy.dataset.x_train.astype("f4"))
     np.testing.assert_array_equal(toy.trace["observed_data"]["y"], toy.dataset.y_train)
     assert constant.attrs == {"fingerprint": toy.dataset.fingerprint, "source": "scikit-learn"}
+    assert list(constant["feature"].values) == ["x1", "x2"]
+    for name in ("constant_data", "observed_data"):
+        np.testing.assert_array_equal(toy.trace[name]["observation"], range(60))
     undo = Standardisation(
         constant["standardisation_mean"].values, constant["standardisation_sd"].values
     ).undo
