@@ -1,5 +1,7 @@
 """Models that nobody wrote for this project, as their books and documentation have them."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -144,6 +146,16 @@ def potential_alone():
     return model
 
 
+def missing_entries():
+    """Pairs of which entries are missing, which PyMC imputes; a row's density is of all it has."""
+    covariance = np.array([[1.0, 0.8], [0.8, 1.0]])
+    pairs = np.random.default_rng(3).multivariate_normal([1.0, -1.0], covariance, size=12)
+    pairs[3, 1] = pairs[7, 0] = pairs[8] = np.nan
+    with pm.Model() as model, warnings.catch_warnings(action="ignore"):
+        pm.MvNormal("y", pm.Normal("mu", 0.0, 10.0, shape=2), covariance, observed=pairs)
+    return model
+
+
 def strange():
     """Two observed variables, a potential, bounds, named groups, a deterministic, no data."""
     with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
@@ -170,6 +182,7 @@ EIGHT = {
 }
 
 OTHERS = {
+    "missing_entries": missing_entries,
     "two_observed_and_a_potential": two_observed_and_a_potential,
     "potential_alone": potential_alone,
 }

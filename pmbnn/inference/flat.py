@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat, HalfFlat
+from pymc.distributions.distribution import PartialObservedRV
 from pymc.logprob.transforms import Transform
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
@@ -396,7 +397,9 @@ def _have_same_prior(rv, other, model: pm.Model) -> bool:
 
 
 def _parameters(rv: TensorVariable) -> Sequence[TensorVariable]:
-    """Parameters of a random variable as PyMC orders them."""
+    """Parameters of a random variable as PyMC orders them; none of missing parts of another."""
+    if isinstance(rv.owner.op, PartialObservedRV):
+        return ()
     return rv.owner.op.dist_params(rv.owner)
 
 

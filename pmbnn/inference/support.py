@@ -147,13 +147,20 @@ def _check(name: str, values: np.ndarray, is_inside: np.ndarray, support: str) -
     outside = np.argwhere(~is_inside)
     if not len(outside):
         return
-    index = tuple(int(i) for i in outside[0])
-    more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
-    place = f"row {index[0]}" if len(index) == 1 else str(index) if index else "its only row"
+    value = np.asarray(values)[tuple(outside[0])]
     raise ValueError(
         f"`{name}` must be in the support of its distribution, {support}, "
-        f"got {np.asarray(values)[index]} in {place}{more}."
+        f"got {value}{place_of(~is_inside)}."
     )
+
+
+def place_of(which: np.ndarray) -> str:
+    """The first place that is marked, and how many more are, in words; none of a scalar."""
+    if not which.ndim:
+        return ""
+    first, *others = np.argwhere(which).tolist()
+    more = f" (and {len(others)} more)" if others else ""
+    return f" in row {first[0]}{more}" if which.ndim == 1 else f" at {first}{more}"
 
 
 def _support_of(variable: TensorVariable) -> str:

@@ -1,5 +1,6 @@
 """Any PyMC model fitted from Python, and what its approximation of the posterior says."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,9 +15,11 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.device import Device, current_device, device_here, running_on
 from pmbnn.inference.engine import Program
 from pmbnn.inference.engines import fit_model, n_observations
-from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model
+from pmbnn.inference.initial import initial_means
 from pmbnn.inference.result import Fit
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, why_not_finite
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -28,6 +31,9 @@ from pmbnn.prediction.progress import shown
 from pmbnn.spec import validated
 from pmbnn.spec.display import Summarised
 from pmbnn.spec.errors import check_arguments, check_whole, must_be_one_of
+
+START_DRAWS = 5
+"""Draws of each guide, as it starts, at which a log-density that is not finite is looked for."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -181,19 +187,24 @@ class Approximation(Summarised):
         with running_on(self.device), precision(program.dtype):
             constrained = {n: jnp.asarray(fit.constrained[n], program.dtype) for n in names}
             data = [jnp.asarray(v) for v in model_values(self.model).values()]
-            found = self._compiled(constrained, draw_key(fit), jnp.arange(draws), data)
-            return jax.device_get(found)
+            flat, read = self._compiled
+            found = jax.device_get(read(constrained, draw_key(fit), jnp.arange(draws), data))
+        drawn, posterior, *others = found
+        names = [name for name in flat.posterior if name not in posterior]
+        posterior |= computed_by_pytensor(flat, names, drawn, model_values(self.model))
+        return {name: posterior[name] for name in flat.posterior}, *others
 
     @cached_property
-    def _compiled(self):
-        """Everything that is read off draws, as one compiled function of their numbers."""
+    def _compiled(self) -> tuple[FlatModel, Callable]:
+        """Everything that JAX reads off draws, as one compiled function of their numbers."""
         guide, dtype = self.program.guide, self.program.dtype
         # Not the program's own, which may have rows that do not count.
         flat = flatten_model(self.model, n_observations(self.model))
         vector, data = flat_vector(flat), list(flat.data.values())
         shapes = guide.constrained_shapes.items()
         constrained = {n: pt.tensor(n, dtype="float64", shape=shape) for n, shape in shapes}
-        groups = [flat.posterior, flat.log_likelihoods]
+        posterior = {name: flat.posterior[name] for name in names_in_jax(flat, dtype)}
+        groups = [posterior, flat.log_likelihoods]
         terms = [flat.log_prior, *(g.sum() for g in flat.log_likelihoods.values())]
         log_p = sum([*terms, *flat.potentials.values()])
         # A point has no density.
@@ -208,9 +219,9 @@ class Approximation(Summarised):
             *arrays, log_p, log_q = read(drawn, *parameters.values(), *values)
             found = iter(arrays)
             named = [{name: next(found) for name in group} for group in groups]
-            return *named, log_p, log_q
+            return drawn, *named, log_p, log_q
 
-        return jax.jit(jax.vmap(of_one, in_axes=(None, None, 0, None)))
+        return flat, jax.jit(jax.vmap(of_one, in_axes=(None, None, 0, None)))
 
     def _history(self) -> xr.Dataset:
         """ELBO histories; a restart that stopped early ends in not-a-number."""
@@ -320,6 +331,9 @@ def fit(
     with running_on(place), shown(progress):
         program, fits = fit_model(model, chosen, dtype=dtype)
     if all(found.failed for found in fits):
+        reason = _why_not_finite(program, model, fits)
+        if reason is not None:
+            raise ValueError(f"`model` cannot be fitted: {reason}.")
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
     return Approximation(model, chosen, program, tuple(fits), place)
 
@@ -331,3 +345,16 @@ def chosen_dtype(model: pm.Model, dtype: str | None) -> str:
     if dtype not in DTYPES:
         raise must_be_one_of("dtype", DTYPES, dtype)
     return dtype
+
+
+def _why_not_finite(program: Program, model: pm.Model, fits: Sequence[Fit]) -> str | None:
+    """What of the log-density is not finite at draws of the guides as they start."""
+    flat, settings, points = flatten_model(model, n_observations(model)), program.settings, []
+    for found in fits:
+        rng = np.random.default_rng(found.keys.initial)
+        means = initial_means(flat.layout, settings, rng)
+        spread = settings.initial_scale * rng.standard_normal((START_DRAWS, means.size))
+        points += list(means + spread)
+    # The engine of PyMC has one precision only.
+    dtype = getattr(program, "dtype", "float64")
+    return why_not_finite(flat, model_values(model), points, dtype)

@@ -20,6 +20,7 @@ from pmbnn.inference.guides import Guide, build_guide
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.result import Fit, StoredGuide
 from pmbnn.inference.settings import Inference
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.sharing import shared
 from pmbnn.models.build import ROW_DATA
@@ -51,7 +52,10 @@ class GuideDraws:
         self.vector = values = flat_vector(flat)
         self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
         # Standard draws, which stand behind something that a trace keeps, are of no interest.
-        self.named = [name for name in flat.posterior if not name.endswith(STANDARD)]
+        in_jax = names_in_jax(flat, dtype)
+        wanted = [name for name in flat.posterior if not name.endswith(STANDARD)]
+        self.named = [name for name in wanted if name in in_jax]
+        self.in_pytensor = [name for name in wanted if name not in in_jax]
         (by_row,) = flat.log_likelihoods.values()
         graphs = [by_row, flat.log_prior, *(flat.posterior[name] for name in self.named)]
         log_likelihood, log_prior, *posterior = flat.at(values, graphs)
@@ -115,7 +119,8 @@ class GuideDraws:
                 for block in filled(np.asarray(values, self.dtype), self.at_once)
             ]
         arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
-        return dict(zip(self.named, arrays, strict=True))
+        others = computed_by_pytensor(self.flat, self.in_pytensor, values, data)
+        return dict(zip(self.named, arrays, strict=True)) | others
 
     def log_joint(
         self, data: Mapping[str, np.ndarray], values: np.ndarray

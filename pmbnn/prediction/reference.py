@@ -19,7 +19,9 @@ from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.run import Functions, build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
+from pmbnn.inference.samplers.starts import CANDIDATES
 from pmbnn.inference.support import check_support
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, why_not_finite
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.approximation import chosen_dtype
@@ -183,7 +185,8 @@ class Reference(Summarised):
         flat = flatten_model(self.model, n_observations(self.model))
         flat.check_labels(model_values(self.model))
         vector = flat_vector(flat)
-        groups = {"posterior": flat.posterior, "log_likelihood": flat.log_likelihoods}
+        in_jax = {name: flat.posterior[name] for name in names_in_jax(flat, self.dtype)}
+        groups = {"posterior": in_jax, "log_likelihood": flat.log_likelihoods}
         graphs = flat.at(vector, [g for group in groups.values() for g in group.values()])
         with running_on(self.device), precision(self.dtype):
             read = jax_function([vector, *flat.data.values()], graphs)
@@ -194,10 +197,16 @@ class Reference(Summarised):
                 return jax.lax.map(lambda v: read(v, *data), values, batch_size=DRAWS_AT_ONCE)
 
             arrays = iter(jax.device_get(jax.jit(of_all)(values, data)))
+        found = {kind: {name: next(arrays) for name in group} for kind, group in groups.items()}
+        others = [name for name in flat.posterior if name not in in_jax]
+        drawn = merged(self.chains.values)
+        by_pytensor = computed_by_pytensor(flat, others, drawn, model_values(self.model))
+        every = found["posterior"] | by_pytensor
+        found["posterior"] = {name: every[name] for name in flat.posterior}
         shape = self.chains.values.shape[:2]
         return {
-            kind: {name: (a := next(arrays)).reshape(*shape, *a.shape[1:]) for name in group}
-            for kind, group in groups.items()
+            kind: {name: a.reshape(*shape, *a.shape[1:]) for name, a in group.items()}
+            for kind, group in found.items()
         }
 
 
@@ -281,6 +290,10 @@ def sample(
             compared_functions(model),
             identity=f"{engine}/{chosen.seed}",
         )
+        if samples.chains.broken.all():
+            reason = _why_not_finite(model, chosen, dtype)
+            if reason is not None:
+                raise ValueError(f"`model` cannot be sampled: {reason}.")
     return Reference(model, chosen, samples, dtype, place)
 
 
@@ -297,6 +310,13 @@ def _chosen(engine: str, random_seed: int, further: Mapping[str, object]) -> Sam
     arguments = {*places.values(), "progress", "dtype", "device"}
     check_arguments(further, arguments, "pb.sample", **elsewhere)
     return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
+
+
+def _why_not_finite(model: pm.Model, settings: Sampling, dtype: str) -> str | None:
+    """What of the log-density is finite at none of some points, as far apart as chains start."""
+    flat, spread = flatten_model(model, n_observations(model)), getattr(settings, "spread", 1.0)
+    points = np.random.default_rng(settings.seed).standard_normal((CANDIDATES, flat.size))
+    return why_not_finite(flat, model_values(model), spread * points, dtype, fewest=CANDIDATES)
 
 
 def compared_functions(model: pm.Model) -> Functions:
