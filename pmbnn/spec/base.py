@@ -229,6 +229,9 @@ def _part(annotation: object, value: Any, place: str) -> Any:
     """A value of a field, with specifications for the names and mappings of such."""
     value, classes = plain(value), specification_classes(annotation)
     if isinstance(value, Mapping) and len(classes) == 1 and not are_kinds(classes):
+        # In records, what does not expand stands without its name.
+        if value.keys() <= classes[0].model_fields.keys():
+            return validated(classes[0], value, {}, place)
         return only_part(classes[0], value, place)
     if isinstance(value, str | Mapping) and are_kinds(classes):
         # A base class stands for all that are registered under it: its field knows them.

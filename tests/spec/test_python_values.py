@@ -63,7 +63,8 @@ def test_parts_within_parts_are_named_as_in_a_file():
     layers = pb.Layered(layers=["flatten", {"kind": "dense", "units": np.int64(4)}])
     assert layers.layers == (pb.networks.Flatten(), pb.networks.DenseLayer(units=4))
     tuned = {"tune": {"log": [0.1, 10, np.int64(3)]}}
-    assert pb.Fixed(scale=tuned) == pb.Fixed(scale=pb.Tune(log=(0.1, 10.0, 3)))
+    for scale in (tuned, tuned["tune"]):  # as in a file, and as in a record
+        assert pb.Fixed(scale=scale) == pb.Fixed(scale=pb.Tune(log=(0.1, 10.0, 3)))
 
 
 @pytest.mark.parametrize(
