@@ -131,22 +131,29 @@ def _baselines(folder: Path, usual: Sequence[str], given: "Sequence[PublishedMet
 
 def _means(title: str, table: "pd.DataFrame") -> "Table":
     """Means with standard errors over data seeds."""
-    from pmbnn.compare.baselines import metrics_of
+    from pmbnn.compare.baselines import against_words, metrics_of
     from pmbnn.report.numbers import to_error
+    from pmbnn.results.tables import error_note
+    from pmbnn.results.units import with_unit
 
     metrics = metrics_of(table)
-    words = [metric.replace("_", " ") for metric in metrics]
+    words = [with_unit(metric.replace("_", " "), metric) for metric in metrics]
     shown = _new_table(f"{title}: networks and usual methods", ["method"], ["seeds", *words])
     for row in table.to_dict("records"):
         method = ": ".join(filter(None, (row["method"], row["combination"])))
+        method = "\n".join([method, *against_words(row)])
         numbers = [to_error(row[metric], row.get(f"{metric}_se", math.nan)) for metric in metrics]
         _add(shown, method, row["seeds"], *numbers)
+    if table["seeds"].max() > 1:
+        shown.caption = error_note(f"{table['seeds'].max()} data seeds", table["overlap"].max())
+        shown.caption_justify = "left"
     return shown
 
 
 def _paired(title: str, table: "pd.DataFrame") -> "Table":
     """Differences of the chosen network and every other method on the same data seeds."""
     from pmbnn.compare.baselines import CHOSEN
+    from pmbnn.results.units import with_unit
 
     shown = _new_table(
         f"{title}: {CHOSEN} less other methods, below zero it is better",
@@ -158,7 +165,8 @@ def _paired(title: str, table: "pd.DataFrame") -> "Table":
         interval = f"{row['low']:+.3g} to {row['high']:+.3g}" if known else ""
         p_value = f"{row['p_value']:.2g}" if known else ""
         seeds = f"{row['ahead']}/{row['level']}/{row['behind']}"
-        head = [row["method"], row["metric"], row["seeds"], f"{row['difference']:+.3g}"]
+        metric = with_unit(row["metric"], row["metric"])
+        head = [row["method"], metric, row["seeds"], f"{row['difference']:+.3g}"]
         _add(shown, *head, interval, p_value, seeds, row["verdict"])
     return shown
 

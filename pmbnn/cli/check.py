@@ -105,12 +105,14 @@ def _table(kind: "Kind", found: "pd.DataFrame") -> "Table":
     """Distance at test rows, mean and largest over data seeds, of each posterior and guide."""
     from rich.table import Table
 
+    from pmbnn.results.caveats import NOT_CONVERGED
     from pmbnn.results.references import OF_POSTERIOR
 
     table = Table(title=f"{kind.title}, test rows", title_justify="left")
     for name in ("data", "prior", "hyperprior", "guide", "settings"):
         table.add_column(name)
-    for name in ("mean", "largest", "floor", "sd ratio", "agrees", "differs", "undecided"):
+    verdicts = ("agrees", "differs", "undecided")
+    for name in ("not converged", "mean", "largest", "floor", "sd ratio", *verdicts):
         table.add_column(name, justify="right")
     keys = ["dataset.kind", "prior.kind", "hyperprior.kind", "guide"]
     others = [
@@ -128,10 +130,11 @@ def _table(kind: "Kind", found: "pd.DataFrame") -> "Table":
             if value == value  # what is missing is not equal to itself
         ]
         distance, floor = group[kind.name], group[f"{kind.name}_floor"]
-        counts = [str((group["verdict"] == v).sum()) for v in ("agrees", "differs", "undecided")]
+        counts = [str((group["verdict"] == v).sum()) for v in verdicts]
+        lost = f"{group['fit_status'].isin(NOT_CONVERGED).sum()} of {len(group)}"
         numbers = (distance.mean(), distance.max(), floor.mean())
         printed = [*(f"{n:.4f}" for n in numbers), f"{group['sd_ratio'].median():.2f}"]
-        table.add_row(*map(str, key), ", ".join(settings), *printed, *counts)
+        table.add_row(*map(str, key), ", ".join(settings), lost, *printed, *counts)
     return table
 
 

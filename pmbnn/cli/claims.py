@@ -58,6 +58,8 @@ def _claims(folders: list[Path], out: Path | None) -> None:
     console = new_console()
     for table in printed_tables(every):
         console.print(table)
+    for line in grid_end_lines(every):
+        typer.echo(line)
     for path, table in ({out: every} if out else found).items():
         with written(path):
             write_claims(path, table)
@@ -77,12 +79,46 @@ def printed_tables(table: "pd.DataFrame") -> Iterator["Table"]:
         for (experiment, *words), rows in own.groupby(places, sort=False):
             sweep, data, variant = words
             title = f"{claim}: {experiment}, {sweep}, {'; '.join(filter(None, [data, variant]))}"
-            yield _printed(title, rows)
+            shown = _printed(title, rows)
+            shown.caption, shown.caption_justify = _caption(rows), "left"
+            yield shown
+
+
+def _caption(rows: "pd.DataFrame") -> str:
+    """What ± and the marks mean, where there are some."""
+    from pmbnn.results.caveats import AT_GRID_END
+    from pmbnn.results.tables import error_note
+
+    said = {
+        error_note("data seeds", rows["overlap"].max()): rows["se"].notna(),
+        "† some fits not converged": rows["not_converged"] > 0,
+        f"‡ some fixed scales {AT_GRID_END}": rows["at_grid_end"] > 0,
+    }
+    return "; ".join(words for words, are in said.items() if are.any())
+
+
+def grid_end_lines(table: "pd.DataFrame") -> Iterator[str]:
+    """How many pairs rest on a fixed scale at an end of its grid, a line an experiment."""
+    from pmbnn.compare.claims import HYPERPRIORS, KEYS
+    from pmbnn.compare.paired import ALL
+
+    pairs = table[(table["claim"] == HYPERPRIORS) & (table["prior"] != ALL)]
+    # All measures are of the same pairs.
+    pairs = pairs.drop_duplicates([n for n in KEYS if n != "measure"])
+    for experiment, rows in pairs.groupby("experiment", sort=False):
+        if at_end := int(rows["at_grid_end"].sum()):
+            pairs = f"{at_end} of {int(rows['cells'].sum())} pairs"
+            yield (
+                f"{experiment}: in {pairs} the fixed scale is at an end of its grid (marked ‡): "
+                "where the learned one is better, a fixed one beyond may be better still"
+            )
 
 
 def _printed(title: str, rows: "pd.DataFrame") -> "Table":
     from rich.table import Table
     from rich.text import Text
+
+    from pmbnn.compare.claims import unit_of_measure
 
     names = [name for name in ("prior", "hyperprior", "against") if rows[name].any()]
     measures = rows["measure"].drop_duplicates().tolist()
@@ -92,7 +128,9 @@ def _printed(title: str, rows: "pd.DataFrame") -> "Table":
     )
     table = Table(*names, title=Text(title), title_justify="left")
     for measure in measures:
-        table.add_column(Text(measure), justify="right")
+        unit = unit_of_measure(measure)
+        heading = f"{measure} ({unit})" if unit else measure
+        table.add_column(Text(heading), justify="right")
     for place, numbers in lines[measures].iterrows():
         place = place if isinstance(place, tuple) else (place,)
         table.add_row(*map(Text, place), *map(Text, numbers))
@@ -100,11 +138,12 @@ def _printed(title: str, rows: "pd.DataFrame") -> "Table":
 
 
 def _number(row: "pd.Series") -> str:
-    """Mean ± standard error, in three digits."""
+    """Mean ± standard error, in three digits, with the marks of `_caption`."""
     import math
 
     error = f" ± {row['se']:.2g}" if math.isfinite(row["se"]) else ""
-    return f"{row['mean']:.3g}{error}"
+    marks = "†" * bool(row["not_converged"]) + "‡" * bool(row["at_grid_end"])
+    return f"{row['mean']:.3g}{error}{marks}"
 
 
 if __name__ == "__main__":

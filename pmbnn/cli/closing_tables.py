@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
+from pmbnn.results.caveats import AT_GRID_END, count, has_converged
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     best_group,
@@ -39,6 +40,37 @@ def ood_tables(records: Sequence[CellRecord]) -> list[Table]:
     """
     shown = [r for r in records if r.images and r.images["ood"]]
     return [_ood_table(family) for family in families(shown)]
+
+
+def reliability_table(records: Sequence[CellRecord]) -> Table | None:
+    """How many cells of each data set did not converge, or chose an end of a grid; None of none."""
+    rows = [
+        ("; ".join([f"{v.records[0].sweep}: {data_label(v.records[0])}", *v.words]), v.records)
+        for family in families(records)
+        for v in family
+    ]
+    counted = [(words, of, count(of)) for words, of in rows]
+    table = Table(title="How far these cells can be relied on", title_justify="left")
+    table.add_column("cells")
+    parts = {
+        "failed": [(len(of) - c.fitted, len(of)) for _, of, c in counted],
+        "not converged": [(c.not_converged, c.fitted) for *_, c in counted],
+        "improper": [(c.improper, c.fitted) for *_, c in counted],
+        f"scale {AT_GRID_END}": [(c.scales_at_end, c.scales) for *_, c in counted],
+        f"learning rate {AT_GRID_END}": [(c.rates_at_end, c.rates) for *_, c in counted],
+    }
+    always = ("failed", "not converged")
+    shown = {
+        name: numbers
+        for name, numbers in parts.items()
+        if name in always or any(of if "grid" in name else n for n, of in numbers)
+    }
+    for name in shown:
+        table.add_column(name, justify="right")
+    for number, (words, *_) in enumerate(counted):
+        entries = (numbers[number] for numbers in shown.values())
+        table.add_row(words, *(f"{n} of {of}" if of else "" for n, of in entries))
+    return table if counted else None
 
 
 def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
@@ -89,8 +121,9 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
         )
         for (words, record), *names in zip(groups, priors, hyperpriors, strict=True):
             data = f"{data_label(record)}, seed {record.settings['dataset']['seed']}"
-            title = ", ".join([data, *words, " × ".join(names)])
-            found.append((f"Steps of {record.sweep}: {title}", record))
+            status = [] if has_converged(record) else ["not converged"]
+            title = ", ".join([data, *words, " × ".join(names), *status])
+            found.append((f"Steps of {record.sweep} (nats an image): {title}", record))
     return found
 
 

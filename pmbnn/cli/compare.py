@@ -98,9 +98,12 @@ def regrets(name: str, table: "pd.DataFrame") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
+    from pmbnn.results.tables import error_note
+
     title = f"{name}: regret of choosing a combination by, thousandths of a nat under the posterior"
     shown = Table(title=Text(title), title_justify="left")
-    for heading in ("data", "chosen by", "of", "seeds", "regret", "largest", "right", "by chance"):
+    headings = ("data", "chosen by", "of", "seeds", "not converged", "regret", "largest", "right")
+    for heading in (*headings, "by chance"):
         left = heading in ("data", "chosen by", "of")
         shown.add_column(heading, justify="left" if left else "right")
     for row in table.to_dict("records"):
@@ -108,8 +111,12 @@ def regrets(name: str, table: "pd.DataFrame") -> "Table":
         if row["regret_se"] == row["regret_se"]:
             mean += f" ± {1000 * row['regret_se']:.2f}"
         words = [row["data"], row["criterion"], row["source"].replace("_", " "), str(row["seeds"])]
+        words += [f"{row['not_converged']} of {row['cells']}"]
         words += [mean, f"{1000 * row['regret_largest']:.2f}", f"{row['right']:.0%}"]
         shown.add_row(*map(Text, [*words, f"{1000 * row['by_chance']:.2f}"]))
+    if table["regret_se"].notna().any():
+        shown.caption = error_note("data seeds", table["overlap"].max())
+        shown.caption_justify = "left"
     return shown
 
 

@@ -186,12 +186,18 @@ def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quie
 
 def _conclude(console: "Console", outcome: "Outcome") -> int:
     """Print the tables and where things are; the exit status."""
-    from pmbnn.cli.closing_tables import diagnostics_tables, ood_tables, unavailable_lines
+    from pmbnn.cli.closing_tables import (
+        diagnostics_tables,
+        ood_tables,
+        reliability_table,
+        unavailable_lines,
+    )
     from pmbnn.sweep.progress import accuracy_tables, describe
 
     records, folder = outcome.records, outcome.folder
     ood = ood_tables(records)
-    for table in (*accuracy_tables(records), *ood, *diagnostics_tables(records)):
+    tables = [*accuracy_tables(records), *ood, *diagnostics_tables(records)]
+    for table in filter(None, [*tables, reliability_table(records)]):
         console.print(table)
     for line in unavailable_lines(records):
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -55,13 +55,13 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     Those of `pmbnn.results.references.refutations` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
-    its restarts, the ``seconds`` that it took, ``engine``, ``reference`` (the sampled cell) with
-    its ``status`` and ``reference_seconds``; the distance at the test rows with its Monte-Carlo
-    standard error (``_mcse``), both sides' draws counted, and its floor (``_floor``), what else
-    tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or ``undecided``; the same
-    elsewhere, the place at the end of the names; differences of results, fitted less sampled;
-    ``pareto_k`` of the guide's importance weights; hidden ``units`` and how many are off; where the
-    evidence is known what `gap_columns` adds.
+    its restarts, its ``fit_status``, the ``seconds`` that it took, ``engine``, ``reference`` (the
+    sampled cell) with its ``status`` and ``reference_seconds``; the distance at the test rows with
+    its Monte-Carlo standard error (``_mcse``), both sides' draws counted, and its floor
+    (``_floor``), what else tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or
+    ``undecided``; the same elsewhere, the place at the end of the names; differences of results,
+    fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units`` and how
+    many are off; where the evidence is known what `gap_columns` adds.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
     ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median, over
@@ -126,6 +126,7 @@ def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
         **settings,
         "guide": inference.get("guide") or _sampler(inference, sampled),
         "mixture": CHAINS if is_sampled(fitted) else mixture,
+        "fit_status": fitted.status,
         "seconds": fitted.seconds,
         "engine": sampled.settings["inference"]["engine"],
         "reference": sampled.name,

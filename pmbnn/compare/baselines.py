@@ -18,6 +18,7 @@ from pmbnn.data import DataError
 from pmbnn.experiment.names import file_label
 from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import bounds_evidence, is_sampled, standing
@@ -59,16 +60,21 @@ NEAREST = 3
 NAMED = 3
 """Combinations that are named where it is told which were chosen."""
 
+AGAINST = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_END}"}
+"""Columns of networks that count the data seeds on which a fit did not converge, or a tuned scale
+or learning rate is at an end of its candidates."""
+
 WIN, TIE, LOSS, UNKNOWN = "win", "tie", "loss", "unknown"
 """Verdicts: the interval of the difference is below zero, holds it, is above; there is none."""
 
 PAIRED_COLUMNS = (
     "data", "method", "kind", "metric", "seeds", "difference", "se", "low", "high", "p_value",
-    "ahead", "level", "behind", "verdict",
+    "ahead", "level", "behind", "verdict", "overlap",
 )  # fmt: skip
 """Of every method that the chosen network is paired with, the network less the method: mean over
 data seeds, standard error, 95 % interval and p-value; the number of data seeds on which the
-network is ahead, level and behind; the verdict."""
+network is ahead, level and behind; the verdict; and the overlap of the data seeds, for which errors
+and intervals are corrected."""
 
 
 class Method(NamedTuple):
@@ -85,7 +91,11 @@ class Method(NamedTuple):
 
 
 class Baselines(NamedTuple):
-    """Means of every method, a row each, and paired differences (see `PAIRED_COLUMNS`)."""
+    """Means of every method, a row each, and paired differences (see `PAIRED_COLUMNS`).
+
+    Standard errors are corrected for overlapping splits where ``overlap`` is above zero
+    (`mean_and_error`).
+    """
 
     means: pd.DataFrame
     paired: pd.DataFrame
@@ -243,10 +253,14 @@ def _title(settings: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
-    """Results of every data seed, the mean over its fits."""
+    """Results of every data seed, the mean over its fits, and the share of these by `AGAINST`."""
     seeds = pd.Index([data_seed(record) for record in records], name=SEED)
-    table = pd.DataFrame([record.results for record in records], seeds, dtype=float)
-    return table.groupby(level=0).mean()
+    rows = [
+        record.results
+        | {"not_converged": not has_converged(record), "at_grid_end": bool(choices_at_end(record))}
+        for record in records
+    ]
+    return pd.DataFrame(rows, seeds, dtype=float).groupby(level=0).mean()
 
 
 # Others
@@ -313,10 +327,22 @@ def _check_common(
 
 def _mean_row(method: Method, shown: Sequence[str], overlap: float) -> dict[str, Any]:
     row = {"method": method.name, "kind": method.kind, "seeds": len(method.scores)}
+    row |= {"overlap": overlap}
     for name in shown:
         values = list(method.scores[name]) if name in method.scores else []
         row[name], row[f"{name}_se"] = mean_and_error(values, overlap)
+    of_cells = [name for name in AGAINST if name in method.scores]
+    row |= {name: int((method.scores[name] > 0).sum()) for name in of_cells}
     return row | {"combination": method.combination}
+
+
+def against_words(row: Mapping[str, Any]) -> list[str]:
+    """What there is to say against the networks of a row: on how many data seeds."""
+    return [
+        f"{words} on {row[name]:g} of {row['seeds']} data seeds"
+        for name, words in AGAINST.items()
+        if row.get(name, 0) > 0
+    ]
 
 
 def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str, Any]]:
@@ -330,7 +356,7 @@ def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str
             if result in first.scores and result in method.scores:
                 row = {"method": method.name, "kind": method.kind, "metric": metric}
                 ours, theirs = (sign * m.scores[result].dropna() for m in (first, method))
-                yield row | _difference(ours, theirs, overlap)
+                yield row | _difference(ours, theirs, overlap) | {"overlap": overlap}
 
 
 def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:

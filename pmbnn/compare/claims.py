@@ -12,11 +12,13 @@ from pmbnn.compare.paired import paired_rows
 from pmbnn.compare.scales import scale_rows
 from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
+from pmbnn.results.caveats import AT_GRID_END, count
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import mean_and_error, union_of_names
+from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of, union_of_names
 from pmbnn.results.titles import data_title
+from pmbnn.results.units import NATS
 from pmbnn.results.variants import Variant, families
 
 FILE = "claims.csv"
@@ -30,11 +32,23 @@ SCALES = "scales"
 CLAIMS = (SPARSITY, BOUNDARY, HYPERPRIORS, SCALES)
 """What a row may be about, in the order in which tables are printed."""
 
-COLUMNS = (
+KEYS = (
     "experiment", "sweep", "data", "variant", "claim", "prior", "hyperprior", "against", "measure",
-    "mean", "se", "seeds",
 )  # fmt: skip
-"""Of every row: ``mean`` over data seeds, its standard error ``se`` (NaN for one seed)."""
+"""Columns that say what a row is of."""
+
+COLUMNS = (
+    *KEYS, "unit", "mean", "se", "seeds", "overlap", "cells", "not_converged", "at_grid_end",
+)  # fmt: skip
+"""Of every row: ``mean`` over data seeds, in ``unit`` (empty of shares, counts and scales), its
+standard error ``se`` (NaN for one seed), which is corrected for overlapping splits where
+``overlap`` is above zero (`mean_and_error`); the number of ``cells``, or pairs of cells, that it is
+of; of these, those that had not converged, and those whose fixed scale is at an end of the grid
+that it was chosen from."""
+
+
+COUNTS = ("cells", "not_converged", "at_grid_end")
+"""Columns that say how far a row can be relied on."""
 
 
 def claims_table(
@@ -60,11 +74,26 @@ def claims_table(
     measures = {record.name: found for record, found in zip(shown, read, strict=True)}
     variants = [variant for family in families(records) for variant in family]
     rows = [
-        {column: row.get(column, "") for column in COLUMNS} | {"experiment": experiment}
+        {column: row.get(column, 0 if column in COUNTS else "") for column in COLUMNS}
+        | {"experiment": experiment}
         for variant in variants
         for row in _variant_rows(variant, measures)
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def unit_of_measure(measure: str) -> str:
+    """Unit of a measure; empty of a share, a count or a scale."""
+    is_scale_or_share = measure.startswith(("best by", "share of"))
+    return NATS if "NLL" in measure and not is_scale_or_share else ""
+
+
+def against_words(row: Mapping[str, Any]) -> list[str]:
+    """What there is to say against a row: its cells, or pairs, by what they lack."""
+    words = {"not_converged": "not converged", "at_grid_end": f"scale {AT_GRID_END}"}
+    return [
+        f"{row[name]:g} of {row['cells']:g} {said}" for name, said in words.items() if row[name]
+    ]
 
 
 def write_claims(path: Path, table: pd.DataFrame) -> None:
@@ -83,7 +112,10 @@ def read_claims(path: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=COLUMNS)
     table = pd.read_csv(path, keep_default_na=False, na_values={"mean": [""], "se": [""]})
-    return table.reindex(columns=COLUMNS)
+    table = table.reindex(columns=COLUMNS)
+    # Tables of earlier versions do not have all columns.
+    numbers = ["overlap", *COUNTS]
+    return table.assign(**{name: table[name].fillna(0) for name in numbers})
 
 
 def _variant_rows(
@@ -94,6 +126,7 @@ def _variant_rows(
     combinations = combine(variant.records)
     head = {"sweep": first.sweep, "data": data_title(first), "variant": "; ".join(variant.words)}
     learned = {name: found.scales for name, found in measures.items()}
+    head["overlap"] = combinations.overlap
     found = {
         SPARSITY: _measured(combinations, {n: f.sparsity for n, f in measures.items()}),
         BOUNDARY: _measured(combinations, {n: f.boundary for n, f in measures.items()}),
@@ -102,7 +135,7 @@ def _variant_rows(
     }
     for claim, rows in found.items():
         for row in rows:
-            yield head | {"claim": claim} | row
+            yield head | {"claim": claim, "unit": unit_of_measure(row["measure"])} | row
 
 
 def _measured(
@@ -111,10 +144,14 @@ def _measured(
     """Means of the measures of cells over data seeds, for every combination."""
     for row, prior in enumerate(combinations.rows):
         for column, hyperprior in enumerate(combinations.columns):
-            cells = [measures[r.name] for r in combinations.finished(row, column)]
-            held = [cell for cell in cells if cell]
-            for name in union_of_names(held):
-                mean, error = mean_and_error([cell.get(name) for cell in held])
+            records = [r for r in combinations.finished(row, column) if measures[r.name]]
+            for name in union_of_names(measures[r.name] for r in records):
+                held = [r for r in records if name in measures[r.name]]
+                values = by_data_seed((r, measures[r.name][name]) for r in held)
+                mean, error = mean_and_error(values, overlap_of(held))
                 scale = "no scale" if row in combinations.without_scale else hyperprior
-                numbers = {"mean": mean, "se": error, "seeds": sum(name in cell for cell in held)}
+                numbers = {"mean": mean, "se": error, "seeds": len(values), "cells": len(held)}
+                counts = count(held)
+                numbers["not_converged"] = counts.not_converged
+                numbers["at_grid_end"] = counts.scales_at_end
                 yield {"prior": prior, "hyperprior": scale, "measure": name} | numbers

@@ -22,6 +22,7 @@ import pandas as pd
 from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs
 from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_sampled, posterior_key, sampler_pairs, standing
@@ -59,21 +60,27 @@ ADVI_SAID = {
 }
 """Verdict on ADVI in words."""
 
+COUNTS = ("advi_cells", "advi_not_converged", "pairs", "at_grid_end")
+"""Numbers that say how far a contrast can be relied on."""
+
 DELTA_COLUMNS = (
     "contrast", "exploratory", "data", "seed", "overlap", "metric",
     "delta_reference", "delta_reference_mcse", "delta_advi", "delta_advi_mcse",
-    "delta", "delta_mcse", "doubtful",
+    "delta", "delta_mcse", "doubtful", *COUNTS,
 )  # fmt: skip
 """Of every contrast, data set and data seed, and how far data seeds are the same rows
 (`Dataset.overlap`). Errors are Monte-Carlo standard errors, missing where
-unknown; ``doubtful`` is the number of cells of the reference whose chains did not converge."""
+unknown; ``doubtful`` is the number of cells of the reference whose chains did not converge,
+``advi_cells`` that of cells fitted by ADVI and ``advi_not_converged`` those of them that did not;
+of ``pairs`` of cells, ``at_grid_end`` counts those with a tuned scale at an end of its grid."""
 
 VERDICT_COLUMNS = (
     "contrast", "exploratory", "data", "metric", "seeds", "margin",
     *(f"{name}{end}" for name in COLUMN for end in ("", "_low", "_high")),
-    "posterior_verdict", "advi_verdict", "note",
+    "posterior_verdict", "advi_verdict", "doubtful", *COUNTS, "note",
 )  # fmt: skip
-"""Of every contrast and data set: means over data seeds with both ends of their intervals. Without
+"""Of every contrast and data set: means over data seeds with both ends of their intervals, and the
+sums over data seeds of what `DELTA_COLUMNS` counts. Without
 sampled cells both verdicts are empty, without ADVI fits that on ADVI is."""
 
 
@@ -253,6 +260,8 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             "method": _method(first),
             "setting": _inference(first),
             "doubtful": sum(record.status != "converged" for record in (first, second)),
+            "not_converged": sum(not has_converged(record) for record in (first, second)),
+            "at_grid_end": any(scale_at_grid_end(record) for record in (first, second)),
             **{name: _difference(first, second, name) for name in METRICS},
             **{f"{name}_mcse": _error(first, second, name) for name in METRICS},
         }
@@ -325,6 +334,8 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
         overlap=("overlap", "max"),
         doubtful=("doubtful", "sum"),
+        not_converged=("not_converged", "sum"),
+        at_grid_end=("at_grid_end", "sum"),
         pairs=("value", "size"),
     )
     most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
@@ -334,8 +345,15 @@ def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
         found[f"delta_{method}"] = wide["value", method]
         found[f"delta_{method}_mcse"] = wide["mcse", method]
     found["overlap"] = wide["overlap"].max(axis=1)
-    doubtful = wide["doubtful"].get("reference", pd.Series(0, index=wide.index))
-    found["doubtful"] = doubtful.fillna(0).astype(int)
+    none = pd.Series(0, index=wide.index)
+    counts = {
+        "doubtful": wide["doubtful"].get("reference", none),
+        "advi_cells": 2 * wide["pairs"].get("advi", none),
+        "advi_not_converged": wide["not_converged"].get("advi", none),
+        "pairs": wide["pairs"].sum(axis=1),
+        "at_grid_end": wide["at_grid_end"].sum(axis=1),
+    }
+    found = found.assign(**{name: n.fillna(0).astype(int) for name, n in counts.items()})
     return found.reset_index()
 
 
@@ -368,6 +386,7 @@ def _verdict_row(
     sampled, fitted = (math.isfinite(row[name]) for name in ("reference", "advi"))
     row["posterior_verdict"] = posterior_verdict(*ends["reference"], margin) if sampled else ""
     row["advi_verdict"] = advi_verdict(*ends.values(), margin) if sampled and fitted else ""
+    row |= {name: int(group[name].sum()) for name in ("doubtful", *COUNTS)}
     return row | {"note": _note(group, margin)}
 
 
@@ -387,4 +406,11 @@ def _note(group: pd.DataFrame, margin: float) -> str:
         words.append("Data seeds split the same rows: the intervals allow for it.")
     if doubtful := group["doubtful"].sum():
         words.append(f"{doubtful} sampled cells did not converge.")
+    counts = group[list(COUNTS)].sum()
+    if counts["advi_not_converged"]:
+        lost = f"{counts['advi_not_converged']} of {counts['advi_cells']}"
+        words.append(f"{lost} fits by ADVI did not converge.")
+    if counts["at_grid_end"]:
+        at_end = f"{counts['at_grid_end']} of {counts['pairs']}"
+        words.append(f"In {at_end} pairs of cells a tuned scale is {AT_GRID_END}.")
     return " ".join(words)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pmbnn.compare.contrasts import METRICS
 from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
 from pmbnn.results.combinations import data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import is_of_posterior, is_sampled, standing
@@ -52,7 +53,8 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
 
     Columns: ``data``, ``seed``, ``overlap`` of the data seeds (`Dataset.overlap`), ``prior``,
     ``hyperprior``; ``source``, the sampler or the guide with what sets it apart from others of that
-    name, and whether it was ``sampled``; ``status``; results as cells have them;
+    name, and whether it was ``sampled``; ``status``, and whether a tuned scale is at an end of its
+    grid (``scale_at_grid_end``); results as cells have them;
     ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
     with its Monte-Carlo standard error.
     """
@@ -70,6 +72,7 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
             "source": sources[repr(record.settings["inference"])] + _mixture(record),
             "sampled": is_sampled(record),
             "status": record.status,
+            "scale_at_grid_end": scale_at_grid_end(record),
             **{name: record.results.get(name, math.nan) for name in NUMBERS},
         }
         for record in usable
@@ -80,10 +83,12 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
 def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
     """What choosing by each criterion costs, a row a data set, criterion and source of it.
 
-    Columns: ``data``, ``criterion``, ``source``, ``seeds``, ``combinations`` to choose from;
-    ``regret``, nats an observation, mean over data seeds with standard error ``regret_se`` and
-    ``regret_largest``; ``right``, the share of data seeds on which the best was chosen; and
-    ``by_chance``, the mean regret of a combination drawn at random.
+    Columns: ``data``, ``criterion``, ``source``, ``seeds``, ``overlap``, ``combinations`` to choose
+    from; the number of ``cells`` that it chose by, and of those that had not converged
+    (``not_converged``); ``regret``, nats an observation, mean over data seeds with standard error
+    ``regret_se``, corrected for overlapping splits where ``overlap`` is above zero
+    (`mean_and_error`), and ``regret_largest``; ``right``, the share of data seeds on which the best
+    was chosen; and ``by_chance``, the mean regret of a combination drawn at random.
 
     Parameters
     ----------
@@ -103,10 +108,16 @@ def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
         if not costs:
             continue
         for key, group in pd.DataFrame(costs).groupby(["criterion", "source"], sort=False):
-            mean, error = mean_and_error(list(group["regret"]), of_data["overlap"].max())
+            overlap = of_data["overlap"].max() if len(group) > 1 else 0.0
+            mean, error = mean_and_error(list(group["regret"]), overlap)
             found.append(
                 {"data": data, **dict(zip(("criterion", "source"), key, strict=True))}
-                | {"seeds": len(group), "combinations": int(group["combinations"].min())}
+                | {
+                    "seeds": len(group),
+                    "overlap": overlap,
+                    "combinations": int(group["combinations"].min()),
+                    **{name: int(group[name].sum()) for name in ("cells", "not_converged")},
+                }
                 | {"regret": mean, "regret_se": error, "regret_largest": group["regret"].max()}
                 | {"right": float((group["regret"] == 0).mean())}
                 | {"by_chance": group["by_chance"].mean()}
@@ -133,6 +144,8 @@ def _regrets(of_seed: pd.DataFrame) -> Iterator[dict]:
                 "criterion": criterion.words,
                 "source": source,
                 "combinations": len(nll),
+                "cells": len(rows),
+                "not_converged": int(rows["status"].isin(NOT_CONVERGED).sum()),
                 "regret": float(nll[chosen] - nll.min()),
                 "by_chance": float(nll.mean() - nll.min()),
             }

@@ -6,6 +6,7 @@ from the reference and the time that its cells took; the reference is the last.
 
 import pandas as pd
 
+from pmbnn.results.caveats import NOT_CONVERGED
 from pmbnn.results.references import CHAINS, LADDER
 from pmbnn.results.store import Results
 
@@ -36,7 +37,8 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
     -------
     pd.DataFrame
         Columns: ``sweep``, the settings that name the posterior but the data seed, ``guide``
-        and ``mixture`` (of the reference, the sampler's name and ``chains``), ``seeds``,
+        and ``mixture`` (of the reference, the sampler's name and ``chains``), ``seeds``, on
+        how many of which the fit, or the chains, did ``not_converged``,
         ``total_variation`` at test rows with the largest of all data seeds and the mean floor,
         ``seconds`` of a cell and ``cost``, these over the reference's; ``target`` and whether the
         mean is ``near_enough``; and ``cheapest`` of those that are. Empty where no posterior has
@@ -54,7 +56,17 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
     ]
     if not found:
         return agreement.iloc[:0]
-    columns = [*posterior, *RUNG, "seeds", *MEASURES, "cost", "target", "near_enough", "cheapest"]
+    columns = [
+        *posterior,
+        *RUNG,
+        "seeds",
+        "not_converged",
+        *MEASURES,
+        "cost",
+        "target",
+        "near_enough",
+        "cheapest",
+    ]
     return pd.concat(found, ignore_index=True)[columns]
 
 
@@ -62,6 +74,7 @@ def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:
     """Rungs of one posterior; those of it that were not fitted to every data seed are kept."""
     reference = group.drop_duplicates(SEED).assign(
         guide=group["engine"].iloc[0],
+        fit_status=lambda of: of["status"],
         mixture=CHAINS,
         total_variation=lambda of: of["total_variation_floor"],
         seconds=lambda of: of["reference_seconds"],
@@ -73,6 +86,7 @@ def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:
         distance = of_rung["total_variation"]
         first |= {"seeds": len(of_rung), "total_variation": distance.mean()}
         first |= {"total_variation_largest": distance.max()}
+        first |= {"not_converged": int(of_rung["fit_status"].isin(NOT_CONVERGED).sum())}
         first |= {n: of_rung[n].mean() for n in ("total_variation_floor", "seconds")}
         rows.append(first)
     table = pd.DataFrame(rows).sort_values("seconds", kind="stable", ignore_index=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pmbnn.compare.scores import scores_of
+from pmbnn.results.caveats import has_converged, scale_at_grid_end
 from pmbnn.results.combinations import Combinations, data_seed
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import RANKED_BY, mean_and_error
@@ -17,12 +18,20 @@ BySeed = Mapping[int, CellRecord]
 
 
 class Difference(NamedTuple):
-    """A learned scale less a fixed one: what they are, and the difference for every data seed."""
+    """A learned scale less a fixed one: what they are, and the difference for every data seed.
+
+    Of the pairs of cells, ``not_converged`` counts those with a fit that did not converge, and
+    ``at_grid_end`` those whose fixed scale is at an end of the grid that it was chosen from: beyond
+    it there may be a better one.
+    """
 
     prior: str
     hyperprior: str
     against: str
     by_seed: Mapping[int, float]
+    cells: int
+    not_converged: int
+    at_grid_end: int
 
 
 def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
@@ -48,6 +57,7 @@ def _differences(combinations: Combinations, result: str, sign: float) -> Iterat
     """Every prior, learned hyperprior and fixed scale with pairs on the same data."""
     for row, prior in enumerate(combinations.rows):
         references = _references(combinations, row)
+        given = [s for records in references.values() if (s := _given_scale(records)) is not None]
         for column, hyperprior in enumerate(combinations.columns):
             learned = _by_seed(combinations.finished(row, column))
             if not learned or _kind(learned) == "fixed":
@@ -59,7 +69,11 @@ def _differences(combinations: Combinations, result: str, sign: float) -> Iterat
                     if seed in fixed and _has(record, result) and _has(fixed[seed], result)
                 }
                 if pairs:
-                    yield Difference(prior, hyperprior, against, pairs)
+                    both = [(learned[seed], fixed[seed]) for seed in pairs]
+                    lost = sum(not all(map(has_converged, pair)) for pair in both)
+                    grid = given if against == BEST_FIXED else ()
+                    at_end = sum(_at_grid_end(record, grid) for _, record in both)
+                    yield Difference(prior, hyperprior, against, pairs, len(pairs), lost, at_end)
 
 
 def _references(combinations: Combinations, row: int) -> dict[str, BySeed]:
@@ -72,9 +86,28 @@ def _references(combinations: Combinations, row: int) -> dict[str, BySeed]:
         records = _by_seed(combinations.finished(row, column))
         if records and _kind(records) == "fixed":
             found[name] = records
-            if not isinstance(_hyperprior(records)["scale"], Mapping):
+            if _given_scale(records) is not None:
                 given.append(records)
     return found | ({BEST_FIXED: best_by_seed(given)} if len(given) > 1 else {})
+
+
+def _given_scale(records: BySeed) -> float | None:
+    """The scale of cells that were given one; None where each cell chose its own."""
+    scale = _hyperprior(records)["scale"]
+    return None if isinstance(scale, Mapping) else scale
+
+
+def _at_grid_end(record: CellRecord, given: Sequence[float]) -> bool:
+    """Whether a fixed scale is at an end of the grid that it was chosen from.
+
+    Parameters
+    ----------
+    given
+        Scales that other cells were given, where it was chosen among these.
+    """
+    if given:
+        return record.settings["hyperprior"]["scale"] in (min(given), max(given))
+    return bool(scale_at_grid_end(record))
 
 
 def best_by_seed(candidates: Sequence[BySeed]) -> dict[int, CellRecord]:
@@ -97,9 +130,16 @@ def _over_all(
     seeds = sorted({seed for one in differences for seed in one.by_seed})
     values = {seed: [o.by_seed[seed] for o in differences if seed in o.by_seed] for seed in seeds}
     means = {seed: mean_and_error(found)[0] for seed, found in values.items()}
-    yield _row(Difference(ALL, ALL, against, means), measure, overlap)
+    over_all = Difference(
+        *(ALL, ALL, against, means),
+        cells=sum(one.cells for one in differences),
+        not_converged=sum(one.not_converged for one in differences),
+        at_grid_end=sum(one.at_grid_end for one in differences),
+    )
+    yield _row(over_all, measure, overlap)
     below = {seed: sum(v < 0 for v in found) / len(found) for seed, found in values.items()}
-    yield _row(Difference(ALL, ALL, against, below), f"share of pairs with less {measure}", overlap)
+    share = f"share of pairs with less {measure}"
+    yield _row(over_all._replace(by_seed=below), share, overlap)
 
 
 def _row(one: Difference, measure: str, overlap: float) -> dict[str, Any]:
@@ -112,6 +152,9 @@ def _row(one: Difference, measure: str, overlap: float) -> dict[str, Any]:
         "mean": mean,
         "se": error,
         "seeds": len(one.by_seed),
+        "cells": one.cells,
+        "not_converged": one.not_converged,
+        "at_grid_end": one.at_grid_end,
     }
 
 

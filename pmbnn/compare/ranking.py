@@ -73,7 +73,7 @@ def _row(
 ) -> dict[str, object]:
     row, column = place
     no_scale = row in combinations.without_scale
-    mean, error = mean_and_error(list(scored[place]))
+    mean, error = mean_and_error(list(scored[place]), combinations.overlap)
     found = {
         "prior": combinations.rows[row],
         "hyperprior": "no scale" if no_scale else combinations.columns[column],

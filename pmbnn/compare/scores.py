@@ -4,17 +4,24 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pmbnn.results.record import CellRecord
+from pmbnn.results.units import NATS, OF_TARGET
 
 HELD_OUT = "held_out.nll"
 """Negative log-likelihood of images that no fit has seen and nothing was chosen by."""
 
 
 class Column(NamedTuple):
-    """A result with a column of its own: its heading, decimals, and what it is in full."""
+    """A result with a column of its own: its name, decimals, what it is in full, and its unit."""
 
     title: str
     decimals: int
     note: str = ""
+    unit: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The heading with the unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 class Scores(NamedTuple):
@@ -47,8 +54,8 @@ class Scores(NamedTuple):
     figures: tuple[str, ...]
 
 
-ELBO = Column("ELBO", 1, "evidence lower bound of the best restart, nats")
-NLL = Column("NLL", 4, "negative log-likelihood of the test rows, nats an observation")
+ELBO = Column("ELBO", 1, "evidence lower bound of the best restart", NATS)
+NLL = Column("NLL", 4, "negative log-likelihood of the test rows, an observation", NATS)
 
 SCORES: Mapping[str, Scores] = {
     "class_probabilities": Scores(
@@ -77,13 +84,13 @@ SCORES: Mapping[str, Scores] = {
         ranked_by=("validation_nll",),
         paired=(("NLL", "nll", 1.0),),
         columns={
-            "rmse": Column("RMSE", 4, "root-mean-square error of the test rows"),
+            "rmse": Column("RMSE", 4, "root-mean-square error of the test rows", OF_TARGET),
             "nll": NLL,
-            "crps": Column("CRPS", 4, "continuous ranked probability score"),
+            "crps": Column("CRPS", 4, "continuous ranked probability score", OF_TARGET),
             "coverage_50": Column("coverage 50", 3, "share of test rows in the central 50 %"),
             "coverage_90": Column("coverage 90", 3, "share of test rows in the central 90 %"),
             "coverage_95": Column("coverage 95", 3, "share of test rows in the central 95 %"),
-            "elbo": ELBO,
+            "elbo": ELBO._replace(unit=f"{NATS}, standardised targets"),
         },
         index=("rmse", "nll", "crps", "coverage_95", "validation_nll"),
         figures=("curves.png", "map.png"),

@@ -38,6 +38,11 @@ class Standardisation(Summarised):
         return x * self.sd + self.mean
 
     @property
+    def log_scale(self) -> float:
+        """Sum of the logarithms of ``sd``, by which standardising raises a row's log-density."""
+        return float(np.log(self.sd).sum())
+
+    @property
     def is_identity(self) -> bool:
         """Whether it leaves everything as it is."""
         return not self.mean.any() and bool((self.sd == 1).all())

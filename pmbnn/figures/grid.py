@@ -35,8 +35,8 @@ def plot_grid(combinations: Combinations, title: str) -> Figure:
     for axes, (name, words, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
         axes.set_title(words, fontsize=style.LABEL_SIZE)
         _draw_table(figure, axes, combinations, name, label, colours)
-    note = f"\nmean ± standard error over {combinations.repeated}"
-    style.set_title(figure, title + (note if combinations.repeated else ""))
+    notes = [title, combinations.error_note, combinations.mark_notes]
+    style.set_title(figure, "\n".join(filter(None, notes)))
     return figure
 
 
@@ -78,6 +78,6 @@ def _words(combinations: Combinations, row: int, column: int, name: str) -> str:
         return combinations.absence(row, column)
     # As many decimals as a small error needs to be more than zero.
     decimals = max(3, min(6, math.ceil(-math.log10(error)))) if error > 0 else 3
-    number = f"{mean:.{decimals}f}"
+    number = f"{mean:.{decimals}f}{combinations.marks(row, column)}"
     number += f"\n±{error:.{decimals}f}" if math.isfinite(error) else ""
     return number + ("\n(no scale)" if row in combinations.without_scale else "")

@@ -104,7 +104,7 @@ def _line_name(combinations: Combinations, line: Line) -> str:
     done = len(combinations.finished(row, column))
     every = len(combinations.records.get(line.place, ()))
     failed = f" ({every - done} failed)" if 0 < done < every else ""
-    return f"{combinations.rows[row]}, {scale}{failed}"
+    return f"{combinations.rows[row]}, {scale}{failed} {combinations.marks(row, column)}".rstrip()
 
 
 def _mark_best(figure: Figure, axes: Axes, combinations: Combinations, lines: list[Line]) -> None:
@@ -122,6 +122,5 @@ def _mark_best(figure: Figure, axes: Axes, combinations: Combinations, lines: li
 
 
 def _note(combinations: Combinations) -> str:
-    if combinations.repeated is None:
-        return "one data seed, so no standard errors"
-    return f"mean ± standard error over {combinations.repeated}"
+    error = combinations.error_note or "one data seed, so no standard errors"
+    return "\n".join(filter(None, [error, combinations.mark_notes]))

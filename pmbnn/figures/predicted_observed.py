@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from pmbnn.figures import style
 from pmbnn.figures.curves import MARGIN
 from pmbnn.results.reading import by_target, group_of, values_of
+from pmbnn.results.units import OF_TARGET
 
 GROUP = "test_predictions"
 
@@ -36,8 +37,9 @@ def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
             f"{name}: " * bool(name) + f"{missed} of {rows} test rows outside their interval"
         )
         axes.set_title(name, fontsize=style.LABEL_SIZE)
-        axes.set_xlabel(f"predicted, with {level:.0%} intervals", fontsize=style.LABEL_SIZE)
-    panels[0].set_ylabel("observed", fontsize=style.LABEL_SIZE)
+        words = f"predicted, with {level:.0%} intervals ({OF_TARGET})"
+        axes.set_xlabel(words, fontsize=style.LABEL_SIZE)
+    panels[0].set_ylabel(f"observed ({OF_TARGET})", fontsize=style.LABEL_SIZE)
     style.set_title(figure, f"{title}\n{'; '.join(counted)}")
     return figure
 

@@ -73,7 +73,9 @@ def plot_scales(combinations: Combinations, load: Load, title: str) -> Figure:
         len(heights), len(rows), sharex=True, sharey="row", squeeze=False, height_ratios=heights
     )
     for axes_column, row in zip(panels.T, rows, strict=True):
-        axes_column[0].set_title(combinations.rows[row.row], fontsize=style.LABEL_SIZE)
+        marks = combinations.marks(row.row, *row.fixed.values(), *row.learned)
+        words = f"{combinations.rows[row.row]} {marks}".rstrip()
+        axes_column[0].set_title(words, fontsize=style.LABEL_SIZE)
         for axes, measure in zip(axes_column, measures, strict=False):
             _draw_measure(axes, combinations, row, measure)
         _draw_learned(axes_column[-1], combinations, row, load)
@@ -94,9 +96,8 @@ def _is_known(combinations: Combinations, row: Row, measure: str) -> bool:
 
 def _note(combinations: Combinations) -> str:
     note = "fixed scales (black) beside learned ones; lowest: where each layer went"
-    if combinations.repeated is None:
-        return f"{note}; one data seed"
-    return f"{note}; mean ± standard error over {combinations.repeated}"
+    note += f"; {combinations.error_note or 'one data seed'}"
+    return "\n".join(filter(None, [note, combinations.mark_notes]))
 
 
 def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str) -> None:

@@ -14,7 +14,9 @@ LEAST_DRAWS = 25
 """Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
 
 
-def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str, float]:
+def importance_results(
+    inferred: InferredCell, predictor: Predictor, log_scale: float = 0.0
+) -> dict[str, float]:
     """Results by name.
 
     Of a fit ``pareto_k``, k-hat of the ratios of joint density and guide of the best restart,
@@ -22,8 +24,14 @@ def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str
     take longer than the fit. Of a sampler, by the draws that its trace keeps, ``log_likelihood``,
     the mean of that of all training rows, in nats, with its Monte-Carlo standard error
     ``log_likelihood_mcse``; ``elpd_loo``, the expected log predictive density by leaving rows out,
-    in nats an observation (higher is better), its standard error over rows ``elpd_loo_se``, and
-    ``loo_pareto_k``, the largest k-hat of a row.
+    in nats an observation, of targets in original units (higher is better), its standard error over
+    rows ``elpd_loo_se``, and ``loo_pareto_k``, the largest k-hat of a row.
+
+    Parameters
+    ----------
+    log_scale
+        `Standardisation.log_scale` of the targets; ``log_likelihood``, like an ELBO, is that of the
+        model, whose targets are standardised.
 
     References
     ----------
@@ -32,7 +40,7 @@ def importance_results(inferred: InferredCell, predictor: Predictor) -> dict[str
     """
     if isinstance(inferred, FittedCell):
         return {} if is_large(inferred.cell) else _of_guide(inferred, predictor)
-    return _of_chains(inferred, predictor)
+    return _of_chains(inferred, predictor, log_scale)
 
 
 def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
@@ -50,7 +58,7 @@ def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
     return {"pareto_k": float(array_stats.psislw(-log_ratio)[1])}
 
 
-def _of_chains(sampled: SampledCell, predictor: Predictor) -> dict[str, float]:
+def _of_chains(sampled: SampledCell, predictor: Predictor, log_scale: float) -> dict[str, float]:
     values = trace_values(sampled)
     chains, draws, size = values.shape
     log_likelihood, _ = predictor.log_joint(sampled.data, values.reshape(-1, size))
@@ -65,7 +73,7 @@ def _of_chains(sampled: SampledCell, predictor: Predictor) -> dict[str, float]:
     by_row, k = leave_one_out(log_likelihood)
     error = by_row.std(ddof=1) / np.sqrt(len(by_row))
     return found | {
-        "elpd_loo": float(by_row.mean()),
+        "elpd_loo": float(by_row.mean()) - log_scale,
         "elpd_loo_se": float(error),
         "loo_pareto_k": float(np.max(k)),
     }

@@ -138,6 +138,8 @@ def _finish(
             raise outcome
         sampled = isinstance(outcome, SampledCell)
         known |= _sampling_entries(outcome) if sampled else _fit_entries(outcome)
+        log_scale = load_dataset(task).target_standardisation.log_scale
+        known["selection"] = _selection_entry(outcome.selection, log_scale)
         files: dict[str, Writer] = {}
         if outcome.best is not None:
             entries, trace = _evaluate(task, outcome, programs)
@@ -174,7 +176,6 @@ def _fit_entries(fitted: FittedCell) -> dict[str, Any]:
         ),
         "kl_forms": dict(fitted.fits[0].kl_forms),
         "learning_rate_search": _search_entry(fitted.search),
-        "selection": _selection_entry(fitted.selection),
     }
 
 
@@ -184,7 +185,6 @@ def _sampling_entries(sampled: SampledCell) -> dict[str, Any]:
     return {
         "status": samples.status,
         "reason": samples.reason,
-        "selection": _selection_entry(sampled.selection),
         "sampling": Sampling(
             chains=len(samples.chains.values),
             draws=samples.chains.draws,
@@ -202,12 +202,13 @@ def _search_entry(search: Search | None) -> LearningRateSearch | None:
     return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=search.chosen)
 
 
-def _selection_entry(selection: Selection | None) -> ScaleSelection | None:
+def _selection_entry(selection: Selection | None, log_scale: float) -> ScaleSelection | None:
+    """How a scale was chosen, with scores of targets in original units."""
     if selection is None:
         return None
     return ScaleSelection(
         scales=selection.scales.tolist(),
-        nll=selection.nll.tolist(),
+        nll=(selection.nll + log_scale).tolist(),
         restart=selection.restart.tolist(),
         candidate=selection.candidate,
     )
@@ -221,14 +222,16 @@ def _evaluate(
     predictor = programs.predictor(cell, dataset.training)
     with stage("evaluate"):
         evaluation = evaluate(fitted, dataset, predictor)
-        importance = importance_results(fitted, predictor)
+        log_scale = dataset.target_standardisation.log_scale
+        importance = importance_results(fitted, predictor, log_scale)
     hyperprior, selection = fitted.hyperprior, fitted.selection
     results = {
         **evaluation.results,
         **importance,
         **_way(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
-        "validation_nll": None if selection is None else float(selection.scores.min()),
+        # The choice was made by scores of targets as they were fitted: all differ by one constant.
+        "validation_nll": None if selection is None else float(selection.scores.min()) + log_scale,
     }
     entries = {"predictive": evaluation.test.key, "results": results}
     entries |= {"source": dataset.source, "overlap": dataset.overlap}

@@ -8,10 +8,13 @@ import pandas as pd
 
 from pmbnn.compare.ranking import BEHIND, LEVEL, LOWEST, TIED, UNKNOWN, UNSCORED, rank_combinations
 from pmbnn.compare.scores import RANKED_WORDS, ranking_score
+from pmbnn.report.cell_table import against_entry
 from pmbnn.report.data_table import Entry
 from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
 from pmbnn.report.numbers import plain, signed
+from pmbnn.results.combinations import Combinations
 from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import error_note
 
 MOST_LEADERS = 4
 """Combinations whose maps stand beside the ranking."""
@@ -32,13 +35,17 @@ NOT_RANKED = (
 
 
 class Ranked(NamedTuple):
-    """A combination in words: its score, its paired difference to the lowest, the verdict."""
+    """A combination in words: its score, its paired difference to the lowest, the verdict.
+
+    ``against`` says how many of its cells did not converge, or chose an end of a grid.
+    """
 
     combination: str
     score: str
     difference: str
     interval: str
     verdict: Entry
+    against: Entry
 
 
 class Answer(NamedTuple):
@@ -78,22 +85,24 @@ def answer_of(grid: Grid) -> Answer:
     score = RANKED_WORDS[name] if name else ""
     return Answer(
         title=grid.title,
-        lead=_lead(table, score) if name else [NOT_RANKED],
+        lead=_lead(table, score, grid.combinations) if name else [NOT_RANKED],
         score=score,
-        rows=[_ranked(row) for row in table.to_dict("records")] if name else [],
+        rows=[_ranked(row, grid.combinations) for row in table.to_dict("records")] if name else [],
         leaders=_leaders(grid, table) if name else [],
         leaders_words=f"data seed {grid.seeds[0]}" if len(grid.seeds) > 1 else "",
         conditions=_conditions(grid.sheet.records, name, table),
     )
 
 
-def _lead(table: pd.DataFrame, score: str) -> list[str]:
+def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[str]:
     """Which is lowest, by how much, and how certain that is."""
     first, others = table.iloc[0], table.iloc[1:]
     if first["verdict"] != LOWEST:
         return ["No combination has a score."]
     words = f"Lowest {score}: {_name(first)}, {_with_error(first['mean'], first['se'])} nats"
-    found = [f"{words} ({_seeds(first['seeds'])})."]
+    found = [f"{words} ({_seeds(first['seeds'], combinations.overlap)})."]
+    if against := combinations.caveats(first["row"], first["column"]).words:
+        found.append(f"Of its cells: {', '.join(against)}.")
     if others.empty:
         return [*found, "It is the only combination, so there is nothing to set beside it."]
     tied, behind = (others[others["verdict"] == verdict] for verdict in (TIED, BEHIND))
@@ -122,15 +131,15 @@ def _names(rows: pd.DataFrame) -> str:
     return ", ".join(_name(row) for row in rows.to_dict("records"))
 
 
-def _seeds(number: int) -> str:
-    return "one data seed" if number == 1 else f"mean ± standard error over {number} data seeds"
+def _seeds(number: int, overlap: float) -> str:
+    return "one data seed" if number == 1 else error_note(f"{number} data seeds", overlap)
 
 
 def _with_error(mean: float, error: float) -> str:
     return f"{plain(mean, 3)} ± {plain(error, 2)}" if math.isfinite(error) else plain(mean, 3)
 
 
-def _ranked(row: Mapping[str, Any]) -> Ranked:
+def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
     verdict = str(row["verdict"])
     one_seed = verdict == UNKNOWN and row["shared"] == 1
     words = f"one data seed: {verdict}" if one_seed else verdict
@@ -146,6 +155,7 @@ def _ranked(row: Mapping[str, Any]) -> Ranked:
         difference,
         interval,
         Entry(words, badge=BADGES[verdict]),
+        against_entry(combinations.caveats(row["row"], row["column"]).words),
     )
 
 

@@ -15,6 +15,7 @@ from pmbnn.compare.baselines import (
     TIE,
     UNKNOWN,
     WIN,
+    against_words,
     metrics_of,
     read_baselines,
     tally,
@@ -25,6 +26,7 @@ from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
 from pmbnn.results.derived import stale_line
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.units import with_unit
 
 WORDS = {
     "nll": "NLL",
@@ -56,10 +58,14 @@ class Difference(NamedTuple):
 
 
 class MethodRow(NamedTuple):
-    """A method in words: its means with standard errors, and what the network differs by."""
+    """A method in words: its means with standard errors, and what the network differs by.
+
+    ``against`` says on how many data seeds networks did not converge, or chose an end of a grid.
+    """
 
     name: str
     note: str
+    against: str
     seeds: str
     numbers: list[str]
     differences: list[Difference]
@@ -129,7 +135,7 @@ def _counts(experiment: str, counts: pd.DataFrame) -> PlainTable:
     for method, own in counts.groupby("method", sort=False):
         found = own.set_index("metric").to_dict("index")
         rows.append([str(method), *(_count(found.get(metric)) for metric in metrics)])
-    headings = ["network against", *map(_heading, metrics)]
+    headings = ["network against", *map(_words, metrics)]
     return PlainTable(f"Verdicts over data sets, {experiment}", headings, rows)
 
 
@@ -151,6 +157,7 @@ def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
         MethodRow(
             row["method"],
             row["combination"],
+            "; ".join(against_words(row)),
             str(row["seeds"]),
             [_number(row, metric) for metric in metrics],
             [_difference(own.get(metric)) for metric in differences],
@@ -174,7 +181,7 @@ def _lead(paired: pd.DataFrame) -> Iterator[str]:
             if (rows["verdict"] == verdict).any()
         ]
         if said:
-            yield f"By {_heading(str(metric))} the network is {', '.join(said)}."
+            yield f"By {_words(str(metric))} the network is {', '.join(said)}."
 
 
 def _names(methods: pd.Series) -> str:
@@ -182,8 +189,12 @@ def _names(methods: pd.Series) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _heading(metric: str) -> str:
+def _words(metric: str) -> str:
     return WORDS.get(metric, metric.replace("_", " "))
+
+
+def _heading(metric: str) -> str:
+    return with_unit(_words(metric), metric)
 
 
 def _number(row: Mapping[str, Any], metric: str) -> str:

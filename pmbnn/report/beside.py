@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 from pmbnn.experiment.published import Published, are_meant
 from pmbnn.report.cells import CellView
-from pmbnn.results.tables import best_group, mean_and_error, settings_row
+from pmbnn.results.tables import (
+    best_group,
+    by_data_seed,
+    mean_and_error,
+    overlap_of,
+    settings_row,
+)
 
 SCALES: Mapping[str, float] = {"%": 100.0, "points": 100.0, "min": 1 / 60}
 """What numbers of metrics.json, in shares and seconds, are multiplied by for a unit."""
@@ -22,7 +28,8 @@ class Comparison(NamedTuple):
     ours
         Mean over ``cells``, in the unit of the published number; None if there is none.
     error
-        Its standard error over seeds; not a number where there is one seed or no spread.
+        Its standard error over seeds, corrected where these split the same rows; not a number where
+        there is one seed or no spread.
     difference
         Ours less published, or less the nearer end of a range; None where either is no number.
     cells
@@ -72,7 +79,8 @@ def _ours(
     if not all(isinstance(value, int | float) for value in values):
         return str(values[0]), math.nan, meant
     # A spread of rounding errors is none.
-    mean, error = mean_and_error([_in_unit(value, number) for value in values])
+    ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in found)
+    mean, error = mean_and_error(ours, overlap_of(cell.record for cell in meant))
     return mean, error if error > 1e-12 * abs(mean) else math.nan, meant
 
 

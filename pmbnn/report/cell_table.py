@@ -6,10 +6,19 @@ from collections.abc import Mapping, Sequence
 from pmbnn.compare.scores import Column, scores_of
 from pmbnn.report.cells import CellView
 from pmbnn.report.data_table import DataTable, Entry, Heading
-from pmbnn.report.numbers import fixed, plain, with_error
-from pmbnn.results.tables import group_by_settings, mean_and_error, of_targets, repetitions
+from pmbnn.report.numbers import WHERE_CORRECTED, fixed, plain, with_error
+from pmbnn.results.caveats import choices_at_end, count
+from pmbnn.results.tables import (
+    CORRECTED,
+    group_by_settings,
+    mean_over_seeds,
+    of_targets,
+    overlap_of,
+)
 
 FIRST = ("data", "prior", "hyperprior")
+CHOICES = "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
+
 LAST = ("network", "sweep")
 """Names of what was set, before and after the results."""
 
@@ -23,16 +32,30 @@ def status_entry(status: str, reason: str = "") -> Entry:
     return Entry(status.replace("_", " "), badge=kind, hint=reason)
 
 
+def against_entry(words: Sequence[str]) -> Entry:
+    """What there is to say against cells, marked; empty if nothing."""
+    return Entry("; ".join(words), badge="not_converged" if words else "")
+
+
 def result_columns(cells: Sequence[CellView]) -> dict[str, Column]:
     """Results that have a column, where any cell has them."""
     held = [n for cell in cells for n, value in cell.record.results.items() if value is not None]
     known: dict[str, Column] = {}
     for scores in scores_of(cell.record for cell in cells):
-        known |= scores.columns
+        for name, column in scores.columns.items():
+            known[name] = _of_both(known.get(name, column), column)
     return {
         name: known[of]._replace(title=f"{known[of].title}{words}")
         for name, (of, words) in of_targets(known, held).items()
     }
+
+
+def _of_both(first: Column, second: Column) -> Column:
+    """Column of cells of several kinds, with the unit that they share."""
+    if first.unit == second.unit:
+        return second
+    short, long = sorted((first, second), key=lambda column: len(column.unit))
+    return short._replace(note=f"{short.note}; of numbers in {long.unit}")
 
 
 def cell_table(cells: Sequence[CellView]) -> DataTable:
@@ -42,8 +65,9 @@ def cell_table(cells: Sequence[CellView]) -> DataTable:
         Heading("cell", number=True),
         *(Heading(word, choose=True) for word in FIRST),
         Heading("seed", number=True, note="of the data set"),
-        *(Heading(c.title, number=True, note=c.note) for c in results.values()),
+        *(Heading(c.heading, number=True, note=c.note) for c in results.values()),
         Heading("status", choose=True),
+        Heading("choices", choose=True, note=CHOICES),
         Heading("seconds", number=True),
         Heading("KL weight", number=True),
         *(Heading(word, choose=True) for word in (*LAST, "experiment")),
@@ -62,6 +86,7 @@ def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> lis
         Entry(words["seed"], _order(words["seed"])),
         *(_result(cell, name, column.decimals) for name, column in results.items()),
         status_entry(record.status, record.reason),
+        against_entry(choices_at_end(record)),
         Entry(fixed(record.seconds, 1), record.seconds),
         Entry(plain(weight), weight),
         *(Entry(words[word]) for word in LAST),
@@ -88,18 +113,28 @@ def mean_table(cells: Sequence[CellView]) -> DataTable | None:
     if not groups:
         return None
     results = result_columns([cell for group in groups for cell in group])
-    note = "± standard error over seeds"
+    note = f"± {WHERE_CORRECTED}"
     headings = [
         Heading("combination"),
         *(Heading(word, choose=True) for word in FIRST),
         Heading("seeds", number=True),
-        *(Heading(c.title, number=True, note=note) for c in results.values()),
+        Heading("of its cells", note="those that did not converge, or chose an end of a grid"),
+        *(Heading(c.heading, number=True, note=note) for c in results.values()),
         Heading("KL weight", number=True),
         *(Heading(word, choose=True) for word in (*LAST, "experiment")),
     ]
     rows = [_mean_row(number, group, results) for number, group in enumerate(groups, 1)]
-    title = "Means over seeds ± their standard error"
+    title = f"Means over seeds ± {_error_title(groups)}"
     return DataTable("means", title, "combinations", headings, rows)
+
+
+def _error_title(groups: Sequence[Sequence[CellView]]) -> str:
+    """Standard error, and whether it is corrected: of all groups, of some, or of none."""
+    corrected = [overlap_of(cell.record for cell in group) > 0 for group in groups]
+    if not any(corrected):
+        return "standard error"
+    words = f"standard error, {CORRECTED}"
+    return words if all(corrected) else f"{words} where data seeds split the same rows anew"
 
 
 def _combinations(cells: Sequence[CellView]) -> list[list[CellView]]:
@@ -120,9 +155,10 @@ def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Colu
         Entry(str(number), number),
         *(Entry(words[word]) for word in FIRST),
         Entry(str(len(usable)), len(usable)),
+        against_entry(count(usable).words),
     ]
     for name, column in results.items():
-        mean, error = mean_and_error(repetitions(usable, name))
+        mean, error = mean_over_seeds(usable, name)
         entries.append(Entry(with_error(mean, error, column.decimals), _finite(mean)))
     entries.append(Entry(plain(weight), weight))
     return [*entries, *(Entry(words[word]) for word in LAST), Entry(first.experiment)]

@@ -14,6 +14,7 @@ from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts
+from pmbnn.results.caveats import choices_at_end, has_converged
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
@@ -92,7 +93,7 @@ class CellView:
 
     @property
     def summary(self) -> str:
-        """Its main score, the scale that was chosen, and its status where the fit failed."""
+        """Its main score, the scale that was chosen, and what there is to say against it."""
         results = self.record.results
         if not results:
             return self.record.status.replace("_", " ")
@@ -101,7 +102,8 @@ class CellView:
             name, form = SCORES[self.record.predictive].main
             words += [form.format(results[name])] if results.get(name) is not None else []
         words += [f"σ {scale:.2g}"] if scale is not None else []
-        return ", ".join(words)
+        words += [] if has_converged(self.record) else ["not converged"]
+        return ", ".join(words + choices_at_end(self.record))
 
 
 def network_title(network: Mapping[str, Any]) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pmbnn.compare.claims import FILE, read_claims
+from pmbnn.compare.claims import FILE, against_words, read_claims
+from pmbnn.report.cell_table import against_entry
 from pmbnn.report.data_table import DataTable, Entry, Heading
-from pmbnn.report.numbers import plain
+from pmbnn.report.numbers import WHERE_CORRECTED, plain
 from pmbnn.results.loading import ExperimentResults
 
 WORDS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",
-         "against": "against", "measure": "measure"}  # fmt: skip
+         "against": "against", "measure": "measure", "unit": "unit"}  # fmt: skip
 
 
 def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
@@ -23,8 +24,11 @@ def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
         return None
     headings = [
         *(Heading(title, choose=name != "measure") for name, title in WORDS.items()),
-        Heading("mean", number=True, note="± standard error over data seeds"),
+        Heading("mean", number=True, note=f"± {WHERE_CORRECTED}"),
         Heading("seeds", number=True),
+        Heading(
+            "of its cells", note="or pairs: not converged, and a fixed scale at an end of its grid"
+        ),
         Heading("sweep", choose=True),
         Heading("experiment", choose=True),
     ]
@@ -39,6 +43,7 @@ def _row(row: Mapping[str, object]) -> list[Entry]:
         *(Entry(str(row[name])) for name in WORDS),
         Entry(words, mean),
         Entry(str(row["seeds"]), float(row["seeds"])),
+        against_entry(against_words(row)),
         Entry(str(row["sweep"])),
         Entry(str(row["experiment"])),
     ]

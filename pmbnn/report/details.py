@@ -9,8 +9,10 @@ from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.images import Image
 from pmbnn.report.numbers import plain
 from pmbnn.report.sparklines import Drawing, draw_training, draw_weights
+from pmbnn.results.caveats import AT_GRID_END, scale_at_grid_end
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import settings_row
+from pmbnn.results.units import with_unit
 
 SETS = (
     "size", "entropy", "mutual_information", "sd", "top_probability", "auroc_entropy",
@@ -95,12 +97,13 @@ def _weights(cell: CellView) -> Captioned | None:
 def _results(record: CellRecord) -> dict[str, str]:
     if not record.results:
         return {}
+    standardised = record.predictive == "density"
     measures = {
-        name.replace("_", " "): plain(value)
+        with_unit(name.replace("_", " "), name, standardised): plain(value)
         for name, value in record.results.items()
         if not name.startswith("pooled_")
     }
-    return measures | {"seconds": plain(record.seconds)}
+    return measures | {"time (seconds)": plain(record.seconds)}
 
 
 def _restarts(record: CellRecord) -> PlainTable | None:
@@ -110,7 +113,8 @@ def _restarts(record: CellRecord) -> PlainTable | None:
         [str(at), r.status.replace("_", " "), plain(r.elbo), plain(r.weight), r.reason]
         for at, r in enumerate(record.restarts)
     ]
-    return PlainTable("Restarts", ("restart", "status", "ELBO", "weight", "reason"), rows)
+    elbo = with_unit("ELBO", "elbo", record.predictive == "density")
+    return PlainTable("Restarts", ("restart", "status", elbo, "weight", "reason"), rows)
 
 
 def _chains(record: CellRecord) -> PlainTable | None:
@@ -133,8 +137,9 @@ def _candidates(record: CellRecord) -> PlainTable | None:
     for at, (scale, scores) in enumerate(zip(selection.scales, selection.nll, strict=True)):
         known = [score for score in scores if score is not None]
         chosen = "chosen" if at == selection.candidate else ""
+        chosen += f", {AT_GRID_END}" if chosen and scale_at_grid_end(record) else ""
         rows.append([plain(scale), plain(min(known)) if known else "", chosen])
-    return PlainTable("Scales tried", ("scale", "held-out NLL", ""), rows)
+    return PlainTable("Scales tried", ("scale", "NLL of held-out rows (nats)", ""), rows)
 
 
 def _sets(record: CellRecord) -> PlainTable | None:

@@ -7,9 +7,11 @@ from typing import NamedTuple
 from pmbnn.compare.scores import SCORES, scores_of
 from pmbnn.report.numbers import fixed
 from pmbnn.report.rendering import render
+from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD
 from pmbnn.results.tables import data_label, label, of_targets
+from pmbnn.results.units import with_unit
 
 
 class CellRow(NamedTuple):
@@ -37,7 +39,7 @@ def index_page(
         name=name,
         tables=tables,
         figures=[path.name for path in figures],
-        columns=columns,
+        columns=[with_unit(column, column) for column in columns],
         rows=[_row(record, columns, cells) for record in records],
     )
 
@@ -52,4 +54,5 @@ def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
     scores = SCORES.get(record.predictive or "")
     figures = () if scores is None else scores.figures
     file = next((name for name in figures if (cells / record.name / name).is_file()), RECORD)
-    return CellRow(words, f"cells/{record.name}/{file}", record.status, record.reason, numbers)
+    status = ", ".join([record.status, *choices_at_end(record)])
+    return CellRow(words, f"cells/{record.name}/{file}", status, record.reason, numbers)

@@ -2,7 +2,12 @@
 
 import math
 
+from pmbnn.results.tables import CORRECTED
+
 MINUS = "−"
+
+WHERE_CORRECTED = f"standard error over data seeds, {CORRECTED} where they split the same rows anew"
+"""What ± means in a table of several data sets."""
 
 
 def plain(value: object, digits: int = 4) -> str:

@@ -8,7 +8,7 @@ from pmbnn.experiment.published import Published, PublishedTable
 from pmbnn.report.beside import Comparison, beside
 from pmbnn.report.cells import CellView
 from pmbnn.report.data_table import DataTable, Entry, Heading
-from pmbnn.report.numbers import plain, signed
+from pmbnn.report.numbers import WHERE_CORRECTED, plain, signed
 from pmbnn.report.overview_figures import Overview, RepeatedFigure, repeated_figures
 
 MARKS = {
@@ -41,7 +41,7 @@ HEADINGS = (
     Heading("kind", choose=True, start="result"),
     Heading("published", number=True),
     Heading("mark", choose=True),
-    Heading("ours", number=True, note="mean ± standard error over seeds"),
+    Heading("ours", number=True, note=f"mean ± {WHERE_CORRECTED}"),
     Heading("difference", number=True, note="ours less published; 0 inside a range"),
     Heading("source", choose=True),
     Heading("ours from", note="experiment file and cells, or the test that holds the number"),

@@ -22,7 +22,10 @@ BADGES = {
 
 
 class ContrastRow(NamedTuple):
-    """A contrast on a data set, in words; differences are in thousandths of a nat."""
+    """A contrast on a data set, in words; differences are in thousandths of a nat.
+
+    ``note`` says what stands in the way of a verdict, or of its being believed.
+    """
 
     contrast: str
     data: str
@@ -30,6 +33,7 @@ class ContrastRow(NamedTuple):
     posterior: Entry
     advi: Entry
     sentence: str
+    note: str
 
 
 class VerdictView(NamedTuple):
@@ -87,6 +91,7 @@ def _row(row: dict) -> ContrastRow:
         posterior=_entry(row["posterior_verdict"]),
         advi=_entry(row["advi_verdict"]),
         sentence=sentence(row),
+        note=row["note"],
     )
 
 

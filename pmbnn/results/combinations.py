@@ -7,8 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pmbnn.results.caveats import Counts, count
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import has_no_scale, mean_and_error, repetitions, settings_row
+from pmbnn.results.tables import (
+    error_note,
+    has_no_scale,
+    mean_over_seeds,
+    overlap_of,
+    repeated_words,
+    settings_row,
+)
 from pmbnn.results.titles import distinct_titles
 
 Place = tuple[int, int]
@@ -46,7 +54,23 @@ class Combinations:
 
     def score(self, row: int, column: int, name: str) -> tuple[float, float]:
         """Mean of a result over data seeds, or over fits of one, and its standard error."""
-        return mean_and_error(repetitions(self.finished(row, column), name))
+        return mean_over_seeds(self.finished(row, column), name)
+
+    def caveats(self, row: int, column: int) -> Counts:
+        """How many cells of a combination did not converge, or chose an end of a grid."""
+        return count(self.finished(row, column))
+
+    def marks(self, row: int, *columns: int) -> str:
+        """What marks combinations in a figure; `mark_notes` says what the signs mean."""
+        counts = count(record for column in columns for record in self.finished(row, column))
+        at_end = counts.scales_at_end or counts.rates_at_end
+        return "†" * bool(counts.not_converged) + "‡" * bool(at_end)
+
+    @property
+    def mark_notes(self) -> str:
+        """What `marks` mean, with the number of cells; empty where nothing is marked."""
+        counts = count(record for group in self._usable for record in group)
+        return "; ".join(counts.marked_words)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,16 +84,14 @@ class Combinations:
 
     @property
     def overlap(self) -> float:
-        """How far data seeds are the same rows (`Dataset.overlap`)."""
-        return max((r.overlap for group in self._usable for r in group), default=0.0)
+        """How far data seeds are the same rows (`Dataset.overlap`); zero where there is one."""
+        return overlap_of(r for group in self._usable for r in group)
 
     @property
-    def repeated(self) -> str | None:
-        """What the means are over: ``5 data seeds``, ``3 fits``; None if there is one of each."""
-        if self.seeds > 1:
-            return f"{self.seeds} data seeds"
-        fits = max(map(len, self._usable), default=0)
-        return f"{fits} fits" if fits > 1 else None
+    def error_note(self) -> str:
+        """What ± means in a figure; empty where nothing is repeated."""
+        repeated = repeated_words(self.records.values())
+        return error_note(repeated, self.overlap) if repeated else ""
 
     @property
     def _usable(self) -> list[list[CellRecord]]:

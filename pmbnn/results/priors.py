@@ -21,6 +21,7 @@ from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
 from pmbnn.results.store import Results, ResultsError, trace_writer
 from pmbnn.results.tables import of_targets, settings_row, table_of
 from pmbnn.results.titles import data_title, distinct_titles
+from pmbnn.results.units import with_unit
 
 FILE = "prior.csv"
 """File of a results folder that holds the table."""
@@ -105,9 +106,10 @@ def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
 
 
 def number_words(known: Mapping[str, str], priors: Sequence[StoredPrior]) -> dict[str, str]:
-    """What the numbers are called that some combinations have, by name."""
+    """What the numbers are called that some combinations have, with their units, by name."""
     held = [n for prior in priors for n, value in prior.numbers.items() if value is not None]
-    return {n: f"{known[of]}{words}" for n, (of, words) in of_targets(known, held).items()}
+    found = of_targets(known, held).items()
+    return {n: with_unit(f"{known[of]}{words}", of) for n, (of, words) in found}
 
 
 def data_path(results: Results, name: str) -> Path:

@@ -13,7 +13,7 @@ from pmbnn.spec.display import Summarised
 RECORD = "metrics.json"
 """Name of the file of a cell's record."""
 
-FORMAT = 2
+FORMAT = 3
 """Version of a record; folders with a record of another one are rejected."""
 
 Fitted = Literal["converged", "not_converged", "undecided", "improper"]
@@ -68,8 +68,8 @@ class ScaleSelection(_Part):
     scales
         Candidate scales, ``(candidate,)``; null where there is nothing to tune.
     nll
-        Negative log-probability of the held-out rows, nats an observation,
-        ``(candidate, restart)``; null where a fit diverged or was not scored.
+        Negative log-probability of the held-out rows, nats an observation, of targets in original
+        units, ``(candidate, restart)``; null where a fit diverged or was not scored.
     restart
         The restart that stands for each candidate, ``(candidate,)``.
     candidate
@@ -248,7 +248,7 @@ class CellRecord(Summarised, _Part):
             raise OtherFormatError(f"by a version before format {FORMAT}")
         if digest != _digest(content):
             raise ValueError("it has changed since it was written")
-        if content["format"] != FORMAT:
+        if content["format"] != FORMAT and not _means_the_same(content):
             raise OtherFormatError(f"in format {content['format']}, this version reads {FORMAT}")
         try:
             return cls.model_validate(content)
@@ -256,6 +256,15 @@ class CellRecord(Summarised, _Part):
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise ValueError(f"`{place}`: {first['msg']}") from None
+
+
+def _means_the_same(content: Mapping[str, Any]) -> bool:
+    """Whether a record of format 2 is one of format 3.
+
+    There, scores of held-out rows (``validation_nll``, ``elpd_loo``) were of standardised targets.
+    """
+    standardises = content.get("settings", {}).get("dataset", {}).get("standardise_target")
+    return content["format"] == 2 and not (standardises and content.get("predictive") == "density")
 
 
 def _digest(content: Mapping[str, Any]) -> str:

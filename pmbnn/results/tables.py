@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.experiment.names import file_label, short_name
+from pmbnn.results.caveats import count, learning_rate_at_grid_end, scale_at_grid_end
 from pmbnn.results.record import CellRecord
 
 RANKED_BY = "validation_nll"
@@ -33,6 +34,9 @@ MAIN_SCORES = ("accuracy", "rmse", "nll")
 
 SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 
+CORRECTED = "corrected for overlapping splits"
+"""What is said of a standard error where data seeds split the same rows anew."""
+
 IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range", "targets_within")
 """Numbers that several targets have each, under names such as ``rmse_height``."""
 
@@ -40,7 +44,9 @@ IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range"
 def metrics_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     """One row a cell: name, status, settings, results, time.
 
-    Columns are in order of first appearance; what a cell does not have is missing.
+    Columns are in order of first appearance; what a cell does not have is missing. Where a scale
+    was tuned, or a learning rate searched for, ``scale_at_grid_end`` and
+    ``learning_rate_at_grid_end`` say whether the chosen one is at an end of its candidates.
     """
     return table_of(_metrics_row(record) for record in records)
 
@@ -56,8 +62,12 @@ def ood_table(records: Iterable[CellRecord]) -> pd.DataFrame:
 def summary_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     """Mean and standard error over seeds of every result, one row a combination.
 
-    Failed cells are counted (``failed``) and left out of the means. Rows are in order of
-    first appearance. The standard error is that of the mean, missing for a single seed.
+    Failed cells are counted (``failed``) and left out of the means. Of the others
+    ``not_converged`` counts fits whose ELBO still rose and chains that disagree, and, where
+    something was tuned, ``scale_at_grid_end`` and ``learning_rate_at_grid_end`` those whose choice
+    is at an end of its candidates. Rows are in order of first appearance. The standard error
+    (``_se``) is that of the mean, missing for a single seed; where ``overlap`` is above zero, it is
+    corrected for overlapping splits (`mean_and_error`).
     """
     return table_of(_summary_row(group) for group in group_by_settings(records))
 
@@ -93,6 +103,11 @@ def _metrics_row(record: CellRecord) -> dict[str, Any]:
     if record.images is not None:
         row |= _flatten(record.images["rejection"], "rejection")
         row |= _flatten(record.images.get("held_out", {}), "held_out")
+    at_end = {
+        "scale_at_grid_end": scale_at_grid_end(record),
+        "learning_rate_at_grid_end": learning_rate_at_grid_end(record),
+    }
+    row |= {name: value for name, value in at_end.items() if value is not None}
     return row | {"seconds": record.seconds, "reason": record.reason}
 
 
@@ -117,8 +132,9 @@ def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     usable = [r for r in group if r.results]
     row = {"sweep": group[0].sweep, **_common_settings(group), **_device(group[0])}
     row |= {"cells": len(group), "failed": len(group) - len(usable)}
+    row |= count(usable).columns | {"overlap": overlap_of(usable)}
     for name in union_of_names(r.results for r in usable):
-        row[name], row[f"{name}_se"] = mean_and_error(repetitions(usable, name))
+        row[name], row[f"{name}_se"] = mean_over_seeds(usable, name)
     return row
 
 
@@ -228,14 +244,50 @@ def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
     Fits to the same data are not independent of each other: a standard error over them and
     over data seeds alike would be too small.
     """
+    return by_data_seed((record, record.results.get(name)) for record in group)
+
+
+def by_data_seed(values: Iterable[tuple[CellRecord, float | None]]) -> list[float | None]:
+    """As `repetitions`, of any values of cells."""
     by_data: dict[Any, list[float | None]] = {}
-    for record in group:
-        seed = record.settings["dataset"].get("seed")
-        by_data.setdefault(seed, []).append(record.results.get(name))
+    for record, value in values:
+        by_data.setdefault(record.settings["dataset"].get("seed"), []).append(value)
     if len(by_data) < 2:
         return [value for values in by_data.values() for value in values]
     means = [mean_and_error(values)[0] for values in by_data.values()]
     return [None if math.isnan(mean) else mean for mean in means]
+
+
+def mean_over_seeds(records: Sequence[CellRecord], name: str) -> tuple[float, float]:
+    """Mean of a result over data seeds (of one, over its fits) and its standard error.
+
+    See `mean_and_error`; the overlap is that of the records.
+    """
+    return mean_and_error(repetitions(records, name), overlap_of(records))
+
+
+def overlap_of(records: Iterable[CellRecord]) -> float:
+    """Test rows for each training row where data seeds split the same rows anew, else zero.
+
+    Zero too where there is one data seed: an error over its fits is of these rows alone.
+    """
+    overlaps = {record.settings["dataset"].get("seed"): record.overlap for record in records}
+    return max(overlaps.values()) if len(overlaps) > 1 else 0.0
+
+
+def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
+    """What means of groups are over: ``5 data seeds``, ``3 fits``; empty if nothing is repeated."""
+    usable = [[record for record in group if record.results] for group in groups]
+    seeds = len({r.settings["dataset"].get("seed", 0) for group in usable for r in group})
+    if seeds > 1:
+        return f"{seeds} data seeds"
+    fits = max(map(len, usable), default=0)
+    return f"{fits} fits" if fits > 1 else ""
+
+
+def error_note(repeated: str, overlap: float) -> str:
+    """What stands beside a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
+    return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"
 
 
 def best_group(records: Iterable[CellRecord]) -> list[CellRecord]:
@@ -260,7 +312,7 @@ def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tupl
         One for each data seed; those that are missing do not count.
     overlap
         Test rows for each training row where data seeds split the same rows anew: what they say is
-        related then, and the error of a difference larger.
+        related then, and the error larger. Its square is s² (1/n + overlap) in place of s²/n.
 
     References
     ----------

@@ -15,18 +15,22 @@ from rich.text import Text
 
 from pmbnn.inference.stages import News, telling
 from pmbnn.prediction.progress import duration, is_live, live, shown
+from pmbnn.results.caveats import choices_at_end, count
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
     data_label,
     distinct_labels,
+    error_note,
     group_by_settings,
     has_no_scale,
     label,
     main_score,
-    mean_and_error,
-    repetitions,
+    mean_over_seeds,
+    overlap_of,
+    repeated_words,
 )
+from pmbnn.results.units import with_unit
 from pmbnn.results.variants import Variant, families
 
 SHOWN_JOBS = 8
@@ -139,7 +143,8 @@ class Display:
         results = record.results
         score = main_score([record])
         how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
-        words = f"[{self.done}/{self.total}] {describe(record)}: {record.status}, {how}"
+        status = ", ".join([record.status, *choices_at_end(record)])
+        words = f"[{self.done}/{self.total}] {describe(record)}: {status}, {how}"
         return f"{words} ({record.seconds:.1f} s; {self._time_left()})"
 
     def _time_left(self) -> str:
@@ -235,7 +240,10 @@ def _table_title(variant: Variant) -> str:
 def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
     priors, hyperpriors = (_sections(records, name) for name in ("prior", "hyperprior"))
     score = main_score(records)
-    table = Table(title=f"Test {SCORE_WORDS[score]}, {title}", title_justify="left")
+    words = with_unit(SCORE_WORDS[score], score)
+    table = Table(title=f"Test {words}, {title}", title_justify="left")
+    if repeated := repeated_words(group_by_settings(records)):
+        table.caption, table.caption_justify = error_note(repeated, overlap_of(records)), "left"
     table.add_column("prior")
     for column in distinct_labels(hyperpriors, _column):
         table.add_column(column, justify="right")
@@ -263,13 +271,16 @@ def _column(hyperprior: Mapping[str, Any]) -> str:
 
 
 def _entry(records: Sequence[CellRecord], score: str) -> str:
-    """Mean over everything but prior and hyperprior, with its error; failures are counted."""
+    """Mean over everything but prior and hyperprior, with its error and what is against it."""
     entries = []
     for group in group_by_settings(records):
         usable = [r for r in group if r.results]
-        mean, error = mean_and_error(repetitions(usable, score))
+        mean, error = mean_over_seeds(usable, score)
         entry = "failed" if not usable else f"{mean:.4f}"
         entry += f" ± {error:.4f}" if error == error else ""
-        lost = len(group) - len(usable)
-        entries.append(entry + (f" ({lost} failed)" if usable and lost else ""))
+        counts, lost = count(usable), len(group) - len(usable)
+        notes = {"failed": lost, "not converged": counts.not_converged}
+        notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
+        words = ", ".join(f"{number} {what}" for what, number in notes.items() if number)
+        entries.append(entry + (f" ({words})" if usable and words else ""))
     return "\n".join(entries)

@@ -119,7 +119,7 @@ def test_sets_that_were_unavailable_are_named_once():
 
 def test_steps_of_a_cell():
     (table,) = diagnostics_tables([record(diagnostics=diagnostics())])
-    assert table.title == "Steps of digits: mnist, seed 0, normal × fixed 0.1"
+    assert table.title == "Steps of digits (nats an image): mnist, seed 0, normal × fixed 0.1"
     columns = [column.header for column in table.columns]
     numbers = ["accuracy", "log-lik.", "ELBO", "evidence"]
     assert columns == ["step", "KL", *(f"{p} {n}" for p in ("train", "test") for n in numbers)]
@@ -156,8 +156,8 @@ def test_the_best_cell_of_each_sweep_is_first():
     expected = ["laplace", "normal", "cauchy", "normal"]
     assert words == [f"{prior} × fixed 0.1" for prior in expected]
     assert [title.split(":")[0] for title in titles(tables)] == [
-        *["Steps of digits"] * 2,
-        *["Steps of other"] * 2,
+        *["Steps of digits (nats an image)"] * 2,
+        *["Steps of other (nats an image)"] * 2,
     ]
 
 
@@ -221,7 +221,8 @@ def test_a_sweep_ends_with_its_tables():
             "Test accuracy, digits",
             "AUROC of out-of-distribution images",
             "0.900 / 0.800",
-            "Steps of digits",
+            "Steps of digits (nats an image)",
+            "How far these cells can be relied on",
             "out-of-distribution set fashion was unavailable: no [network]",
             "tables out/metrics.csv, out/summary.csv, out/ood.csv; figures",
         )

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.contrasts import posterior_verdict, verdict_table
+from pmbnn.compare.contrasts import COUNTS, posterior_verdict, verdict_table
 from pmbnn.compare.hierarchical import (
     Layout,
     build_model,
@@ -181,7 +181,11 @@ def test_verdicts_are_wrong_in_one_table_of_twenty_at_most():
         deltas["delta_advi"] = differences(rng, advi, 0.3).to_numpy()
         deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
         deltas = deltas.assign(
-            delta_reference_mcse=0.0, delta_advi_mcse=np.nan, doubtful=0, overlap=0.0
+            delta_reference_mcse=0.0,
+            delta_advi_mcse=np.nan,
+            doubtful=0,
+            overlap=0.0,
+            **dict.fromkeys(COUNTS, 0),
         )
         table = verdict_table(deltas.assign(metric="nll", exploratory=False), MARGIN, i)
         said.append(table[["posterior_verdict", "advi_verdict"]].to_numpy())

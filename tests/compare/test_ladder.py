@@ -15,8 +15,8 @@ def rows(guide, mixture, distances, seconds, prior="normal", kind="moons"):
             "sweep": "toy", "name": f"{guide}-{seed}", "dataset.kind": kind, "dataset.noise": 0.4,
             "dataset.seed": seed, "prior.kind": prior, "hyperprior.kind": "fixed", "guide": guide,
             "mixture": mixture, "seconds": seconds, "engine": "mclmc", "reference": f"r{seed}",
-            "status": "converged", "reference_seconds": 20.0, "total_variation": distance,
-            "total_variation_floor": 0.001,
+            "fit_status": "converged", "status": "converged", "reference_seconds": 20.0,
+            "total_variation": distance, "total_variation_floor": 0.001,
         }
         for seed, distance in enumerate(distances)
     ]  # fmt: skip

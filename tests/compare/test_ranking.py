@@ -123,7 +123,7 @@ def test_what_a_record_says_of_its_splits_counts(made):
     assert shared["difference_se"] == pytest.approx(alone["difference_se"] * longer)
     width = alone["high"] - alone["low"]
     assert shared["high"] - shared["low"] == pytest.approx(width * longer)
-    assert shared["se"] == alone["se"]
+    assert shared["se"] == pytest.approx(alone["se"] * longer)
 
 
 def test_of_one_data_seed_no_error_is_known(made):

@@ -82,9 +82,9 @@ def here(tmp_path, monkeypatch):
     return folder
 
 
-def write(folder, dataset):
+def write(folder, dataset, validation=0):
     path = folder / "own.yaml"
-    path.write_text(HEAD + dataset)
+    path.write_text(HEAD.replace("validation: 0", f"validation: {validation}") + dataset)
     return path
 
 
@@ -310,9 +310,9 @@ def test_what_is_wrong_is_told_before_anything_is_written(here, monkeypatch, tex
     assert not list(Path.cwd().iterdir())
 
 
-def fitted(here, dataset):
+def fitted(here, dataset, validation=0):
     """Folder of a cell, fitted in this process, with its record."""
-    run = prepare(load_experiment(write(here, dataset)), Path("results/own"))
+    run = prepare(load_experiment(write(here, dataset, validation)), Path("results/own"))
     write_header(run)
     (job,) = jobs(list(run.tasks))
     task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
@@ -346,8 +346,11 @@ def test_numbers_over_a_plane_are_mapped_in_their_own_units(here, targets):
     frame["at"], frame["more"] = 1000 + 100 * plane[:, 0], -50 + plane[:, 1]
     frame.to_csv(here / "data" / "numbers.csv", index=False)
     settings = f"file: data/numbers.csv, target: {targets}, features: [[left, up]]"
-    cell, record = fitted(here, f"{{kind: table, {settings}}}")
+    cell, record = fitted(here, f"{{kind: table, {settings}}}", validation=0.2)
     assert record.results, record.reason
+    # Of standardised targets it would be lower by log(100), 4.6.
+    assert record.results["validation_nll"] == pytest.approx(record.results["nll"], abs=2)
+    assert record.results["validation_nll"] == record.selection.nll[0][0]
     results = Results(cell.parent.parent)
     predictions = results.load_trace(cell.name)["predictions"].dataset
     several = targets != "at"

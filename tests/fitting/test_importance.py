@@ -1,5 +1,7 @@
 """Importance weights of a cell's own draws."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -59,6 +61,17 @@ def test_too_few_draws_say_nothing_however_many_the_trace_keeps():
 
 def test_ratios_that_are_not_finite_say_nothing():
     assert importance_results(cell_with(100), NormalGuide(np.nan)) == {}
+
+
+def test_loo_of_chains_is_of_targets_in_original_units():
+    rng = np.random.default_rng(0)
+    cell = SimpleNamespace(predict=SimpleNamespace(trace_draws=100))
+    sampled = SimpleNamespace(values=np.zeros((2, 50, 1)), cell=cell, data={})
+    by_row = rng.normal(-1, 0.1, size=(100, 9))
+    predictor = SimpleNamespace(log_joint=lambda data, values: (by_row, None))
+    plain, other = (importance_results(sampled, predictor, log_scale) for log_scale in (0.0, 2.5))
+    assert other.pop("elpd_loo") == plain.pop("elpd_loo") - 2.5
+    assert other == plain
 
 
 def test_large_networks_and_points_are_not_looked_at():

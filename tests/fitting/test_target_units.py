@@ -12,7 +12,9 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.figures.curves import rows_on
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.job import _selection_entry
 from pmbnn.fitting.programs import graph_model
+from pmbnn.fitting.selection import Selection
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
@@ -66,6 +68,21 @@ def test_metrics_are_in_original_units(both):
     for name in ("coverage_50", "coverage_90", "coverage_95"):
         assert other[name] == plain[name]
     assert other["mean_at_1.5"] == pytest.approx(MEAN + SD * plain["mean_at_1.5"])
+
+
+def test_scores_of_held_out_rows_are_told_in_original_units_and_choose_the_same():
+    nll = np.array([[1.0, np.nan], [0.25, 2.0]])
+    selection = Selection(np.array([0.1, 1.0]), nll, np.array([0, 0]))
+    log_scale = OTHER.target_standardisation.log_scale
+    assert log_scale == pytest.approx(np.log(SD))
+    entry = _selection_entry(selection, log_scale)
+    np.testing.assert_allclose(entry.nll, nll + np.log(SD))
+    assert (entry.candidate, entry.restart) == (1, (0, 0))
+    both_targets = Standardisation(np.zeros(2), np.array([2.0, 50.0]))
+    assert both_targets.log_scale == pytest.approx(np.log(100))
+    # Nothing moves where nothing is standardised.
+    plain = _selection_entry(selection, DATASET.target_standardisation.log_scale)
+    np.testing.assert_array_equal(plain.nll, nll)
 
 
 def test_a_density_is_that_of_a_distribution_with_other_units(both):

@@ -146,7 +146,23 @@ def make_baselines(data="moons, noise 0.4"):
     intervals = {BY_ELBO: (np.nan, np.nan, "unknown"), "random forest": (-0.3, -0.1, "win")}
     intervals |= {HOSTILE: (-0.5, 0.1, "tie"), "normal × tuned": (-0.4, 0.0, "tie")}
     paired = [
-        (data, method, methods[method], metric, 2, -0.2, 0.05, low, high, 0.03, 2, 0, 0, verdict)
+        (
+            data,
+            method,
+            methods[method],
+            metric,
+            2,
+            -0.2,
+            0.05,
+            low,
+            high,
+            0.03,
+            2,
+            0,
+            0,
+            verdict,
+            0.0,
+        )
         for method, (low, high, verdict) in intervals.items()
         for metric in ("nll", "error")
     ]

@@ -32,7 +32,7 @@ def test_one_data_set_in_words(view_of, make):
         f"By {metric} the network is better than random forest, not told apart from {make.hostile}."
         for metric in ("NLL", "error")
     ]
-    assert data.metrics == ["accuracy", "NLL"]
+    assert data.metrics == ["accuracy", "NLL (nats)"]
     names = [row.name for row in data.rows]
     assert names[0].startswith("network chosen") and names[-1] == "normal × tuned"
     first, by_elbo, forest, *_ = data.rows

@@ -90,7 +90,8 @@ def test_columns_are_those_of_what_cells_predict(tmp_path):
     text = index_page("curves", [], cells, drawn(tmp_path, "a", "curves.png"))
     page = Page(text)
     assert page.addresses[-2:] == ["cells/a/curves.png", "cells/b/metrics.json"]
-    assert {"rmse", "crps", "coverage_95", "1.2500", "0.9375"} <= set(page.words)
+    headings = {"rmse (target's units)", "crps (target's units)", "coverage_95"}
+    assert headings | {"1.2500", "0.9375"} <= set(page.words)
     assert "accuracy" not in text
 
 

@@ -75,8 +75,9 @@ def test_what_the_means_are_over(made):
         changes = {"dataset": dataset, "inference": {"seed": fit_seed}}
         return made.changed(one, settings=one.settings | changes)
 
-    assert combine([record(0, 0)]).repeated is None
-    assert combine([record(0, 0), record(1, 0)]).repeated == "2 data seeds"
+    assert combine([record(0, 0)]).error_note == ""
+    said = combine([record(0, 0), record(1, 0)]).error_note
+    assert said == "mean ± standard error over 2 data seeds"
     fits = combine([record(0, seed, accuracy) for seed, accuracy in enumerate((0.7, 0.8, 0.9))])
-    assert fits.repeated == "3 fits"
+    assert fits.error_note == "mean ± standard error over 3 fits"
     assert fits.score(0, 0, "accuracy") == pytest.approx((0.8, 0.1 / 3**0.5))

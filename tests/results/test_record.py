@@ -50,6 +50,28 @@ def test_records_of_other_versions_are_told_apart_from_broken_ones(made):
         CellRecord.from_json(json.dumps(content | {"format": FORMAT + 1}))
 
 
+@pytest.mark.parametrize(
+    ("predictive", "standardises", "is_read"),
+    [
+        ("class_probabilities", True, True),
+        ("density", False, True),
+        ("density", None, True),
+        ("density", True, False),
+    ],
+)
+def test_records_of_format_2_are_read_unless_scores_were_of_standardised_targets(
+    made, predictive, standardises, is_read
+):
+    dataset = {"kind": "table"} | ({"standardise_target": standardises} if standardises else {})
+    older = {"format": 2, "predictive": predictive, "settings": {"dataset": dataset}}
+    text = made.model_copy(update=older).to_json()
+    if is_read:
+        assert CellRecord.from_json(text).to_json() == text
+    else:
+        with pytest.raises(OtherFormatError, match="in format 2, this version reads 3"):
+            CellRecord.from_json(text)
+
+
 def test_the_place_of_a_wrong_entry_is_named(made):
     wrong = made.model_copy(update={"status": "fine"})
     with pytest.raises(ValueError, match="`status`: Input should be"):

@@ -114,7 +114,7 @@ def test_a_folder_of_another_format_is_rejected_as_it_is(experiment, fitted, tmp
     old = tmp_path / "out" / "cells" / "old"
     old.mkdir(parents=True)
     (old / "metrics.json").write_text('{"sweep": "toy", "name": "old", "results": {}}')
-    with pytest.raises(ResultsError, match="was written by a version before format 2.*`--out`"):
+    with pytest.raises(ResultsError, match="was written by a version before format 3.*`--out`"):
         sweep(experiment, tmp_path / "out")
     assert not fitted
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"cells", ".lock"}

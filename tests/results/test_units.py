@@ -1,0 +1,89 @@
+"""Units in headings."""
+
+import pytest
+
+from pmbnn.compare.claims import unit_of_measure
+from pmbnn.compare.scores import SCORES
+from pmbnn.report.cell_table import result_columns
+from pmbnn.report.cells import CellView
+from pmbnn.report.index_page import index_page
+from pmbnn.report.traces import Parts
+from pmbnn.results.units import unit_of, with_unit
+from pmbnn.sweep.progress import accuracy_tables
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("nll", "nats"),
+        ("pooled_nll", "nats"),
+        ("nll_mcse", "nats"),
+        ("validation_nll", "nats"),
+        ("elpd_loo_se", "nats"),
+        ("rmse", "target's units"),
+        ("train_rmse", "target's units"),
+        ("rmse_height", "target's units"),
+        ("mean_at_1.5", "target's units"),
+        ("pooled_mean_total_sd", "target's units"),
+        ("accuracy", ""),
+        ("coverage_90", ""),
+        ("targets_within_height", ""),
+        ("elbo", "nats"),
+    ],
+)
+def test_units(name, unit):
+    assert unit_of(name) == unit
+
+
+def test_headings():
+    assert with_unit("NLL", "nll") == "NLL (nats)"
+    assert with_unit("ELBO", "elbo", standardised=True) == "ELBO (nats, standardised targets)"
+    assert with_unit("NLL", "nll", standardised=True) == "NLL (nats)"
+    assert with_unit("accuracy", "accuracy") == "accuracy"
+    assert (unit_of_measure("excess NLL"), unit_of_measure("best by NLL")) == ("nats", "")
+
+
+@pytest.fixture
+def numbers(made):
+    results = {"rmse": 1.0, "nll": 2.0, "crps": 0.5, "elbo": -20.0, "validation_nll": 2.1}
+    one = made.record(dataset={"kind": "table", "seed": 0, "path": "a.csv"}, predictive="density")
+    return made.changed(one, results=results)
+
+
+def test_headings_of_numbers_on_the_pages(numbers, tmp_path):
+    columns = result_columns([CellView("cell-0", "own", numbers, {}, Parts(), ())])
+    assert [column.heading for column in columns.values()] == [
+        "RMSE (target's units)",
+        "NLL (nats)",
+        "CRPS (target's units)",
+        "ELBO (nats, standardised targets)",
+    ]
+    page = index_page("own", (), [numbers], tmp_path)
+    assert "<th>rmse (target&#39;s units)</th>" in page
+    assert "<th>nll (nats)</th>" in page and "<th>validation_nll (nats)</th>" in page
+
+
+def test_headings_of_classes_do_not_speak_of_targets(made):
+    cells = [CellView("cell-0", "own", made.record(elbo=-3.0), {}, Parts(), ())]
+    assert "ELBO (nats)" in [column.heading for column in result_columns(cells).values()]
+
+
+def test_headings_of_classes_beside_numbers(made, numbers):
+    for records in ([made.record(elbo=-3.0), numbers], [numbers, made.record(elbo=-3.0)]):
+        cells = [CellView(f"cell-{n}", "own", r, {}, Parts(), ()) for n, r in enumerate(records)]
+        column = result_columns(cells)["elbo"]
+        assert column.heading == "ELBO (nats)"
+        assert column.note.endswith("of numbers in nats, standardised targets")
+
+
+def test_the_terminal_names_the_unit(numbers):
+    (table,) = accuracy_tables([numbers])
+    assert str(table.title).startswith("Test RMSE (target's units), toy")
+
+
+def test_columns_have_the_unit_of_their_result():
+    for scores in SCORES.values():
+        for name, column in scores.columns.items():
+            assert column.unit.startswith(unit_of(name)) and bool(column.unit) == bool(
+                unit_of(name)
+            )
