@@ -14,7 +14,10 @@ RECORD = "metrics.json"
 """Name of the file of a cell's record."""
 
 FORMAT = 3
-"""Version of a record; folders with a record of another one are rejected."""
+"""Version of a record; folders with a record of another one than this and `OLDER` are rejected."""
+
+OLDER = 2
+"""Version whose scores of rows left out were of standardised targets: see `in_original_units`."""
 
 Fitted = Literal["converged", "not_converged", "undecided", "improper"]
 
@@ -224,6 +227,36 @@ class CellRecord(Summarised, _Part):
         """Whether there is no fit to predict with."""
         return self.status in FAILED
 
+    @property
+    def has_standardised_scores(self) -> bool:
+        """Whether its scores of rows left out are of standardised targets, as format 2 had them."""
+        standardises = self.settings.get("dataset", {}).get("standardise_target")
+        return self.format == OLDER and bool(standardises) and self.predictive == "density"
+
+    def in_original_units(self, log_scale: float) -> "CellRecord":
+        """The record with such scores in the targets' own units.
+
+        Parameters
+        ----------
+        log_scale
+            `Standardisation.log_scale` of the targets.
+        """
+        signs = {"validation_nll": 1, "elpd_loo": -1}
+        scores = {
+            name: self.results[name] + sign * log_scale
+            for name, sign in signs.items()
+            if self.results.get(name) is not None
+        }
+        selection = self.selection
+        if selection is not None:
+            nll = tuple(
+                tuple(None if score is None else score + log_scale for score in scores)
+                for scores in selection.nll
+            )
+            selection = selection.model_copy(update={"nll": nll})
+        changes = {"results": self.results | scores, "selection": selection, "format": FORMAT}
+        return self.model_copy(update=changes)
+
     def to_json(self) -> str:
         """Text of ``metrics.json``, which ends in a digest of everything before it."""
         content = finite(self.model_dump(mode="python"))
@@ -248,7 +281,7 @@ class CellRecord(Summarised, _Part):
             raise OtherFormatError(f"by a version before format {FORMAT}")
         if digest != _digest(content):
             raise ValueError("it has changed since it was written")
-        if content["format"] != FORMAT and not _means_the_same(content):
+        if content["format"] not in (FORMAT, OLDER):
             raise OtherFormatError(f"in format {content['format']}, this version reads {FORMAT}")
         try:
             return cls.model_validate(content)
@@ -256,15 +289,6 @@ class CellRecord(Summarised, _Part):
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise ValueError(f"`{place}`: {first['msg']}") from None
-
-
-def _means_the_same(content: Mapping[str, Any]) -> bool:
-    """Whether a record of format 2 is one of format 3.
-
-    There, scores of held-out rows (``validation_nll``, ``elpd_loo``) were of standardised targets.
-    """
-    standardises = content.get("settings", {}).get("dataset", {}).get("standardise_target")
-    return content["format"] == 2 and not (standardises and content.get("predictive") == "density")
 
 
 def _digest(content: Mapping[str, Any]) -> str:

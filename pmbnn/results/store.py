@@ -7,6 +7,7 @@ carries its final name is complete, whatever stopped the run before.
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -170,7 +171,10 @@ class Results:
         """
         path = self.cells / name / RECORD
         try:
-            return CellRecord.from_json(read_json_text(path))
+            record = CellRecord.from_json(read_json_text(path))
+            if record.has_standardised_scores:
+                record = record.in_original_units(self._log_scale_of_targets(name))
+            return record
         except OtherFormatError as error:
             raise ResultsError(
                 f"The results folder `{self.folder}` was written {error}: choose another folder "
@@ -183,6 +187,15 @@ class Results:
             raise storage_error(path, error, "read") from error
         except (ValueError, RecursionError) as error:
             raise self._unreadable(path, error) from error
+
+    def _log_scale_of_targets(self, name: str) -> float:
+        """`Standardisation.log_scale` of the targets of a cell, from its trace."""
+        import netCDF4
+
+        path = self.cells / name / "trace.nc"
+        with reading_netcdf(path), netCDF4.Dataset(path) as file:
+            sd = file.groups["constant_data"].variables.get("target_sd")
+            return 0.0 if sd is None else sum(map(math.log, sd[:].tolist()))
 
     def _unreadable(self, path: Path, error: Exception) -> ResultsError:
         return ResultsError(
