@@ -416,9 +416,11 @@ def store(folder, cells):
     """Write records and traces as finished cells; the results folder."""
     results = Results(folder)
     results.prepare()
+    names = []
     for made, trace in cells:
         results.save_cell(made, {} if trace is None else {"trace.nc": trace_writer(trace)})
-    list_present(results, [made.name for made, _ in cells])
+        names.append(made.name)
+    list_present(results, names)
     return results
 
 
