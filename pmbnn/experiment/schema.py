@@ -69,32 +69,57 @@ def _section(name: str, definitions: dict[str, Schema]) -> Schema:
     """What a sweep may say of a section."""
     source = SOURCES[name]
     if isinstance(source, Registry):
-        item = _of_kinds(source, definitions)
+        item = _one_of(_of_kinds(source, definitions))
     else:
         item = _reference(source, None, definitions)
     return _axis(item) | {"description": TEXTS[name]}
 
 
-def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> Schema:
-    """A name or a mapping of a registry's classes."""
-    references = {
-        str(reference): reference
-        for cls in source.values()
-        for reference in [_reference(cls, source, definitions)]
-    }
-    return {"anyOf": [{"enum": sorted(source)}, *references.values()]}
+def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> list[Schema]:
+    """A name or a mapping of a registry's classes.
+
+    What else a mapping must be follows from the kind that it names, so that errors are of that
+    kind, and an unknown kind is one error that lists the choices.
+    """
+    classes = list(dict.fromkeys(source.values()))
+    name = "kinds." + "-".join(dict.fromkeys(map(_definition, classes)))
+    if name not in definitions:
+        definitions[name] = {}  # found by what refers to itself
+        names = {"enum": sorted(source)}
+        required = [] if source.default else [source.tag]
+        definitions[name] = {
+            "type": "object",
+            "properties": {source.tag: _axis(names)},
+            "required": required,
+            "allOf": [_if_kind(cls, source, definitions) for cls in classes],
+        }
+    return [{"enum": sorted(source)}, {"type": "object", "$ref": f"#/$defs/{name}"}]
+
+
+def _if_kind(cls: type[Specification], source: Registry, definitions: dict[str, Schema]) -> Schema:
+    """What a mapping must be that names a class, alone or in a list of kinds."""
+    own = {"enum": [key for key, one in source.items() if one is cls]}
+    named = {"anyOf": [own, {"type": "array", "contains": own}]}
+    is_meant: Schema = {"properties": {source.tag: named}}
+    if source.default not in own["enum"]:
+        is_meant["required"] = [source.tag]
+    return {"if": is_meant, "then": _reference(cls, source, definitions)}
 
 
 def _reference(
     cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
 ) -> Schema:
     """A reference to the definition of a class, which is made where it is missing."""
-    # Priors and likelihoods have a class of one name.
-    name = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+    name = _definition(cls)
     if name not in definitions:
         definitions[name] = {}  # found by what refers to itself
         definitions[name] = _of_class(cls, source, definitions)
     return {"$ref": f"#/$defs/{name}"}
+
+
+def _definition(cls: type[Specification]) -> str:
+    # Priors and likelihoods have a class of one name.
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
 
 
 def _of_class(
@@ -110,7 +135,7 @@ def _of_class(
         if source is not None and name == source.tag:
             # A list of names is an axis of kinds.
             own = [key for key, one in source.items() if one is cls]
-            found = {"anyOf": [{"enum": own}, _list_of({"enum": sorted(source)})]}
+            found = _axis({"enum": own}, {"enum": sorted(source)})
         said = {"description": words[name]} if name in words else {}
         default = {"default": plain[name]["default"]} if "default" in plain[name] else {}
         properties[name] = found | said | default
@@ -128,7 +153,7 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
     if lists and set(parts) <= {*lists, NoneType}:
         classes = specification_classes(get_args(lists[0])[0])
         if classes:
-            items = _of_kinds(classes_by_kind(classes), definitions)
+            items = _one_of(_of_kinds(classes_by_kind(classes), definitions))
             return _list_of({"type": "array", "items": items})
         options = [_without_texts(option) for option in plain.get("anyOf", [plain])]
         return _list_of({"anyOf": [o for o in options if o.get("type") == "array"]})
@@ -139,23 +164,44 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
         if "$ref" not in option and "allOf" not in option
     ]
     if are_kinds(specs):
-        scalars.append(_of_kinds(classes_by_kind(specs), definitions))
+        scalars += _of_kinds(classes_by_kind(specs), definitions)
     for spec in () if are_kinds(specs) else specs:
         reference = _reference(spec, None, definitions)
         key = spec.__name__.lower()
-        scalars.append(reference if spec.expands else _mapping({key: reference}, [key]))
+        part = _mapping({key: reference}, [key])
+        scalars.append({"type": "object"} | reference if spec.expands else part)
     # A list is a value of its own among others of an axis only.
     alone = [scalar for scalar in scalars if scalar.get("type") != "array"]
-    return {"anyOf": [_one_of(alone), _list_of(_one_of(scalars))]}
+    return _axis(_one_of(alone), _one_of(scalars))
 
 
 def _one_of(options: list[Schema]) -> Schema:
-    return {"anyOf": options} if len(options) > 1 else options[0]
+    """One of several, told by its type: an error is then of what was meant."""
+    mappings = [option for option in options if option.get("type") == "object"]
+    names = [o for o in options if o.get("type") == "string" or isinstance(o.get("enum"), list)]
+    others = [option for option in options if option not in (*mappings, *names)]
+    found = _any_of(others or names or mappings)
+    if others and names:
+        found = {"if": {"type": "string"}, "then": _any_of(names), "else": found}
+    if mappings and (others or names):
+        found = {"if": {"type": "object"}, "then": _any_of(mappings), "else": found}
+    return found
 
 
-def _axis(item: Schema) -> Schema:
-    """One value, or a list of several as an axis of the grid."""
-    return {"anyOf": [item, _list_of(item)]}
+def _any_of(options: list[Schema]) -> Schema:
+    if len(options) == 1:
+        return options[0]
+    rules = [key for option in options for key in option if key != "type"]
+    plain = all(isinstance(o.get("type"), str) for o in options) and "$ref" not in rules
+    if plain and len(set(rules)) == len(rules):  # each rule is of values of its type alone
+        types = {"type": [option["type"] for option in options]}
+        return {key: value for option in options for key, value in option.items()} | types
+    return {"anyOf": options}
+
+
+def _axis(item: Schema, entry: Schema | None = None) -> Schema:
+    """One value, or a list of several as an axis of the grid, whose entries may be others."""
+    return {"if": {"type": "array"}, "then": _list_of(entry or item), "else": item}
 
 
 def _list_of(item: Schema) -> Schema:

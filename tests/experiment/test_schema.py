@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
@@ -74,6 +75,36 @@ def test_mistakes_are_not(validator, good, bad):
     text = SWEEP.replace(good, bad)
     assert text != SWEEP
     assert not validator.is_valid(parse_yaml(text, "text"))
+
+
+PRIORS = "['cauchy', 'flat', 'horseshoe', 'laplace', 'normal', 'scale_mixture', 'student_t', "
+NEAREST = [
+    ("[normal,", "[nromal,", "prior[0]", f"'nromal' is not one of {PRIORS}"),
+    ("kind: laplace", "kind: lapalce", "prior[1].kind", f"'lapalce' is not one of {PRIORS}"),
+    ("kind: laplace", "kind: [flat, x]", "prior[1].kind[1]", f"'x' is not one of {PRIORS}"),
+    ("[normal,", "[3,", "prior[0]", f"3 is not one of {PRIORS}"),
+    ("fan_in:", "fan:", "prior[1]", "('fan' was unexpected)"),
+    ("fan_in: [false, true]", "fan_in: 2", "prior[1].fan_in", "2 is not of type 'boolean'"),
+    ("kind: dense", "kind: dence", "network.kind", "'dence' is not one of ['dense', 'layers', "),
+    ("noise: 0.4", "noise: loud", "dataset.noise", "'loud' is not of type 'number'"),
+    ("scale: [0.5", "scale: [x", "hyperprior[1].scale[0]", "'x' is not of type 'number', 'null'"),
+    ("    prior:", "    likelihood: {kind: normal, sd: x}\n    prior:", "likelihood.sd",
+     "'x' is not one of ['half_cauchy', 'half_normal', "),
+    ("    prior:", "    inference: {engine: x}\n    prior:", "inference.engine",
+     "'x' is not one of ['compiled', 'mclmc', "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("good", "bad", "place", "message"), NEAREST)
+def test_a_mistake_is_one_error_with_its_place_and_the_choices(
+    validator, good, bad, place, message
+):
+    """As a validator and an editor show it, not that nothing of all there is fits."""
+    text = SWEEP.replace(good, bad, 1)
+    assert text != SWEEP
+    error = best_match(validator.iter_errors(parse_yaml(text, "text")))
+    assert error.json_path == f"$.sweeps[0].{place}"
+    assert message in error.message
 
 
 def test_every_class_and_field_is_described():
