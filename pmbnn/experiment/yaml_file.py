@@ -98,7 +98,12 @@ def _extent(node, known):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumper that quotes exactly the text that the loader would read as something else."""
+    """Dumper that quotes the text that some reader would take for something else.
+
+    Readers of YAML 1.1, PyYAML's own among them, take ``on`` and ``no`` for truth values, ``1:30``
+    for 90 and ``2024-01-31`` for a date; some take ``y`` and ``n`` for truth values as well. Those
+    of YAML 1.2 take ``0o17`` for 15.
+    """
 
     yaml_implicit_resolvers = {}
 
@@ -112,6 +117,11 @@ for _tag, _pattern, _first in _RESOLVERS:
         _class.add_implicit_resolver(
             f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), list(_first)
         )
+for _first, _others in yaml.resolver.Resolver.yaml_implicit_resolvers.items():
+    for _tag, _pattern in _others:
+        _Dumper.add_implicit_resolver(_tag, _pattern, [_first])
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^0o[0-7]+$"), ["0"])
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_decimal)
 
 

@@ -1,5 +1,6 @@
 """Errors of settings: one line that names the place, the value and the choices."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -164,7 +165,10 @@ def translated(
         return must_be_one_of(where, _literals(cls.model_fields[error["loc"][0]].annotation), value)
     if kind in REQUIREMENTS:
         bounds = {name: _plain(bound) for name, bound in context.items()}
-        return must(where, REQUIREMENTS[kind].format(**bounds), value)
+        rule = REQUIREMENTS[kind].format(**bounds)
+        if kind in ("float_type", "int_type") and _is_number(value):
+            rule += " and not text (PyYAML reads 1e-3 as text: write 1.0e-3)"
+        return must(where, rule, value)
     return ConfigError(f"`{where}` is not valid: {' '.join(error['msg'].split())}.")
 
 
@@ -187,6 +191,14 @@ def _literals(annotation: object) -> list[object]:
     if get_origin(annotation) is Literal:
         return list(get_args(annotation))
     return [value for part in get_args(annotation) for value in _literals(part)]
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is text that reads as a number."""
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _plain(number: object) -> object:

@@ -82,7 +82,9 @@ def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Da
         return value_as_written(value)
     if isinstance(value, Mapping):
         at = f"{place}." if place else ""
-        return {k: _plain(v, f"{at}{k}", archives, datasets) for k, v in value.items()}
+        # PyYAML reads the key `on` of the hyperpriors as true.
+        named = {"on" if k is True and "on" not in value else k: v for k, v in value.items()}
+        return {k: _plain(v, f"{at}{k}", archives, datasets) for k, v in named.items()}
     if isinstance(value, list | tuple):
         return [_plain(v, f"{place}[{i}]", archives, datasets) for i, v in enumerate(value)]
     if isinstance(value, PLAIN):

@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from pmbnn.data import Circles, Moons
 from pmbnn.experiment.load import ConfigError, load_experiment, resolved_text
+from pmbnn.experiment.yaml_file import flow_text, parse_yaml, read_yaml, yaml_text
 from pmbnn.inference.settings import Inference
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfNormal, Laplace, Normal, Tune
 from pmbnn.prediction.settings import Fresh, Map, Predict
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 DOCUMENTED = """
 name: priors
@@ -731,3 +735,59 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         sparse.truncate(4_000_001)
     with pytest.raises(ConfigError, match="is too large: must have at most 4,000,000 bytes"):
         load_experiment(file)
+
+
+# Other readers of YAML
+
+
+CHANGED = ["on", "off", "yes", "no", "y", "N", "010", "0o17", "0x1F", "1_000", "1:30", "1e3", "=",
+           "2024-01-31", "~", "null", "true", ".inf", "<<", "1e-3", "-1", ""]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CHANGED)
+def test_text_is_written_so_that_every_reader_takes_it_for_text(text):
+    for write in (yaml_text, flow_text):
+        written = write({text: [text]})
+        assert yaml.safe_load(written) == parse_yaml(written, "text") == {text: [text]}
+        assert text.upper() not in ("Y", "N") or f"'{text}'" in written
+
+
+@pytest.mark.parametrize("value", [1e-05, 1e16, 1.5, 0.001, -3, 10**9, True, None, 1e300])
+def test_numbers_are_written_so_that_every_reader_takes_them_for_numbers(value):
+    written = yaml_text({"value": value})
+    for found in (yaml.safe_load(written), parse_yaml(written, "text")):
+        assert found["value"] == value and type(found["value"]) is type(value)
+
+
+def test_the_experiment_of_a_results_folder_is_read_alike_by_others(tmp_path):
+    file = tmp_path / "experiment.yaml"
+    file.write_text(
+        "name: file\n"
+        "sweeps:\n"
+        "  - name: 010\n"
+        "    dataset: {kind: moons, noise: 1e-3}\n"
+        "    network: {kind: dense, hidden: [[2]]}\n"
+        "    prior: laplace\n"
+        "    hyperprior: [{kind: half_normal, on: variance}, inverse_gamma]\n"
+        "    inference: {learning_rate: 1e-5, steps: 10}\n".replace("010", "no")
+    )
+    text = resolved_text(load_experiment(file))
+    assert yaml.safe_load(text) == parse_yaml(text, "text")
+    assert "'on': variance" in text
+
+
+@pytest.mark.parametrize("file", sorted(EXPERIMENTS.rglob("*.yaml")), ids=lambda file: file.stem)
+def test_shipped_files_are_read_alike_by_others(file):
+    assert yaml.safe_load(file.read_text(encoding="utf-8")) == read_yaml(file)
+
+
+def test_a_number_that_pyyaml_reads_as_text_is_named(tmp_path):
+    file = tmp_path / "file.yaml"
+    text = DOCUMENTED.replace("learning_rate: 0.02", "learning_rate: '2e-2'")
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(file)
+    assert str(caught.value) == (
+        "`sweeps[0].inference.learning_rate` must be a number and not text (PyYAML reads 1e-3 as "
+        "text: write 1.0e-3), got '2e-2'."
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 import pmbnn as pb
 from pmbnn.experiment.errors import ConfigError
@@ -148,3 +149,23 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
     assert cell.dataset.load().features == ("x", "colour=blue", "colour=red")
     np.testing.assert_array_equal(cell.standardisation.mean, made[1].standardisation.mean)
     assert not prepare(again, folder).missing(again.cells)
+
+
+def test_what_pyyaml_reads_of_a_file_is_an_experiment(tmp_path):
+    """The key ``on`` is true to YAML 1.1."""
+    text = (
+        "name: file\n"
+        "sweeps:\n"
+        "  - name: one\n"
+        "    dataset: {kind: moons, noise: 0.3}\n"
+        "    network: {kind: dense, hidden: [[2]]}\n"
+        "    prior: laplace\n"
+        "    hyperprior: {kind: half_normal, on: variance}\n"
+    )
+    content = yaml.safe_load(text)
+    assert True in content["sweeps"][0]["hyperprior"]
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    (cell,) = experiment_in_memory(content, tmp_path / "out").cells
+    assert (cell,) == load_experiment(file).cells
+    assert cell.hyperprior.on == "variance"
