@@ -238,9 +238,9 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
         lines.append("    # Noise in units of the standardised target, learned.")
         lines.append("    likelihood: {kind: normal, sd: {kind: half_cauchy}}")
     if look.rows > MANY_ROWS:
-        lines.append("    inference: {epochs: 30, batch: 512, learning_rate: 0.01, restarts: 1}")
+        lines.append("    inference: {steps: 10000, batch: 512, learning_rate: 0.02, restarts: 1}")
     else:
-        lines.append("    inference: {steps: 15000, learning_rate: 0.02, restarts: 2}")
+        lines.append("    inference: {steps: 10000, learning_rate: 0.05, restarts: 2}")
     lines.append("    predict: {draws: 500}")
     return "\n".join(lines) + "\n"
 

@@ -51,6 +51,7 @@ def test_a_table_becomes_an_experiment(new):
     experiment = load_experiment("houses.yaml")
     assert len(experiment.cells) == 18
     [first, *_] = experiment.cells
+    assert first.hyperprior.scale.log == (0.01, 10, 7)
     assert first.dataset.without == ("id", "seen")
     assert (first.dataset.missing, first.dataset.redundant) == ("mean", "drop")
     loaded = first.dataset.load()
