@@ -196,8 +196,10 @@ def test_figures_are_drawn(finished, cell):
 def test_the_page_and_the_lines_speak_of_errors(finished):
     run, records, figures = finished
     page = index_page("tiny", figures, records, run.results.cells)
-    assert "<th>rmse</th>" in page and "accuracy" not in page and "curves.png" in page
-    assert [table.title.split(",")[0] for table in accuracy_tables(records)] == ["Test RMSE"] * 2
+    assert "<th>rmse (target&#39;s units)</th>" in page
+    assert "accuracy" not in page and "curves.png" in page
+    titles = [table.title.split(",")[0] for table in accuracy_tables(records)]
+    assert titles == ["Test RMSE (target's units)"] * 2
     console = Console(record=True, width=200, file=io.StringIO())
     with Display(console, {records[0].name: 1.0}, quiet=False) as display:
         display.stored(records[0])
