@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 from local_data import write_local_data
-from matplotlib.figure import Figure
-from notebooks import code_cells, run_cells
+from notebooks import printed, read_notebook, run_notebook, shown
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -220,10 +219,10 @@ def test_file_runs_to_its_figures(file, sweep):
 
 
 @pytest.mark.slow
-def test_the_notebook_of_the_reports_figures_runs(sweep, monkeypatch):
+def test_the_notebook_of_the_reports_figures_runs(sweep):
+    """In a kernel, where each of its figures is a picture."""
     [priors] = [file for file in FILES if file.stem == "priors"]
-    monkeypatch.chdir(sweep(priors).folder.parents[1])
-    shown = run_cells(code_cells("report_figures.ipynb"), {"__name__": "notebook"})
-    figures = [value for value in shown if value is not None]
-    assert len(figures) == len(shown) - 1 == 14
-    assert all(isinstance(figure, Figure) and figure.axes for figure in figures)
+    folder = sweep(priors).folder.parents[1]
+    first, *figures = run_notebook(read_notebook("report_figures.ipynb"), folder)
+    assert "cells" in printed(first)
+    assert [len(shown(cell, "image/png")) for cell in figures] == [1] * 14

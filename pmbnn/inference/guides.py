@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
+from pmbnn.spec.display import Summarised
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -24,8 +25,8 @@ would be zero too."""
 type Arrays = Mapping[str, TensorVariable]
 
 
-@dataclass(frozen=True)
-class Guide:
+@dataclass(frozen=True, repr=False)
+class Guide(Summarised):
     """Distribution of a flat vector with `size` elements.
 
     Parameters
@@ -102,7 +103,7 @@ class Guide:
         return 1.0 if self.scale_cap is None else pt.minimum(1.0, self.scale_cap / scale)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MeanField(Guide):
     """Independent normal distributions.
 
@@ -176,7 +177,7 @@ class MeanField(Guide):
         return constrained["scale"] + pt.constant((~self.spread).astype("float64"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowRank(Guide):
     """Normal distribution whose covariance is diagonal plus one of rank `rank`.
 

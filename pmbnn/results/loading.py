@@ -45,7 +45,7 @@ class StoredCell(Summarised):
     folder: Path
 
     def __repr__(self) -> str:
-        return f"StoredCell({self.record!r})"
+        return repr(self.record).replace(type(self.record).__name__, type(self).__name__, 1)
 
     def _repr_html_(self) -> str:
         pictures = sorted(self.folder.glob("*.png"))[:SHOWN_PICTURES]

@@ -31,8 +31,11 @@ DIGEST = "sha256"
 
 FAILED: tuple[str, ...] = get_args(Failed)
 
-SHOWN_RESULTS = 6
-"""Numbers of a record that its text has."""
+HEADLINES = ("accuracy", "rmse", "nll")
+"""Results that one line of text has."""
+
+SHOWN_RESULTS = 12
+"""Numbers of a record that its table in a notebook has."""
 
 Number = float | int | None
 """Numbers that are not finite are written as null."""
@@ -218,6 +221,11 @@ class CellRecord(Summarised, _Part):
         }
         numbers = dict(list(self.results.items())[:SHOWN_RESULTS])
         return {"name": self.name, "status": verdict} | kinds | numbers
+
+    def __repr__(self) -> str:
+        # One line of many: results hold hundreds of cells.
+        numbers = [f"{k} {v:.4g}" for k, v in self.results.items() if k in HEADLINES and v]
+        return f"{type(self).__name__}({', '.join([self.name, self.status, *numbers])})"
 
     def __str__(self) -> str:
         return repr(self)
