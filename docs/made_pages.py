@@ -7,8 +7,10 @@ draws.
 import json
 import shutil
 import sys
+from base64 import b64decode
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 
 import pmbnn as pb
 from pmbnn.experiment.cells import SOURCES
@@ -17,6 +19,9 @@ from pmbnn.spec import Registry, Specification
 
 MADE = "made"
 """Folder of the pages, beneath that of the documents."""
+
+IMAGES = "images"
+"""Folder of their pictures, beneath that."""
 
 GALLERY = "gallery.yaml"
 
@@ -48,7 +53,7 @@ def make_pages(app, config) -> None:
     _write(folder / "settings.md", settings_page())
     _write(folder / "api.rst", api_page())
     for notebook in Path(app.confdir).glob("*.ipynb"):
-        _write(folder / f"{notebook.stem}.md", notebook_page(notebook))
+        _write(folder / f"{notebook.stem}.md", notebook_page(notebook, folder))
     _write(folder / "gallery.md", gallery_page(folder, Path(app.confdir) / GALLERY))
 
 
@@ -119,6 +124,7 @@ def api_page() -> str:
     for room, heading in ROOMS.items():
         names = rooms.pop(room)
         parts += [_heading(heading, "-"), *(_documented("pmbnn", n, room) for n in names)]
+    parts += [_heading("Every part of an experiment file", "-"), *_namespaces()]
     assert not rooms, f"rooms without a heading: {', '.join(rooms)}"
     parts += [_heading("Checks for parts of your own", "-")]
     parts += [_documented("pmbnn.testing", name) for name in sorted(pb.testing.__all__)]
@@ -140,6 +146,20 @@ ROOMS = {
 """Rooms of the package that public names are of, in the order of the page, and their headings."""
 
 
+def _namespaces() -> list[str]:
+    """What the modules among the public names hold, a line each."""
+    modules = {name: getattr(pb, name) for name in sorted(pb.__all__) if name != "testing"}
+    return [
+        f"``pb.{name}``: " + ", ".join(f"``{part}``" for part in _classes(module))
+        for name, module in modules.items()
+        if isinstance(module, ModuleType)
+    ]
+
+
+def _classes(module: ModuleType) -> list[str]:
+    return [n for n in sorted(module.__all__) if isinstance(getattr(module, n), type)]
+
+
 def _heading(words: str, line: str) -> str:
     return f"{words}\n{line * len(words)}"
 
@@ -155,21 +175,41 @@ OF_SCIKIT_LEARN = (
 
 
 def _documented(module: str, name: str, room: str = "") -> str:
-    is_class = isinstance(getattr(sys.modules[module], name), type)
+    found = getattr(sys.modules[module], name)
+    is_class = isinstance(found, type)
     directive = f".. auto{'class' if is_class else 'function'}:: {module}.{name}"
     members = f"\n   :members:\n   :inherited-members:\n   :exclude-members: {OF_SCIKIT_LEARN}"
-    return directive + members if is_class and room in WITH_METHODS else directive
+    used = is_class and room in WITH_METHODS and not issubclass(found, Specification)
+    return directive + members if used else directive
 
 
 # Notebooks
 
 
-def notebook_page(path: Path) -> str:
-    """Text and code of a notebook; the suite runs it on results of its own."""
-    parts = []
+def notebook_page(path: Path, folder: Path) -> str:
+    """Text, code and outputs of a notebook as it is stored; its pictures go into the folder.
+
+    The suite runs the notebook in a kernel, and holds that its outputs are stored.
+    """
+    parts, pictures = [], 0
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
-        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+        if cell["cell_type"] != "code":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{path.stem}-{(pictures := pictures + 1)}.png"
+                (folder / IMAGES).mkdir(exist_ok=True)
+                (folder / IMAGES / name).write_bytes(b64decode(data["image/png"]))
+                parts.append(f"![Figure {pictures} of this page]({IMAGES}/{name})")
+            elif "text/html" in data:
+                parts.append("```{raw} html\n" + "".join(data["text/html"]) + "\n```")
+            else:
+                text = "".join(output.get("text") or data.get("text/plain", ""))
+                parts.append(f"```text\n{text.rstrip()}\n```")
     return "\n\n".join(parts) + f"\n\nAs a notebook: {{download}}`{path.name} <../{path.name}>`.\n"
 
 
@@ -178,7 +218,7 @@ def notebook_page(path: Path) -> str:
 
 def gallery_page(folder: Path, experiment: Path) -> str:
     """Figures of a small sweep, which is run where its results are not there yet."""
-    results, images = folder / "results", folder / "images"
+    results, images = folder / "results", folder / IMAGES
     pb.run(experiment, out=results, quiet=True)
     images.mkdir(exist_ok=True)
     parts = [
@@ -190,7 +230,7 @@ def gallery_page(folder: Path, experiment: Path) -> str:
         found = _first_figure(results, ending)
         if found is not None:
             shutil.copyfile(found, images / f"{ending}.png")
-            parts += [f"## {words}", f"![{words}](images/{ending}.png)"]
+            parts += [f"## {words}", f"![{words}]({IMAGES}/{ending}.png)"]
     return "\n\n".join(parts) + "\n"
 
 

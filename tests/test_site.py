@@ -20,9 +20,25 @@ def test_the_site_builds(tmp_path):
     pages = tmp_path / "site" / "docs"
     assert "kl_annealing" in (pages / "made" / "settings.html").read_text()
     assert "predict_interval" in (pages / "made" / "api.html").read_text()
-    shown = re.findall(r'<img [^>]*src="([^"]+)"', (pages / "made" / "gallery.html").read_text())
-    assert len(shown) > 5
-    assert all((pages / "made" / source).is_file() for source in shown)
+    for page, fewest in {"gallery": 6, "inspect_traces": 2, "report_figures": 14}.items():
+        text = (pages / "made" / f"{page}.html").read_text()
+        shown = re.findall(r'<img [^>]*src="([^"]+)"', text)
+        assert len(shown) >= fewest
+        assert all((pages / "made" / source).is_file() for source in shown)
+
+
+def test_pages_of_notebooks_have_their_outputs(tmp_path, monkeypatch):
+    """Made of what is stored in the notebooks: text that they print, tables, and pictures."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from made_pages import notebook_page
+
+    for name, pictures in {"inspect_traces": 2, "report_figures": 14}.items():
+        page = notebook_page(ROOT / "docs" / f"{name}.ipynb", tmp_path)
+        shown = re.findall(r"!\[[^]]*\]\(([^)]+)\)", page)
+        assert len(shown) == len(set(shown)) == pictures
+        for picture in shown:
+            assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+        assert page.count("```python") > pictures and "```text" in page
 
 
 @pytest.mark.slow

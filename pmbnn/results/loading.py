@@ -29,6 +29,7 @@ from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
 from pmbnn.spec.display import Summarised, html_pictures
+from pmbnn.spec.errors import check_arguments
 
 SHOWN_PICTURES = 2
 """Figures of a cell that a notebook shows at most."""
@@ -187,9 +188,7 @@ class ExperimentResults(Summarised):
     def _having(self, settings: Mapping[str, object]) -> list[str]:
         """Names of the cells with the given settings."""
         known = sorted(set().union(*self._rows.values()))
-        unknown = [name for name in settings if name not in known]
-        if unknown:
-            raise ValueError(f"`{unknown[0]}` must be one of {', '.join(known)}.")
+        check_arguments(settings, known, "results.cell")
         rows = self._rows.items()
         return [n for n, row in rows if all(row.get(k) == settings[k] for k in settings)]
 

@@ -38,6 +38,15 @@ def test_draws_have_the_model_s_dims_and_say_what_they_are_of(network):
     assert tree["fit"].dataset["elbo"].dims == ("restart", "window")
 
 
+def test_its_text_is_a_sentence_and_its_table_short(network):
+    assert network.reason == network.best.reason != ""
+    assert repr(network).startswith(f"mean-field guide, ELBO {network.elbo:.2f} (highest of 2): ")
+    assert repr(network).endswith(f"{network.status} ({network.reason})")
+    assert network.reason in network._repr_html_() and len(network._repr_html_()) < 2_000
+    parts = (network.program, network.program.flat, network.program.guide, *network.fits)
+    assert all(len(repr(part)) < 2_000 for part in parts)
+
+
 def test_the_first_of_many_draws_are_those_of_few(network):
     few, many = network.sample(3), network.sample(7)
     for name in few:

@@ -17,7 +17,9 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.results.loading import load_results
 from pmbnn.results.new_rows import predict_rows
+from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 
@@ -100,6 +102,21 @@ def test_classes_are_those_of_the_sweep(health):
     np.testing.assert_allclose(p, kept(cell)["probability"].values, atol=1e-5)
     assert (found["predicted"] == np.where(p[:, 0] > p[:, 1], "ill", "well")).all()
     np.testing.assert_allclose(found["probability"], p.max(axis=1))
+
+
+def test_a_cell_is_named_by_its_folder_or_as_it_was_opened(health):
+    folder, data = health
+    rows = rows_of(data, data.features)
+    expected = predict_rows(folder, rows, draws=5)
+    results = load_results(folder.parent.parent)
+    for cell in (results.cell(), restore_cell(results.cell()), str(folder)):
+        pd.testing.assert_frame_equal(predict_rows(cell, rows, draws=np.int64(5)), expected)
+    with pytest.raises(TypeError, match="`cell` must be a cell of `load_results`.* got Experiment"):
+        predict_rows(results, rows)
+    with pytest.raises(TypeError, match="`rows` must be a DataFrame, got ndarray"):
+        predict_rows(folder, rows.to_numpy())
+    with pytest.raises(ValueError, match="`draws` must be >= 1, got 0"):
+        predict_rows(folder, rows, draws=0)
 
 
 @pytest.mark.slow

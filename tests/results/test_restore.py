@@ -17,6 +17,7 @@ from pmbnn.inference.engines import ENGINES, Engine
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History
+from pmbnn.results.loading import StoredCell, load_results
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep.cells import prepare
@@ -32,6 +33,11 @@ sweeps:
     inference: {%s}
     predict: {draws: 10, trace_draws: 6, map: {resolution: 4}, fresh: {size: 50, draws: 2}}
 """
+
+
+def opened(folder: Path) -> StoredCell:
+    """The cell as `load_results` gives it."""
+    return load_results(folder.parent.parent).cell(name=folder.name)
 
 
 HYPERPRIORS = "[{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}, inverse_gamma]"
@@ -67,7 +73,7 @@ def trace_of(cell: Path):
 def check_draws(cell):
     """Draws made again begin with those of the trace."""
     kept = trace_of(cell)
-    again = sample_posterior(cell, 9).sel(draw=slice(0, 5))
+    again = sample_posterior(opened(cell), np.int64(9)).sel(draw=slice(0, 5))
     assert set(again) == set(kept)
     for name in kept:
         assert again[name].dims == kept[name].dims
