@@ -97,7 +97,8 @@ class ExperimentResults(Summarised):
     def _summary(self) -> dict[str, object]:
         statuses = Counter(record.status for record in self.records)
         counted = ", ".join(f"{n} {status}" for status, n in statuses.most_common())
-        return {"name": self.name, "cells": f"{len(self.records)} ({counted})"}
+        left_out = {"superseded": self.superseded} if self.superseded else {}
+        return {"name": self.name, "cells": f"{len(self.records)} ({counted})"} | left_out
 
     def _repr_html_(self) -> str:
         # What is the same in every row is no news.
@@ -188,7 +189,13 @@ class ExperimentResults(Summarised):
     def _having(self, settings: Mapping[str, object]) -> list[str]:
         """Names of the cells with the given settings."""
         known = sorted(set().union(*self._rows.values()))
-        check_arguments(settings, known, "results.cell")
+        endings = {name: [k for k in known if k.endswith(f"_{name}")] for name in settings}
+        elsewhere = {
+            name: f"sections have it, as {', '.join(f'`{k}`' for k in found)}."
+            for name, found in endings.items()
+            if found
+        }
+        check_arguments(settings, known, "results.cell", **elsewhere)
         rows = self._rows.items()
         return [n for n, row in rows if all(row.get(k) == settings[k] for k in settings)]
 

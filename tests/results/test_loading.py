@@ -59,7 +59,10 @@ def test_settings_that_name_no_single_cell(results):
         results.cell(prior="laplace", hyperprior="fixed")
     with pytest.raises(ValueError, match=r"0 of 8 cells have prior='cauchy'.*prior \(.*laplace"):
         results.cell(prior="cauchy")
-    with pytest.raises(ValueError, match="no argument `seed`. Choices: dataset, dataset_noise"):
+    with pytest.raises(
+        ValueError,
+        match="`seed`: sections have it, as `dataset_seed`, `inf",
+    ):
         results.cell(seed=0)
 
 
