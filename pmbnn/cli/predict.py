@@ -301,6 +301,19 @@ def _draw(path: Path, answers: list[Answer]) -> None:
         figure = plot_own_images(answer.images, *found, answer.threshold, classes, title)
     with written(path):
         save_figure(figure, path)
+        _note(path)
+
+
+def _note(path: Path) -> None:
+    """Have a results folder that the figure lies in know of which cells it was made."""
+    from pmbnn.results.derived import cells_digest, note_files
+    from pmbnn.results.present import present_records
+    from pmbnn.results.store import Results
+
+    results = Results(path.parent.parent)
+    if path.parent.name == results.figures.name and results.cells.is_dir():
+        digest = cells_digest(present_records(results))
+        note_files(results, [f"{path.parent.name}/{path.name}"], digest, "predict")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
-from pmbnn.results.derived import stale_line
+from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.units import with_unit
 
@@ -102,7 +102,7 @@ def baseline_views(folders: Sequence[ExperimentResults]) -> list[BaselineView]:
 def _view(folder: ExperimentResults) -> BaselineView | None:
     stale = [file for file in _files(folder) if folder.is_stale(file)]
     if stale:
-        words = f"Left out, because it is {stale_line(folder.results, stale)}."
+        words = f"Left out, {stale_line({file: COMMANDS[file] for file in stale})}."
         return BaselineView(folder.name, [words], None, [])
     means, paired = read_baselines(folder.results)
     if means.empty:

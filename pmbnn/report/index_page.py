@@ -25,9 +25,16 @@ class CellRow(NamedTuple):
 
 
 def index_page(
-    name: str, figures: Sequence[Path], records: Sequence[CellRecord], cells: Path
+    name: str,
+    figures: Sequence[Path],
+    records: Sequence[CellRecord],
+    cells: Path,
+    superseded: str = "",
 ) -> str:
-    """One HTML page that needs nothing but the folder it lies in; that of the cells is `cells`."""
+    """One HTML page that needs nothing but the folder it lies in; that of the cells is `cells`.
+
+    `superseded` says how many cells are left out.
+    """
     known = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
     held = of_targets(known, (name for record in records for name in record.results))
     columns = [c for name in known for c in ([c for c in held if held[c][0] == name] or [name])]
@@ -37,6 +44,7 @@ def index_page(
     return render(
         "index.html",
         name=name,
+        superseded=superseded,
         tables=tables,
         figures=[path.name for path in figures],
         columns=[with_unit(column, column) for column in columns],

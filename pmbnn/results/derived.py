@@ -8,7 +8,7 @@ files are *stale* and shown nowhere, and the next sweep sets them aside.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pmbnn.results.faults import storing
@@ -49,13 +49,23 @@ def cells_digest(records: Iterable[CellRecord]) -> str:
     return digest.hexdigest()[:16]
 
 
-def note_files(results: Results, files: Iterable[str], digest: str) -> None:
-    """Note that files of a results folder were made of the cells of a digest, those that exist."""
+def note_files(
+    results: Results, files: Iterable[str], digest: str, command: str | None = None
+) -> None:
+    """Note that files of a results folder were made of the cells of a digest, those that exist.
+
+    Parameters
+    ----------
+    command
+        That makes a figure, where it is no sweep that does.
+    """
     entries = _entries(results)
+    made_by = {} if command is None else {"command": command}
     for file in files:
         entries.pop(file, None)
         if (results.folder / file).is_file():
-            entries[file] = {"cells": digest, "sha256": sha256(results.folder / file)}
+            noted = {"cells": digest, "sha256": sha256(results.folder / file)}
+            entries[file] = noted | made_by
     kept = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
     results.write_json(FILE, kept)
 
@@ -72,7 +82,8 @@ def current_files(results: Results, files: Iterable[str], digest: str) -> list[s
         file
         for file in files
         if (results.folder / file).is_file()
-        and entries.get(file) == {"cells": digest, "sha256": sha256(results.folder / file)}
+        and (noted := entries.get(file))
+        and (noted.get("cells"), noted.get("sha256")) == (digest, sha256(results.folder / file))
     ]
 
 
@@ -82,41 +93,43 @@ def overview_files(results: Results) -> list[str]:
 
 
 def stale_files(results: Results, digest: str) -> list[str]:
-    """Files that are made of cells and are there, but not of the cells of a digest."""
-    every = (*TABLES, INDEX, *COMMANDS, *overview_files(results))
+    """Files that are made of cells and are there, but not of the cells of a digest.
+
+    A figure that nobody has noted is the user's.
+    """
+    noted = _entries(results)
+    figures = (file for file in overview_files(results) if file in noted)
+    every = (*TABLES, INDEX, *COMMANDS, *figures)
     current = set(current_files(results, every, digest))
     return [file for file in every if (results.folder / file).is_file() and file not in current]
 
 
-def set_aside_stale(results: Results, digest: str) -> list[str]:
+def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
     """Move stale files out of the way, and remove those that every sweep makes anew.
 
     Returns
     -------
-    list of str
-        Those that were moved, into the folder ``stale``.
+    dict
+        Commands that make them anew, by the files that were moved, into the folder ``stale``.
     """
-    stale = stale_files(results, digest)
-    moved = [file for file in stale if file in COMMANDS]
-    for file in stale:
-        if file not in moved:
+    entries, moved = _entries(results), {}
+    for file in stale_files(results, digest):
+        command = COMMANDS.get(file) or entries.get(file, {}).get("command")
+        if command is None:
             remove(results.folder / file)
-    for file in moved:
-        with storing(results.folder / STALE / file):
-            (results.folder / STALE).mkdir(exist_ok=True)
-            os.replace(results.folder / file, results.folder / STALE / file)
+            continue
+        path = results.folder / STALE / file
+        with storing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(results.folder / file, path)
+        moved[file] = command
     return moved
 
 
-def stale_line(results: Results, files: Sequence[str]) -> str:
-    """What is said of tables that are of other cells than the present ones; empty without any."""
-    if not files:
-        return ""
-    commands = dict.fromkeys(f"`pmbnn {COMMANDS[f]} {results.folder}`" for f in files)
-    return (
-        f"of other cells than the present ones: {', '.join(files)}; {' and '.join(commands)} "
-        "makes them anew"
-    )
+def stale_line(files: Mapping[str, str]) -> str:
+    """What is said of tables and figures of other cells, by the commands that make them anew."""
+    commands = ", ".join(f"`pmbnn {command}`" for command in dict.fromkeys(files.values()))
+    return f"of other cells than the present ones: {', '.join(files)} (made anew by {commands})"
 
 
 def _entries(results: Results) -> dict[str, Any]:
@@ -125,4 +138,5 @@ def _entries(results: Results) -> dict[str, Any]:
         content = json.loads(read_json_text(results.folder / FILE))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
+    entries = content.items() if isinstance(content, dict) else ()
+    return {file: noted for file, noted in entries if isinstance(noted, dict)}

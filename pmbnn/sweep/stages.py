@@ -239,8 +239,6 @@ def run_experiment(
             records = present_records(one.results)
             with following(console, quiet):
                 write_what_follows(console, one, records, workers)
-            if line := superseded_line(folder, len(superseded_names(folder))):
-                _say(console, line)
             if missing:
                 write_times(one.results, len(missing), fitting, of_workers, of_command)
             if missing and not quiet:
@@ -372,15 +370,19 @@ def write_what_follows(
         draw_files(due, one.results, helpers, "drawing")
     with stage("tables"):
         figures = [drawing.path for drawing in overviews]
-        page = index_page(one.experiment.name, figures, records, one.results.cells)
+        folder = one.results.folder
+        left_out = superseded_line(folder, len(superseded_names(folder)))
+        page = index_page(one.experiment.name, figures, records, one.results.cells, left_out)
         one.results.write_text(INDEX, page)
         note_files(one.results, [INDEX], digest)
         write_sensitivity(one.results, records)
         _set_aside(console, one, records)
+    if left_out:
+        _say(console, left_out)
 
 
 def _set_aside(console: Console, one: Run, records: Sequence[CellRecord]) -> None:
     """Set tables and figures of other cells aside, and say which."""
     moved = set_aside_stale(one.results, cells_digest(records))
     if moved:
-        _say(console, f"moved to {STALE}/, {stale_line(one.results, moved)}")
+        _say(console, f"moved to {STALE}/, {stale_line(moved)}")

@@ -17,6 +17,7 @@ import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.results.derived import note_files
 from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.references import is_sampled, pairs
@@ -121,6 +122,8 @@ def test_superseded_cells_are_read_nowhere(file, fitted, monkeypatch, change):
     results = present(file)
     assert len(results.records) == 4 and not set(first) & set(names(file))
     assert results.superseded == 4
+    index = (file.parent / "out" / "index.html").read_text()
+    assert "4 superseded cells left out" in index and first[0] not in index
     assert set(results.summary["cells"]) == {2}
     assert results.cell(prior="normal", dataset_seed=0).record.name == fitted[4]
     with pytest.raises(ResultsError, match=f"{first[0]}` is superseded: .*pmbnn prune"):
@@ -224,11 +227,27 @@ def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
         "moved to stale/, of other cells than the present ones: baselines.csv, compare.csv, "
         in said
     )
-    assert f"`pmbnn baselines {folder}` and `pmbnn compare {folder}`" in said
+    assert "(made anew by `pmbnn baselines`, `pmbnn compare`, `pmbnn report`)" in said
     assert not any(path.exists() for path in made)
     names = {path.name for path in (folder / "stale").iterdir()}
     assert names == {"baselines.csv", "compare.csv", "report.html"}
     assert all(name in (folder / "metrics.csv").read_text() for name in present_names(folder))
+
+
+def test_figures_that_no_sweep_makes_are_kept(file, fitted):
+    """A figure of `pmbnn predict` is moved as tables are; one that nobody noted is the user's."""
+    folder = file.parent / "out"
+    sweep(file)
+    for name in ("own-images.png", "mine.png"):
+        (folder / "figures" / name).write_text("drawn")
+    results = present(file)
+    note_files(results.results, ["figures/own-images.png"], results.digest, "predict")
+    assert [path.name for path in present(file).figures] == ["own-images.png"]
+    write_rows(file.parent, typo=2.0)
+    assert "figures/own-images.png (made anew by `pmbnn predict`)" in sweep(file)
+    assert (folder / "stale" / "figures" / "own-images.png").is_file()
+    assert (folder / "figures" / "mine.png").is_file()
+    assert "mine.png" not in prune(file)
 
 
 def test_a_run_that_is_stopped_leaves_nothing_of_other_cells(file, fitted, monkeypatch):
@@ -361,6 +380,7 @@ def test_prune_removes_what_is_superseded_and_nothing_else(file, fitted):
     sweep(file)
     (folder / "cells" / f".broken-{names(file)[0]}").mkdir()
     (folder / "figures" / "old.png").write_text("of superseded cells")
+    note_files(present(file).results, ["figures/old.png"], "digest of others")
     (folder / "checkpoints" / "of-no-job").mkdir(parents=True)
     before = held(folder)
     planned = prune(file, "--dry-run").splitlines()
