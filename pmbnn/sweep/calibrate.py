@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -294,13 +295,12 @@ def present_ranks(
     """
     stored = list(all_ranks(results))
     asked = {(ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
-    known = dict(fingerprints or {})
-    names = set()
-    for cell in experiment.cells if stored else ():
-        if cell.dataset not in known:
-            known[cell.dataset] = data_source(cell.dataset)[0]
-        for draws, restarts, truths in asked:
-            for device in {CPU, devices[0]}:
+    known, names = dict(fingerprints or {}), set()
+    with experiment_parts(experiment.plugins):
+        for cell in experiment.cells if stored else ():
+            if cell.dataset not in known:
+                known[cell.dataset] = data_source(cell.dataset)[0]
+            for (draws, restarts, truths), device in product(asked, {CPU, devices[0]}):
                 given = (known[cell.dataset], 0, draws, restarts, truths, device)
                 names.add(_task(cell, *given).name)
     return [ranks for ranks in stored if ranks.name in names]

@@ -17,6 +17,7 @@ from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plan import cell_label, identity, is_large
+from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import Helpers
@@ -99,7 +100,7 @@ def run_priors(
     every = experiment.cells
     wanted = checked_combinations(every, cells)
     loaded = {spec: load_dataset(spec) for spec in {one.cell.dataset for one in wanted}}
-    names = _names(combinations(every, every), {s: d.fingerprint for s, d in loaded.items()})
+    names = _names(experiment, {spec: data.fingerprint for spec, data in loaded.items()})
     results = Results(folder)
     with writing(folder, wait):
         results.prepare()
@@ -148,14 +149,18 @@ def keep_present_priors(
 ) -> None:
     """Leave priors that the experiment no longer has out of the table, if there is one."""
     if (results.folder / FILE).is_file():
-        every = experiment.cells
-        write_priors(results, list(_names(combinations(every, every), fingerprints).values()))
+        write_priors(results, list(_names(experiment, fingerprints).values()))
 
 
-def _names(
+def _names(experiment: Experiment, loaded: Mapping[DatasetSpec, str]) -> dict[Combination, str]:
+    """Names of the files of all combinations; of those whose data are unavailable, none."""
+    with experiment_parts(experiment.plugins):
+        return _names_of(combinations(experiment.cells, experiment.cells), loaded)
+
+
+def _names_of(
     found: Sequence[Combination], loaded: Mapping[DatasetSpec, str]
 ) -> dict[Combination, str]:
-    """Names of the files of combinations; of those whose data are unavailable, none."""
     versions, names, others = decisive_versions(), {}, {}
     for one in found:
         spec = one.cell.dataset

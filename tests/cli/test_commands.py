@@ -12,7 +12,7 @@ from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
 COMMANDS = ["sweep", "merge", "check", "calibrate", "predict", "report", "claims", "compare"]
-COMMANDS += ["verify", "baselines", "schema", "new"]
+COMMANDS += ["verify", "prune", "baselines", "schema", "new"]
 
 
 def call(*arguments):

@@ -6,26 +6,33 @@ Cells are made up: nothing is fitted here, and figures are left out.
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from makers import plane_trace
+from makers import plane_trace, ranks
 from rich.console import Console
 from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
+from pmbnn.inference.device import CPU
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.derived import note_files
 from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
+from pmbnn.results.priors import stored_priors
+from pmbnn.results.ranks import save_ranks
 from pmbnn.results.references import is_sampled, pairs
 from pmbnn.results.restore import restore_cell
-from pmbnn.results.store import ResultsError, trace_writer
+from pmbnn.results.store import Results, ResultsError, trace_writer
 from pmbnn.sweep import stages
+from pmbnn.sweep.calibrate import plan_calibration, present_ranks
 from pmbnn.sweep.check import check_folder, references
 from pmbnn.sweep.merge import merge
+from pmbnn.sweep.prior import run_priors
 from pmbnn.sweep.workers import Stored
 
 TEXT = """
@@ -435,3 +442,38 @@ def test_prune_respects_a_writer(file, fitted):
     missing = CliRunner().invoke(app, ["prune", str(file.parent / "gone")])
     assert missing.exit_code == 2
     assert not (file.parent / "gone").exists()
+
+
+# Ranks and priors of the experiment as it was
+
+
+def test_ranks_of_other_data_leave_the_table(file, fitted):
+    folder = file.parent / "out"
+    experiment = load_experiment(file)
+    Results(folder).prepare()
+    task, *_ = plan_calibration(experiment, simulations=10).tasks
+    made = {"draws": task.draws, "restarts": task.restarts, "truths": task.truths}
+    stored = ranks(simulations=10, **made)
+    save_ranks(Results(folder), replace(stored, name=task.name))
+    save_ranks(Results(folder), replace(stored, name=f"{task.name[:-12]}{'0' * 12}"))
+    table = folder / "calibration.csv"
+    table.write_text("name\nold\n")
+    sweep(file)
+    assert set(pd.read_csv(table)["name"]) == {task.name}
+    write_rows(file.parent, typo=2.0)
+    sweep(file)
+    assert not table.exists()
+    write_rows(file.parent)
+    assert len(present_ranks(Results(folder), load_experiment(file), [CPU])) == 1
+
+
+def test_priors_of_other_data_leave_the_table(file, fitted):
+    folder, console = file.parent / "out", Console(file=io.StringIO())
+    experiment = load_experiment(file)
+    found = run_priors(experiment, experiment.cells, folder, console, 1, quiet=True)
+    sweep(file)
+    assert {prior.name for prior in stored_priors(Results(folder))} == {p.name for p in found}
+    write_rows(file.parent, typo=2.0)
+    sweep(file)
+    assert stored_priors(Results(folder)) == []
+    assert sum("/prior/" in line for line in prune(file).splitlines()) >= len(found)
