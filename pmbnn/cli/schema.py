@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, reported, written
+from pmbnn.cli.shared import Command, TrustPlugins, reported, written
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -22,6 +22,7 @@ def schema(
             "--for", metavar="EXPERIMENT", help="With what the plugins of that file register."
         ),
     ] = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Print the JSON Schema of experiment files, for editors that complete and check YAML.
 
