@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from pmbnn.data import Moons
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.models import build as models
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal
+from pmbnn.spec.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()

@@ -70,8 +70,8 @@ def baselines(
     Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.data import DataError
-    from pmbnn.experiment.errors import ConfigError
     from pmbnn.results.store import ResultsError
+    from pmbnn.spec.errors import ConfigError
 
     with reported(ResultsError, DataError, ConfigError):
         usual, given = _usual_methods(methods), _given(published, name)
@@ -82,7 +82,7 @@ def baselines(
 def _usual_methods(words: str) -> list[str]:
     """Keys of usual methods that an option names."""
     from pmbnn.compare.usual_methods import KEYS
-    from pmbnn.experiment.errors import must_be_one_of
+    from pmbnn.spec.errors import must_be_one_of
 
     found = [] if words == "none" else [word.strip() for word in words.split(",")]
     for word in found:

@@ -35,8 +35,8 @@ def compare(folders: ResultsFolders) -> None:
     Exit status: 0 done, 2 bad input, 3 the system stood in the way (a full disk).
     """
     from pmbnn.experiment.contrasts import AmbiguousError
-    from pmbnn.experiment.errors import ConfigError
     from pmbnn.results.store import ResultsError
+    from pmbnn.spec.errors import ConfigError
 
     with reported(AmbiguousError, ConfigError, ResultsError):
         for folder in dict.fromkeys(folders):

@@ -34,10 +34,10 @@ def new(
     """
     from pmbnn.data import DataError
     from pmbnn.experiment.draft import draft, name_of
-    from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import check_data, experiment_of
     from pmbnn.experiment.yaml_file import parse_yaml
     from pmbnn.results.faults import ResultsError
+    from pmbnn.spec.errors import ConfigError
 
     file = out or Path(f"{name_of(table)}.yaml")
     with reported(ConfigError, DataError, ResultsError):

@@ -30,10 +30,10 @@ def schema(
     """
     import json
 
-    from pmbnn.experiment.errors import ConfigError
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.schema import schema as made
     from pmbnn.results.faults import ResultsError
+    from pmbnn.spec.errors import ConfigError
 
     with reported(ConfigError, ResultsError):
         if of is not None:

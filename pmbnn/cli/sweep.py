@@ -160,9 +160,9 @@ def _print_left_behind(experiment: "Experiment", folder: Path) -> None:
 
 
 def _priors(file, out, only, shard, dry_run, fresh, workers, devices, wait, quiet) -> int:
-    from pmbnn.experiment.errors import must
     from pmbnn.experiment.load import check_data, load_experiment
     from pmbnn.experiment.selection import select_cells
+    from pmbnn.spec.errors import must
 
     if shard is not None:
         raise must("--shard", "must be left out with `--prior-only`", shard)

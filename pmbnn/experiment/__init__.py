@@ -6,7 +6,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "cells": ["Cell", "Experiment"],
-        "errors": ["ConfigError"],
         "expand": ["Sweep"],
         "load": ["check_data", "load_experiment", "resolved", "resolved_text"],
         "names": ["cell_label", "short_name", "spec_label"],

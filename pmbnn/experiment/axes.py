@@ -12,14 +12,6 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 from pmbnn.experiment.cells import REGISTRIES
-from pmbnn.experiment.errors import (
-    ConfigError,
-    check_keys,
-    must,
-    must_be_one_of,
-    show,
-    validated,
-)
 from pmbnn.spec import (
     Registry,
     Specification,
@@ -28,6 +20,14 @@ from pmbnn.spec import (
     registry,
     specification_classes,
     union_parts,
+    validated,
+)
+from pmbnn.spec.errors import (
+    ConfigError,
+    check_keys,
+    must,
+    must_be_one_of,
+    show,
 )
 
 MOST_CELLS = 100_000

@@ -11,7 +11,6 @@ from pmbnn.data.digit_format import SIDE
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
 from pmbnn.experiment.cost import LARGE_NETWORK
-from pmbnn.experiment.errors import ConfigError, must
 from pmbnn.inference.settings import (
     ESTIMATORS,
     LARGEST_FULL_RANK,
@@ -21,6 +20,7 @@ from pmbnn.inference.settings import (
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
+from pmbnn.spec.errors import ConfigError, must
 
 
 def check_data(datasets: list[Choice]) -> None:

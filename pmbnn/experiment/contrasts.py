@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
-from pmbnn.experiment.errors import ConfigError, check_keys, must, must_be_one_of, show
 from pmbnn.experiment.yaml_file import read_yaml
+from pmbnn.spec.errors import ConfigError, check_keys, must, must_be_one_of, show
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
 """Sections that a selection may name."""

@@ -25,10 +25,10 @@ from pmbnn.experiment.checks import (
     check_shapes,
     check_stacking,
 )
-from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Fixed
 from pmbnn.spec.display import Summarised
+from pmbnn.spec.errors import ConfigError, check_keys, must
 
 DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
 """What a section says that a sweep leaves out. The likelihood follows the data sets; the other

@@ -11,12 +11,12 @@ from typing import Any
 from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
-from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.experiment.expand import Sweep, name_of, read_sweep
 from pmbnn.experiment.plugins import load_plugins, trusting
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
 from pmbnn.spec import Specification
+from pmbnn.spec.errors import ConfigError, check_keys, must
 
 DATA_FOLDER = "data_folder"
 """Key of where files of data are looked up first, which results folders have."""

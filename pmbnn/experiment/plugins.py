@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from pmbnn.experiment.cells import REGISTRIES, Cell
-from pmbnn.experiment.errors import ConfigError, check_keys, must
 from pmbnn.spec import METRICS, Specification
+from pmbnn.spec.errors import ConfigError, check_keys, must
 
 GROUP = "pmbnn.plugins"
 """Entry points of installed packages that register something when they are imported."""

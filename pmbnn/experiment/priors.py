@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.plan import cell_label, settings_digest
 from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.settings import Predict
+from pmbnn.spec.errors import ConfigError
 
 
 @dataclass(frozen=True)

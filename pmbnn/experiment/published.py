@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from pmbnn.experiment.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 from pmbnn.experiment.yaml_file import MOST_BYTES, parse_yaml
+from pmbnn.spec.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 
 FILE = "published.yaml"
 """Name of the table's copy in a results folder."""

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from pmbnn.experiment.cells import SOURCES, Cell
-from pmbnn.experiment.errors import ConfigError, must_be_one_of, show
 from pmbnn.experiment.names import short_name
 from pmbnn.experiment.yaml_file import parse_yaml
 from pmbnn.spec import Specification
+from pmbnn.spec.errors import ConfigError, must_be_one_of, show
 
 _ABSENT = object()
 """What a cell has under a key that its kind does not know."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.errors import must
 from pmbnn.experiment.plan import jobs
 from pmbnn.inference.device import CPU, Device
+from pmbnn.spec.errors import must
 
 
 class Shard(NamedTuple):

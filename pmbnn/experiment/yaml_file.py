@@ -11,7 +11,7 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from pmbnn.experiment.errors import ConfigError
+from pmbnn.spec.errors import ConfigError
 
 DEEPEST = 50
 """Levels of nesting that are read: an experiment has seven."""

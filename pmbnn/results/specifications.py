@@ -11,13 +11,13 @@ from pydantic import ValidationError
 from pmbnn.data import DATASETS
 from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import SOURCES
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import METRIC, Source, digests_of, stored_parts, stored_source
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
 from pmbnn.spec import Registry, Specification
+from pmbnn.spec.errors import ConfigError
 
 
 def stored_specifications(

@@ -206,11 +206,11 @@ def _plain(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _nearest(value: object, names: list[str], synonyms: Mapping[str, str] = SYNONYMS) -> str | None:
+def _nearest(value: object, names: list[str]) -> str | None:
     if not isinstance(value, str):
         return None
-    if synonyms.get(value.lower()) in names:
-        return synonyms[value.lower()]
+    if SYNONYMS.get(value.lower()) in names:
+        return SYNONYMS[value.lower()]
     import difflib
 
     return next(iter(difflib.get_close_matches(value.lower(), names, n=1)), None)

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import check_data
 from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
@@ -26,6 +25,7 @@ from pmbnn.results.lock import writing
 from pmbnn.results.ranks import FOLDER, StoredRanks, Truths, all_ranks, load_ranks
 from pmbnn.results.store import Results
 from pmbnn.spec import Tune
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
 from pmbnn.sweep.cells import data_source, decisive_versions
 from pmbnn.sweep.progress import duration

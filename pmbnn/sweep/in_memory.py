@@ -12,12 +12,12 @@ import numpy as np
 from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import raw_of_arrays
-from pmbnn.experiment.errors import ConfigError, validated
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.plugins import is_current
 from pmbnn.results.lock import writing
 from pmbnn.results.store import Results
-from pmbnn.spec import Specification, plain
+from pmbnn.spec import Specification, plain, validated
+from pmbnn.spec.errors import ConfigError
 
 FOLDER = "data"
 """Folder of a results folder with the rows that were handed over in memory."""

@@ -4,9 +4,9 @@ import pytest
 
 from pmbnn.experiment.cells import MARGIN
 from pmbnn.experiment.contrasts import pairs, selects
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity
+from pmbnn.spec.errors import ConfigError
 
 SWEEP = """
 sweeps:

@@ -26,7 +26,6 @@ from pmbnn.data import (
     Table,
     openml,
 )
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
@@ -35,6 +34,7 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 
 HEAD = """

@@ -15,7 +15,6 @@ import yaml
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, NormalNoise, OodSpec
 from pmbnn.experiment import plugins
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
 from pmbnn.experiment.plugins import own_sources, register
@@ -24,6 +23,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
 from pmbnn.prediction.settings import Predict
 from pmbnn.spec import METRICS, Specification
+from pmbnn.spec.errors import ConfigError
 
 LOGISTIC = """
 from typing import Literal

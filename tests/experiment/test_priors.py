@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.priors import checked_combinations, combinations, left_out, prior_lines
 from pmbnn.experiment.selection import select_cells
+from pmbnn.spec.errors import ConfigError
 
 TEXT = """
 name: toy

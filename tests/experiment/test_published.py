@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.published import FILE, Number, Published, are_meant, read_published
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 
 TABLE = """

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.experiment.shards import Shard, default_folder, in_shard, read_shard
 from pmbnn.inference.device import CPU, Device
+from pmbnn.spec.errors import ConfigError
 
 TEXT = """
 name: toy

@@ -9,7 +9,6 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from pmbnn.data.arrays import Rows
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.engine import build_program
 from pmbnn.inference.engine import fit as fit_replicas
@@ -26,6 +25,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.prior_draws import NotDrawnError, prior_draws
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.calibrate import why_left_out
 from pmbnn.sweep.check import with_sampler
 

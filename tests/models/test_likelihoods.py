@@ -10,7 +10,6 @@ from scipy import stats
 from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.checks import free_scalars
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import group_key
@@ -31,6 +30,7 @@ from pmbnn.models.likelihoods import (
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.spec.errors import ConfigError
 from pmbnn.testing.models import check_model
 
 ROWS = Sine(train=5).load().training

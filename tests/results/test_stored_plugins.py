@@ -13,7 +13,6 @@ from pmbnn.data.ood import OOD
 from pmbnn.estimators.classifier import BNNClassifier
 from pmbnn.experiment import plugins
 from pmbnn.experiment.cells import REGISTRIES
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.experiment.plugins import register
@@ -26,6 +25,7 @@ from pmbnn.results.restore import restore_cell
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.spec import METRICS
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 from pmbnn.sweep.in_memory import experiment_in_memory
 

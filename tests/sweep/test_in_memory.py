@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import pmbnn as pb
-from pmbnn.experiment.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.restore import restore_cell
+from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.in_memory import experiment_in_memory
 
