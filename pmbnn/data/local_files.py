@@ -128,8 +128,17 @@ Stamp = tuple[str, int, int]
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Stamp of a file."""
-    found = path.stat()
+    """Stamp of a file.
+
+    Raises
+    ------
+    DataError
+        It is not there, or not any more.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is not there.") from error
     return str(path), found.st_size, found.st_mtime_ns
 
 

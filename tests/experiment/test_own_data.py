@@ -26,6 +26,7 @@ from pmbnn.data import (
     Table,
     openml,
 )
+from pmbnn.data.local_files import stamp_of
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
@@ -459,3 +460,8 @@ def test_a_contrast_of_a_file_without_data_is_checked_by_the_plan(here):
     experiment = load_experiment(file)
     with pytest.raises(ConfigError, match=r"`contrasts\[0\]\.first` must match a cell"):
         check_data(experiment)
+
+
+def test_a_file_that_vanishes_between_its_finding_and_its_reading(tmp_path):
+    with pytest.raises(DataError, match=r"rows.csv is not there\."):
+        stamp_of(tmp_path / "rows.csv")
