@@ -232,6 +232,8 @@ def test_a_run_leaves_every_file(whole):
     assert top == {
         LOCK,
         "cells",
+        "cells.json",
+        "derived.json",
         "index.html",
         "experiment.yaml",
         "figures",

@@ -288,7 +288,7 @@ def folder(tmp_path, monkeypatch):
     records = [changed(r, fingerprint=f) for r, f in zip(records, prints, strict=True)]
     results = store(tmp_path / "houses", [(one, None) for one in records])
 
-    def specifications(_, one):
+    def specifications(_, one, sections):
         return {"dataset": Known(numbers(one.settings["dataset"]["seed"]))}
 
     monkeypatch.setattr(baselines, "stored_specifications", specifications)

@@ -21,7 +21,7 @@ from pmbnn.results.loading import load_results
 from pmbnn.results.new_rows import predict_rows
 from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results
-from pmbnn.sweep.cells import prepare
+from pmbnn.sweep.cells import prepare, write_header
 
 PLANTS = """
 name: plants
@@ -54,7 +54,7 @@ def stored(folder, **settings):
     file = folder / "plants.yaml"
     file.write_text(PLANTS.format(**settings))
     run = prepare(load_experiment(file), folder / "out")
-    run.results.prepare()
+    write_header(run)
     for job in jobs(list(run.tasks)):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, lambda _: None)

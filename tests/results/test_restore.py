@@ -20,7 +20,7 @@ from pmbnn.inference.result import Fit, History
 from pmbnn.results.loading import StoredCell, load_results
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.cells import prepare
+from pmbnn.sweep.cells import prepare, write_header
 
 TOY = """
 name: toy
@@ -54,7 +54,7 @@ def stored(
     file = folder / "toy.yaml"
     file.write_text(TOY % (hidden, prior, hyperprior, inference))
     run = prepare(load_experiment(file), folder / "out")
-    run.results.prepare()
+    write_header(run)
     for job in jobs(list(run.tasks)):
         task = JobTask(job.group, job.width, tuple(run.tasks[cell] for cell in job.wanted))
         run_job(task, run.results.folder, lambda _: None)
