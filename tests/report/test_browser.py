@@ -215,7 +215,7 @@ def test_the_verdict_stands_first(browser, judged, make):
     assert [row[-2:] for row in rows] == [
         ["better", "distorts"], ["undecided", "undecided"], ["equivalent", "faithful"]
     ]  # fmt: skip
-    assert rows[1][0] == make.hostile
+    assert rows[1][0] == f"{make.hostile}\nFew seeds."
     assert rows[0][2] == "−2 (−3 to −1)"
     sentence = find(browser, "#verdicts-section tbody tr").get_attribute("title")
     assert sentence.endswith("ADVI distorts it (-0.0020 nats, -0.0030 to -0.0010).")
