@@ -286,12 +286,12 @@ fitted = {}
 for number in (0, 3):
     with running_on(Device("gpu", number, platform="cpu")):
         fitted[number] = pb.fit(model, steps=20, progress=False)
-    read = fitted[number]._compiled
+    flat, read = fitted[number]._compiled
     def placed(*given, read=read):
         out = read(*given)
         fitted[number, "places"] = sorted(d.id for d in out[0]["weight_1"].devices())
         return out
-    fitted[number].__dict__["_compiled"] = placed
+    fitted[number].__dict__["_compiled"] = flat, placed
     draws = fitted[number].sample(5)["weight_1"].ravel().tolist()
     found[f"fit on {number}"] = {"places": fitted[number, "places"], "numbers": draws}
 print(json.dumps({"devices": len(jax.devices()), "found": found}))
