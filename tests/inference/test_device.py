@@ -289,7 +289,8 @@ for number in (0, 3):
     flat, read = fitted[number]._compiled
     def placed(*given, read=read):
         out = read(*given)
-        fitted[number, "places"] = sorted(d.id for d in out[0]["weight_1"].devices())
+        arrays = jax.tree.leaves(out)
+        fitted[number, "places"] = sorted({d.id for array in arrays for d in array.devices()})
         return out
     fitted[number].__dict__["_compiled"] = flat, placed
     draws = fitted[number].sample(5)["weight_1"].ravel().tolist()
