@@ -69,7 +69,9 @@ def test_a_script_shows_and_saves_it(results, tmp_path, monkeypatch):
 def test_what_cannot_be_drawn_is_told(results):
     with pytest.raises(ValueError, match=r"`kind` must be one of accuracy, .*map, .* got 'scales'"):
         pb.plot(results, "scales", dataset="moons")
-    with pytest.raises(ValueError, match=r"`maps` is a figure of each of 2: moons.*; circles.* Say"):
+    with pytest.raises(
+        ValueError, match=r"`maps` is a figure of each of 2: moons.*; circles.* Say"
+    ):
         pb.plot(results, "maps")
     with pytest.raises(ValueError, match=r"0 of 3 cells have prior='cauchy'"):
         pb.plot(results, "maps", prior="cauchy")
