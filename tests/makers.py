@@ -441,3 +441,40 @@ def write_in_between(folder, name="origin", rows=100, seed=0):
     lines = [",".join(f"{v:.17g}" for v in (*row, t)) for row, t in zip(x, y, strict=True)]
     path.write_text("\n".join(["x1,x2,y", *lines, ""]))
     return x, y
+
+
+def store_made_up_cells(monkeypatch, results, figures=True):
+    """Have sweeps store made-up cells in place of fitting them.
+
+    Parameters
+    ----------
+    results
+        Numbers of a cell, from its task.
+    figures
+        Whether figures are drawn all the same.
+
+    Returns
+    -------
+    list of str
+        Names of the cells that were asked for, as they are.
+    """
+    from pmbnn.sweep import stages
+    from pmbnn.sweep.workers import Stored
+
+    asked = []
+
+    def run_cells(run, wanted, workers, cluster=None):
+        for cell in wanted:
+            task = run.tasks[cell]
+            asked.append(task.name)
+            known = {"predictive": "class_probabilities", "results": results(task)}
+            record = task.record(status="converged", **known)
+            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
+            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
+
+    monkeypatch.setattr(stages, "run_cells", run_cells)
+    if not figures:
+        for name in ("missing_cell_figures", "outdated_overviews", "overviews_of"):
+            monkeypatch.setattr(stages, name, lambda *_: [])
+        monkeypatch.setattr(stages.CellDrawer, "add", lambda *_: None)
+    return asked

@@ -15,6 +15,7 @@ from pmbnn.cli.shared import (
     TrustPlugins,
     Wait,
     Workers,
+    ending_command,
     new_console,
 )
 
@@ -76,22 +77,9 @@ def calibrate(
     Exit status: 0 every combination has its simulations, 1 some do not, 2 bad input, 3 another
     process is at work in the folder, or the system stood in the way (a full disk).
     """
-    from pmbnn.cli.sweep import INTERRUPTED, exit_status
-
     asked = (simulations, draws, restarts, "posterior" if around_data else "prior")
-    try:
+    with ending_command("finished simulations are kept"):
         code = _calibrate(file, only or [], asked, out, dry_run, workers, device, wait, quiet)
-    except ValueError as error:
-        code = exit_status(error)
-        if code is None:
-            raise
-        typer.echo(f"error: {error}", err=True)
-    except KeyboardInterrupt:
-        typer.echo(
-            "interrupted: finished simulations are kept; the same command goes on from here",
-            err=True,
-        )
-        code = INTERRUPTED
     raise typer.Exit(code)
 
 

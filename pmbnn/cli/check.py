@@ -15,6 +15,7 @@ from pmbnn.cli.shared import (
     TrustPlugins,
     Wait,
     Workers,
+    ending_command,
     new_console,
 )
 
@@ -55,15 +56,8 @@ def check(
     Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep is at work
     in the folder, or the system stood in the way (a full disk).
     """
-    from pmbnn.cli.sweep import exit_status
-
-    try:
+    with ending_command():
         code = _check(folder, only or [], engine, dry_run, workers, device, wait, quiet)
-    except ValueError as error:
-        code = exit_status(error)
-        if code is None:
-            raise
-        typer.echo(f"error: {error}", err=True)
     raise typer.Exit(code)
 
 

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, Quiet, ResultsFolders, TrustPlugins, Wait, new_console
+from pmbnn.cli.shared import (
+    Command,
+    Quiet,
+    ResultsFolders,
+    TrustPlugins,
+    Wait,
+    ending_command,
+    new_console,
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -29,18 +37,11 @@ def merge(
     Exit status: 0 joined, 2 a folder does not belong to the others or a cell is broken, 3 the
     system stood in the way (a full disk).
     """
-    from pmbnn.cli.sweep import exit_status
     from pmbnn.sweep.merge import merge as joined
 
     console = new_console()
-    try:
+    with ending_command():
         found = joined(folders, out, console, wait, quiet)
-    except ValueError as error:
-        code = exit_status(error)
-        if code is None:
-            raise
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(code) from error
     counts = f"{found.copied} cells copied, {found.there} there already, {found.missing} missing"
     if found.left_out:
         counts += f", {found.left_out} left out that the experiment does not have"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli.shared import Command, Wait
+from pmbnn.cli.shared import Command, Wait, ending_command
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -30,17 +30,10 @@ def prune(
     Exit status: 0 done, 2 bad input, 3 another process is at work in the folder, or the system
     stood in the way.
     """
-    from pmbnn.cli.sweep import exit_status
     from pmbnn.results.pruning import prune as pruned
 
-    try:
+    with ending_command():
         found = pruned(folder, dry_run, wait)
-    except ValueError as error:
-        code = exit_status(error)
-        if code is None:
-            raise
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(code) from error
     for one in found:
         typer.echo(one)
     size = sum(one.size for one in found)

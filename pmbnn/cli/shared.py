@@ -23,6 +23,9 @@ BAD_INPUT = 2
 FAULT = 3
 """Exit status: the system stood in the way, after whose remedy the same command goes on."""
 
+INTERRUPTED = 130
+"""Exit status: Ctrl-C."""
+
 LOG_WIDTH = 160
 """Columns of what is printed elsewhere than on a terminal: no table is folded there."""
 
@@ -87,6 +90,47 @@ def reported(*errors: type[Exception]) -> Iterator[None]:
     except errors as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(BAD_INPUT) from error
+
+
+@contextmanager
+def ending_command(kept: str = "") -> Iterator[None]:
+    """End the command with one line where the user can mend an error; a fault has a traceback.
+
+    Parameters
+    ----------
+    kept
+        What a command that can be interrupted (Ctrl-C) keeps.
+    """
+    try:
+        yield
+    except ValueError as error:
+        status = _exit_status(error)
+        if status is None:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(status) from error
+    except KeyboardInterrupt as stop:
+        if not kept:
+            raise
+        typer.echo(f"interrupted: {kept}; the same command goes on from here", err=True)
+        raise typer.Exit(INTERRUPTED) from stop
+
+
+def _exit_status(error: ValueError) -> int | None:
+    """Status for an error that the user can mend; None of a fault, which is worth a traceback."""
+    from pmbnn.data import DataError
+    from pmbnn.inference.device import DeviceError
+    from pmbnn.spec.errors import ConfigError
+
+    connect = sys.modules.get("pmbnn.sweep.cluster.connect")
+    if connect is not None and isinstance(error, connect.ClusterError):
+        return FAULT if isinstance(error, connect.ClusterLostError) else BAD_INPUT
+    store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
+    if lock is not None and isinstance(error, lock.FolderBusyError):
+        return FAULT
+    results_errors = () if store is None else (store.ResultsError,)
+    known = (ConfigError, DataError, DeviceError, *results_errors)
+    return BAD_INPUT if isinstance(error, known) else None
 
 
 def open_results(folder: Path) -> "ExperimentResults":

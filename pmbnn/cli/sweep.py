@@ -1,6 +1,5 @@
 """Run the experiments of a YAML file: ``python -m pmbnn.sweep FILE``."""
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -9,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pmbnn.cli.shared import (
-    BAD_INPUT,
     FAILED,
-    FAULT,
     Command,
     Device,
     DryRun,
@@ -20,6 +17,7 @@ from pmbnn.cli.shared import (
     TrustPlugins,
     Wait,
     Workers,
+    ending_command,
     new_console,
 )
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
     from pmbnn.experiment.load import Experiment
     from pmbnn.sweep.stages import Outcome
-
-INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -90,21 +86,13 @@ def sweep(
     """
     from pmbnn.inference.device import find_devices
 
-    try:
-        with _cluster(None if dry_run or prior_only else scheduler, shared_folder) as cluster:
-            devices = find_devices(device if scheduler is None else _of_workers(device))
-            run = _priors if prior_only else partial(_sweep, cluster=cluster)
-            code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
-    except ValueError as error:
-        code = exit_status(error)
-        if code is None:
-            raise
-        typer.echo(f"error: {error}", err=True)
-    except KeyboardInterrupt:
-        typer.echo(
-            "interrupted: finished cells are kept; the same command goes on from here", err=True
-        )
-        code = INTERRUPTED
+    with (
+        ending_command("finished cells are kept"),
+        _cluster(None if dry_run or prior_only else scheduler, shared_folder) as cluster,
+    ):
+        devices = find_devices(device if scheduler is None else _of_workers(device))
+        run = _priors if prior_only else partial(_sweep, cluster=cluster)
+        code = run(file, out, only or [], shard, dry_run, fresh, workers, devices, wait, quiet)
     raise typer.Exit(code)
 
 
@@ -216,23 +204,6 @@ def _conclude(console: "Console", outcome: "Outcome") -> int:
             markup=False,
         )
     return FAILED if outcome.failed else 0
-
-
-def exit_status(error: ValueError) -> int | None:
-    """Status for an error that the user can mend; None of a fault, which is worth a traceback."""
-    from pmbnn.data import DataError
-    from pmbnn.experiment.load import ConfigError
-    from pmbnn.inference.device import DeviceError
-
-    connect = sys.modules.get("pmbnn.sweep.cluster.connect")
-    if connect is not None and isinstance(error, connect.ClusterError):
-        return FAULT if isinstance(error, connect.ClusterLostError) else BAD_INPUT
-    store, lock = (sys.modules.get(f"pmbnn.results.{name}") for name in ("store", "lock"))
-    if lock is not None and isinstance(error, lock.FolderBusyError):
-        return FAULT
-    results_errors = () if store is None else (store.ResultsError,)
-    known = (ConfigError, DataError, DeviceError, *results_errors)
-    return BAD_INPUT if isinstance(error, known) else None
 
 
 if __name__ == "__main__":

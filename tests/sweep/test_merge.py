@@ -10,14 +10,12 @@ import shutil
 
 import numpy as np
 import pytest
-from makers import plane_trace
+from makers import store_made_up_cells
 from rich.console import Console
 
 import pmbnn
-from pmbnn.results.store import ResultsError, trace_writer
-from pmbnn.sweep import stages
+from pmbnn.results.store import ResultsError
 from pmbnn.sweep.merge import Merged, merge
-from pmbnn.sweep.workers import Stored
 
 TEXT = """
 name: toy
@@ -35,27 +33,9 @@ sweeps:
 def fitted():
     """Names of the cells that a made-up worker was asked for; figures are left out."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        yield from _fitted(monkeypatch)
-
-
-def _fitted(monkeypatch):
-    asked = []
-
-    def run_cells(run, wanted, workers, cluster=None):
-        for cell in wanted:
-            task = run.tasks[cell]
-            asked.append(task.name)
-            accuracy = int(task.identity, 16) / 16**12
-            known = {"predictive": "class_probabilities", "results": {"accuracy": accuracy}}
-            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
-            record = task.record(status="converged", seconds=len(asked), **known)
-            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
-
-    monkeypatch.setattr(stages, "run_cells", run_cells)
-    for name in ("missing_cell_figures", "outdated_overviews", "overviews_of"):
-        monkeypatch.setattr(stages, name, lambda *_: [])
-    monkeypatch.setattr(stages.CellDrawer, "add", lambda *_: None)
-    yield asked
+        yield store_made_up_cells(
+            monkeypatch, lambda task: {"accuracy": int(task.identity, 16) / 16**12}, figures=False
+        )
 
 
 @pytest.fixture(scope="module")

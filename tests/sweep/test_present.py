@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from makers import plane_trace, ranks
+from makers import ranks, store_made_up_cells
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -27,13 +27,12 @@ from pmbnn.results.priors import stored_priors
 from pmbnn.results.ranks import save_ranks
 from pmbnn.results.references import is_sampled, pairs
 from pmbnn.results.restore import restore_cell
-from pmbnn.results.store import Results, ResultsError, trace_writer
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
 from pmbnn.sweep.calibrate import plan_calibration, present_ranks
 from pmbnn.sweep.check import check_folder, references
 from pmbnn.sweep.merge import merge
 from pmbnn.sweep.prior import run_priors
-from pmbnn.sweep.workers import Stored
 
 TEXT = """
 name: toy
@@ -53,22 +52,9 @@ SHORT = Mclmc(chains=4, draws=16)
 @pytest.fixture
 def fitted(monkeypatch):
     """Names of the cells that a made-up worker was asked for, which it stores at once."""
-    asked = []
-
-    def run_cells(run, wanted, workers, cluster=None):
-        for cell in wanted:
-            task = run.tasks[cell]
-            asked.append(task.name)
-            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
-            known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5, "scale": 1}}
-            record = task.record(status="converged", **known)
-            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
-
-    monkeypatch.setattr(stages, "run_cells", run_cells)
-    for name in ("missing_cell_figures", "outdated_overviews", "overviews_of"):
-        monkeypatch.setattr(stages, name, lambda *_: [])
-    monkeypatch.setattr(stages.CellDrawer, "add", lambda *_: None)
-    return asked
+    return store_made_up_cells(
+        monkeypatch, lambda task: {"accuracy": 0.5, "scale": 1}, figures=False
+    )
 
 
 @pytest.fixture

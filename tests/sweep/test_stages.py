@@ -9,17 +9,16 @@ from dataclasses import replace
 
 import pytest
 import xarray as xr
-from makers import plane_trace
+from makers import store_made_up_cells
 from rich.console import Console
 
 import pmbnn
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.loading import load_results
 from pmbnn.results.lock import FolderBusyError, writing
-from pmbnn.results.store import Results, ResultsError, trace_writer
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
 from pmbnn.sweep.cells import prepare
-from pmbnn.sweep.workers import Stored
 
 TEXT = """
 name: toy
@@ -43,19 +42,7 @@ def experiment(tmp_path):
 @pytest.fixture
 def fitted(monkeypatch):
     """Names of the cells that a made-up worker was asked for, which it stores at once."""
-    asked = []
-
-    def run_cells(run, wanted, workers, cluster=None):
-        for cell in wanted:
-            task = run.tasks[cell]
-            asked.append(task.name)
-            known = {"predictive": "class_probabilities", "results": {"accuracy": 0.5}}
-            record = task.record(status="converged", **known)
-            trace = trace_writer(plane_trace(resolution=(5, 4), points=10))
-            yield None, Stored(0, run.results.save_cell(record, {"trace.nc": trace}))
-
-    monkeypatch.setattr(stages, "run_cells", run_cells)
-    return asked
+    return store_made_up_cells(monkeypatch, lambda task: {"accuracy": 0.5})
 
 
 def sweep(experiment, folder, **options):
