@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +10,12 @@ from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, OodSpec
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
-from pmbnn.inference.settings import Inference
+from pmbnn.inference.settings import POINT_GUIDES, Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Registry, Specification
+from pmbnn.spec import Registry, Specification, Tune
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
@@ -69,7 +69,49 @@ class Cell(Summarised):
     @property
     def is_sampled(self) -> bool:
         """Whether draws come from the posterior itself, not from a guide."""
-        return isinstance(self.inference, Sampling)
+        return getattr(self.inference, "engine", None) in SAMPLING
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it is fitted as a single point: there is no distribution to draw from."""
+        return getattr(self.inference, "guide", None) in POINT_GUIDES
+
+    @property
+    def is_tempered(self) -> bool:
+        """Whether its objective is not the ELBO, whose optimum is the posterior of its model."""
+        weight = getattr(self.inference, "kl_weight", 1)
+        return weight != 1 or getattr(self.inference, "kl_scaling", "sum") != "sum"
+
+    @property
+    def method(self) -> str:
+        """Guide of a fit, or sampler."""
+        return getattr(self.inference, "guide", None) or self.inference.engine
+
+    @property
+    def scale(self) -> float | Tune | None:
+        """Fixed scale of the prior or its candidates; None where it is learned or there is none."""
+        return getattr(self.hyperprior, "scale", None)
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether its prior has a scale, which is fixed, tuned or learned."""
+        return getattr(self.hyperprior, "scale", True) is not None
+
+    @property
+    def data_seed(self) -> int:
+        """Seed of its data set."""
+        return getattr(self.dataset, "seed", 0)
+
+    @property
+    def without_seeds(self) -> "Cell":
+        """The same cell with the first seeds: repetitions of a fit share it."""
+        seeded = {"dataset": self.dataset, "inference": self.inference}
+        first = {
+            name: spec.model_copy(update={"seed": 0})
+            for name, spec in seeded.items()
+            if getattr(spec, "seed", 0)
+        }
+        return replace(self, **first)
 
     @property
     def has_points(self) -> bool:

@@ -4,10 +4,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from copy import copy
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pmbnn.experiment.cells import Cell
+from pmbnn.experiment.stored import stored_cell
 from pmbnn.spec.display import Summarised
 
 RECORD = "metrics.json"
@@ -229,6 +233,25 @@ class CellRecord(Summarised, _Part):
 
     def __str__(self) -> str:
         return repr(self)
+
+    @cached_property
+    def cell(self) -> Cell:
+        """The cell, as far as its classes are available here: no plugin is run."""
+        sections = {section for plugin in self.plugins for section in plugin.sections}
+        plugins = {
+            section: frozenset(p.sha256 for p in self.plugins if section in p.sections)
+            for section in sections
+        }
+        return stored_cell(self.sweep, self.settings, plugins)
+
+    def __copy__(self) -> "CellRecord":
+        copied = super().__copy__()
+        copied.__dict__.pop("cell", None)  # `model_copy` may change what it is made of
+        return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        # Without the cell: another process may not have the classes of its plugins.
+        return super(CellRecord, copy(self)).__getstate__()
 
     @property
     def failed(self) -> bool:

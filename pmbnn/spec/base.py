@@ -130,7 +130,7 @@ class Registry[S: Specification](dict[str, type[S]]):
 
     def class_of(self, settings: Mapping[str, Any]) -> type[S]:
         """The class that stored settings are of; a KeyError names what is unknown."""
-        return self[settings[self.tag]]
+        return self[settings.get(self.tag, self.default)]
 
 
 def registry[S: Specification](*classes: type[S]) -> Registry[S]:

@@ -16,6 +16,7 @@ from pmbnn.experiment.cells import REGISTRIES
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.experiment.plugins import register
+from pmbnn.experiment.stored import Unknown
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.models.networks import NETWORKS, Dense
@@ -371,3 +372,24 @@ def test_an_estimator_is_loaded_with_the_class_it_was_fitted_with(project, tmp_p
     (project / "parts" / "own.py").write_text(NETWORK)
     load_experiment(project / "own.yaml")
     assert BNNClassifier.load(file).network.factor == 1.0
+
+
+def test_a_cell_is_listed_without_its_plugin_and_typed_with_it(project):
+    cell = stored(project)
+    results = load_results(cell.parent.parent, trust_plugins=True)
+    assert results.metrics["network.kind"].tolist() == ["own"]
+    (record,) = results.records
+    assert isinstance(record.cell.network, Unknown)
+    assert record.cell.network.hidden == [2]
+    load_experiment(project / "own.yaml")
+    (record,) = load_results(cell.parent.parent).records
+    assert type(record.cell.network) is NETWORKS["own"]
+
+
+def test_a_cell_is_not_typed_by_a_plugin_that_has_changed(project):
+    cell = stored(project)
+    (project / "parts" / "own.py").write_text(EDITED)
+    load_experiment(project / "own.yaml")
+    assert "own" in NETWORKS
+    record = Results(cell.parent.parent).load_record(cell.name)
+    assert isinstance(record.cell.network, Unknown)
