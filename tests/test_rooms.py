@@ -1,6 +1,8 @@
 """What each entry loads, and that imports point one way only."""
 
 import ast
+import functools
+import itertools
 import json
 import subprocess
 import sys
@@ -15,7 +17,7 @@ PRIORS = PACKAGE.parent / "experiments" / "priors.yaml"
 
 SLOW = {"numpy", "scipy", "sklearn", "xarray", "pandas", "matplotlib", "arviz", "arviz_base"}
 SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "netCDF4", "mlxtend", "PIL"}
-SLOW |= {"arviz_stats", "blackjax"}
+SLOW |= {"arviz_stats", "blackjax", "dask", "distributed", "rich", "matplotlib.pyplot"}
 """Packages that take long to load: none is needed to read and plan an experiment."""
 
 ROOMS = (
@@ -41,105 +43,102 @@ SHIMS = {"claims", "predict", "report.__main__", "sweep.__main__"}
 """What ``python -m`` names: they stand apart, and import the commands."""
 
 
-def loaded_by(code: str) -> set[str]:
-    """Top-level packages in memory after a piece of code ran in a fresh process."""
-    code += "\nimport json, sys\nprint(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
-    )
-    return set(json.loads(done.stdout.splitlines()[-1]))
+FITS = {"arviz", "arviz_base", "pymc", "pytensor", "jax", "optax", "dask", "distributed"}
+FITS |= {"matplotlib.pyplot"}
+"""What reading results does not need: fitting does, or who names a cluster."""
 
 
-def loaded_by_sweep(*arguments: str, command: str = "sweep") -> set[str]:
-    return loaded_by(
-        f"import sys; sys.argv = {[command, *arguments]!r}\n"
-        f"from pmbnn.cli.{command} import app\n"
-        "try:\n    app()\n"
-        "except SystemExit as stop:\n    assert not stop.code, stop.code"
-    )
-
-
-@pytest.mark.parametrize(
-    "command", ["sweep", "calibrate", "predict", "claims", "compare", "report"]
-)
-def test_help_loads_nothing_slow(command):
-    loaded = loaded_by_sweep("--help", command=command)
-    assert "typer" in loaded
-    assert not loaded & SLOW
-
-
-def test_the_one_command_loads_nothing_slow():
-    loaded = loaded_by(
-        "import sys; sys.argv = ['pmbnn', '--help']\n"
+def command(*arguments: str) -> str:
+    """Code that calls the one command, which must end well."""
+    return (
+        f"import sys; sys.argv = {['pmbnn', *arguments]!r}\n"
         "from pmbnn.cli import app\n"
         "try:\n    app()\n"
         "except SystemExit as stop:\n    assert not stop.code, stop.code"
     )
-    assert "typer" in loaded
-    assert not loaded & (SLOW | {"pydantic"})
 
 
-def test_importing_the_package_loads_next_to_nothing():
-    assert not loaded_by("import pmbnn") & (SLOW | {"pydantic", "yaml", "typer"})
-
-
-@pytest.mark.parametrize("name", ["register", "load_experiment", "Laplace", "dense_classifier"])
-def test_public_names_of_plans_load_nothing_slower_than_numpy(name):
-    assert loaded_by(f"import pmbnn; pmbnn.{name}") & SLOW <= {"numpy"}
-
-
-@pytest.mark.parametrize("options", [(), ("--prior-only",)])
-def test_a_dry_run_loads_nothing_slow(options):
-    loaded = loaded_by_sweep(str(PRIORS), "--dry-run", *options)
-    assert {"typer", "pydantic", "yaml"} <= loaded
-    assert not loaded & SLOW
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "experiment.load",
-        "experiment.plan",
-        "experiment.selection",
-        "data",
-        "data.ood",
-        "data.own_images",
-        "sweep.workers",
-        "fitting.tasks",
-    ],
+COMMANDS = ("sweep", "check", "calibrate", "predict", "report", "claims", "compare", "schema")
+READ_AND_PLAN = (
+    "experiment.load",
+    "experiment.plan",
+    "experiment.selection",
+    "data",
+    "data.ood",
+    "data.own_images",
+    "sweep.workers",
+    "fitting.tasks",
 )
-def test_reading_and_planning_load_nothing_slow(module):
-    assert not loaded_by(f"import pmbnn.{module}") & SLOW
-
-
-def test_metrics_load_numpy_alone():
-    loaded = loaded_by("import pmbnn.prediction.metrics")
-    assert loaded & SLOW == {"numpy"}
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "results.store",
-        "figures.stage",
-        "results.tables",
-        "sweep.cells",
-        "sweep.progress",
-        "report.page",
-        "report.rebuild",
-        "compare.agreement",
-        "sweep.stages",
-    ],
+READ_RESULTS = (
+    "results.store",
+    "results.tables",
+    "figures",
+    "figures.stage",
+    "sweep.cells",
+    "sweep.progress",
+    "sweep.stages",
+    "report.page",
+    "report.rebuild",
+    "compare.agreement",
 )
-def test_what_reads_results_does_not_load_what_fits(module):
-    loaded = loaded_by(f"import pmbnn.{module}")
-    assert not loaded & {"arviz", "arviz_base", "pymc", "pytensor", "jax", "optax"}
-    assert not loaded & {"dask", "distributed"}, "only who names a cluster needs these"
+STEPS = (
+    ("import pmbnn", SLOW | {"pydantic", "yaml", "typer"}),
+    (command("--help"), SLOW | {"pydantic"}),
+    *((command(name, "--help"), SLOW) for name in COMMANDS),
+    *((f"import pmbnn.{module}", SLOW) for module in READ_AND_PLAN),
+    ("import pmbnn.data as d; d.Moons(noise=0.3).rows, d.Mnist(source='embedded').rows", SLOW),
+    (command("sweep", str(PRIORS), "--dry-run"), SLOW),
+    (command("sweep", str(PRIORS), "--dry-run", "--prior-only", "--only", "prior=normal"), SLOW),
+    *(
+        (f"import pmbnn; pmbnn.{name}", SLOW - {"numpy"})
+        for name in ("register", "load_experiment", "Laplace", "dense_classifier")
+    ),
+    ("import pmbnn.prediction.metrics", SLOW - {"numpy"}),
+    *((f"import pmbnn.{module}", FITS) for module in READ_RESULTS),
+)
+"""Code and what it must not load. One process runs all, so what may be loaded only grows."""
+
+RUN_STEPS = """
+import json, sys
+for code in json.loads(sys.argv[1]):
+    try:
+        exec(code, {})
+    finally:
+        print("\\n" + json.dumps(sorted(sys.modules)), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> list[set[str]]:
+    """Modules in memory after each of the steps, in one fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_STEPS, json.dumps([code for code, _ in STEPS])],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
+    return [set(json.loads(line)) for line in lines]
+
+
+def test_each_entry_loads_no_more_than_it_needs(loaded):
+    assert len(loaded) == len(STEPS)
+    allowed = [forbidden for _, forbidden in STEPS]
+    assert all(after <= before for before, after in itertools.pairwise(allowed)), "it only grows"
+    wrong = {
+        code: sorted(modules & forbidden)
+        for (code, forbidden), modules in zip(STEPS, loaded, strict=True)
+        if modules & forbidden
+    }
+    assert wrong == {}
+    assert {"typer", "pydantic", "yaml", "numpy", "xarray"} <= loaded[-1], "the steps have run"
 
 
 # Directions
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
     """Syntax trees of every module, by name without ``pmbnn.``; an empty name is left out."""
     named = {

@@ -1,8 +1,6 @@
 """What all data sets share: standardisation, fingerprints, the registry, quick importing."""
 
 import dataclasses
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -201,14 +199,3 @@ def test_a_specification_says_how_to_load_itself():
 def test_specifications_survive_being_written_down(spec):
     assert DATASETS[spec.kind].model_validate(spec.model_dump()) == spec
     assert hash(spec) == hash(spec.model_copy())
-
-
-def test_importing_and_planning_load_nothing_heavy():
-    code = (
-        "import sys, pmbnn.data as d\n"
-        "d.Moons(noise=0.3).rows, d.Mnist(source='embedded').rows\n"
-        "heavy = {'numpy', 'scipy', 'sklearn', 'mlxtend', 'pymc', 'jax'}\n"
-        "print(sorted(heavy & sys.modules.keys()))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

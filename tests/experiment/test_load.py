@@ -1,7 +1,5 @@
 """Experiment files: what they stand for, and one clear line for each way to get them wrong."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -688,23 +686,6 @@ def test_what_snapshots_and_ood_images_leave_alone(load):
 def test_batch_of_unknown_rows_is_not_checked(load):
     (cell,) = load(experiment(dataset="mnist", inference="{batch: 50000}")).cells
     assert cell.inference.batch == 50_000
-
-
-def test_reading_and_planning_loads_nothing_heavy(tmp_path):
-    path = tmp_path / "experiment.yaml"
-    path.write_text(DOCUMENTED)
-    code = (
-        "import sys\n"
-        "from pmbnn.experiment.load import load_experiment, resolved_text\n"
-        "from pmbnn.experiment.plan import print_plan\n"
-        "from pmbnn.experiment.selection import select_cells\n"
-        "experiment = load_experiment(sys.argv[1])\n"
-        "resolved_text(experiment)\n"
-        "print_plan(experiment, select_cells(experiment.cells, ['prior=normal']))\n"
-        "heavy = 'arviz jax matplotlib numpy pymc pytensor rich scipy sklearn xarray'.split()\n"
-        "assert not [name for name in heavy if name in sys.modules]\n"
-    )
-    subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True)
 
 
 def test_a_sampler_has_one_cell_whatever_the_mixtures(load):
