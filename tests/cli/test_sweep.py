@@ -25,7 +25,9 @@ import pytest
 import xarray as xr
 import yaml
 from rich.console import Console
+from typer.testing import CliRunner
 
+from pmbnn.cli.sweep import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
@@ -95,11 +97,9 @@ REORDERED = {
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """Environment of every run: one cache of compiled programs for all, and no data folder."""
-    cache = tmp_path_factory.mktemp("cache")
-    kept = {k: v for k, v in os.environ.items() if k != "PMBNN_DATA"}
-    return kept | {"XDG_CACHE_HOME": str(cache), "COLUMNS": "160"}
+def environment():
+    """Environment of every run, without a data folder."""
+    return {k: v for k, v in os.environ.items() if k != "PMBNN_DATA"} | {"COLUMNS": "160"}
 
 
 @pytest.fixture(scope="module")
@@ -795,27 +795,23 @@ def test_weights_of_the_restarts_are_recorded(advanced):
 # Without fitting
 
 
-def call(folder, environment, *arguments):
-    """A run of the command line in a folder, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "pmbnn.sweep", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    """The folder that commands are called in."""
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(WHOLE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PMBNN_DATA", raising=False)
     return tmp_path
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(folder, environment):
-    done = call(folder, environment, "experiment.yaml", "--dry-run")
-    assert (done.returncode, done.stderr) == (0, "")
+def call(*arguments):
+    """Call the command line in this process."""
+    return CliRunner().invoke(app, arguments)
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(folder):
+    done = call("experiment.yaml", "--dry-run")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines()[:4:3] == [
         "tiny: 7 cells",
         "  circles: 1 cells = 1 prior × hyperprior",
@@ -823,30 +819,30 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(folder, environment):
     assert os.listdir(folder) == ["experiment.yaml"]
 
 
-def test_a_dry_run_of_a_selection(folder, environment):
-    done = call(folder, environment, "experiment.yaml", "--dry-run", "--only", "prior=flat")
+def test_a_dry_run_of_a_selection(folder):
+    done = call("experiment.yaml", "--dry-run", "--only", "prior=flat")
     assert done.stdout.startswith("tiny: 2 of 7 cells\n")
 
 
-def test_a_dry_run_tells_the_time_with_so_many_workers(folder, environment):
-    done = call(folder, environment, "experiment.yaml", "--dry-run", "--workers", "3")
+def test_a_dry_run_tells_the_time_with_so_many_workers(folder):
+    done = call("experiment.yaml", "--dry-run", "--workers", "3")
     *_, time, memory = done.stdout.splitlines()
     assert time.endswith("with 3 workers, compiling included")
     assert memory.startswith("memory: about ")
 
 
-def test_help(folder, environment):
-    done = call(folder, environment, "--help")
-    assert done.returncode == 0
+def test_help():
+    done = call("--help")
+    assert done.exit_code == 0
     for option in ("--out", "--only", "--dry-run", "--fresh", "--workers", "--device", "--quiet"):
         assert option in done.stdout
 
 
-def check_rejected(folder, environment, *arguments, match):
+def check_rejected(folder, *arguments, match):
     """Exit status 2, one line that says why, and not a file more than before."""
     before = sorted(folder.rglob("*"))
-    done = call(folder, environment, *arguments)
-    assert done.returncode == 2, done.stderr
+    done = call(*arguments)
+    assert done.exit_code == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert re.search(match, line), line
@@ -909,17 +905,15 @@ def check_rejected(folder, environment, *arguments, match):
         ),
     ],
 )
-def test_a_bad_value_is_rejected(folder, environment, changes, match):
+def test_a_bad_value_is_rejected(folder, changes, match):
     sweeps = [MOONS | changes]
     (folder / "experiment.yaml").write_text(yaml.safe_dump({"name": "bad", "sweeps": sweeps}))
-    check_rejected(folder, environment, "experiment.yaml", match=match)
+    check_rejected(folder, "experiment.yaml", match=match)
 
 
-def test_broken_yaml_is_rejected_with_its_line(folder, environment):
+def test_broken_yaml_is_rejected_with_its_line(folder):
     (folder / "experiment.yaml").write_text("name: bad\nsweeps:\n  - {name: one,\n")
-    check_rejected(
-        folder, environment, "experiment.yaml", match="experiment.yaml, line 4, column 1"
-    )
+    check_rejected(folder, "experiment.yaml", match="experiment.yaml, line 4, column 1")
 
 
 @pytest.mark.parametrize(
@@ -929,8 +923,8 @@ def test_broken_yaml_is_rejected_with_its_line(folder, environment):
         (".", "is a folder; name an experiment file"),
     ],
 )
-def test_a_file_that_is_none_is_rejected(folder, environment, file, match):
-    check_rejected(folder, environment, file, match=match)
+def test_a_file_that_is_none_is_rejected(folder, file, match):
+    check_rejected(folder, file, match=match)
 
 
 @pytest.mark.parametrize(
@@ -941,8 +935,8 @@ def test_a_file_that_is_none_is_rejected(folder, environment, file, match):
         ("prior=cauchy", "`--only prior` must be one of flat, normal, got 'cauchy'"),
     ],
 )
-def test_a_bad_selection_is_rejected(folder, environment, condition, match):
-    check_rejected(folder, environment, "experiment.yaml", "--only", condition, match=match)
+def test_a_bad_selection_is_rejected(folder, condition, match):
+    check_rejected(folder, "experiment.yaml", "--only", condition, match=match)
 
 
 @pytest.mark.parametrize(
@@ -953,26 +947,24 @@ def test_a_bad_selection_is_rejected(folder, environment, condition, match):
     ],
 )
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_a_device_that_is_not_there_is_rejected(folder, environment, device, match, dry):
+def test_a_device_that_is_not_there_is_rejected(folder, device, match, dry, monkeypatch):
     """Before anything else is done; here, as wherever JAX is told to stay on the processor."""
-    environment = environment | {"JAX_PLATFORMS": "cpu"}
-    check_rejected(folder, environment, "experiment.yaml", "--device", device, *dry, match=match)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    check_rejected(folder, "experiment.yaml", "--device", device, *dry, match=match)
 
 
-def test_a_results_folder_that_cannot_be_written_is_rejected(folder, environment):
+def test_a_results_folder_that_cannot_be_written_is_rejected(folder):
     """Below a regular file nobody can write, not even root."""
     (folder / "file").write_text("mine")
     match = "The results folder `file/results` cannot be written: "
-    check_rejected(folder, environment, "experiment.yaml", "--out", "file/results", match=match)
+    check_rejected(folder, "experiment.yaml", "--out", "file/results", match=match)
     assert (folder / "file").read_text() == "mine"
 
 
-def test_a_damaged_data_file_is_rejected(folder, environment):
+def test_a_damaged_data_file_is_rejected(folder):
     whole = gzip.compress(bytes(5000))
     (folder / "train-images-idx3-ubyte.gz").write_bytes(whole[: len(whole) // 2])
     dataset = {"kind": "mnist", "source": "local", "folder": str(folder)}
     sweep = {"name": "digits", "dataset": dataset, "network": "dense", "prior": "normal"}
     (folder / "experiment.yaml").write_text(yaml.safe_dump({"name": "bad", "sweeps": [sweep]}))
-    check_rejected(
-        folder, environment, "experiment.yaml", match="Data set `mnist`: .*train-images-idx3-ubyte"
-    )
+    check_rejected(folder, "experiment.yaml", match="Data set `mnist`: .*train-images-idx3-ubyte")
