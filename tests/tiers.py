@@ -1,6 +1,7 @@
 """Which cases of a test run every time, and which in the slow tier alone."""
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 
 import pytest
 
@@ -13,6 +14,16 @@ def slow_but(quick: Collection, cases: Sequence) -> list:
     missing = [case for case in quick if case not in cases]
     assert not missing, f"no cases: {missing}"
     return [case if case in quick else _slow(case) for case in cases]
+
+
+def pairwise(cases: Sequence[tuple]) -> list[tuple]:
+    """A few of the cases in which any two values meet that meet in one of them all."""
+    pairs = {case: set(combinations(enumerate(case), 2)) for case in cases}
+    left, chosen = set().union(*pairs.values()), []
+    while left:
+        chosen.append(max(cases, key=lambda case: len(pairs[case] & left)))
+        left -= pairs[chosen[-1]]
+    return chosen
 
 
 def _slow(case):

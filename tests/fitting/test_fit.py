@@ -525,6 +525,7 @@ def test_the_refit_is_that_of_the_chosen_scale(programs, fitted):
     assert fitted.seconds > 0
 
 
+@pytest.mark.slow
 def test_a_flat_prior_is_reported_as_improper():
     (done,) = fit_for_real(GroupPrograms("real", 16), [FLAT])
     assert [made.status for made in done.fits] == ["improper"] * 2
@@ -532,11 +533,9 @@ def test_a_flat_prior_is_reported_as_improper():
     assert "prior_scale" not in done.data
 
 
-def test_a_huge_learning_rate_diverges():
-    inference = Inference(steps=50, learning_rate=1e30, restarts=2, validation=0)
-    (done,) = fit_for_real(
-        GroupPrograms("real", 16), [replace(CELL, hyperprior=HalfNormal(), inference=inference)]
-    )
+def test_a_huge_learning_rate_diverges(programs):
+    inference = Inference(steps=200, learning_rate=1e30, restarts=2)
+    (done,) = fit_for_real(programs, [replace(CELL, inference=inference)])
     assert [made.status for made in done.fits] == ["diverged"] * 2
     assert done.best is None
     assert "not finite" in done.fits[0].reason
@@ -599,7 +598,7 @@ def test_a_fit_without_a_folder_leaves_no_checkpoint(uninterrupted, eager, tmp_p
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("stops", [(1,), (17,), (45,), (61,), (89,), (10, 30, 25)])
+@pytest.mark.parametrize("stops", [(1,), (45,), (89,), (10, 30, 25)])
 def test_an_interrupted_fit_goes_on_bit_by_bit(narrow, uninterrupted, eager, tmp_path, stops):
     """In every chunk and stage; of the windows, only the one just done is repeated."""
     windows = 0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import logsumexp, softmax
+from tiers import slow_but
 
 from pmbnn.data import Mnist, Moons
 from pmbnn.data.arrays import Standardisation
@@ -187,6 +188,7 @@ def test_arviz_corrects_for_the_guide(az, idata):
     assert loo.elpd == pytest.approx(uncorrected, abs=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plot", ["plot_forest", "plot_dist", "plot_trace"])
 def test_arviz_draws_it(az, idata, plot):
     names = ["layer_1_scale", "layer_2_scale"]
@@ -557,7 +559,7 @@ def test_a_history_that_was_cut_short_is_filled_up(toy, tmp_path):
 # Other guides
 
 
-@pytest.fixture(scope="module", params=["low_rank", "full_rank", "map"])
+@pytest.fixture(scope="module", params=slow_but(["low_rank"], ["low_rank", "full_rank", "map"]))
 def other(request, toy, tmp_path_factory):
     """A made cell with another guide."""
     cell = replace(CELL, inference=Inference(guide=request.param, rank=RANK))
@@ -645,6 +647,7 @@ def test_the_file_holds_numbers_and_text_only(toy):
     assert kinds == {"f", "i", "u", "text"}
 
 
+@pytest.mark.slow
 def test_a_toy_trace_is_small(tmp_path):
     """700 rows, 3 restarts, 100 draws, a map of 100 × 100: what `priors.yaml` asks for."""
     cell = replace(
@@ -723,13 +726,16 @@ def test_the_larger_a_network_the_fewer_draws_are_in_memory(toy, large):
 
 @pytest.mark.parametrize(
     ("prior", "names"),
-    [
-        (Horseshoe(), {"weight_3_local", "bias_3_local"}),
-        (
-            ScaleMixture(learned=True),
-            {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
-        ),
-    ],
+    slow_but(
+        [(Horseshoe(), {"weight_3_local", "bias_3_local"})],
+        [
+            (Horseshoe(), {"weight_3_local", "bias_3_local"}),
+            (
+                ScaleMixture(learned=True),
+                {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
+            ),
+        ],
+    ),
     ids=["horseshoe", "scale_mixture"],
 )
 def test_a_large_network_keeps_what_else_its_prior_learns(prior, names, toy, tmp_path):

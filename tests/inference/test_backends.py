@@ -30,13 +30,6 @@ POINTS, IMAGES = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 2 * 6 * 6))
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def without_traces():
-    """Spare every node of a graph the record of where it was made."""
-    with pytensor.config.change_flags(traceback__limit=0):
-        yield
-
-
 def rows_of(x, y, classes=(), shape=()):
     return Rows(x, y, tuple(f"x{i}" for i in range(x.shape[1])), classes, shape)
 

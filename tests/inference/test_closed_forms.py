@@ -8,6 +8,7 @@ import pytensor
 import pytest
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
+from tiers import slow_but
 
 from pmbnn.inference import engine
 from pmbnn.inference.checkpoint import ChunkState
@@ -30,13 +31,6 @@ RNG = np.random.default_rng(2)
 X = RNG.normal(size=(ROWS, SIZE)) @ MIXING
 Y = X @ [1.0, -2.0, 0.5] + SIGMA * RNG.normal(size=ROWS)
 ORTHOGONAL = np.linalg.qr(X)[0] * [3.0, 4.0, 5.0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_traces():
-    """Spare every node of a graph the record of where it was made."""
-    with pytensor.config.change_flags(traceback__limit=0):
-        yield
 
 
 # --- linear regression: the exact posterior -----------------------------------------------
@@ -160,7 +154,7 @@ def cubature(elbo):
     }
 
 
-@pytest.fixture(scope="module", params=GUIDES)
+@pytest.fixture(scope="module", params=slow_but(["mean_field", "full_rank"], list(GUIDES)))
 def exact(request):
     """A guide, inputs, and the guide's parameters at the exact posterior."""
     x, parameters = GUIDES[request.param]
@@ -197,7 +191,9 @@ def mean_field_gap(covariance):
     return 0.5 * (np.log(precision_diagonal).sum() + np.linalg.slogdet(covariance)[1])
 
 
-@pytest.mark.parametrize("estimator", ["reparameterisation", "path_derivative"])
+@pytest.mark.parametrize(
+    "estimator", slow_but(["path_derivative"], ["reparameterisation", "path_derivative"])
+)
 def test_best_mean_field(estimator):
     """Correlated weights: the gradient vanishes at narrow scales, the ELBO lacks the gap."""
     mean, covariance = posterior(X)
@@ -242,7 +238,7 @@ def test_fit_mean_field():
     check_mean([fit.elbo for fit in fits], expected, 0.1)
 
 
-@pytest.mark.parametrize("guide", ["low_rank", "full_rank"])
+@pytest.mark.parametrize("guide", slow_but(["full_rank"], ["low_rank", "full_rank"]))
 def test_fit_exact(guide):
     """The path derivative has no noise left where these guides end: at the posterior."""
     mean, covariance = posterior(X)

@@ -29,13 +29,6 @@ FORMS = ("auto", "monte_carlo")
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def without_traces():
-    """Spare every node of a graph the record of where it was made."""
-    with pytensor.config.change_flags(traceback__limit=0):
-        yield
-
-
 @pytest.fixture(params=slow_but(PAIRS[:1], PAIRS))
 def case(request):
     """A model, and the values of its data variables."""

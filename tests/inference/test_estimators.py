@@ -2,13 +2,13 @@
 
 import functools
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from jax.flatten_util import ravel_pytree
@@ -35,13 +35,6 @@ LAYER = ("local_reparameterisation", "flipout")
 EVERY = ("reparameterisation", *LAYER)
 SEEDS = {name: i for i, name in enumerate((*EVERY, "path_derivative"))}
 ONE = np.float64(1.0)  # Python's own would stay in single precision
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_traces():
-    """Spare every node of a graph the record of where it was made."""
-    with pytensor.config.change_flags(traceback__limit=0):
-        yield
 
 
 # --- models -------------------------------------------------------------------------------
@@ -209,17 +202,27 @@ PAIRS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def plain():
-    """Case, and samples of plain reparameterisation, by the name of the case."""
-    cases = {name: build() for name, build in CASES.items()}
-    return {name: (case, samples(case, "reparameterisation", 4000)) for name, case in cases.items()}
+@functools.cache
+def plain(name):
+    """Case, and samples of plain reparameterisation."""
+    case = CASES[name]()
+    return case, samples(case, "reparameterisation", 4000)
 
 
-@pytest.mark.parametrize(("name", "estimator"), slow_but(PAIRS[::3], PAIRS))
-def test_same_expectation(name, estimator, plain):
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    slow_but(
+        [
+            ("hierarchical", "local_reparameterisation"),
+            ("hierarchical", "path_derivative"),
+            ("convolution", "flipout"),
+        ],
+        PAIRS,
+    ),
+)
+def test_same_expectation(name, estimator):
     """Of the ELBO and of its gradient in every parameter of the guide."""
-    case, expected = plain[name]
+    case, expected = plain(name)
     check_same_mean(samples(case, estimator, 4000), expected)
 
 
@@ -243,8 +246,12 @@ def cubature(inputs):
     return found
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("estimator", EVERY)
+@pytest.mark.parametrize(
+    ("estimator", "turned"),
+    slow_but(
+        [("local_reparameterisation", False), ("flipout", True)], [*product(EVERY, (False, True))]
+    ),
+)
 def test_linear_regression(estimator, turned):
     """Expected log-likelihood and its slopes, exactly: it is quadratic in the noise."""
     case = linear(turned)
@@ -279,6 +286,7 @@ def expected_log_likelihood(parameters, flat):
     return (-0.5 * square / SIGMA**2 - 0.5 * jnp.log(2 * jnp.pi * SIGMA**2)).sum()
 
 
+@pytest.mark.slow
 def test_no_scale():
     """Where the guide is a point, every estimator is the log-likelihood there."""
     case, values = dense(), []
@@ -367,7 +375,7 @@ def test_flipout_decorrelates_outputs():
     assert np.abs(correlations(outputs)).max() < 4.5 / np.sqrt(4000)
 
 
-@pytest.mark.parametrize("build", [dense, linear_hidden])
+@pytest.mark.parametrize("build", slow_but([linear_hidden], [dense, linear_hidden]))
 def test_rows_of_local_reparameterisation(build):
     """Rows' log-likelihoods are uncorrelated through both layers; plain draws correlate them."""
     case = build()
@@ -426,7 +434,7 @@ def linear_convolution(rows_last):
     return Case(model, {"x": IMAGES, "target": TARGET}), shares
 
 
-@pytest.mark.parametrize("rows_last", [True, False])
+@pytest.mark.parametrize("rows_last", slow_but([True], [True, False]))
 def test_signs_of_a_convolution(rows_last):
     """Every observation has one kernel of its own, at all its positions."""
     case, shares = linear_convolution(rows_last)
@@ -466,6 +474,7 @@ def many_rows():
     return dense(x, (x[:, 0] * x[:, 1] > 0).astype(int), hidden=(8,))
 
 
+@pytest.mark.slow
 def test_variance_of_minibatches():
     """Over noise and minibatches, local noise has the least and shared draws the most.
 
@@ -499,6 +508,7 @@ def many_images():
     return convolutional(images, (images[:, 0, 1, 1] > images[:, 1, 2, 2]).astype(int))
 
 
+@pytest.mark.slow
 def test_variance_of_a_convolution():
     """At fixed images and over minibatches, of all slopes and of those of the kernels.
 
@@ -562,14 +572,24 @@ def where_biases_kill(flat):
     return parameters
 
 
+WITHOUT_INPUT = {
+    "dead layer": (True, []),
+    "constant input": (False, [1]),
+    "no input": (False, [0, 1, 2]),
+}
+
+
 @pytest.mark.parametrize(
-    ("bias", "x"),
-    [(True, X), (False, blank([1])), (False, blank([0, 1, 2]))],
-    ids=["dead layer", "constant input", "no input"],
+    ("name", "estimator"),
+    slow_but(
+        [("dead layer", "local_reparameterisation"), ("no input", "flipout")],
+        [*product(WITHOUT_INPUT, LAYER)],
+    ),
 )
-@pytest.mark.parametrize("estimator", LAYER)
-def test_units_without_input(estimator, bias, x):
+def test_units_without_input(name, estimator):
     """Where a unit has no variance its gradients are finite, in single precision."""
+    bias, columns = WITHOUT_INPUT[name]
+    x = blank(columns)
     case = Case(relu_network(bias), {"x": x, "target": Y})
     with precision("float32"):
         estimate = Estimate(case, estimator, dtype="float32")

@@ -1,13 +1,15 @@
 """Where weights enter a model: which products are found, and what must not be taken for one."""
 
+from itertools import product
+
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import clone_get_equiv
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
+from tiers import pairwise, slow_but
 
 from pmbnn.inference.estimators import rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
@@ -21,13 +23,6 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(ROWS, 3))
 Y = (X[:, 0] > 0).astype(int)
 IMAGES = RNG.normal(size=(ROWS, 2, 5, 5))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_traces():
-    """Spare every node of a graph the record of where it was made."""
-    with pytensor.config.change_flags(traceback__limit=0):
-        yield
 
 
 @pytest.fixture
@@ -96,13 +91,17 @@ def check_dense(products, ending):
     ]
 
 
-@pytest.mark.parametrize("prior", sorted(PRIORS))
+@pytest.mark.parametrize(
+    "prior", slow_but(["horseshoe", "laplace", "trainable_mean"], sorted(PRIORS))
+)
 def test_every_prior(prior, products_of):
     products = products_of(dense_classifier(X, Y, hidden=(4,), prior=prior))
     check_dense(products, "_z" if prior == "horseshoe" else "")
 
 
-@pytest.mark.parametrize("prior", ["cauchy", "horseshoe", ScaleMixture(learned=True)])
+@pytest.mark.parametrize(
+    "prior", slow_but(["horseshoe"], ["cauchy", "horseshoe", ScaleMixture(learned=True)])
+)
 def test_priors_with_a_learned_scale(prior, products_of):
     check_dense(products_of(dense_classifier(X, Y, (4,), "tanh", prior, "half_normal")), "_z")
 
@@ -112,9 +111,10 @@ def test_learned_scale_mixture(products_of):
     check_dense(products_of(dense_classifier(X, Y, (4,), prior=ScaleMixture(learned=True))), "")
 
 
-@pytest.mark.parametrize("centred", [False, True])
-@pytest.mark.parametrize("per", ["layer", "network", "unit"])
-@pytest.mark.parametrize("hyperprior", HIERARCHICAL)
+SCALES = pairwise([*product(HIERARCHICAL, ("layer", "network", "unit"), (False, True))])
+
+
+@pytest.mark.parametrize(("hyperprior", "per", "centred"), slow_but(SCALES[:6], SCALES))
 def test_every_hyperprior(hyperprior, per, centred, products_of):
     kind = HYPERPRIORS[hyperprior](per=per, centred=centred)
     products = products_of(dense_classifier(X, Y, hidden=(4,), hyperprior=kind))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
@@ -98,14 +99,15 @@ def log_density(evaluate, variable, unconstrained):
     return evaluate(model.logp(vars=[variable], sum=False), given)[0]
 
 
-@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize(("kind", "settings"), PRIOR_CASES)
-def test_log_density_of_a_prior(kind, settings, scale, evaluate):
-    prior = PRIORS[kind](**settings)
-    with pm.Model(coords={"point": range(len(REAL))}):
-        variable = prior.variable("w", pm.Data("scale", scale), ("point",), prior.shared())
-        found = log_density(evaluate, variable, REAL)
-    expected = PRIOR_REFERENCES[kind](REAL, scale, **settings)
+def test_log_density_of_a_prior(kind, settings, evaluate):
+    prior, scales = PRIORS[kind](**settings), np.array(SCALES)[:, None]
+    x = np.broadcast_to(REAL, (len(SCALES), len(REAL)))
+    with pm.Model(coords={"scale": SCALES, "point": range(len(REAL))}):
+        dims = ("scale", "point")
+        variable = prior.variable("w", pt.constant(scales), dims, prior.shared())
+        found = log_density(evaluate, variable, x)
+    expected = PRIOR_REFERENCES[kind](x, scales, **settings)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
@@ -181,7 +183,7 @@ def test_hyperpriors_of_a_learned_mixture_are_log_normal_and_logit_normal(spread
         assert stats.kstest(rank, "uniform").pvalue > 0.001
 
 
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("scale", [1e-3, 7.0])
 def test_log_density_given_its_trainable_means(scale, evaluate):
     means = np.linspace(-30, 30, len(REAL))
     with pm.Model(coords={"point": range(len(REAL))}) as model:

@@ -4,13 +4,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
+from tiers import slow_but
 
 from pmbnn.data import Circles, DatasetSpec, Moons
 from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.experiment.plugins import register
+from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, Lenet5
-from pmbnn.models.priors import Fixed, HalfNormal, Hierarchical, Normal, Prior, ScaleMixture
+from pmbnn.models.priors import Fixed, Flat, HalfNormal, Hierarchical, Horseshoe, Prior
 from pmbnn.spec import Positive
 from pmbnn.testing import (
     check_dataset,
@@ -106,22 +108,27 @@ class Stripes(DatasetSpec):
 # Each is its own class: what the registries hold is that very class.
 
 
-def test_a_prior_of_ones_own_passes():
+@pytest.fixture(params=slow_but(["few"], ["few", "every"]))
+def counterparts(request, monkeypatch):
+    """Parts that another one meets: two of a kind, which differ the most, or every one."""
+    few = {
+        "PRIORS": {"horseshoe": Horseshoe, "flat": Flat},
+        "HYPERPRIORS": {"fixed": Fixed, "half_normal": HalfNormal},
+        "LIKELIHOODS": {"categorical": Categorical},
+    }
+    for name, parts in few.items() if request.param == "few" else ():
+        monkeypatch.setattr(f"pmbnn.testing.parts.{name}", parts)
+
+
+def test_a_prior_of_ones_own_passes(counterparts):
     check_prior(register(Logistic))
 
 
-@pytest.mark.parametrize("prior", [ScaleMixture(sigma_1=2.0), Normal(fan_in=True)])
-def test_priors_of_the_package_pass(prior, monkeypatch):
-    """How they meet hyperpriors is tested with the models."""
-    monkeypatch.setattr("pmbnn.testing.parts.HYPERPRIORS", {"fixed": Fixed})
-    check_prior(prior)
-
-
-def test_a_hyperprior_of_ones_own_passes():
+def test_a_hyperprior_of_ones_own_passes(counterparts):
     check_hyperprior(register(Exponential)(per="unit"))
 
 
-def test_a_likelihood_of_ones_own_passes():
+def test_a_likelihood_of_ones_own_passes(counterparts):
     check_likelihood(register(Student))
 
 
