@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import softmax
+from tiers import slow_but
 
 from pmbnn.data import Mnist, Moons
 from pmbnn.data.ood import Letters, NormalNoise
@@ -80,7 +81,7 @@ def points():
     return diagnosed(POINTS)
 
 
-@pytest.fixture(scope="module", params=["digits", "points"])
+@pytest.fixture(scope="module", params=slow_but(["digits"], ["digits", "points"]))
 def case(request):
     return request.getfixturevalue(request.param)
 
@@ -131,6 +132,7 @@ def test_elbo_and_evidence(case):
     assert found.elbo.shape == (len(found.parts), len(STEPS))
 
 
+@pytest.mark.slow
 def test_the_elbo_is_that_of_the_history(points):
     """In the end, on all training rows, but for the error of ten draws."""
     predict = POINTS.predict.model_copy(
@@ -179,6 +181,7 @@ def exact_or_drawn(case, snapshot, name):
     return drawn.mean(axis=0), drawn.std(axis=0)
 
 
+@pytest.mark.slow
 def test_centred_weights_are_the_guide_and_others_are_not(digits, points):
     """Or the test of histograms would not see both ways."""
     assert "weight_1" in {slot.name for slot in digits.predictor.flat.layout.slots}
@@ -252,11 +255,12 @@ def test_who_is_rejected_at_each_snapshot(digits):
     assert examples.rejected[0, 0] > examples.rejected[-1, 0]
 
 
+@pytest.mark.slow
 def test_points_have_no_examples(points):
     assert points.found.examples is None
 
 
-def test_nothing_without_snapshots(points):
-    fits = tuple(replace(fit, snapshots=()) for fit in points.fitted.fits)
-    fitted = replace(points.fitted, fits=fits)
-    assert diagnose(fitted, points.dataset, points.predictor, None) is None
+def test_nothing_without_snapshots(digits):
+    fits = tuple(replace(fit, snapshots=()) for fit in digits.fitted.fits)
+    fitted = replace(digits.fitted, fits=fits)
+    assert diagnose(fitted, digits.dataset, digits.predictor, None) is None

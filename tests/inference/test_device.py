@@ -89,6 +89,7 @@ def test_without_a_backend_nobody_is_asked(monkeypatch):
     assert module.gpu_names() == NONE
 
 
+@pytest.mark.slow
 def test_jax_is_asked_in_a_process_of_its_own(monkeypatch):
     """What it says is handed on: of a backend without a device, or without a driver."""
     monkeypatch.setattr(module, "find_spec", lambda name: find_spec("jax"))
@@ -99,6 +100,7 @@ def test_jax_is_asked_in_a_process_of_its_own(monkeypatch):
     assert "gpu" in why
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_gpu_says_that_there_is_none():
     file = Path(pmbnn.__file__).parents[1] / "benchmarks" / "accelerator.py"
     done = subprocess.run(

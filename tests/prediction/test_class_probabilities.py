@@ -16,6 +16,7 @@ from pmbnn.models.build import dense_classifier
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.prediction.class_probabilities import BLOCK, ClassProbabilities, pool
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.testing import random_point
 
 ROWS, DRAWS = 60, 50
 X = np.random.default_rng(0).normal(size=(ROWS, 2))
@@ -275,9 +276,9 @@ def test_posterior_is_named(predictor, evaluate):
 
 def unflatten(model, vector):
     """Value variables with their parts of the vector, in the model's order."""
-    point, start, initial = {}, 0, model.initial_point()
+    point, start, shapes = {}, 0, random_point(model)
     for value in model.value_vars:
-        shape = initial[value.name].shape
+        shape = shapes[value.name].shape
         stop = start + int(np.prod(shape))
         point[value] = vector[start:stop].reshape(shape)
         start = stop

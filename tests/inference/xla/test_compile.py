@@ -110,6 +110,7 @@ print(json.dumps([found, sum(hits)]))
 """
 
 
+@pytest.mark.slow
 def test_programs_are_kept(tmp_path):
     """A second process finds what the first has compiled, in the folder that XDG names."""
 

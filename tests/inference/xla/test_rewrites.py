@@ -1,5 +1,7 @@
 """Fast forms of single operations against plain ones; whole graphs are tested in test_elbo."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from scipy.special import expit, log_softmax
+from tiers import slow_but
 
 from pmbnn.inference.engine import build_program
 from pmbnn.inference.settings import Inference
@@ -129,8 +132,13 @@ def test_materialised():
     np.testing.assert_allclose(slope, 2 * np.exp(2 * at), rtol=1e-12)
 
 
-@pytest.mark.parametrize("estimator", ["reparameterisation", "local_reparameterisation"])
-@pytest.mark.parametrize("large", [2**14, 6])
+@pytest.mark.parametrize(
+    ("estimator", "large"),
+    slow_but(
+        [("local_reparameterisation", 6)],
+        [*product(("reparameterisation", "local_reparameterisation"), (2**14, 6))],
+    ),
+)
 def test_scales_are_computed_once(estimator, large, monkeypatch):
     """Once a piece, where weights are drawn; a rewrite of the likelihood has them unmarked."""
     monkeypatch.setattr(partition, "LARGE", large)
