@@ -226,8 +226,11 @@ def make():
 
 @pytest.fixture(scope="session")
 def page(folder):
-    """File of the report on that folder."""
-    done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
+    """File of the report on that folder, for which no figure is drawn."""
+    with pytest.MonkeyPatch.context() as alone:
+        alone.setattr("pmbnn.report.rebuild.draw_files", lambda *_: [])
+        alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+        done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"
 

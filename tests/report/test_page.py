@@ -49,6 +49,13 @@ def parsed(text):
     return Parsed(text)
 
 
+@pytest.fixture(autouse=True)
+def without_figures(page, monkeypatch):
+    """Draw and compare nothing but for the page that all tests share."""
+    monkeypatch.setattr("pmbnn.report.rebuild.rebuild", lambda folder, *_: folder)
+    monkeypatch.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+
+
 def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -200,7 +207,8 @@ def test_a_folder_without_results(tmp_path):
     assert "holds no finished cell (cells/<name>/metrics.json)" in error_of(tmp_path)
 
 
-def test_a_place_that_cannot_be_written(folder, tmp_path):
+def test_a_place_that_cannot_be_written(make, tmp_path):
+    folder = make.results(tmp_path / "few", [make.record(accuracy=0.8)])
     (tmp_path / "file").write_text("")
     assert "cannot be written: Not a directory" in error_of(
         folder, "--out", tmp_path / "file" / "a"

@@ -453,6 +453,7 @@ def test_ranks_of_other_data_leave_the_table(file, fitted):
     assert len(present_ranks(Results(folder), load_experiment(file), [CPU])) == 1
 
 
+@pytest.mark.slow
 def test_priors_of_other_data_leave_the_table(file, fitted):
     folder, console = file.parent / "out", Console(file=io.StringIO())
     experiment = load_experiment(file)
