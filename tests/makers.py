@@ -7,6 +7,7 @@ from zlib import crc32
 import numpy as np
 import xarray as xr
 
+from pmbnn.experiment.stored import stored_cell
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
 from pmbnn.results.ranks import StoredRanks
@@ -74,6 +75,11 @@ def ranks(shape="uniform", name="moons-normal", simulations=300, draws=99, seed=
         seconds=1.5,
     )
     return replace(stored, **changes)
+
+
+def spec(section, **settings):
+    """Specification of a section's stored settings."""
+    return getattr(stored_cell("toy", {section: settings}, {}), section)
 
 
 def changed(record, **fields):

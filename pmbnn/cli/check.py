@@ -100,7 +100,7 @@ def _table(kind: "Kind", found: "pd.DataFrame") -> "Table":
     from rich.table import Table
 
     from pmbnn.results.caveats import NOT_CONVERGED
-    from pmbnn.results.references import OF_POSTERIOR
+    from pmbnn.results.names import OF_POSTERIOR
 
     table = Table(title=f"{kind.title}, test rows", title_justify="left")
     for name in ("data", "prior", "hyperprior", "guide", "settings"):

@@ -7,16 +7,10 @@ from typing import Any
 from rich.table import Table
 
 from pmbnn.results.caveats import AT_GRID_END, count, has_converged
+from pmbnn.results.groups import Variant, best_group, families, group_by_settings, variants
+from pmbnn.results.names import combination_label, dataset_label, distinct, seed_label
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import (
-    best_group,
-    data_label,
-    distinct_labels,
-    group_by_settings,
-    label,
-    mean_and_error,
-)
-from pmbnn.results.variants import Variant, families
+from pmbnn.results.tables import mean_and_error
 
 SHOWN_SCORES = ("sd", "entropy")
 """Uncertainty scores whose areas are shown; ``ood.csv`` has them all."""
@@ -44,12 +38,7 @@ def ood_tables(records: Sequence[CellRecord]) -> list[Table]:
 
 def reliability_table(records: Sequence[CellRecord]) -> Table | None:
     """How many cells of each data set did not converge, or chose an end of a grid; None of none."""
-    rows = [
-        ("; ".join([f"{v.records[0].sweep}: {data_label(v.records[0])}", *v.words]), v.records)
-        for family in families(records)
-        for v in family
-    ]
-    counted = [(words, of, count(of)) for words, of in rows]
+    counted = [(v.label, v.records, count(v.records)) for v in variants(records)]
     table = Table(title="How far these cells can be relied on", title_justify="left")
     table.add_column("cells")
     parts = {
@@ -115,23 +104,22 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
     found = []
     for family in families(records):
         groups = [(v.words, g[0]) for v in family for g in group_by_settings(v.records)]
-        settings = [record.settings for _, record in groups]
+        cells = [record.cell for _, record in groups]
         priors, hyperpriors = (
-            distinct_labels([of[section] for of in settings]) for section in ("prior", "hyperprior")
+            distinct([getattr(cell, name) for cell in cells]) for name in ("prior", "hyperprior")
         )
         for (words, record), *names in zip(groups, priors, hyperpriors, strict=True):
-            data = f"{data_label(record)}, seed {record.settings['dataset']['seed']}"
             status = [] if has_converged(record) else ["not converged"]
-            title = ", ".join([data, *words, " × ".join(names), *status])
+            title = ", ".join([seed_label(record.cell), *words, " × ".join(names), *status])
             found.append((f"Steps of {record.sweep} (nats an image): {title}", record))
     return found
 
 
 def _ood_table(family: Sequence[Variant]) -> Table:
-    first = family[0].records[0]
+    cell = family[0].records[0].cell
     title = (
         f"AUROC of out-of-distribution images by {' / '.join(SHOWN_SCORES)}, "
-        f"{first.sweep}: {data_label(first)}"
+        f"{cell.sweep}: {dataset_label(cell.dataset)}"
     )
     every = [record for variant in family for record in variant.records]
     sets = list(dict.fromkeys(name for r in every for name in r.images["ood"]))
@@ -141,14 +129,9 @@ def _ood_table(family: Sequence[Variant]) -> Table:
         table.add_column(name, justify="right")
     for variant in family:
         for group in group_by_settings(variant.records):
-            words = "; ".join([*variant.words, _prior_words(group[0])])
+            words = "; ".join([*variant.words, combination_label(group[0].cell)])
             table.add_row(words, *(_areas(group, name) for name in sets))
     return table
-
-
-def _prior_words(record: CellRecord) -> str:
-    settings = record.settings
-    return f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
 
 
 def _areas(group: Sequence[CellRecord], name: str) -> str:

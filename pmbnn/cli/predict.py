@@ -288,7 +288,7 @@ def _classes(answer: Answer) -> list[str]:
 def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
     from pmbnn.figures.style import save_figure
-    from pmbnn.results.titles import cell_title
+    from pmbnn.results.names import cell_title
 
     answer, *others = answers
     title = " beside\n".join(cell_title(a.restored.record) for a in answers)

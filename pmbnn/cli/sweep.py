@@ -180,7 +180,8 @@ def _conclude(console: "Console", outcome: "Outcome") -> int:
         reliability_table,
         unavailable_lines,
     )
-    from pmbnn.sweep.progress import accuracy_tables, describe
+    from pmbnn.results.names import cell_line
+    from pmbnn.sweep.progress import accuracy_tables
 
     records, folder = outcome.records, outcome.folder
     ood = ood_tables(records)
@@ -198,7 +199,7 @@ def _conclude(console: "Console", outcome: "Outcome") -> int:
     )
     for record in outcome.failed:
         console.print(
-            f"failed: {describe(record)}: {record.reason}",
+            f"failed: {cell_line(record.cell)}: {record.reason}",
             soft_wrap=True,
             highlight=False,
             markup=False,

@@ -15,6 +15,7 @@ import xarray as xr
 
 from pmbnn.compare.kl_gap import gap_columns
 from pmbnn.compare.ladder import write_ladder
+from pmbnn.experiment.cells import Cell
 from pmbnn.prediction.chain_errors import (
     jackknife_error,
     means_without_each,
@@ -29,11 +30,12 @@ from pmbnn.prediction.distances import (
     total_variation,
     wasserstein,
 )
+from pmbnn.results.names import differences, method_name, posterior_row
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import CHAINS, OF_POSTERIOR, is_sampled, pairs, sampler_pairs
+from pmbnn.results.references import CHAINS, pairs, sampler_pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import differences, settings_row, table_of
+from pmbnn.results.tables import table_of
 from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
@@ -110,36 +112,34 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
         if name in fitted.results and name in sampled.results
     }
     found = _head(fitted, sampled) | told | apart
-    if not is_sampled(fitted):
+    if not fitted.cell.is_sampled:
         found |= _of_guide(fitted, ours) | gap_columns(fitted, sampled, ours)
     return found
 
 
 def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
     """What a row is of."""
-    settings = {k: v for k, v in settings_row(fitted.settings).items() if _names(k)}
-    inference = fitted.settings["inference"]
-    mixture = fitted.settings["predict"].get("mixture", "best")
     return {
         "sweep": fitted.sweep,
         "name": fitted.name,
-        **settings,
-        "guide": inference.get("guide") or _sampler(inference, sampled),
-        "mixture": CHAINS if is_sampled(fitted) else mixture,
+        **posterior_row(fitted.settings),
+        "guide": _method(fitted.cell, sampled.cell),
+        "mixture": CHAINS if fitted.cell.is_sampled else fitted.cell.predict.mixture,
         "fit_status": fitted.status,
         "seconds": fitted.seconds,
-        "engine": sampled.settings["inference"]["engine"],
+        "engine": sampled.cell.inference.engine,
         "reference": sampled.name,
         "status": sampled.status,
         "reference_seconds": sampled.seconds,
     }
 
 
-def _sampler(inference: Mapping[str, Any], reference: CellRecord) -> str:
-    """Name of a sampler, with what sets it apart from a reference by the same one."""
-    other, name = reference.settings["inference"], inference["engine"]
-    alike = other["engine"] == name
-    return ", ".join([name, *(differences(inference, [other]) if alike else ())])
+def _method(cell: Cell, reference: Cell) -> str:
+    """Guide, or sampler with what sets it apart from a reference by the same one."""
+    name = method_name(cell.inference)
+    alike = method_name(reference.inference) == name
+    apart = differences(cell.inference, reference.inference) if alike else ()
+    return ", ".join([name, *apart])
 
 
 def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
@@ -147,12 +147,6 @@ def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
     found = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
     units = switched_off(trace) if "posterior" in trace.children else None
     return found if units is None else found | {"units_off": units[0], "units": units[1]}
-
-
-def _names(key: str) -> bool:
-    """Whether a setting is one of those that name the posterior in a table."""
-    section, *_ = key.split(".")
-    return section in OF_POSTERIOR
 
 
 # Distances by the kind of prediction
@@ -238,7 +232,7 @@ def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -
         return Compared(mean, chains, further, jackknife_error(of_others))
     # Of a guide's independent draws: no mean moves the distance by more than it moves itself.
     error = 0.5 * _rows(ours["sd"]).sum(axis=1).mean()
-    error /= np.sqrt(fitted.settings["predict"]["draws"])
+    error /= np.sqrt(fitted.cell.predict.draws)
     return Compared(mean, chains, further, float(error))
 
 
@@ -270,7 +264,7 @@ def _compare_numbers(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -
     # Of n independent draws, the mean has variance 1 / n and the standard deviation 1 / 2n, in
     # units of the normal that they are from.
     own_unit = np.sqrt(np.mean((sd_of(mean) / unit) ** 2))
-    error = own_unit * np.sqrt(1.5 / fitted.settings["predict"]["draws"])
+    error = own_unit * np.sqrt(1.5 / fitted.cell.predict.draws)
     return Compared(mean, chains, further, float(error))
 
 

@@ -7,6 +7,7 @@ chosen by test rows too, as rows held out on one split are test rows on others.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,25 +16,15 @@ from pmbnn.compare.published_splits import PublishedMethod
 from pmbnn.compare.ranking import paired_difference
 from pmbnn.compare.usual_methods import BASELINES, KEYS
 from pmbnn.data import DataError
-from pmbnn.experiment.names import file_label
-from pmbnn.inference.samplers.settings import SAMPLING
-from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.experiment.names import LOCATIONS, file_label
 from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
-from pmbnn.results.combinations import data_seed
+from pmbnn.results.groups import RANKED_BY, group_by_settings, grouped
+from pmbnn.results.names import dataset_label, distinct, fit_title
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import bounds_evidence, is_sampled, standing
+from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
-from pmbnn.results.tables import (
-    RANKED_BY,
-    SEED,
-    dataset_label,
-    distinct_labels,
-    group_by_settings,
-    has_no_scale,
-    mean_and_error,
-)
-from pmbnn.results.titles import section_title
+from pmbnn.results.tables import SEED, mean_and_error
 
 FILE, PAIRED_FILE = "baselines.csv", "paired_baselines.csv"
 """Files of a results folder that hold the tables."""
@@ -187,12 +178,8 @@ def tally(paired: pd.DataFrame) -> pd.DataFrame:
 
 def _by_data(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
     """Records by the name of their data set; where two are called the same, with the difference."""
-    found: dict[str, tuple[Mapping, list[CellRecord]]] = {}
-    for record in records:
-        settings = {k: v for k, v in record.settings["dataset"].items() if k != "seed"}
-        found.setdefault(repr(settings), (settings, []))[1].append(record)
-    names = distinct_labels([settings for settings, _ in found.values()], dataset_label)
-    return dict(zip(names, (own for _, own in found.values()), strict=True))
+    found = grouped(records, lambda record: record.cell.without_seeds.dataset)
+    return dict(zip(distinct(list(found), dataset_label), found.values(), strict=True))
 
 
 # Networks
@@ -200,7 +187,7 @@ def _by_data(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
 
 def _chosen_by_elbo(records: Sequence[CellRecord]) -> Method:
     """Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing."""
-    known = _combinations(r for r in records if bounds_evidence(r) and not is_sampled(r))
+    known = _combinations(r for r in records if bounds_evidence(r) and not r.cell.is_sampled)
     candidates = {title: _by_seed(group) for title, group in known.items()}
     return _chosen(BY_ELBO, candidates, "elbo", sign=-1)
 
@@ -229,32 +216,16 @@ def _times(chosen: pd.Series) -> str:
 def _combinations(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
     """Records that differ in seeds only, by prior, hyperprior and what else sets them apart."""
     groups = group_by_settings(records)
-    sections = [_without_seeds(group[0].settings) for group in groups]
+    cells = [replace(group[0].cell.without_seeds, dataset=None) for group in groups]
     found: dict[str, list[CellRecord]] = {}
-    for title, group in zip(distinct_labels(sections, _title), groups, strict=True):
+    for title, group in zip(distinct(cells, fit_title), groups, strict=True):
         found.setdefault(title, []).extend(group)
     return found
 
 
-def _without_seeds(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    own = {name: section for name, section in settings.items() if name != "dataset"}
-    return own | {"inference": {k: v for k, v in own["inference"].items() if k != "seed"}}
-
-
-def _title(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Prior and hyperprior in short, and the kind of fit where it is no approximation."""
-    hyperprior, inference = settings["hyperprior"], settings["inference"]
-    scale = "no scale" if has_no_scale(hyperprior) else section_title(hyperprior)
-    words = f"{section_title(settings['prior'])} × {scale}"
-    if inference.get("engine") in SAMPLING:
-        return f"{words}, {inference['engine'].upper()}"
-    guide = inference.get("guide")
-    return f"{words}, {guide.replace('_', ' ')}" if guide in POINT_GUIDES else words
-
-
 def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
     """Results of every data seed, the mean over its fits, and the share of these by `AGAINST`."""
-    seeds = pd.Index([data_seed(record) for record in records], name=SEED)
+    seeds = pd.Index([record.cell.data_seed for record in records], name=SEED)
     rows = [
         record.results
         | {"not_converged": not has_converged(record), "at_grid_end": bool(choices_at_end(record))}
@@ -275,7 +246,7 @@ def _usual(
     """Usual methods, each fitted to the training rows of every data seed."""
     methods = [m for m in BASELINES[records[0].predictive or ""] if m.key in keys]
     found: dict[str, dict[int, dict[str, float]]] = {method.name: {} for method in methods}
-    for seed, record in sorted({data_seed(record): record for record in records}.items()):
+    for seed, record in sorted({record.cell.data_seed: record for record in records}.items()):
         if not methods:
             break
         specs = stored_specifications(results.cells / record.name, record, ["dataset"])
@@ -288,7 +259,7 @@ def _usual(
         if dataset.target_names:
             names = ", ".join(dataset.target_names)
             raise DataError(
-                f"{dataset_label(record.settings['dataset'])}: "
+                f"{dataset_label(record.cell.dataset)}: "
                 f"usual methods are of one target, got {names}."
             )
         for method in methods:
@@ -299,13 +270,13 @@ def _usual(
 
 
 def _published(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
-    return method.on(_names(records[0]), {data_seed(record) for record in records})
+    return method.on(_names(records[0]), {record.cell.data_seed for record in records})
 
 
 def _names(record: CellRecord) -> set[str]:
     """What the data set of a record may be called in a file of published results."""
-    dataset = record.settings["dataset"]
-    files = (dataset.get("file"), dataset.get("path"))
+    dataset = record.cell.dataset
+    files = (getattr(dataset, name, None) for name in LOCATIONS)
     return {dataset_label(dataset), *(file_label(file) for file in files if file)}
 
 

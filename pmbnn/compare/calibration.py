@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.prediction.calibration import alive, uniformity
+from pmbnn.results.names import OF_POSTERIOR, settings_row
 from pmbnn.results.ranks import StoredRanks
-from pmbnn.results.references import OF_POSTERIOR
-from pmbnn.results.tables import settings_row, table_of
+from pmbnn.results.tables import table_of
 
 FILE = "calibration.csv"
 """File of a results folder that holds its table."""

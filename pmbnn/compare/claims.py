@@ -14,12 +14,12 @@ from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
 from pmbnn.results.caveats import AT_GRID_END, count
 from pmbnn.results.combinations import Combinations, combine
+from pmbnn.results.groups import Variant, variants
+from pmbnn.results.names import dataset_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of, union_of_names
-from pmbnn.results.titles import data_title
 from pmbnn.results.units import NATS
-from pmbnn.results.variants import Variant, families
 
 FILE = "claims.csv"
 """File of a results folder that holds its table."""
@@ -72,11 +72,10 @@ def claims_table(
     with stage("comparing", len(shown), "cell") as went_on:
         read = helpers.share(reads, went_on)
     measures = {record.name: found for record, found in zip(shown, read, strict=True)}
-    variants = [variant for family in families(records) for variant in family]
     rows = [
         {column: row.get(column, 0 if column in COUNTS else "") for column in COLUMNS}
         | {"experiment": experiment}
-        for variant in variants
+        for variant in variants(records)
         for row in _variant_rows(variant, measures)
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -124,7 +123,11 @@ def _variant_rows(
     """Rows of the cells that differ in prior, hyperprior and data seed only."""
     first = variant.records[0]
     combinations = combine(variant.records)
-    head = {"sweep": first.sweep, "data": data_title(first), "variant": "; ".join(variant.words)}
+    head = {
+        "sweep": first.sweep,
+        "data": dataset_title(first.cell.dataset),
+        "variant": "; ".join(variant.words),
+    }
     learned = {name: found.scales for name, found in measures.items()}
     head["overlap"] = combinations.overlap
     found = {

@@ -14,21 +14,20 @@ Bayesian estimation (of regions of practical equivalence).
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pmbnn.experiment.cells import Contrast, Contrasts
+from pmbnn.experiment.cells import Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.contrasts import AmbiguousError, pairs
-from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
-from pmbnn.results.combinations import data_seed
+from pmbnn.results.names import dataset_title, distinct, title
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled, posterior_key, sampler_pairs, standing
-from pmbnn.results.tables import distinct_labels, has_no_scale
-from pmbnn.results.titles import data_title, distinct_titles
-from pmbnn.results.variants import STATED
+from pmbnn.results.references import posterior_key, sampler_pairs, standing
+from pmbnn.spec import Specification, Tune
 
 FILE = "compare.csv"
 """File of a results folder that holds its table of verdicts."""
@@ -108,7 +107,11 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
     """
     records = standing(records)
     further = sampler_pairs(records, posterior_key)
-    later = {r.name for r, first in further if _inference(r) != _inference(first)}
+    later = {
+        r.name
+        for r, first in further
+        if r.cell.without_seeds.inference != first.cell.without_seeds.inference
+    }
     usable = [r for r in records if r.results and _method(r) and r.name not in later]
     listed = contrasts.listed or tuple(learned_less_fixed(usable))
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
@@ -128,23 +131,22 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
 
 def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
     """Contrasts of every learned scale with every fixed one of the same prior."""
-    found: dict[str, tuple[Mapping, list[Mapping]]] = {}
-    for record in records:
-        prior, hyperprior = record.settings["prior"], record.settings["hyperprior"]
-        _, hyperpriors = found.setdefault(repr(prior), (prior, []))
-        if hyperprior not in hyperpriors and not has_no_scale(hyperprior):
-            hyperpriors.append(hyperprior)
-    priors = distinct_titles([prior for prior, _ in found.values()])
-    for title, (prior, hyperpriors) in zip(priors, found.values(), strict=True):
-        named = list(zip(distinct_titles(hyperpriors), hyperpriors, strict=True))
+    found: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
+    for cell in (record.cell for record in records):
+        scales = found.setdefault(cell.prior, {})
+        if cell.has_scale:
+            scales[cell.hyperprior] = cell.scale
+    for prior, (spec, scales) in zip(distinct(list(found), title), found.items(), strict=True):
+        named = list(zip(distinct(list(scales), title), scales, strict=True))
         for learned, first in named:
             for fixed, second in named:
-                if first["kind"] != "fixed" and second["kind"] == "fixed":
-                    yield Contrast(
-                        f"{title}: {learned} less {fixed}",
-                        {"prior": prior, "hyperprior": first},
-                        {"prior": prior, "hyperprior": second},
-                    )
+                if scales[first] is None and scales[second] is not None:
+                    sides = ({"prior": spec, "hyperprior": side} for side in (first, second))
+                    yield Contrast(f"{prior}: {learned} less {fixed}", *map(_selection, sides))
+
+
+def _selection(specs: Mapping[str, Specification]) -> Selection:
+    return {section: spec.model_dump(mode="json") for section, spec in specs.items()}
 
 
 def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> pd.DataFrame:
@@ -235,30 +237,25 @@ def _interval(row: Mapping[str, Any], name: str) -> str:
 
 def _method(record: CellRecord) -> str | None:
     """Whether a cell is of the reference or of ADVI; None if of neither."""
-    inference = record.settings["inference"]
-    if is_sampled(record):
+    if record.cell.is_sampled:
         return "reference"
-    tempered = any(
-        inference.get(name.removeprefix("inference."), value) != value
-        for name, value in STATED.items()
-    )
-    return None if tempered or inference.get("guide") in POINT_GUIDES else "advi"
+    return None if record.cell.is_tempered or record.cell.is_point else "advi"
 
 
 def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
     """Each pair of cells of a contrast, with the difference of either metric."""
     try:
-        found = pairs(contrast, [record.settings for record in records])
+        found = pairs(contrast, [record.cell for record in records])
     except AmbiguousError as error:
         raise AmbiguousError(f"The contrast `{contrast.name}` {error}.") from None
     for first, second in ((records[i], records[j]) for i, j in found):
         yield {
             "contrast": contrast.name,
             "place": _place(first, second),
-            "seed": data_seed(first),
+            "seed": first.cell.data_seed,
             "overlap": first.overlap,
             "method": _method(first),
-            "setting": _inference(first),
+            "setting": first.cell.without_seeds.inference,
             "doubtful": sum(record.status != "converged" for record in (first, second)),
             "not_converged": sum(not has_converged(record) for record in (first, second)),
             "at_grid_end": any(scale_at_grid_end(record) for record in (first, second)),
@@ -267,19 +264,14 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
         }
 
 
-def _inference(record: CellRecord) -> dict[str, Any]:
-    """Its settings without the seed, over which repetitions differ."""
-    return {k: v for k, v in record.settings["inference"].items() if k != "seed"}
-
-
-def _place(first: CellRecord, second: CellRecord) -> dict[str, Any]:
-    """Data set without its seed, and the network where both have the same."""
-    dataset = {k: v for k, v in first.settings["dataset"].items() if k != "seed"}
-    place = {"title": data_title(first), "dataset": dataset}
-    for name in ("network", "likelihood"):
-        if first.settings.get(name) == second.settings.get(name):
-            place[name] = first.settings.get(name)
-    return place
+def _place(first: CellRecord, second: CellRecord) -> Cell:
+    """Data set without its seed, and of network and likelihood what both have."""
+    own, other = first.cell.without_seeds, second.cell
+    apart = [
+        name for name in ("network", "likelihood") if getattr(own, name) != getattr(other, name)
+    ]
+    left_out = ("prior", "hyperprior", "inference", "predict", *apart)
+    return replace(own, sweep="", **dict.fromkeys(left_out))
 
 
 def _difference(first: CellRecord, second: CellRecord, name: str) -> float:
@@ -295,10 +287,9 @@ def _error(first: CellRecord, second: CellRecord, name: str) -> float:
 
 def _data_names(places: pd.Series) -> list[str]:
     """Name of each place; where two would be called the same, with what sets them apart."""
-    unique = {repr(place): place for place in places}
-    names = distinct_labels(list(unique.values()), lambda place: place["title"])
-    by_place = dict(zip(unique, names, strict=True))
-    return [by_place[repr(place)] for place in places]
+    different = list(dict.fromkeys(places))
+    names = distinct(different, lambda place: dataset_title(place.dataset))
+    return list(places.map(dict(zip(different, names, strict=True))))
 
 
 def _check_one_setting(rows: pd.DataFrame) -> None:
@@ -306,8 +297,9 @@ def _check_one_setting(rows: pd.DataFrame) -> None:
     for (data, method), settings in rows.groupby(["data", "method"], sort=False)["setting"]:
         first = settings.iloc[0]
         for other in settings:
-            names = [k for k in {**first, **other} if first.get(k) != other.get(k)]
-            if names:
+            if other != first:
+                one, two = (setting.model_dump(mode="json") for setting in (first, other))
+                names = [name for name in one | two if one.get(name) != two.get(name)]
                 raise AmbiguousError(
                     f"`{data}` must have one `inference` of {method}, got several: they differ in "
                     f"{', '.join(names)}. Sweep each into a folder of its own."

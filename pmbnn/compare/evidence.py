@@ -6,18 +6,18 @@ predicts than that of the best one, at points that nothing was chosen by.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
 from pmbnn.compare.contrasts import METRICS
-from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
-from pmbnn.results.combinations import data_seed
+from pmbnn.results.names import dataset_title, distinct, label, method_name
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_of_posterior, is_sampled, standing
-from pmbnn.results.tables import distinct_labels, label, mean_and_error
-from pmbnn.results.titles import data_title
+from pmbnn.results.references import bounds_evidence, standing
+from pmbnn.results.tables import mean_and_error
+from pmbnn.spec import Specification
 
 EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"
 """Files of a results folder that hold the tables."""
@@ -58,19 +58,20 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
     with its Monte-Carlo standard error.
     """
-    usable = [r for r in standing(records) if r.results and _is_of_posterior(r)]
+    usable = [r for r in standing(records) if r.results and bounds_evidence(r)]
     if not usable:
         return pd.DataFrame()
-    names = {section: _labels([r.settings[section] for r in usable]) for section in COMBINATION}
-    sources = _labels([r.settings["inference"] for r in usable], _method)
+    cells = [record.cell for record in usable]
+    names = {section: _names([getattr(c, section) for c in cells]) for section in COMBINATION}
+    sources = _names([cell.inference for cell in cells], method_name)
     rows = [
         {
-            "data": data_title(record),
-            "seed": data_seed(record),
+            "data": dataset_title(record.cell.dataset),
+            "seed": record.cell.data_seed,
             "overlap": record.overlap,
-            **{s: of[repr(record.settings[s])] for s, of in names.items()},
-            "source": sources[repr(record.settings["inference"])] + _mixture(record),
-            "sampled": is_sampled(record),
+            **{section: of[getattr(record.cell, section)] for section, of in names.items()},
+            "source": sources[record.cell.inference] + _mixture(record.cell),
+            "sampled": record.cell.is_sampled,
             "status": record.status,
             "scale_at_grid_end": scale_at_grid_end(record),
             **{name: record.results.get(name, math.nan) for name in NUMBERS},
@@ -178,25 +179,15 @@ def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _labels(
-    sections: Sequence[Mapping], name: Callable[[Mapping[str, Any]], str] = label
-) -> dict[str, str]:
-    """Name of each different section, by its text."""
-    different = {repr(section): section for section in sections}
-    return dict(zip(different, distinct_labels(list(different.values()), name), strict=True))
+def _names(
+    specs: Sequence[Specification], name: Callable[[Specification], str] = label
+) -> dict[Specification, str]:
+    """Name of each different specification."""
+    different = list(dict.fromkeys(specs))
+    return dict(zip(different, distinct(different, name), strict=True))
 
 
-def _is_of_posterior(record: CellRecord) -> bool:
-    guide = record.settings["inference"].get("guide")
-    return guide not in POINT_GUIDES and is_of_posterior(record) and record.status != "improper"
-
-
-def _method(inference: Mapping[str, Any]) -> str:
-    """Sampler or guide."""
-    return inference.get("guide") or inference["engine"]
-
-
-def _mixture(record: CellRecord) -> str:
+def _mixture(cell: Cell) -> str:
     """How the restarts of a guide are mixed, where not by taking the best; empty for a sampler."""
-    mixture = record.settings["predict"].get("mixture", "best")
-    return "" if is_sampled(record) or mixture == "best" else f", {mixture}"
+    mixture = cell.predict.mixture
+    return "" if cell.is_sampled or mixture == "best" else f", {mixture}"

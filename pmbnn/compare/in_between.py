@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.results.lines import AlongLine, Told, along_lines
+from pmbnn.results.names import posterior_row
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row, table_of
+from pmbnn.results.tables import table_of
 
 FILE = "in_between.csv"
 """File of a results folder that holds its table."""
@@ -48,7 +48,7 @@ def write_in_between(results: Results, records: Sequence[CellRecord]) -> None:
 
 
 def _row(line: AlongLine, told: Told) -> dict[str, Any]:
-    settings = settings_row({name: line.record.settings[name] for name in OF_POSTERIOR})
+    settings = posterior_row(line.record.settings)
     row = {"sweep": line.record.sweep, **settings, "method": told.method}
     if told.record is not None:
         row |= {"name": told.record.name, "status": told.record.status}

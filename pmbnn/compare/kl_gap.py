@@ -3,13 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from pmbnn.compare.symmetry import MOST_UNITS, ODD, Layer, symmetry_bound, symmetry_gap
+from pmbnn.experiment.cells import Cell
 from pmbnn.results.record import CellRecord
 
 DRAWS = 100
@@ -38,16 +37,16 @@ def gap_columns(fitted: CellRecord, sampled: CellRecord, trace: xr.DataTree) -> 
         "kl_gap": sampled.results["log_evidence"] - fitted.results["elbo"],
         "kl_gap_mcse": sampled.results["log_evidence_mcse"],
     }
-    return found | _symmetry_columns(fitted.settings, trace)
+    return found | _symmetry_columns(fitted.cell, trace)
 
 
-def _symmetry_columns(settings: Mapping[str, Any], trace: xr.DataTree) -> dict[str, float]:
-    network, guide = settings["network"], settings["inference"]["guide"]
-    if network["kind"] != "dense":
+def _symmetry_columns(cell: Cell, trace: xr.DataTree) -> dict[str, float]:
+    network = cell.network
+    if network.kind != "dense":
         return {}
-    signs, units = network["activation"] in ODD, list(network["hidden"])
+    signs, units = network.activation in ODD, list(network.hidden)
     found = {"symmetry_bound": symmetry_bound(units, signs)}
-    if guide != "mean_field" or len(units) > 2 or max(units) > MOST_UNITS:
+    if cell.inference.guide != "mean_field" or len(units) > 2 or max(units) > MOST_UNITS:
         return found
     layers = _guide_layers(trace)
     if layers is None:

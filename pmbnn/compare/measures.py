@@ -8,9 +8,8 @@ import numpy as np
 from xarray import DataTree
 
 from pmbnn.compare.boundary import Sureness, at_points, boundary_measures
-from pmbnn.data import DATASETS, Synthetic
+from pmbnn.data import Synthetic
 from pmbnn.figures.plane import plane_map
-from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
@@ -50,7 +49,7 @@ def read_measures(results: Results, record: CellRecord) -> CellMeasures:
 
     A point fit has none: its weights have no distribution.
     """
-    if record.settings.get("inference", {}).get("guide") in POINT_GUIDES:
+    if record.cell.is_point:
         return CellMeasures({}, {}, {})
     return measures_of(load_arrays(results, record.name, WANTED), record)
 
@@ -84,11 +83,9 @@ def sparsity_measures(draws: np.ndarray) -> dict[str, float]:
 
 def _boundary(trace: DataTree, record: CellRecord) -> dict[str, float]:
     """Uncertainty against the truth, for data whose distribution is known."""
-    settings = record.settings["dataset"]
-    known = DATASETS.get(settings["kind"])
-    if known is None or not issubclass(known, Synthetic) or "predictions" not in trace.children:
+    dataset = record.cell.dataset
+    if not isinstance(dataset, Synthetic) or "predictions" not in trace.children:
         return {}
-    dataset = known.model_validate(settings)
     plane = plane_map(trace)
     x, error = _fresh_points(dataset)
     sd = at_points(plane.sd, plane.x1, plane.x2, x)

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 from pmbnn.compare.scores import scores_of
 from pmbnn.results.caveats import has_converged, scale_at_grid_end
-from pmbnn.results.combinations import Combinations, data_seed
+from pmbnn.results.combinations import Combinations
+from pmbnn.results.groups import RANKED_BY
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import RANKED_BY, mean_and_error
+from pmbnn.results.tables import mean_and_error
+from pmbnn.spec import Tune
 
 BEST_FIXED = "fixed (best held-out)"
 """Of several fixed scales, the one with the lowest held-out score, chosen for every data seed."""
@@ -57,10 +59,11 @@ def _differences(combinations: Combinations, result: str, sign: float) -> Iterat
     """Every prior, learned hyperprior and fixed scale with pairs on the same data."""
     for row, prior in enumerate(combinations.rows):
         references = _references(combinations, row)
-        given = [s for records in references.values() if (s := _given_scale(records)) is not None]
+        scales = map(_scale, references.values())
+        given = [scale for scale in scales if isinstance(scale, float | int)]
         for column, hyperprior in enumerate(combinations.columns):
             learned = _by_seed(combinations.finished(row, column))
-            if not learned or _kind(learned) == "fixed":
+            if not learned or _scale(learned) is not None:
                 continue
             for against, fixed in references.items():
                 pairs = {
@@ -84,17 +87,12 @@ def _references(combinations: Combinations, row: int) -> dict[str, BySeed]:
         return found
     for column, name in enumerate(combinations.columns):
         records = _by_seed(combinations.finished(row, column))
-        if records and _kind(records) == "fixed":
+        if records and _scale(records) is not None:
             found[name] = records
-            if _given_scale(records) is not None:
+            if isinstance(_scale(records), float | int):
                 given.append(records)
-    return found | ({BEST_FIXED: best_by_seed(given)} if len(given) > 1 else {})
-
-
-def _given_scale(records: BySeed) -> float | None:
-    """The scale of cells that were given one; None where each cell chose its own."""
-    scale = _hyperprior(records)["scale"]
-    return None if isinstance(scale, Mapping) else scale
+    best = best_by_seed(given) if len(given) > 1 else {}
+    return found | ({BEST_FIXED: best} if best else {})
 
 
 def _at_grid_end(record: CellRecord, given: Sequence[float]) -> bool:
@@ -106,7 +104,7 @@ def _at_grid_end(record: CellRecord, given: Sequence[float]) -> bool:
         Scales that other cells were given, where it was chosen among these.
     """
     if given:
-        return record.settings["hyperprior"]["scale"] in (min(given), max(given))
+        return record.cell.scale in (min(given), max(given))
     return bool(scale_at_grid_end(record))
 
 
@@ -159,15 +157,12 @@ def _row(one: Difference, measure: str, overlap: float) -> dict[str, Any]:
 
 
 def _by_seed(records: Sequence[CellRecord]) -> dict[int, CellRecord]:
-    return {data_seed(record): record for record in records}
+    return {record.cell.data_seed: record for record in records}
 
 
-def _hyperprior(records: BySeed) -> Mapping[str, Any]:
-    return next(iter(records.values())).settings["hyperprior"]
-
-
-def _kind(records: BySeed) -> str:
-    return _hyperprior(records)["kind"]
+def _scale(records: BySeed) -> float | Tune | None:
+    """Fixed scale of a combination, or its candidates; None where it is learned."""
+    return next(iter(records.values())).cell.scale
 
 
 def _has(record: CellRecord, result: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from pmbnn.compare.scores import ranking_score, score
-from pmbnn.results.combinations import Combinations, data_seed
+from pmbnn.results.combinations import Combinations
 from pmbnn.results.tables import mean_and_error
 
 LEVEL = 0.95
@@ -59,7 +59,7 @@ def _by_seed(combinations: Combinations, place: tuple[int, int], name: str) -> p
     records = combinations.finished(*place)
     values = pd.Series(
         [score(record, name) for record in records],
-        index=[data_seed(record) for record in records],
+        index=[record.cell.data_seed for record in records],
         dtype=float,
     )
     return values.groupby(level=0).mean().dropna()

@@ -6,7 +6,7 @@ from typing import Any
 
 from pmbnn.compare.paired import best_by_seed
 from pmbnn.results.caveats import count
-from pmbnn.results.combinations import Combinations, data_seed
+from pmbnn.results.combinations import Combinations
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of, repetitions
 
@@ -41,21 +41,21 @@ def _fixed_rows(combinations: Combinations, row: int) -> Iterator[dict[str, Any]
     given, chosen, at_end = {}, [], 0
     for column in range(combinations.shape[1]):
         records = combinations.finished(row, column)
-        scale = records[0].settings["hyperprior"].get("scale") if records else None
+        scale = records[0].cell.scale if records else None
         if isinstance(scale, float | int):
             given[scale] = column
-        elif isinstance(scale, Mapping):
+        elif scale is not None:
             tuned = [r for r in records if r.results.get("scale")]
             chosen += [(r, r.results["scale"]) for r in tuned]
             at_end += count(tuned).scales_at_end
     if len(given) > 1:
         yield from _best_given(combinations, row, given)
         by_seed = [
-            {data_seed(r): r for r in combinations.finished(row, column)}
+            {r.cell.data_seed: r for r in combinations.finished(row, column)}
             for column in given.values()
         ]
         best = best_by_seed(by_seed).values()
-        of_best = [(r, r.settings["hyperprior"]["scale"]) for r in best]
+        of_best = [(r, r.cell.scale) for r in best]
         chosen += of_best
         at_end += sum(scale in (min(given), max(given)) for _, scale in of_best)
     if chosen:

@@ -25,12 +25,11 @@ from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
 from pmbnn.inference.stages import stage
 from pmbnn.models.priors import Fixed
+from pmbnn.results.names import posterior_row
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import OF_POSTERIOR, is_sampled
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.results.tables import settings_row
 from pmbnn.results.weights import scale_draws
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def sensitivity_table(
     """
     known = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
     programs: dict[str, Programs] = {}
-    sampled = [record for record in records if record.results and is_sampled(record)]
+    sampled = [record for record in records if record.results and record.cell.is_sampled]
     found = []
     with stage("sensitivity", len(sampled), "cell") as went_on:
         for number, record in enumerate(sampled, 1):
@@ -133,7 +132,7 @@ def cell_sensitivity(
     """
     from pmbnn.models.build import model_data
 
-    if not is_sampled(record):
+    if not record.cell.is_sampled:
         raise ResultsError(
             f"The cell `{record.name}` must be sampled: draws of a fit are of no posterior, and "
             "do not tell what that hangs on."
@@ -171,9 +170,8 @@ def _stored(
 
 def _head(record: CellRecord) -> dict[str, Any]:
     """Columns that name a cell and its posterior."""
-    head = {"sweep": record.sweep, "name": record.name}
-    head |= {k: v for k, v in settings_row(record.settings).items() if _names_posterior(k)}
-    return head | {"engine": record.settings["inference"]["engine"], "status": record.status}
+    head = {"sweep": record.sweep, "name": record.name, **posterior_row(record.settings)}
+    return head | {"engine": record.cell.inference.engine, "status": record.status}
 
 
 def power_scaled(
@@ -280,11 +278,6 @@ def _programs(
         parts = DensityParts(model, own_bias_scale=prior.bias_scale is not None)
         programs[key] = Programs(parts, StoredDraws(model, likelihood))
     return programs[key]
-
-
-def _names_posterior(key: str) -> bool:
-    """Whether a setting is one of those that name the posterior in a table."""
-    return key.split(".")[0] in OF_POSTERIOR
 
 
 # Quantities

@@ -8,7 +8,6 @@ from pmbnn.compare.contrasts import FILE, delta_table, verdict_table
 from pmbnn.compare.evidence import EVIDENCE_FILE, REGRET_FILE, evidence_table, regret_table
 from pmbnn.experiment.contrasts import stored_contrasts
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.references import is_sampled
 from pmbnn.results.store import Results
 
 TEXT = ("contrast", "data", "metric", "posterior_verdict", "advi_verdict", "note")
@@ -73,4 +72,4 @@ def read_contrasts_table(results: Results) -> pd.DataFrame:
 
 def have_reference(folder: ExperimentResults) -> bool:
     """Whether some cells of a folder were sampled."""
-    return any(is_sampled(record) for record in folder.records)
+    return any(record.cell.is_sampled for record in folder.records)

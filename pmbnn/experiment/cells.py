@@ -83,11 +83,6 @@ class Cell(Summarised):
         return weight != 1 or getattr(self.inference, "kl_scaling", "sum") != "sum"
 
     @property
-    def method(self) -> str:
-        """Guide of a fit, or sampler."""
-        return getattr(self.inference, "guide", None) or self.inference.engine
-
-    @property
     def scale(self) -> float | Tune | None:
         """Fixed scale of the prior or its candidates; None where it is learned or there is none."""
         return getattr(self.hyperprior, "scale", None)
@@ -95,7 +90,7 @@ class Cell(Summarised):
     @property
     def has_scale(self) -> bool:
         """Whether its prior has a scale, which is fixed, tuned or learned."""
-        return getattr(self.hyperprior, "scale", True) is not None
+        return has_scale(self.hyperprior)
 
     @property
     def data_seed(self) -> int:
@@ -114,6 +109,13 @@ class Cell(Summarised):
         return replace(self, **first)
 
     @property
+    def posterior(self) -> "Cell":
+        """The same cell without how it is fitted: what decides a posterior and where it is seen."""
+        # Which restarts predict is no part of the posterior that they approximate.
+        predict = self.predict.model_copy(update={"mixture": "best"})
+        return replace(self, inference=None, predict=predict)
+
+    @property
     def has_points(self) -> bool:
         """Whether some of its parameters are maximised, so that there is no posterior of all."""
         return self.hyperprior.is_point or self.likelihood.is_point
@@ -127,6 +129,11 @@ class Cell(Summarised):
     def settings(self) -> dict[str, Specification]:
         """The specifications by section: everything but the sweep's name."""
         return {section: getattr(self, section) for section in SOURCES}
+
+
+def has_scale(hyperprior: Specification) -> bool:
+    """Whether a hyperprior is one of a scale, or stands in the place of that of none."""
+    return getattr(hyperprior, "scale", True) is not None
 
 
 @dataclass(frozen=True)

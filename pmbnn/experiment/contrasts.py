@@ -4,14 +4,15 @@ A contrast selects two kinds of cells, ``first`` and ``second``. A pair is one o
 everything else, data seed and inference included.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.yaml_file import read_yaml
+from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError, check_keys, must, must_be_one_of, show
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
@@ -21,9 +22,6 @@ SIDES = ("first", "second")
 
 _ABSENT = object()
 """What a cell has under a field that its kind does not know."""
-
-Settings = Mapping[str, Mapping[str, Any]]
-"""Settings of a cell by section, as its record has them."""
 
 
 def read_contrasts(content: Mapping[str, Any]) -> Contrasts:
@@ -68,17 +66,15 @@ def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
     """Raise ConfigError if a contrast names what there is not, or no clear pairs of cells."""
     if not contrasts.listed:
         return
-    dumped = {spec: spec.model_dump(mode="json") for c in cells for spec in c.settings.values()}
-    settings = [{name: dumped[s] for name, s in cell.settings.items()} for cell in cells]
     for index, contrast in enumerate(contrasts.listed):
         place = f"contrasts[{index}]"
         for side in SIDES:
             selection = getattr(contrast, side)
             _check_fields(selection, f"{place}.{side}")
-            if not any(selects(selection, one) for one in settings):
+            if not any(selects(selection, cell) for cell in cells):
                 raise must(f"{place}.{side}", "must match a cell of the plan", selection)
         try:
-            found = pairs(contrast, settings)
+            found = pairs(contrast, cells)
         except AmbiguousError as error:
             raise ConfigError(f"`{place}` {error}.") from None
         if not found:
@@ -92,7 +88,7 @@ class AmbiguousError(ValueError):
     """A contrast has several cells to hold one against; the message says what it must say."""
 
 
-def pairs(contrast: Contrast, cells: Sequence[Settings]) -> list[tuple[int, int]]:
+def pairs(contrast: Contrast, cells: Sequence[Cell]) -> list[tuple[int, int]]:
     """Indices of a contrast's pairs: alike in all sections but those that it names.
 
     Data sets are always the same: a selection of them only leaves others out.
@@ -103,12 +99,12 @@ def pairs(contrast: Contrast, cells: Sequence[Settings]) -> list[tuple[int, int]
         If there are several cells on a side of a pair.
     """
     named = set(_named(contrast)) - {"dataset"}
-    sides: tuple[dict[str, list[int]], ...] = ({}, {})
-    for index, settings in enumerate(cells):
+    sides: tuple[dict[Cell, list[int]], ...] = ({}, {})
+    for index, cell in enumerate(cells):
         for side, found in zip(SIDES, sides, strict=True):
-            if selects(getattr(contrast, side), settings):
-                rest = [settings[name] for name in sorted(settings) if name not in named]
-                found.setdefault(json.dumps(rest, sort_keys=True), []).append(index)
+            if selects(getattr(contrast, side), cell):
+                rest = replace(cell, sweep="", **dict.fromkeys(named))
+                found.setdefault(rest, []).append(index)
     first, second = sides
     shared = [key for key in first if key in second]
     for side, found in zip(SIDES, sides, strict=True):
@@ -121,22 +117,20 @@ def pairs(contrast: Contrast, cells: Sequence[Settings]) -> list[tuple[int, int]
     return chosen
 
 
-def selects(selection: Selection, settings: Settings) -> bool:
+def selects(selection: Selection, cell: Cell) -> bool:
     """Whether a cell has every field of a selection."""
     return all(
-        _is(_field(section, settings.get(section, {}), name), value)
+        _is(_field(getattr(cell, section), name), value)
         for section, fields in selection.items()
         for name, value in fields.items()
     )
 
 
-def _field(section: str, settings: Mapping[str, Any], name: str) -> object:
-    """A field of stored settings; its default where they leave it out (`pmbnn.spec.added`)."""
-    if name in settings:
-        return settings[name]
-    cls = SOURCES[section].get(settings.get("kind"))
-    field = cls.model_fields.get(name) if cls is not None else None
-    return _ABSENT if field is None else field.default
+def _field(spec: Specification, name: str) -> object:
+    """A field of a specification as a file has it, also where stored text leaves it out."""
+    stored = spec.model_dump(mode="json", include={name})
+    field = type(spec).model_fields.get(name)
+    return stored.get(name, _ABSENT if field is None else field.default)
 
 
 def _is(value: object, said: object) -> bool:
@@ -156,14 +150,15 @@ def _named(contrast: Contrast) -> list[str]:
     return [name for name in SECTIONS if name in contrast.first or name in contrast.second]
 
 
-def _ambiguous(side: str, cells: Sequence[Settings]) -> str:
+def _ambiguous(side: str, cells: Sequence[Cell]) -> str:
     """What a selection must say more of, with the choices."""
-    differing = {
-        f"{section}.{name}": list(dict.fromkeys(show(cell[section].get(name)) for cell in cells))
-        for section in SECTIONS
-        for name in cells[0][section]
-        if len({show(cell[section].get(name)) for cell in cells}) > 1
+    stored = {s: [getattr(cell, s).model_dump(mode="json") for cell in cells] for s in SECTIONS}
+    values = {
+        f"{section}.{name}": dict.fromkeys(show(settings.get(name)) for settings in listed)
+        for section, listed in stored.items()
+        for name in listed[0]
     }
+    differing = {name: found for name, found in values.items() if len(found) > 1}
     choices = "; ".join(f"{key}: {', '.join(values)}" for key, values in differing.items())
     rule = f"must name one cell a pair, but `{side}` matches {len(cells)} that differ in"
     return f"{rule} {choices}"

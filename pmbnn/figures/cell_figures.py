@@ -27,10 +27,10 @@ from pmbnn.figures.surface import plot_surface
 from pmbnn.figures.training import plot_training
 from pmbnn.figures.uncertainty import plot_uncertainty
 from pmbnn.figures.weights import plot_weights
+from pmbnn.results.names import cell_title
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.titles import cell_title
 
 Plot = Callable[[DataTree, str], Figure]
 

@@ -1,15 +1,12 @@
 """Design of a grid: every prior × hyperprior, as the distribution of a weight it stands for."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
+from pmbnn.models.priors import Fixed, Hyperprior, Prior
 from pmbnn.results.combinations import Combinations
-from pmbnn.results.tables import has_no_scale
 
 WEIGHTS = np.linspace(-8, 8, 321)
 SCALES = np.geomspace(1e-2, 1e2, 201)
@@ -47,16 +44,13 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
     return figure
 
 
-def _hyperprior(combinations: Combinations, column: int) -> Mapping[str, Any] | None:
-    """Settings of a column; None if only priors without a scale stand in it."""
-    for (_, at), records in combinations.records.items():
-        hyperprior = records[0].settings["hyperprior"]
-        if at == column and not has_no_scale(hyperprior):
-            return hyperprior
-    return None
+def _hyperprior(combinations: Combinations, column: int) -> Hyperprior | None:
+    """Hyperprior of a column; None if only priors without a scale stand in it."""
+    cells = (records[0].cell for (_, at), records in combinations.records.items() if at == column)
+    return next((cell.hyperprior for cell in cells if cell.has_scale), None)
 
 
-def _draw_scale(axes: Axes, hyperprior: Mapping[str, Any] | None) -> None:
+def _draw_scale(axes: Axes, hyperprior: Hyperprior | None) -> None:
     """Density of the scale's logarithm, or a line at every fixed scale."""
     scales = [] if hyperprior is None else fixed_scales(hyperprior)
     density = None
@@ -81,13 +75,13 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
     if not records:
         style.draw_empty(axes, combinations.absence(row, column))
         return
-    settings = records[0].settings
+    cell = records[0].cell
     axes.set(xlim=(WEIGHTS[0], WEIGHTS[-1]), xticks=[-5, 0, 5])
     axes.tick_params(labelsize=style.TICK_SIZE)
-    if has_no_scale(settings["hyperprior"]):
+    if not cell.has_scale:
         found = [np.full(WEIGHTS.shape, 0.05)]  # improper: level, at no height in particular
     else:
-        found = weight_densities(settings["prior"], settings["hyperprior"], WEIGHTS)
+        found = weight_densities(cell.prior, cell.hyperprior, WEIGHTS)
     if not found:
         style.draw_empty(axes, "no formula")
         return
@@ -104,21 +98,15 @@ def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) 
     axes.text(0.97, 0.95, words, fontsize=style.TICK_SIZE, color=style.GREY, **place)
 
 
-# Densities before anything is seen, from the settings of a cell
+# Densities before anything is seen
 
 
-def fixed_scales(hyperprior: Mapping[str, Any]) -> list[float]:
+def fixed_scales(hyperprior: Hyperprior) -> list[float]:
     """Scales that a fixed one stands for: one, or its candidates; none if it is learned."""
-    from pmbnn.models.priors import Fixed
-
-    if hyperprior["kind"] != "fixed":
-        return []
-    scale = hyperprior["scale"]
-    tuned = {"log": tuple(scale["log"])} if isinstance(scale, Mapping) else scale
-    return [] if scale is None else list(Fixed(scale=tuned).scales)
+    return list(hyperprior.scales) if isinstance(hyperprior, Fixed) else []
 
 
-def log_scale_density(hyperprior: Mapping[str, Any], scale: np.ndarray) -> np.ndarray | None:
+def log_scale_density(hyperprior: Hyperprior, scale: np.ndarray) -> np.ndarray | None:
     """Density of the logarithm of a learned scale; None if there is no formula here.
 
     Whether the hyperprior is that of the scale or of its square is taken into account.
@@ -126,14 +114,12 @@ def log_scale_density(hyperprior: Mapping[str, Any], scale: np.ndarray) -> np.nd
     law = _law(hyperprior)
     if law is None:
         return None
-    on_variance = hyperprior.get("on") == "variance"
+    on_variance = hyperprior.on == "variance"
     value = scale**2 if on_variance else scale
     return (2 if on_variance else 1) * value * law.pdf(value)
 
 
-def weight_densities(
-    prior: Mapping[str, Any], hyperprior: Mapping[str, Any], weight: np.ndarray
-) -> list[np.ndarray]:
+def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -> list[np.ndarray]:
     """Density of one weight under every fixed scale, or with a learned one averaged out.
 
     The list is empty if there is no formula here. The fan-in rule is left out.
@@ -148,24 +134,24 @@ def weight_densities(
     if law is None:
         return []
     quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
-    scales = np.sqrt(quantiles) if hyperprior.get("on") == "variance" else quantiles
+    scales = np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles
     return [np.mean(standard(weight / scales) / scales, axis=0)]
 
 
-def _law(hyperprior: Mapping[str, Any]):
+def _law(hyperprior: Hyperprior):
     """Distribution of what a hyperprior is on."""
     from scipy import stats
 
     laws = {
-        "half_normal": lambda h: stats.halfnorm(scale=h["sigma"]),
-        "half_cauchy": lambda h: stats.halfcauchy(scale=h["beta"]),
-        "inverse_gamma": lambda h: stats.invgamma(h["alpha"], scale=h["beta"]),
+        "half_normal": lambda h: stats.halfnorm(scale=h.sigma),
+        "half_cauchy": lambda h: stats.halfcauchy(scale=h.beta),
+        "inverse_gamma": lambda h: stats.invgamma(h.alpha, scale=h.beta),
     }
-    make = laws.get(hyperprior["kind"])
+    make = laws.get(hyperprior.kind)
     return None if make is None else make(hyperprior)
 
 
-def _standard_density(prior: Mapping[str, Any]):
+def _standard_density(prior: Prior):
     """Density of a weight whose scale is 1."""
     from scipy import stats
 
@@ -173,19 +159,19 @@ def _standard_density(prior: Mapping[str, Any]):
         "normal": lambda p: stats.norm.pdf,
         "laplace": lambda p: stats.laplace.pdf,
         "cauchy": lambda p: stats.cauchy.pdf,
-        "student_t": lambda p: stats.t(p["nu"]).pdf,
+        "student_t": lambda p: stats.t(p.nu).pdf,
         "scale_mixture": _mixture,
-        "trainable_mean": lambda p: stats.norm(scale=np.hypot(1.0, p["spread"])).pdf,
+        "trainable_mean": lambda p: stats.norm(scale=np.hypot(1.0, p.spread)).pdf,
         "horseshoe": lambda p: _horseshoe,
     }
-    make = standard.get(prior["kind"])
+    make = standard.get(prior.kind)
     return None if make is None else make(prior)
 
 
-def _mixture(prior: Mapping[str, Any]):
+def _mixture(prior: Prior):
     from scipy.stats import norm
 
-    share, wide, narrow = (prior[name] for name in ("proportion", "sigma_1", "sigma_2"))
+    share, wide, narrow = prior.proportion, prior.sigma_1, prior.sigma_2
     return lambda x: share * norm.pdf(x, scale=wide) + (1 - share) * norm.pdf(x, scale=narrow)
 
 

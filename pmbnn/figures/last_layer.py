@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.results.combinations import Combinations, Place, data_seed
+from pmbnn.results.combinations import Combinations, Place
 from pmbnn.results.weights import away_from_zero, central_interval, narrow_about_zero
 
 PRIORS = ("laplace", "cauchy")
@@ -32,7 +32,7 @@ def shown_rows(combinations: Combinations) -> list[int]:
     rows = {}
     for row, column in combinations.records:
         for record in combinations.finished(row, column):
-            rows.setdefault(record.settings["prior"]["kind"], row)
+            rows.setdefault(record.cell.prior.kind, row)
     return [rows[kind] for kind in PRIORS] if rows.keys() >= set(PRIORS) else []
 
 
@@ -67,7 +67,7 @@ def plot_last_layer(
     for axes in panels[-1]:
         axes.set_xlabel("weight", fontsize=style.LABEL_SIZE)
     _add_legend(figure)
-    seeds = sorted({data_seed(found[0]) for found in shown.values() if found})
+    seeds = sorted({found[0].cell.data_seed for found in shown.values() if found})
     words = f"data seed {', '.join(map(str, seeds))}"
     note = f"posterior densities of the last layer's weights, {words}; a line is a weight"
     style.set_title(figure, f"{title}\n{note}")

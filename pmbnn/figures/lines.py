@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from pmbnn.figures import style
 from pmbnn.results.lines import LIMIT, PUBLISHED, AlongLine, Told
-from pmbnn.results.titles import combination_title, pretty
+from pmbnn.results.names import combination_title, pretty
 
 WIDTH, HEIGHT = 2.9, 2.5
 """Of a panel, in inches."""
@@ -130,10 +130,10 @@ def _limits(line: AlongLine) -> tuple[float, float]:
 
 def _row_title(line: AlongLine) -> str:
     """What sets a posterior apart: its hidden layers and its prior."""
-    network = line.record.settings["network"]
-    hidden = " × ".join(map(str, network.get("hidden", ())))
-    words = [network["kind"], hidden, combination_title(line.record).replace(", ", "\n")]
-    return f"{words[0]} {words[1]}".strip() + f"\n{words[2]}"
+    record, network = line.record, line.record.cell.network
+    hidden = " × ".join(map(str, getattr(network, "hidden", ())))
+    combination = combination_title(record.cell, record.chosen_scale).replace(", ", "\n")
+    return f"{network.kind} {hidden}".strip() + f"\n{combination}"
 
 
 def _method_name(method: str) -> str:

@@ -20,9 +20,8 @@ from pmbnn.figures.plane import (
     probability_label,
     shape_of,
 )
-from pmbnn.results.combinations import Combinations, Place, data_seed
+from pmbnn.results.combinations import Combinations, Place
 from pmbnn.results.record import CellRecord
-from pmbnn.results.titles import chosen_scale
 
 WIDTH = 1.7
 """Width of a map, in inches."""
@@ -161,18 +160,18 @@ def _panel_title(
         record = shown[place]
         accuracy = record.results.get("accuracy")
         words = [] if accuracy is None else [f"accuracy {accuracy:.3f}"]
-        scale = chosen_scale(record)
+        scale = record.chosen_scale
         words += [] if scale is None else [f"scale {scale:.2g}"]
         words += ["no scale"] if row in combinations.without_scale else []
-        words += [f"seed {data_seed(record)}"] if _is_unusual(record, shown) else []
+        words += [f"seed {record.cell.data_seed}"] if _is_unusual(record, shown) else []
         lines.append(", ".join(words))
     return "\n".join(lines)
 
 
 def _is_unusual(record: CellRecord, shown: Mapping[Place, CellRecord]) -> bool:
     """Whether a panel shows another data seed than most."""
-    seeds = [data_seed(r) for r in shown.values()]
-    return data_seed(record) != max(seeds, key=seeds.count)
+    seeds = [r.cell.data_seed for r in shown.values()]
+    return record.cell.data_seed != max(seeds, key=seeds.count)
 
 
 def _note(
@@ -182,6 +181,6 @@ def _note(
     note = "{} across, {} up; black line: probability one half".format(*features)
     if combinations.seeds < 2:
         return note
-    seeds = [data_seed(r) for r in shown.values()]
+    seeds = [r.cell.data_seed for r in shown.values()]
     first = max(seeds, key=seeds.count)
     return f"{note}; first of {combinations.seeds} data seeds (seed {first})"

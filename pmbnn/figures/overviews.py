@@ -31,18 +31,17 @@ from pmbnn.figures.overview_maps import plot_map_overview
 from pmbnn.figures.plane import PlaneMap, plane_map
 from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
 from pmbnn.figures.scales import comparable_rows, plot_scales
-from pmbnn.inference.settings import POINT_GUIDES
 from pmbnn.prediction.rejection import HELD_OUT
-from pmbnn.results.combinations import Combinations, combine, data_seed
+from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.derived import is_current
+from pmbnn.results.groups import Variant, best_group, families, group_by_settings, variants
 from pmbnn.results.lines import AlongLine, along_lines
+from pmbnn.results.names import cell_title, combination_title, dataset_label, dataset_title
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import LADDER, pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import SCORE_WORDS, best_group, data_label, group_by_settings
-from pmbnn.results.titles import cell_title, combination_title, data_title
-from pmbnn.results.variants import Variant, families
+from pmbnn.results.tables import SCORE_WORDS
 from pmbnn.results.weights import SCALE, WEIGHT, last_layer, learned_scales
 
 LONGEST_VARIANT = 60
@@ -85,11 +84,10 @@ def _name_sheets(family: list[Variant]) -> list[Sheet]:
         suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
     found = []
     for variant, suffix in zip(family, suffixes, strict=True):
-        first = variant.records[0]
-        start = f"{first.sweep}-{_as_file_name(data_label(first))}"
+        cell = variant.records[0].cell
+        start = f"{cell.sweep}-{_as_file_name(dataset_label(cell.dataset))}"
         file = f"{start}-{suffix}" if suffix else start
-        title = "; ".join([data_title(first), *variant.words])
-        found.append(Sheet(file, title, list(variant.records)))
+        found.append(Sheet(file, variant.title, list(variant.records)))
     return found
 
 
@@ -177,8 +175,8 @@ def _which(sheet: Sheet) -> str:
     words = (
         "best cell by held-out score" if best_group(sheet.records) else "first cell with results"
     )
-    if len({data_seed(record) for record in sheet.finished}) > 1:
-        words += f", data seed {data_seed(sheet.shown)}"
+    if len({record.cell.data_seed for record in sheet.finished}) > 1:
+        words += f", data seed {sheet.shown.cell.data_seed}"
     return f" ({words})"
 
 
@@ -195,13 +193,13 @@ def _beside_posterior(results: Results, sheet: Sheet, records: Sequence[CellReco
     """Maps of the sheet's fits beside those of sampled cells, the first data seed of each."""
     of_sheet = {record.name for record in sheet.finished}
     found = {
-        combination_title(fitted): (fitted, sampled)
+        combination_title(fitted.cell, fitted.chosen_scale): (fitted, sampled)
         for fitted, sampled in reversed(list(pairs(records)))
         if fitted.name in of_sheet
     }
     chosen = list(reversed(found.items()))
     if chosen and MAP.groups(stored_variables(results, chosen[0][1][0].name)):
-        engine = chosen[0][1][1].settings["inference"]["engine"].upper()
+        engine = chosen[0][1][1].cell.inference.engine.upper()
         title = f"{sheet.title}: fitted, beside the posterior sampled by {engine}"
         yield "posterior", partial(_draw_beside, results, chosen, title)
 
@@ -210,7 +208,7 @@ def _draw_beside(
     results: Results, chosen: Sequence[tuple[str, tuple[CellRecord, CellRecord]]], title: str
 ) -> Figure:
     maps = [MapPair(name, *(load_map(results, r.name) for r in both)) for name, both in chosen]
-    seeds = {data_seed(fitted) for _, (fitted, _) in chosen}
+    seeds = {fitted.cell.data_seed for _, (fitted, _) in chosen}
     which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
     return plot_posterior_maps(maps, f"{title}{which}")
 
@@ -244,15 +242,11 @@ def _deterministic(
     def knows_noise(record: CellRecord) -> bool:
         return "example_image" in stored_variables(results, record.name).get(NOISE, ())
 
-    if _is_point(shown) or not knows_noise(shown):
+    if shown.cell.is_point or not knows_noise(shown):
         return None
-    data = shown.settings["dataset"]
-    alike = (r for r in records if r.results and r.settings["dataset"] == data)
-    return next((r for r in alike if _is_point(r) and knows_noise(r)), None)
-
-
-def _is_point(record: CellRecord) -> bool:
-    return record.settings.get("inference", {}).get("guide") in POINT_GUIDES
+    points = (r for r in records if r.results and r.cell.is_point)
+    alike = (r for r in points if r.cell.dataset == shown.cell.dataset)
+    return next((r for r in alike if knows_noise(r)), None)
 
 
 def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:
@@ -268,9 +262,10 @@ def _numbers_of_folder(results: Results, records: Sequence[CellRecord], _: str) 
     yield from _compared_curves(results, records)
     alike: dict[str, list[AlongLine]] = {}
     for line in along_lines(results, records):
-        alike.setdefault(data_label(line.record), []).append(line)
+        alike.setdefault(dataset_label(line.record.cell.dataset), []).append(line)
     for label, lines in alike.items():
-        title = f"{data_title(lines[0].record)}: the function along a line across the gap"
+        data = dataset_title(lines[0].record.cell.dataset)
+        title = f"{data}: the function along a line across the gap"
         yield f"{_as_file_name(label)}-gap", partial(plot_lines, lines[:MOST], title)
 
 
@@ -281,11 +276,10 @@ def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawing
     """
     having = [r for r in records if CURVES.groups(stored_variables(results, r.name))]
     shown: dict[str, list[tuple[CellRecord, str]]] = {}
-    for family in families(having):
-        for variant in family:
-            for group in group_by_settings(variant.records):
-                named = group[0], _row_name(group[0], variant.words)
-                shown.setdefault(data_label(group[0]), []).append(named)
+    for variant in variants(having):
+        for first, *_ in group_by_settings(variant.records):
+            named = first, _row_name(first, variant.words)
+            shown.setdefault(dataset_label(first.cell.dataset), []).append(named)
     for label, cells in shown.items():
         if len(cells) > 1:
             draw = partial(_draw_compared_curves, results, cells[:MOST])
@@ -295,7 +289,8 @@ def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawing
 def _row_name(record: CellRecord, words: Sequence[str]) -> str:
     score = "rmse" if "rmse" in record.results else "nll"
     numbers = f"{SCORE_WORDS[score]} {record.results[score]:.3g}"
-    return f"{record.sweep}: {'; '.join([*words, combination_title(record), numbers])}"
+    combination = combination_title(record.cell, record.chosen_scale)
+    return f"{record.sweep}: {'; '.join([*words, combination, numbers])}"
 
 
 def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, str]]) -> Figure:
@@ -303,7 +298,8 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
     for record, _ in cells:
         groups = CURVES.groups(stored_variables(results, record.name))
         traces.append(load_groups(results, record.name, groups))
-    title = f"{data_title(cells[0][0])}: one row a cell, the first data seed of each"
+    data = dataset_title(cells[0][0].cell.dataset)
+    title = f"{data}: one row a cell, the first data seed of each"
     return plot_compared_curves(traces, [name for _, name in cells], title)
 
 

@@ -93,7 +93,7 @@ def plot_plane(trace: xr.DataTree, title: str) -> Figure:
         Trace with a group ``predictions``; the points are those of ``test_predictions``, and
         are left out where that is missing.
     title
-        What is fitted, in words; see `pmbnn.results.titles.cell_title`.
+        What is fitted, in words; see `pmbnn.results.names.cell_title`.
 
     Raises
     ------

@@ -34,6 +34,7 @@ from pmbnn.figures.plane import (
 )
 from pmbnn.figures.stage import Drawing
 from pmbnn.results.derived import cells_digest, is_current
+from pmbnn.results.names import combination_title, dataset_title, method_name
 from pmbnn.results.priors import (
     StoredPrior,
     data_path,
@@ -45,9 +46,7 @@ from pmbnn.results.priors import (
 )
 from pmbnn.results.reading import by_target, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled
 from pmbnn.results.store import Results, sha256
-from pmbnn.results.titles import combination_title, data_title
 
 WIDTH = 2.0
 """Width of a map, in inches."""
@@ -228,7 +227,7 @@ def draw_prior(
 ) -> Figure:
     """The figure of one combination, with the posterior of a cell beside it if there is one."""
     functions = load_functions(results, prior.name)
-    title = f"{data_title(prior.record)}: {combination_title(prior.record)}"
+    title = f"{dataset_title(prior.cell.dataset)}: {combination_title(prior.cell)}"
     if beside is not None:
         title += f"; posterior by {_method(beside)}"
     if "predictions" in functions.children:
@@ -244,7 +243,7 @@ def draw_prior(
 
 def _method(record: CellRecord) -> str:
     """How a cell came by its posterior: ``MCLMC``, ``ADVI, mean field``."""
-    inference = record.settings["inference"]
-    if is_sampled(record):
-        return f"{inference['engine'].upper()}, {record.status}"
-    return f"ADVI, {inference['guide'].replace('_', ' ')}"
+    name = method_name(record.cell.inference)
+    if record.cell.is_sampled:
+        return f"{name.upper()}, {record.status}"
+    return f"ADVI, {name.replace('_', ' ')}"

@@ -40,10 +40,10 @@ def comparable_rows(combinations: Combinations) -> list[Row]:
         fixed, learned = {}, []
         for column in range(combinations.shape[1]):
             records = combinations.finished(row, column)
-            hyperprior = records[0].settings["hyperprior"] if records else {}
-            if isinstance(hyperprior.get("scale"), float | int):
-                fixed[hyperprior["scale"]] = column
-            elif records and hyperprior["kind"] != "fixed":
+            cell = records[0].cell if records else None
+            if cell and isinstance(cell.scale, float | int):
+                fixed[cell.scale] = column
+            elif cell and cell.has_scale and cell.scale is None:
                 learned.append(column)
         if len(fixed) >= LEAST and learned:
             found.append(Row(row, dict(sorted(fixed.items())), learned))

@@ -15,6 +15,7 @@ from pmbnn.report.numbers import plain, signed
 from pmbnn.results.combinations import Combinations
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import error_note
+from pmbnn.spec import Specification
 
 MOST_LEADERS = 4
 """Combinations whose maps stand beside the ranking."""
@@ -172,16 +173,17 @@ def _leaders(grid: Grid, table: pd.DataFrame) -> list[tuple[str, Thumbnail]]:
 
 def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataFrame) -> str:
     """What a ranking hangs on: the approximation, the repetitions, the intervals, the score."""
-    settings = [record.settings for record in records]
-    guides = _values(settings, "inference", "guide")
+    cells = [record.cell for record in records]
+    inferences = [cell.inference for cell in cells]
+    guides = _values(inferences, "guide")
     words = [f"guide {guides.replace('_', ' ')}"] if guides else []
     for key in ("steps", "epochs", "restarts"):
-        value = _values(settings, "inference", key)
+        value = _values(inferences, key)
         words += [f"{key} {value}"] if value else []
-    words += [f"data seeds {_values(settings, 'dataset', 'seed')}"]
+    words += [f"data seeds {_values([cell.dataset for cell in cells], 'seed')}"]
     if name == "excess_nll":
-        fresh = {s["predict"]["fresh"]["size"] for s in settings if s["predict"].get("fresh")}
-        words += [f"{', '.join(f'{size:,}' for size in sorted(fresh))} fresh points"] * bool(fresh)
+        sizes = sorted({cell.predict.fresh.size for cell in cells})
+        words += [f"{', '.join(f'{size:,}' for size in sizes)} fresh points"]
     if name == "validation_nll":
         words += ["fits on the training rows that are left"]
     if table["low"].notna().any():
@@ -192,7 +194,7 @@ def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataF
     return "What this hangs on: " + "; ".join(words) + "."
 
 
-def _values(settings: Iterable[Mapping[str, Any]], section: str, name: str) -> str:
+def _values(specs: Iterable[Specification], name: str) -> str:
     """All values of a setting in words; empty where it is not set."""
-    values = dict.fromkeys(s.get(section, {}).get(name) for s in settings)
+    values = dict.fromkeys(getattr(spec, name, None) for spec in specs)
     return ", ".join(str(value) for value in values if value is not None)

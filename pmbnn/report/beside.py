@@ -6,13 +6,9 @@ from typing import Any, NamedTuple
 
 from pmbnn.experiment.published import Published, are_meant
 from pmbnn.report.cells import CellView
-from pmbnn.results.tables import (
-    best_group,
-    by_data_seed,
-    mean_and_error,
-    overlap_of,
-    settings_row,
-)
+from pmbnn.results.groups import best_group
+from pmbnn.results.names import settings_row
+from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of
 
 SCALES: Mapping[str, float] = {"%": 100.0, "points": 100.0, "min": 1 / 60}
 """What numbers of metrics.json, in shares and seconds, are multiplied by for a unit."""

@@ -8,13 +8,8 @@ from pmbnn.report.cells import CellView
 from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.numbers import WHERE_CORRECTED, fixed, plain, with_error
 from pmbnn.results.caveats import choices_at_end, count
-from pmbnn.results.tables import (
-    CORRECTED,
-    group_by_settings,
-    mean_over_seeds,
-    of_targets,
-    overlap_of,
-)
+from pmbnn.results.groups import group_by_settings
+from pmbnn.results.tables import CORRECTED, mean_over_seeds, of_targets, overlap_of
 
 FIRST = ("data", "prior", "hyperprior")
 CHOICES = "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
@@ -78,7 +73,7 @@ def cell_table(cells: Sequence[CellView]) -> DataTable:
 
 def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> list[Entry]:
     record, words = cell.record, cell.words
-    weight = record.settings.get("inference", {}).get("kl_weight")
+    weight = getattr(record.cell.inference, "kl_weight", None)
     label = f"Open cell {number}: {cell.title}"
     return [
         Entry(str(number), number, opens=cell.key, label=label),
@@ -150,7 +145,7 @@ def _combinations(cells: Sequence[CellView]) -> list[list[CellView]]:
 def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Column]) -> list[Entry]:
     first, words = group[0], group[0].words
     usable = [cell.record for cell in group if cell.record.results]
-    weight = first.record.settings.get("inference", {}).get("kl_weight")
+    weight = getattr(first.record.cell.inference, "kl_weight", None)
     entries = [
         Entry(str(number), number),
         *(Entry(words[word]) for word in FIRST),

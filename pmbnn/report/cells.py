@@ -16,16 +16,16 @@ from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts
 from pmbnn.results.caveats import choices_at_end, has_converged
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import (
+    cell_title,
+    combination_title,
+    dataset_title,
+    network_title,
+    scale_title,
+    title,
+)
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import settings_row
-from pmbnn.results.titles import (
-    cell_title,
-    chosen_scale,
-    combination_title,
-    data_title,
-    section_title,
-)
 
 
 class Figure(NamedTuple):
@@ -71,14 +71,14 @@ class CellView:
     @property
     def words(self) -> Mapping[str, str]:
         """Names of what was set, for tables: sweep, data, network, prior, hyperprior, seed."""
-        settings = self.record.settings
+        cell = self.record.cell
         return {
             "sweep": self.record.sweep,
-            "data": data_title(self.record),
-            "network": network_title(settings["network"]),
-            "prior": section_title(settings["prior"]),
-            "hyperprior": hyperprior_title(settings["hyperprior"]),
-            "seed": str(settings["dataset"].get("seed", "")),
+            "data": dataset_title(cell.dataset),
+            "network": network_title(cell.network),
+            "prior": title(cell.prior),
+            "hyperprior": scale_title(cell.hyperprior),
+            "seed": str(getattr(cell.dataset, "seed", "")),
         }
 
     @property
@@ -89,7 +89,7 @@ class CellView:
     @property
     def combination(self) -> str:
         """Prior and hyperprior in words."""
-        return combination_title(self.record)
+        return combination_title(self.record.cell, self.record.chosen_scale)
 
     @property
     def summary(self) -> str:
@@ -97,25 +97,13 @@ class CellView:
         results = self.record.results
         if not results:
             return self.record.status.replace("_", " ")
-        words, scale = [], chosen_scale(self.record)
+        words, scale = [], self.record.chosen_scale
         if self.record.predictive in SCORES:
             name, form = SCORES[self.record.predictive].main
             words += [form.format(results[name])] if results.get(name) is not None else []
         words += [f"σ {scale:.2g}"] if scale is not None else []
         words += [] if has_converged(self.record) else ["not converged"]
         return ", ".join(words + choices_at_end(self.record))
-
-
-def network_title(network: Mapping[str, Any]) -> str:
-    """Name of a network with what it is made of: ``dense 5-5 tanh``."""
-    return " ".join(str(v) for v in settings_row(network).values() if v is not None)
-
-
-def hyperprior_title(hyperprior: Mapping[str, Any]) -> str:
-    """Name of a hyperprior; a prior without a scale has none."""
-    if "scale" in hyperprior and hyperprior["scale"] is None:
-        return "no scale"
-    return section_title(hyperprior)
 
 
 def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -> list[CellView]:
@@ -152,7 +140,7 @@ def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
 def accuracy_error(record: CellRecord) -> float | None:
     """Standard error of an accuracy on so many test rows; None if they are not known."""
     accuracy = record.results.get("accuracy")
-    rows = record.settings["dataset"].get("test")
+    rows = getattr(record.cell.dataset, "test", None)
     rows = rows or (record.images or {}).get("test", {}).get("size")
     if accuracy is None or not rows:
         return None

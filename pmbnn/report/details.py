@@ -10,8 +10,8 @@ from pmbnn.report.images import Image
 from pmbnn.report.numbers import plain
 from pmbnn.report.sparklines import Drawing, draw_training, draw_weights
 from pmbnn.results.caveats import AT_GRID_END, scale_at_grid_end
+from pmbnn.results.names import settings_row
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import settings_row
 from pmbnn.results.units import with_unit
 
 SETS = (

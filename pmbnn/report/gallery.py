@@ -8,7 +8,7 @@ from pmbnn.figures.plane import HIGHEST_SD
 from pmbnn.report.cells import CellView
 from pmbnn.report.images import THUMBNAIL, Image, figure_image, map_image
 from pmbnn.report.sparklines import Drawing, draw_spark
-from pmbnn.results.combinations import Combinations, Place, combine, data_seed
+from pmbnn.results.combinations import Combinations, Place, combine
 
 
 class Grid(NamedTuple):
@@ -27,7 +27,7 @@ class Grid(NamedTuple):
     @property
     def seeds(self) -> list[int]:
         """Data seeds in order of appearance."""
-        return list(dict.fromkeys(data_seed(record) for record in self.sheet.records))
+        return list(dict.fromkeys(record.cell.data_seed for record in self.sheet.records))
 
     @property
     def highest_sd(self) -> float:
@@ -39,7 +39,7 @@ class Grid(NamedTuple):
     def at(self, place: Place, seed: int) -> list[CellView]:
         """Cells of a combination with a data seed."""
         records = self.combinations.records.get(place, ())
-        return [self.cells[r.name] for r in records if data_seed(r) == seed]
+        return [self.cells[r.name] for r in records if r.cell.data_seed == seed]
 
 
 class Thumbnail(NamedTuple):

@@ -8,9 +8,10 @@ from pmbnn.compare.scores import SCORES, scores_of
 from pmbnn.report.numbers import fixed
 from pmbnn.report.rendering import render
 from pmbnn.results.caveats import choices_at_end
+from pmbnn.results.names import combination_label, seed_label
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD
-from pmbnn.results.tables import data_label, label, of_targets
+from pmbnn.results.tables import of_targets
 from pmbnn.results.units import with_unit
 
 
@@ -53,11 +54,8 @@ def index_page(
 
 
 def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
-    settings, results = record.settings, record.results
-    words = (
-        f"{record.sweep}: {data_label(record)}, seed {settings['dataset']['seed']}, "
-        f"{label(settings['prior'])} × {label(settings['hyperprior'])}"
-    )
+    cell, results = record.cell, record.results
+    words = f"{record.sweep}: {seed_label(cell)}, {combination_label(cell)}"
     numbers = [fixed(results.get(column), 4) for column in columns]
     scores = SCORES.get(record.predictive or "")
     figures = () if scores is None else scores.figures

@@ -8,7 +8,7 @@ from pmbnn.report.cell_table import status_entry
 from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import fixed, plain
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.tables import settings_row
+from pmbnn.results.names import settings_row
 
 PROVENANCE_MISSING = "provenance.json is missing"
 

@@ -2,22 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import pandas as pd
 
 from pmbnn.results.caveats import Counts, count
+from pmbnn.results.groups import grouped
+from pmbnn.results.names import distinct, title
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import (
-    error_note,
-    has_no_scale,
-    mean_over_seeds,
-    overlap_of,
-    repeated_words,
-    settings_row,
-)
-from pmbnn.results.titles import distinct_titles
+from pmbnn.results.tables import error_note, mean_over_seeds, overlap_of, repeated_words
 
 Place = tuple[int, int]
 
@@ -80,7 +70,7 @@ class Combinations:
     @property
     def seeds(self) -> int:
         """Number of data seeds among the cells with results."""
-        return len({data_seed(r) for group in self._usable for r in group})
+        return len({r.cell.data_seed for group in self._usable for r in group})
 
     @property
     def overlap(self) -> float:
@@ -100,37 +90,22 @@ class Combinations:
 
 def combine(records: Sequence[CellRecord]) -> Combinations:
     """Table of the records of one data set that differ in prior, hyperprior and seed only."""
-    priors = [r.settings["prior"] for r in records]
-    hyperpriors = [r.settings["hyperprior"] for r in records]
-    stand_in = np.array([has_no_scale(h) for h in hyperpriors], dtype=bool)
-    fixed = np.array([h["kind"] == "fixed" for h in hyperpriors], dtype=bool) & ~stand_in
-    row, column = _numbered(priors), _numbered(hyperpriors)
-    shown = ~stand_in if fixed.any() else np.ones_like(stand_in)
-    if fixed.any():
-        column[shown] = pd.factorize(column[shown])[0]
-        column[stand_in] = column[fixed].min()
-    cells = pd.DataFrame({"record": records, "row": row, "column": column})
-    places = cells.groupby(["row", "column"], sort=False)["record"]
+    cells = [record.cell for record in records]
+    fixed = [cell.hyperprior for cell in cells if cell.has_scale and cell.scale is not None]
+    with_scale = [cell.hyperprior for cell in cells if cell.has_scale or not fixed]
+    priors = list(dict.fromkeys(cell.prior for cell in cells))
+    hyperpriors = list(dict.fromkeys(with_scale))
+
+    def place(record: CellRecord) -> Place:
+        prior, hyperprior = record.cell.prior, record.cell.hyperprior
+        # A prior without a scale stands under the first fixed scale, if there is one.
+        stands_under = hyperprior if hyperprior in hyperpriors else fixed[0]
+        return priors.index(prior), hyperpriors.index(stands_under)
+
+    found = grouped(records, place)
     return Combinations(
-        rows=_titles(priors, cells["row"]),
-        columns=_titles(hyperpriors, cells.loc[shown, "column"]),
-        records={place: tuple(found) for place, found in places},
-        without_scale=frozenset(cells.loc[stand_in, "row"]),
+        rows=tuple(distinct(priors, title)),
+        columns=tuple(distinct(hyperpriors, title)),
+        records={at: tuple(own) for at, own in found.items()},
+        without_scale=frozenset(at[0] for at, own in found.items() if not own[0].cell.has_scale),
     )
-
-
-def data_seed(record: CellRecord) -> int:
-    """Seed of a cell's data set."""
-    return record.settings["dataset"].get("seed", 0)
-
-
-def _numbered(sections: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Number of each section in order of appearance; equal ones have the same."""
-    keys = [tuple(settings_row(section).items()) for section in sections]
-    return pd.factorize(pd.Series(keys, dtype=object))[0]
-
-
-def _titles(sections: Sequence[Mapping[str, Any]], numbers: pd.Series) -> tuple[str, ...]:
-    """Of the first section of each number."""
-    first = numbers.drop_duplicates().sort_values().index
-    return tuple(distinct_titles([sections[i] for i in first]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pmbnn.results.faults import ResultsError, storing
 from pmbnn.results.limits import MOST_PIXELS
-from pmbnn.results.record import OtherFormatError
+from pmbnn.results.record import CellRecord, OtherFormatError
 from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 
 
@@ -53,9 +53,9 @@ def broken_cells(
     """
     stored = results.cell_names()
     for name in stored if names is None else sorted(set(stored).intersection(names)):
-        problem = _problem(results, name, digests)
-        if problem is not None:
-            yield problem
+        found = checked_record(results, name, digests)
+        if isinstance(found, Problem):
+            yield found
 
 
 def set_aside(results: Results, name: str) -> None:
@@ -97,7 +97,8 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     return found
 
 
-def _problem(results: Results, name: str, digests: bool) -> Problem | None:
+def checked_record(results: Results, name: str, digests: bool = False) -> CellRecord | Problem:
+    """Record of a stored cell that is whole, or its first problem; see `broken_cells`."""
     folder = results.cells / name
     if not (folder / RECORD).is_file():
         return Problem(folder, name, f"has no `{RECORD}`")
@@ -116,7 +117,7 @@ def _problem(results: Results, name: str, digests: bool) -> Problem | None:
             return Problem(path, name, f"has {size} bytes, {expected.size} were written")
         if digests and sha256(path) != expected.sha256:
             return Problem(path, name, "is not what was written: its SHA-256 differs")
-    return None
+    return record
 
 
 def _broken_files(results: Results) -> Iterator[Problem]:

@@ -5,8 +5,8 @@ and published moments where a results folder's table of published numbers names 
 file is in the local folder of data. The function is the network's output: noise is not included.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -17,12 +17,13 @@ from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_pub
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
+from pmbnn.results.groups import grouped
+from pmbnn.results.names import distinct, method_name, settings_row
 from pmbnn.results.reading import holds_array, load_groups, target_standardisation
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import is_sampled, posterior_key
+from pmbnn.results.references import posterior_key
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
-from pmbnn.results.tables import distinct_labels, settings_row
 
 LINE, ROWS = "curve_1", ("constant_data", "observed_data")
 """Groups of a trace: what is said along the line, and the rows that were fitted."""
@@ -82,18 +83,16 @@ class AlongLine(NamedTuple):
     @property
     def reference(self) -> Told | None:
         """What the others are held against: the published moments, else those of a sampler."""
-        sampled = [t for t in self.told if t.record is not None and is_sampled(t.record)]
+        sampled = [t for t in self.told if t.record is not None and t.record.cell.is_sampled]
         sampled.sort(key=lambda t: t.record.status != "converged")
         return next((t for t in self.told if t.method == PUBLISHED), next(iter(sampled), None))
 
 
 def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLine]:
     """Every posterior of which some cell is told along a line across a gap, in order."""
-    posteriors: dict[tuple, list[CellRecord]] = {}
-    for record in records:
-        is_density = record.results and record.predictive == "density"
-        if is_density and holds_array(results, record.name, LINE, "direction"):
-            posteriors.setdefault(posterior_key(record), []).append(record)
+    densities = (r for r in records if r.results and r.predictive == "density")
+    told = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
+    posteriors = grouped(told, posterior_key)
     curves = _published_curves(results) if posteriors else ()
     found = [_along(results, cells, curves) for cells in posteriors.values()]
     return [line for line in found if line is not None]
@@ -110,8 +109,8 @@ def _along(
         return None
     position, direction = line["x"].values, line["direction"].values
     raw = _raw_rows(trace)
-    ordered = sorted(cells, key=is_sampled)
-    methods = distinct_labels([cell.settings["inference"] for cell in ordered], _method)
+    ordered = sorted(cells, key=lambda record: record.cell.is_sampled)
+    methods = distinct([record.cell.inference for record in ordered], method_name)
     told = [
         _told(method, cell, trees[cell.name][LINE].dataset)
         for method, cell in zip(methods, ordered, strict=True)
@@ -134,10 +133,6 @@ def _raw_rows(trace: xr.DataTree) -> np.ndarray:
 def _targets(trace: xr.DataTree) -> np.ndarray:
     """Targets as they were fitted, ``(observation,)``."""
     return trace["observed_data"]["y"].values
-
-
-def _method(inference: Mapping[str, Any]) -> str:
-    return inference["guide"] if "guide" in inference else inference["engine"]
 
 
 def _told(method: str, record: CellRecord, line: xr.Dataset) -> Told:

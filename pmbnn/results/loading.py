@@ -21,13 +21,14 @@ from pmbnn.results.derived import (
     overview_files,
 )
 from pmbnn.results.faults import ResultsError
-from pmbnn.results.integrity import broken_cells
+from pmbnn.results.integrity import Problem, checked_record
 from pmbnn.results.limits import read_json_text
-from pmbnn.results.present import present_list, present_names, superseded_names
+from pmbnn.results.names import settings_row
+from pmbnn.results.present import present_list, stored_names, superseded_names
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.store import Results
-from pmbnn.results.tables import metrics_table, ood_table, settings_row, summary_table
+from pmbnn.results.tables import metrics_table, ood_table, summary_table, table_of
 from pmbnn.spec.display import Summarised, html_pictures
 from pmbnn.spec.errors import check_arguments
 
@@ -122,10 +123,18 @@ class ExperimentResults(Summarised):
         """One row for each cell and out-of-distribution set; empty without any."""
         return ood_table(self.records).convert_dtypes()
 
-    @property
-    def cells(self) -> list[StoredCell]:
-        """Every whole cell, in the experiment's order."""
-        return [StoredCell(record, self.results.cells / record.name) for record in self.records]
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Table of the cells in the experiment's order, by their names, for ``groupby``.
+
+        It has the columns of `metrics`, under names that are keywords of `cell` and `select`:
+        ``prior`` is the kind of a section, ``dataset_seed`` a setting of one.
+
+        Examples
+        --------
+        >>> results.cells.groupby(["prior", "hyperprior"])["nll"].mean()  # doctest: +SKIP
+        """
+        return self.metrics.rename(columns=_keyword).set_index("name")
 
     def cell(self, **settings: object) -> StoredCell:
         """The one cell with the given settings.
@@ -148,7 +157,8 @@ class ExperimentResults(Summarised):
         found = self._having(settings)
         if len(found) != 1:
             raise ValueError(self._not_one(found, settings))
-        return next(cell for cell in self.cells if cell.record.name == found[0])
+        record = next(record for record in self.records if record.name == found[0])
+        return StoredCell(record, self.results.cells / record.name)
 
     def select(self, **settings: object) -> "ExperimentResults":
         """The same results, of the cells with the given settings alone.
@@ -182,13 +192,18 @@ class ExperimentResults(Summarised):
         note_files(self.results, files, self.digest)
 
     @cached_property
-    def _rows(self) -> dict[str, dict[str, object]]:
-        """Settings of each cell by its name, as keywords."""
-        return {record.name: _row_by_keyword(record) for record in self.records}
+    def _settings(self) -> pd.DataFrame:
+        """Settings of each cell, as keywords; None where a cell does not have one."""
+        rows = (
+            {"sweep": r.sweep, "name": r.name, "device": r.device} | settings_row(r.settings)
+            for r in self.records
+        )
+        table = table_of(rows).rename(columns=_keyword)
+        return table.where(table.notna(), None)
 
     def _having(self, settings: Mapping[str, object]) -> list[str]:
         """Names of the cells with the given settings."""
-        known = sorted(set().union(*self._rows.values()))
+        table, known = self._settings, sorted(self._settings)
         endings = {name: [k for k in known if k.endswith(f"_{name}")] for name in settings}
         elsewhere = {
             name: f"sections have it, as {', '.join(f'`{k}`' for k in found)}."
@@ -196,21 +211,19 @@ class ExperimentResults(Summarised):
             if found
         }
         check_arguments(settings, known, "results.cell", **elsewhere)
-        rows = self._rows.items()
-        return [n for n, row in rows if all(row.get(k) == settings[k] for k in settings)]
+        for name, wanted in settings.items():
+            table = table[[value == wanted for value in table[name]]]
+        return list(table["name"])
 
     def _not_one(self, found: list[str], settings: Mapping[str, object]) -> str:
         """Why settings do not name one cell, and what would."""
         given = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
-        among = {name: self._rows[name] for name in found} if found else self._rows
-        varying = {
-            key: values
-            for key in sorted(set().union(*among.values()) - {"name"})
-            if len(values := dict.fromkeys(row.get(key) for row in among.values())) > 1
-        }
-        choices = [f"{key} ({', '.join(map(str, values))})" for key, values in varying.items()]
+        table = self._settings
+        among = table[table["name"].isin(found)] if found else table
+        varying = {key: dict.fromkeys(among[key]) for key in sorted(among) if key != "name"}
+        choices = [f"{k} ({', '.join(map(str, v))})" for k, v in varying.items() if len(v) > 1]
         shown = "; ".join(choices[:SHOWN_CHOICES])
-        return f"{len(found)} of {len(self._rows)} cells have {given}; they differ in: {shown}."
+        return f"{len(found)} of {len(table)} cells have {given}; they differ in: {shown}."
 
 
 def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentResults:
@@ -239,12 +252,13 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
         problem = "is not a folder" if folder.exists() else "does not exist"
         raise ResultsError(f"The results folder `{folder}` {problem}.")
     results = Results(folder)
-    present = present_list(folder).cells
-    broken = {problem.cell: problem for problem in broken_cells(results, names=present)}
-    for problem in broken.values():
+    stored = set(stored_names(folder))
+    present = [name for name in present_list(folder).cells if name in stored]
+    checked = [checked_record(results, name) for name in present]
+    for problem in (found for found in checked if isinstance(found, Problem)):
         warnings.warn(f"left out: {problem}", stacklevel=2)
-    names = [name for name in present_names(folder) if name not in broken]
-    if not names:
+    records = tuple(found for found in checked if not isinstance(found, Problem))
+    if not records:
         raise ResultsError(
             f"The folder `{folder}` holds no finished cell (cells/<name>/metrics.json); "
             "name a folder that `python -m pmbnn.sweep` has written."
@@ -252,7 +266,6 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     origin = folder / "provenance.json"
     provenance = _read_json(origin) if origin.is_file() else {}
     name = str(provenance.get("experiment", folder.resolve().name))
-    records = tuple(results.load_record(name) for name in names)
     if trust_plugins:
         with trusting():
             run_stored_plugins(folder, records)
@@ -267,12 +280,9 @@ def find_overviews(results: Results, records: Sequence[CellRecord]) -> tuple[Pat
     return tuple(results.folder / file for file in current)
 
 
-def _row_by_keyword(record: CellRecord) -> dict[str, object]:
-    """Settings by names that can be keywords; the kind of a section by the section's name."""
-    row = {"sweep": record.sweep, "name": record.name, "device": record.device}
-    for name, value in settings_row(record.settings).items():
-        row[name.removesuffix(".kind").replace(".", "_")] = value
-    return row
+def _keyword(column: str) -> str:
+    """Name of a column as a keyword; the kind of a section by the section's name."""
+    return column.removesuffix(".kind").replace(".", "_")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -14,13 +14,14 @@ import h5netcdf
 import pandas as pd
 import xarray as xr
 
+from pmbnn.experiment.cells import Cell
+from pmbnn.experiment.stored import stored_cell
 from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits
+from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
 from pmbnn.results.record import CellRecord, finite
-from pmbnn.results.references import OF_POSTERIOR, is_of_posterior, is_sampled
 from pmbnn.results.store import Results, ResultsError, trace_writer
-from pmbnn.results.tables import of_targets, settings_row, table_of
-from pmbnn.results.titles import data_title, distinct_titles
+from pmbnn.results.tables import of_targets, table_of
 from pmbnn.results.units import with_unit
 
 FILE = "prior.csv"
@@ -54,32 +55,28 @@ class StoredPrior(NamedTuple):
     @property
     def row(self) -> dict[str, Any]:
         """Its row of the table."""
-        settings = settings_row({section: self.settings[section] for section in OF_POSTERIOR})
-        head = {"sweep": self.sweep, "name": self.name, **settings}
+        head = {"sweep": self.sweep, "name": self.name, **posterior_row(self.settings)}
         return head | {"candidate": self.tuned is not None} | self.numbers
 
     @property
-    def record(self) -> CellRecord:
-        """A record with these settings and nothing else, to be named as cells are."""
-        settings = {section: self.settings[section] for section in OF_POSTERIOR}
-        return CellRecord(
-            sweep=self.sweep, name=self.name, status="not_converged", settings=settings
-        )
+    def cell(self) -> Cell:
+        """A cell with these settings and usual ones for the rest, to be named as cells are."""
+        return stored_cell(self.sweep, self.settings, {})
 
     def is_among(self, record: CellRecord) -> bool:
         """Whether a cell has this prior, looked at in the same places, or chose among such."""
-        theirs = record.settings
-        if any(theirs[s] != self.settings[s] for s in OF_POSTERIOR if s != "hyperprior"):
-            return False
-        own = self.settings["hyperprior"] if self.tuned is None else self.tuned
-        return theirs["hyperprior"] == own and theirs["predict"].get("map") == self.settings["map"]
+        own = self.settings if self.tuned is None else self.settings | {"hyperprior": self.tuned}
+        seen = (
+            settings_row(record.cell.predict).items() >= settings_row({"map": own["map"]}).items()
+        )
+        return seen and posterior_row(record.settings) == posterior_row(own)
 
     def is_of(self, record: CellRecord) -> bool:
         """Whether a cell's posterior is that of this very prior."""
         if self.tuned is None or not self.is_among(record):
             return self.is_among(record)
-        chosen, own = record.results.get("scale"), self.settings["hyperprior"]["scale"]
-        return chosen is not None and math.isclose(chosen, own)
+        chosen = record.results.get("scale")
+        return chosen is not None and math.isclose(chosen, self.cell.scale)
 
 
 class PriorWords(NamedTuple):
@@ -93,12 +90,13 @@ class PriorWords(NamedTuple):
 
 def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
     """Names of combinations, each with what sets it apart from those of the same kinds."""
-    named = {
-        section: distinct_titles([prior.settings[section] for prior in priors])
+    cells = [prior.cell for prior in priors]
+    named = [
+        distinct([getattr(cell, section) for cell in cells], title)
         for section in ("network", "prior", "hyperprior")
-    }
-    data = [data_title(prior.record) for prior in priors]
-    found = map(PriorWords, data, *named.values())
+    ]
+    data = [dataset_title(cell.dataset) for cell in cells]
+    found = map(PriorWords, data, *named)
     return [
         words._replace(hyperprior=f"{words.hyperprior} (candidate)") if prior.tuned else words
         for prior, words in zip(priors, found, strict=True)
@@ -196,12 +194,7 @@ def stored_priors(results: Results) -> list[StoredPrior]:
 def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellRecord | None:
     """The cell whose posterior stands beside a prior: a sampled one, else one fitted to it."""
     fitting = [r for r in records if r.results and prior.is_of(r)]
-    sampled = [r for r in fitting if is_sampled(r)]
+    sampled = [r for r in fitting if r.cell.is_sampled]
     converged = [r for r in sampled if r.status == "converged"]
-    fitted = [r for r in fitting if not is_sampled(r) and is_of_posterior(r) and not _is_point(r)]
+    fitted = [r for r in fitting if not (r.cell.is_tempered or r.cell.is_point)]
     return next(iter((*converged, *sampled, *fitted)), None)
-
-
-def _is_point(record: CellRecord) -> bool:
-    """Whether a fit is a point: it has no spread to set beside a prior's."""
-    return record.settings["inference"].get("guide") in ("map", "maximum_likelihood")

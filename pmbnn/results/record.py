@@ -218,11 +218,7 @@ class CellRecord(Summarised, _Part):
 
     def _summary(self) -> dict[str, object]:
         verdict = f"{self.status} ({self.reason})" if self.reason else self.status
-        kinds = {
-            section: settings["kind"]
-            for section, settings in self.settings.items()
-            if "kind" in settings
-        }
+        kinds = {n: s.kind for n, s in self.cell.settings.items() if hasattr(s, "kind")}
         numbers = dict(list(self.results.items())[:SHOWN_RESULTS])
         return {"name": self.name, "status": verdict} | kinds | numbers
 
@@ -254,6 +250,12 @@ class CellRecord(Summarised, _Part):
         return super(CellRecord, copy(self)).__getstate__()
 
     @property
+    def chosen_scale(self) -> float | None:
+        """Scale that was chosen for the cell, if it had to be chosen and is known."""
+        scale = self.cell.scale
+        return None if isinstance(scale, float | int | None) else self.results.get("scale")
+
+    @property
     def failed(self) -> bool:
         """Whether there is no fit to predict with."""
         return self.status in FAILED
@@ -261,8 +263,9 @@ class CellRecord(Summarised, _Part):
     @property
     def has_standardised_scores(self) -> bool:
         """Whether its scores of rows left out are of standardised targets, as format 2 had them."""
-        standardises = self.settings.get("dataset", {}).get("standardise_target")
-        return self.format == OLDER and bool(standardises) and self.predictive == "density"
+        if self.format != OLDER or self.predictive != "density":
+            return False
+        return bool(getattr(self.cell.dataset, "standardise_target", False))
 
     def in_original_units(self, log_scale: float) -> "CellRecord":
         """The record with such scores in the targets' own units.

@@ -1,11 +1,9 @@
 """Fitted cells and the sampled cells of the same posterior."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from pmbnn.inference.samplers.settings import SAMPLING
-from pmbnn.inference.settings import POINT_GUIDES
+from pmbnn.results.groups import grouped
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import settings_row
 
 LADDER = "ladder.csv"
 """File of a results folder that holds its repair ladder, a row a posterior and way to fit it."""
@@ -13,26 +11,18 @@ LADDER = "ladder.csv"
 CHAINS = "chains"
 """What tables have of sampled cells where fits have the mixture of their restarts."""
 
-OF_POSTERIOR = ("dataset", "network", "prior", "hyperprior", "likelihood")
-"""Sections of settings that name a posterior in tables."""
-
 ERRORS = 3.0
 """Monte-Carlo standard errors that a bound of the evidence must be above by."""
 
-MIXTURE = "predict.mixture"
-"""Which restarts predict: no part of the posterior that they approximate."""
 
-
-def model_key(record: CellRecord) -> tuple:
+def model_key(record: CellRecord) -> tuple[Hashable, ...]:
     """Everything that decides the posterior, and the scale that was chosen where one was."""
     return *posterior_key(record), record.results.get("scale")
 
 
-def posterior_key(record: CellRecord) -> tuple:
+def posterior_key(record: CellRecord) -> tuple[Hashable, ...]:
     """Settings that decide the posterior and where it is looked at, as a key."""
-    settings = settings_row(record.settings)
-    kept = {k: v for k, v in settings.items() if not k.startswith("inference.") and k != MIXTURE}
-    return record.sweep, record.fingerprint, *kept.items()
+    return record.fingerprint, record.cell.posterior
 
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
@@ -52,15 +42,10 @@ def other_scales(records: Sequence[CellRecord]) -> list[tuple[CellRecord, CellRe
 def _fits_with_samplers(
     records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
 ) -> Iterator[tuple[CellRecord, CellRecord]]:
-    if not any(map(is_sampled, records)):
-        return
     finished = [r for r in standing(records) if r.results]
-    sampled: dict[tuple, list[CellRecord]] = {}
-    for record in finished:
-        if is_sampled(record):
-            sampled.setdefault(key(record), []).append(record)
-    for record in finished:
-        if not is_sampled(record) and is_of_posterior(record):
+    sampled = grouped((r for r in finished if r.cell.is_sampled), key)
+    for record in finished if sampled else ():
+        if not record.cell.is_sampled and not record.cell.is_tempered:
             yield from ((record, other) for other in sampled.get(key(record), ()))
 
 
@@ -73,22 +58,11 @@ def sampler_pairs(
     """
     first: dict[tuple, CellRecord] = {}
     for record in standing(records):
-        if not record.results or not is_sampled(record):
+        if not record.results or not record.cell.is_sampled:
             continue
         other = first.setdefault(key(record), record)
         if other is not record:
             yield record, other
-
-
-def is_sampled(record: CellRecord) -> bool:
-    """Whether a cell's draws are of the posterior itself."""
-    return record.settings.get("inference", {}).get("engine") in SAMPLING
-
-
-def is_of_posterior(record: CellRecord) -> bool:
-    """Whether a fit is of the posterior that the model has, not of a tempered one."""
-    inference = record.settings["inference"]
-    return inference.get("kl_weight", 1) == 1 and inference.get("kl_scaling", "sum") == "sum"
 
 
 def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
@@ -98,12 +72,12 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
     one place, which agree with each other, may be.
     """
-    if not any(map(is_sampled, records)):
+    if not any(record.cell.is_sampled for record in records):
         return {}
     bounds: dict[tuple, list[tuple[float, str]]] = {}
     for record in records:
         if bounds_evidence(record):
-            name = "log_evidence" if is_sampled(record) else "elbo"
+            name = "log_evidence" if record.cell.is_sampled else "elbo"
             bound = record.results.get(name)
             error = record.results.get(f"{name}_mcse", 0.0)
             if bound is not None:
@@ -112,7 +86,7 @@ def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
     found = {}
     for record in records:
         mean, of = record.results.get("log_likelihood"), bounds.get(model_key(record))
-        if of and mean is not None and is_sampled(record):
+        if of and mean is not None and record.cell.is_sampled:
             bound, name = max(of)
             if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
                 found[record.name] = (
@@ -128,9 +102,7 @@ def bounds_evidence(record: CellRecord) -> bool:
 
     A point has no width, and its objective is a density.
     """
-    if record.status == "improper" or record.settings["inference"].get("guide") in POINT_GUIDES:
-        return False
-    return is_sampled(record) or is_of_posterior(record)
+    return record.status != "improper" and not record.cell.is_point and not record.cell.is_tempered
 
 
 def standing(records: Sequence[CellRecord]) -> list[CellRecord]:

@@ -99,7 +99,7 @@ def _stored_parts(needed: Mapping[str, str], folder: Path, user: str) -> Iterato
 
 def _data_folder(folder: Path, record: CellRecord) -> Path:
     """Where files of a cell's data are looked up first; the results folder where it has none."""
-    cls = DATASETS.get(record.settings["dataset"].get("kind"))
+    cls = DATASETS.get(getattr(record.cell.dataset, "kind", None))
     return folder if cls is None or not cls.is_own else stored_data_folder(folder)
 
 

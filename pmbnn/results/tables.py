@@ -5,29 +5,21 @@ names (``dataset.noise``), results under their own.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pmbnn.experiment.names import file_label, short_name
 from pmbnn.results.caveats import count, learning_rate_at_grid_end, scale_at_grid_end
+from pmbnn.results.groups import group_by_settings
+from pmbnn.results.names import settings_row
 from pmbnn.results.record import CellRecord
-
-RANKED_BY = "validation_nll"
-"""Score on held-out training rows by which a best cell is chosen: never a test number."""
 
 SEED = "dataset.seed"
 
 FIT_SEED = "inference.seed"
 """Seed of the fits: cells that differ in it, or in the data seed, are repetitions."""
-
-NAMING = ("points", "noise", "factor")
-"""Settings of a data set that its name in tables and figures has beside its kind."""
-
-OWN_NAMES = ("file", "path", "name", "id")
-"""Settings that name a data set of one's own, the first of them that is there."""
 
 MAIN_SCORES = ("accuracy", "rmse", "nll")
 """What a cell is judged by first: of classes, of numbers, of several numbers a row."""
@@ -88,7 +80,7 @@ def union_of_names(rows: Iterable[Iterable[str]]) -> list[str]:
     not at the end: which row lacks it does not change the order.
     """
     names: list[str] = []
-    for row in rows:
+    for row in dict.fromkeys(map(tuple, rows)):
         place = 0
         for name in row:
             if name not in names:
@@ -101,8 +93,7 @@ def _metrics_row(record: CellRecord) -> dict[str, Any]:
     row = {"sweep": record.sweep, "name": record.name, "status": record.status}
     row |= settings_row(record.settings) | _device(record) | record.results
     if record.images is not None:
-        row |= _flatten(record.images["rejection"], "rejection")
-        row |= _flatten(record.images.get("held_out", {}), "held_out")
+        row |= settings_row({n: record.images.get(n, {}) for n in ("rejection", "held_out")})
     at_end = {
         "scale_at_grid_end": scale_at_grid_end(record),
         "learning_rate_at_grid_end": learning_rate_at_grid_end(record),
@@ -138,14 +129,6 @@ def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     return row
 
 
-def settings_row(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under dotted names; lists as words with a hyphen between.
-
-    What a list holds of specifications is given its short name: ``conv32x5.valid.tanh``.
-    """
-    return dict(_flatten(settings, ""))
-
-
 def of_targets(names: Iterable[str], held: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Which numbers there are of some names, those of single targets included.
 
@@ -165,77 +148,13 @@ def of_targets(names: Iterable[str], held: Iterable[str]) -> dict[str, tuple[str
     return found
 
 
-def label(section: Mapping[str, Any]) -> str:
-    """Short name of one setting for a table or an axis: ``fixed 0.1``, ``half_normal``."""
-    scale = section.get("scale")
-    if isinstance(scale, Mapping):
-        return f"{section['kind']} (tuned)"
-    return section["kind"] if scale is None else f"{section['kind']} {scale:g}"
-
-
-def has_no_scale(hyperprior: Mapping[str, Any]) -> bool:
-    """Whether this stands in the place of a hyperprior for a prior without a scale."""
-    return "scale" in hyperprior and hyperprior["scale"] is None
-
-
-def distinct_labels(
-    sections: Sequence[Mapping[str, Any]], name: Callable[[Mapping[str, Any]], str] = label
-) -> list[str]:
-    """Name of each section; where two would be called the same, with what sets them apart."""
-    names = [name(section) for section in sections]
-    found = []
-    for section, own in zip(sections, names, strict=True):
-        alike = [s for s, other in zip(sections, names, strict=True) if other == own]
-        found.append(", ".join([own, *differences(section, alike)]))
-    return found
-
-
-def differences(section: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Anything set in a section otherwise than in some of ``others``: ``sigma 0.1``."""
-    rows = [settings_row(other) for other in others]
-    return [
-        f"{key} {_number(value)}"
-        for key, value in settings_row(section).items()
-        if any(row.get(key) != value for row in rows)
-    ]
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def data_label(record: CellRecord) -> str:
-    """Name of a data set without its seed: ``moons, noise 0.4``."""
-    return dataset_label(record.settings["dataset"])
-
-
-def dataset_label(dataset: Mapping[str, Any]) -> str:
-    """Name of a data set by its settings, without its seed."""
-    shown = [f"{key} {_number(dataset[key])}" for key in NAMING if key in dataset]
-    named = next((dataset[key] for key in OWN_NAMES if dataset.get(key) is not None), None)
-    kind = dataset["kind"] if named is None else f"{dataset['kind']} {file_label(str(named))}"
-    fold = (dataset.get("split") or {}).get("fold")
-    return ", ".join([kind, *shown, *([] if fold is None else [f"fold {fold}"])])
-
-
 def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
     """What is set in all records of a group, the data seed left out."""
     common = settings_row(group[0].settings)
     common.pop(SEED, None)
-    if any(settings_row(r.settings).get(FIT_SEED) != common.get(FIT_SEED) for r in group):
+    if any(record.cell.inference != group[0].cell.inference for record in group):
         del common[FIT_SEED]
     return common
-
-
-def group_by_settings(records: Iterable[CellRecord]) -> list[list[CellRecord]]:
-    """Records that differ in their seeds only, together; fits on other devices are no seeds."""
-    groups: dict[tuple, list[CellRecord]] = {}
-    for record in records:
-        settings = settings_row(record.settings)
-        for seed in (SEED, FIT_SEED):
-            settings.pop(seed, None)
-        groups.setdefault((record.sweep, record.device, *settings.items()), []).append(record)
-    return list(groups.values())
 
 
 def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
@@ -251,7 +170,7 @@ def by_data_seed(values: Iterable[tuple[CellRecord, float | None]]) -> list[floa
     """As `repetitions`, of any values of cells."""
     by_data: dict[Any, list[float | None]] = {}
     for record, value in values:
-        by_data.setdefault(record.settings["dataset"].get("seed"), []).append(value)
+        by_data.setdefault(record.cell.data_seed, []).append(value)
     if len(by_data) < 2:
         return [value for values in by_data.values() for value in values]
     means = [mean_and_error(values)[0] for values in by_data.values()]
@@ -271,14 +190,14 @@ def overlap_of(records: Iterable[CellRecord]) -> float:
 
     Zero too where there is one data seed: an error over its fits is of these rows alone.
     """
-    overlaps = {record.settings["dataset"].get("seed"): record.overlap for record in records}
+    overlaps = {record.cell.data_seed: record.overlap for record in records}
     return max(overlaps.values()) if len(overlaps) > 1 else 0.0
 
 
 def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
     """What means of groups are over: ``5 data seeds``, ``3 fits``; empty if nothing is repeated."""
     usable = [[record for record in group if record.results] for group in groups]
-    seeds = len({r.settings["dataset"].get("seed", 0) for group in usable for r in group})
+    seeds = len({r.cell.data_seed for group in usable for r in group})
     if seeds > 1:
         return f"{seeds} data seeds"
     fits = max(map(len, usable), default=0)
@@ -288,13 +207,6 @@ def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
 def error_note(repeated: str, overlap: float) -> str:
     """What stands beside a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
     return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"
-
-
-def best_group(records: Iterable[CellRecord]) -> list[CellRecord]:
-    """The combination with the lowest mean held-out score; empty where nothing is scored."""
-    scored = [(np.mean(_scores(group)), group) for group in group_by_settings(records)]
-    scored = [(score, group) for score, group in scored if math.isfinite(score)]
-    return min(scored, key=lambda pair: pair[0])[1] if scored else []
 
 
 def main_score(records: Iterable[CellRecord]) -> str:
@@ -328,23 +240,3 @@ def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tupl
     with np.errstate(invalid="ignore"):  # an infinite score less itself
         error = known.std(ddof=1) / math.sqrt(known.size)
     return float(mean), float(error * math.sqrt(1 + known.size * overlap))
-
-
-def _scores(group: Sequence[CellRecord]) -> list[float]:
-    """Held-out scores of a combination; one failed or unscored cell rules it out."""
-    scores = [r.results.get(RANKED_BY) if r.results else None for r in group]
-    return [math.nan if score is None else score for score in scores]
-
-
-def _flatten(value: Any, prefix: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flatten(inner, f"{prefix}.{key}" if prefix else key)
-    elif isinstance(value, list | tuple):
-        yield prefix, "-".join(map(_word, value))
-    else:
-        yield prefix, value
-
-
-def _word(entry: Any) -> str:
-    return short_name(entry) if isinstance(entry, Mapping) else str(entry)

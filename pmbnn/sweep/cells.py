@@ -1,6 +1,5 @@
 """The cells of an experiment: their data and names, fits of what is missing, their tables."""
 
-import json
 import os
 import platform
 import time
@@ -9,8 +8,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import ValidationError
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
@@ -30,7 +27,7 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.inference.device import CPU, Device, device_text
-from pmbnn.inference.samplers.settings import SAMPLING
+from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList, checkpoint_name, read_list
 from pmbnn.results.record import CellRecord
@@ -252,12 +249,10 @@ def list_cells(run: Run, wanted: Sequence[Cell] = (), sampled: Iterable[str] = (
 def _references(run: Run, names: Sequence[str]) -> dict[str, str]:
     """Those of some stored sampled cells that the plan has fits of the posterior of."""
     records = [run.results.load_record(n) for n in names if run.results.is_finished(n)]
-    settings = {json.dumps(r.settings["inference"]): r.settings["inference"] for r in records}
+    samplers = dict.fromkeys(record.cell.inference for record in records)
     versions, found = decisive_versions(), {}
-    for text, inference in settings.items():
-        try:
-            sampler = SAMPLING[inference["engine"]].model_validate_json(text)
-        except (KeyError, ValidationError):  # of another version, as all its cells are then
+    for sampler in samplers:
+        if not isinstance(sampler, Sampling):  # of another version, as all its cells are then
             continue
         for cell in run.tasks:
             if not cell.is_sampled:

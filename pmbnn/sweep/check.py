@@ -11,7 +11,6 @@ from pmbnn.experiment.load import as_written, experiment_of, load_experiment, re
 from pmbnn.experiment.selection import select_cells
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Sampling
-from pmbnn.inference.settings import Inference
 from pmbnn.results.present import present_list
 from pmbnn.results.store import ResultsError
 from pmbnn.sweep.cells import prepare
@@ -81,8 +80,8 @@ def references(
         raise ResultsError(f"`{folder}` has no finished fit{kind} to hold against the posterior.")
     after = with_sampler(before, settings, folder)
     proper = [cell for cell in finished if cell.prior.has_scale]
-    wanted = {_posterior(cell) for cell in proper if is_of_posterior(cell.inference)}
-    cells = [c for c in after.cells if c.inference == settings and _posterior(c) in wanted]
+    wanted = {cell.posterior for cell in proper if not cell.is_tempered}
+    cells = [c for c in after.cells if c.inference == settings and c.posterior in wanted]
     return References(after, tuple(cells), tuple(_left_out(finished)), devices)
 
 
@@ -119,11 +118,6 @@ def check_folder(
     )
 
 
-def is_of_posterior(inference: Inference) -> bool:
-    """Whether a fit is of the posterior itself, not of a tempered one."""
-    return inference.kl_weight == 1 and inference.kl_scaling == "sum"
-
-
 def _left_out(cells: Sequence[Cell]) -> list[str]:
     """Why some cells have no reference, each reason once."""
     lines = []
@@ -131,14 +125,6 @@ def _left_out(cells: Sequence[Cell]) -> list[str]:
     lines += [f"prior {kind}: improper, there may be no posterior to sample" for kind in improper]
     points = {cell.sweep for cell in cells if cell.has_points}
     lines += [f"sweep {name}: has point parameters, which are maximised" for name in sorted(points)]
-    if not all(is_of_posterior(cell.inference) for cell in cells):
+    if any(cell.is_tempered for cell in cells):
         lines.append("fits with another KL than the ELBO's: they are of no posterior of the model")
     return lines
-
-
-def _posterior(cell: Cell) -> tuple:
-    """Everything that decides a posterior and where it is looked at."""
-    settings = cell.settings
-    del settings["inference"]
-    settings["predict"] = cell.predict.model_copy(update={"mixture": "best"})
-    return cell.sweep, *settings.values()

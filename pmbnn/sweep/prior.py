@@ -25,6 +25,7 @@ from pmbnn.figures.stage import draw_files
 from pmbnn.inference.device import CPU, claim, running_on
 from pmbnn.models.priors import Hyperprior
 from pmbnn.results.lock import writing
+from pmbnn.results.names import OF_POSTERIOR
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.priors import (
     FILE,
@@ -38,7 +39,6 @@ from pmbnn.results.priors import (
     stored_priors,
     write_priors,
 )
-from pmbnn.results.references import OF_POSTERIOR
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import decisive_versions, load_dataset
 from pmbnn.sweep.progress import duration

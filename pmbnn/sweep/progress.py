@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -16,22 +15,18 @@ from rich.text import Text
 from pmbnn.inference.stages import News, telling
 from pmbnn.prediction.progress import duration, is_live, live, shown
 from pmbnn.results.caveats import choices_at_end, count
+from pmbnn.results.groups import group_by_settings, grouped, variants
+from pmbnn.results.names import cell_line, distinct, scale_label
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
-    data_label,
-    distinct_labels,
     error_note,
-    group_by_settings,
-    has_no_scale,
-    label,
     main_score,
     mean_over_seeds,
     overlap_of,
     repeated_words,
 )
 from pmbnn.results.units import with_unit
-from pmbnn.results.variants import Variant, families
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
@@ -144,7 +139,7 @@ class Display:
         score = main_score([record])
         how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
         status = ", ".join([record.status, *choices_at_end(record)])
-        words = f"[{self.done}/{self.total}] {describe(record)}: {status}, {how}"
+        words = f"[{self.done}/{self.total}] {cell_line(record.cell)}: {status}, {how}"
         return f"{words} ({record.seconds:.1f} s; {self._time_left()})"
 
     def _time_left(self) -> str:
@@ -206,68 +201,30 @@ def far(news: News) -> str:
     return " ".join(filter(None, [news.stage, counted and news.unit, counted]))
 
 
-USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}
-"""What a line on a cell does not mention."""
-
-
-def describe(record: CellRecord) -> str:
-    """A cell in words: data, seed, prior, hyperprior, and how it is fitted if not as usual."""
-    settings = record.settings
-    seed, inference = settings["dataset"]["seed"], settings["inference"]
-    words = f"{data_label(record)}, seed {seed}, {label(settings['prior'])}"
-    unusual = [inference.get(name) for name in USUAL if inference.get(name) != USUAL[name]]
-    return ", ".join([f"{words} × {label(settings['hyperprior'])}", *filter(None, unusual)])
-
-
 def accuracy_tables(records: Sequence[CellRecord]) -> list[Table]:
     """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
 
     Of regressions it is the root of the mean squared error. A variant is anything else that
     differs, such as the guide.
     """
-    return [
-        _accuracy_table(_table_title(variant), variant.records)
-        for family in families(records)
-        for variant in family
-    ]
-
-
-def _table_title(variant: Variant) -> str:
-    first = variant.records[0]
-    return f"{first.sweep}: {'; '.join([data_label(first), *variant.words])}"
+    return [_accuracy_table(variant.label, variant.records) for variant in variants(records)]
 
 
 def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
-    priors, hyperpriors = (_sections(records, name) for name in ("prior", "hyperprior"))
+    parts = grouped(records, lambda record: (record.cell.prior, record.cell.hyperprior))
+    priors, hyperpriors = (list(dict.fromkeys(specs)) for specs in zip(*parts, strict=True))
     score = main_score(records)
     words = with_unit(SCORE_WORDS[score], score)
     table = Table(title=f"Test {words}, {title}", title_justify="left")
     if repeated := repeated_words(group_by_settings(records)):
         table.caption, table.caption_justify = error_note(repeated, overlap_of(records)), "left"
     table.add_column("prior")
-    for column in distinct_labels(hyperpriors, _column):
+    for column in distinct(hyperpriors, scale_label):
         table.add_column(column, justify="right")
-    for prior, row in zip(priors, distinct_labels(priors), strict=True):
-        of_prior = [r for r in records if r.settings["prior"] == prior]
-        parts = [
-            [r for r in of_prior if r.settings["hyperprior"] == hyperprior]
-            for hyperprior in hyperpriors
-        ]
-        table.add_row(row, *(_entry(part, score) for part in parts))
+    for prior, row in zip(priors, distinct(priors), strict=True):
+        entries = (_entry(parts.get((prior, column), []), score) for column in hyperpriors)
+        table.add_row(row, *entries)
     return table
-
-
-def _sections(records: Sequence[CellRecord], name: str) -> list[Mapping[str, Any]]:
-    """A section of the settings in all its forms, in order of first appearance."""
-    found: list[Mapping[str, Any]] = []
-    for record in records:
-        if record.settings[name] not in found:
-            found.append(record.settings[name])
-    return found
-
-
-def _column(hyperprior: Mapping[str, Any]) -> str:
-    return "no scale" if has_no_scale(hyperprior) else label(hyperprior)
 
 
 def _entry(records: Sequence[CellRecord], score: str) -> str:

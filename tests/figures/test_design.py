@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from makers import spec
 from scipy import integrate, stats
 
 from pmbnn.figures.design import (
@@ -14,10 +15,14 @@ from pmbnn.figures.design import (
 )
 from pmbnn.results.combinations import combine
 
-HALF_NORMAL = {"kind": "half_normal", "on": "scale", "sigma": 0.7}
-INVERSE_GAMMA = {"kind": "inverse_gamma", "on": "variance", "alpha": 2.0, "beta": 1.5}
-HALF_CAUCHY = {"kind": "half_cauchy", "on": "scale", "beta": 2.0}
-FIXED = {"kind": "fixed", "scale": 0.5}
+HALF_NORMAL = spec("hyperprior", **{"kind": "half_normal", "on": "scale", "sigma": 0.7})
+INVERSE_GAMMA = spec(
+    "hyperprior", **{"kind": "inverse_gamma", "on": "variance", "alpha": 2.0, "beta": 1.5}
+)
+HALF_CAUCHY = spec("hyperprior", **{"kind": "half_cauchy", "on": "scale", "beta": 2.0})
+FIXED = spec("hyperprior", **{"kind": "fixed", "scale": 0.5})
+NORMAL = spec("prior", kind="normal")
+ONE = spec("hyperprior", kind="fixed", scale=1.0)
 AT = np.array([-3.0, 0.4, 2.0])
 
 
@@ -72,10 +77,10 @@ def test_what_has_no_formula_is_left_empty(made, words):
 
 def test_fixed_scales():
     assert fixed_scales(FIXED) == [0.5]
-    assert fixed_scales({"kind": "fixed", "scale": {"log": [0.1, 10.0, 3]}}) == pytest.approx(
-        [0.1, 1, 10]
-    )
-    assert fixed_scales({"kind": "fixed", "scale": None}) == []
+    assert fixed_scales(
+        spec("hyperprior", kind="fixed", scale={"log": [0.1, 10.0, 3]})
+    ) == pytest.approx([0.1, 1, 10])
+    assert fixed_scales(spec("hyperprior", kind="fixed", scale=None)) == []
     assert fixed_scales(HALF_NORMAL) == []
 
 
@@ -87,7 +92,7 @@ def test_density_of_the_logarithm_of_a_scale_integrates_to_one(hyperprior):
 
 
 def test_an_inverse_gamma_variance_makes_a_normal_weight_student():
-    found = weight_densities({"kind": "normal"}, INVERSE_GAMMA, AT)
+    found = weight_densities(NORMAL, INVERSE_GAMMA, AT)
     expected = stats.t(4.0, scale=np.sqrt(1.5 / 2.0)).pdf(AT)
     np.testing.assert_allclose(found[0], expected, rtol=2e-3)
 
@@ -103,12 +108,13 @@ def test_an_inverse_gamma_variance_makes_a_normal_weight_student():
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )
 def test_a_fixed_scale(prior, expected):
-    (found,) = weight_densities(prior, FIXED, AT)
+    (found,) = weight_densities(spec("prior", **prior), FIXED, AT)
     np.testing.assert_allclose(found, expected.pdf(AT))
 
 
 def test_a_mixture():
-    prior = {"kind": "scale_mixture", "proportion": 0.2, "sigma_1": 1.0, "sigma_2": 0.1}
+    settings = {"proportion": 0.2, "sigma_1": 1.0, "sigma_2": 0.1}
+    prior = spec("prior", kind="scale_mixture", **settings)
     expected = 0.2 * stats.norm.pdf(AT, scale=0.5) + 0.8 * stats.norm.pdf(AT, scale=0.05)
     np.testing.assert_allclose(weight_densities(prior, FIXED, AT)[0], expected)
 
@@ -117,19 +123,19 @@ def test_the_horseshoe_is_its_mixture_of_normals():
     def integrand(local, x):
         return stats.norm.pdf(x, scale=local) * stats.halfcauchy.pdf(local)
 
-    found = weight_densities({"kind": "horseshoe"}, {"kind": "fixed", "scale": 1.0}, AT)[0]
+    found = weight_densities(spec("prior", kind="horseshoe"), ONE, AT)[0]
     expected = [integrate.quad(integrand, 0, np.inf, args=(x,), limit=200)[0] for x in AT]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    far = weight_densities({"kind": "horseshoe"}, {"kind": "fixed", "scale": 1.0}, AT * 1e4)[0]
+    far = weight_densities(spec("prior", kind="horseshoe"), ONE, AT * 1e4)[0]
     np.testing.assert_allclose(far * (AT * 1e4) ** 2, 2 / np.sqrt(2 * np.pi**3), rtol=1e-6)
 
 
 def test_a_tuned_scale_has_a_density_for_every_candidate():
-    tuned = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
-    assert len(weight_densities({"kind": "normal"}, tuned, AT)) == 5
+    tuned = spec("hyperprior", kind="fixed", scale={"log": [0.1, 10.0, 5]})
+    assert len(weight_densities(NORMAL, tuned, AT)) == 5
 
 
 def test_what_has_no_formula_has_no_density():
-    assert weight_densities({"kind": "other"}, FIXED, AT) == []
-    assert weight_densities({"kind": "normal"}, {"kind": "other"}, AT) == []
-    assert log_scale_density({"kind": "other"}, AT) is None
+    assert weight_densities(spec("prior", kind="other"), FIXED, AT) == []
+    assert weight_densities(NORMAL, spec("hyperprior", kind="other"), AT) == []
+    assert log_scale_density(spec("hyperprior", kind="other"), AT) is None

@@ -11,7 +11,7 @@ from pmbnn.experiment.published import are_meant, read_published
 from pmbnn.report.beside import value_at
 from pmbnn.report.overview_figures import repeated_figures
 from pmbnn.report.published_table import MARKS
-from pmbnn.results.tables import settings_row
+from pmbnn.results.names import settings_row
 
 ROOT = Path(__file__).parents[2]
 

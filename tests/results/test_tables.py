@@ -5,18 +5,15 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from makers import changed
+from makers import changed, spec
 
+from pmbnn.results.groups import best_group, group_by_settings
+from pmbnn.results.names import dataset_label, label, settings_row
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
-    best_group,
-    data_label,
-    group_by_settings,
-    label,
     mean_and_error,
     metrics_table,
     ood_table,
-    settings_row,
     summary_table,
     union_of_names,
 )
@@ -101,14 +98,13 @@ def test_a_failed_row_has_its_settings_and_reason():
     ],
 )
 def test_labels(section, words):
-    assert label(section) == words
+    assert label(spec("hyperprior", **section)) == words
 
 
 def test_data_label_leaves_out_the_seed():
-    assert data_label(record(seed=3)) == "moons, noise 0.4"
-    dataset = {"kind": "circles", "noise": 0.1, "factor": 0.5}
-    circles = changed(record(), settings={"dataset": dataset})
-    assert data_label(circles) == "circles, noise 0.1, factor 0.5"
+    assert dataset_label(record(seed=3).cell.dataset) == "moons, noise 0.4"
+    circles = spec("dataset", kind="circles", noise=0.1, factor=0.5)
+    assert dataset_label(circles) == "circles, noise 0.1, factor 0.5"
 
 
 # Classifiers of images

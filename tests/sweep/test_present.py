@@ -25,7 +25,7 @@ from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.priors import stored_priors
 from pmbnn.results.ranks import save_ranks
-from pmbnn.results.references import is_sampled, pairs
+from pmbnn.results.references import pairs
 from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
@@ -283,7 +283,7 @@ def check(file):
 
 
 def sampled(file):
-    return [record.name for record in present(file).records if is_sampled(record)]
+    return [record.name for record in present(file).records if record.cell.is_sampled]
 
 
 def test_references_stay_present_as_long_as_their_fits_do(file, fitted):

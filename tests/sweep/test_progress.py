@@ -9,9 +9,10 @@ from makers import changed
 from rich.console import Console
 
 from pmbnn.inference.stages import News, stage
+from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress
-from pmbnn.sweep.progress import Display, accuracy_tables, describe, duration, following
+from pmbnn.sweep.progress import Display, accuracy_tables, duration, following
 
 TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
 HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}
@@ -223,7 +224,7 @@ def test_failed(status, lost):
 
 
 def test_a_cell_in_words():
-    assert describe(record(3, "cauchy", HALF_NORMAL)) == (
+    assert cell_line(record(3, "cauchy", HALF_NORMAL).cell) == (
         "moons, noise 0.4, seed 3, cauchy × half_normal"
     )
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pmbnn.results.groups import families
 from pmbnn.results.record import CellRecord
-from pmbnn.results.variants import families
 
 
 def record(sweep="tempered", **inference):

@@ -1,8 +1,17 @@
 """Names of settings in words."""
 
 import pytest
+from makers import spec
 
-from pmbnn.results.titles import cell_title, combination_title, distinct_titles, pretty
+from pmbnn.results.names import cell_title, combination_title, distinct, pretty, title
+
+
+def combination(record):
+    return combination_title(record.cell, record.chosen_scale)
+
+
+def titles_of(*hyperpriors):
+    return distinct([spec("hyperprior", **settings) for settings in hyperpriors], title)
 
 
 @pytest.mark.parametrize(
@@ -21,31 +30,33 @@ def test_pretty_names(kind, words):
 
 
 def test_title_of_a_learned_scale(made):
-    title = combination_title(made.record("laplace", made.HALF_NORMAL))
-    assert title == "Laplace prior, half-normal hyperprior"
+    assert (
+        combination(made.record("laplace", made.HALF_NORMAL))
+        == "Laplace prior, half-normal hyperprior"
+    )
 
 
 def test_title_of_a_given_scale(made):
-    assert combination_title(made.record(hyperprior=made.FIXED)) == "Normal prior, fixed scale 1"
+    assert combination(made.record(hyperprior=made.FIXED)) == "Normal prior, fixed scale 1"
 
 
 def test_title_of_a_chosen_scale(made):
     record = made.record(hyperprior=made.TUNED, scale=0.31622)
-    assert combination_title(record) == "Normal prior, fixed scale 0.316 (tuned)"
+    assert combination(record) == "Normal prior, fixed scale 0.316 (tuned)"
 
 
 def test_title_of_a_tuned_scale_that_is_not_known(made):
     record = made.record(hyperprior=made.TUNED, failed=True)
-    assert combination_title(record) == "Normal prior, fixed scale (tuned)"
+    assert combination(record) == "Normal prior, fixed scale (tuned)"
 
 
 def test_title_of_a_prior_without_scale(made):
-    assert combination_title(made.record("flat", made.NO_SCALE)) == "Flat prior, no scale"
+    assert combination(made.record("flat", made.NO_SCALE)) == "Flat prior, no scale"
 
 
 def test_title_of_a_cell(made):
-    title = cell_title(made.record(accuracy=0.8514))
-    assert title == "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"
+    words = cell_title(made.record(accuracy=0.8514))
+    assert words == "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"
 
 
 @pytest.mark.parametrize(
@@ -69,12 +80,12 @@ def test_title_of_a_cell_without_accuracy(made):
 
 def test_names_that_would_be_the_same_say_what_differs(made):
     narrow = made.HALF_NORMAL | {"sigma": 0.1}
-    titles = distinct_titles([made.HALF_NORMAL, narrow, made.FIXED])
+    titles = titles_of(made.HALF_NORMAL, narrow, made.FIXED)
     assert titles == ["half-normal, sigma 1", "half-normal, sigma 0.1", "fixed 1"]
 
 
 def test_tuned_scales_with_other_candidates_are_told_apart(made):
     other = {"kind": "fixed", "scale": {"log": [0.01, 1.0, 3]}}
-    first, second = distinct_titles([made.TUNED, other])
+    first, second = titles_of(made.TUNED, other)
     assert first != second
     assert second.startswith("fixed (tuned)")
