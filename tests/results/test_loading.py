@@ -66,6 +66,19 @@ def test_settings_that_name_no_single_cell(results):
         results.cell(seed=0)
 
 
+def test_cells_are_a_table_to_group_by_settings(results):
+    cells = results.cells
+    assert list(cells.index) == [record.name for record in results.records]
+    assert cells["dataset_seed"].dtype == "Int64" and cells["accuracy"].dtype == "Float64"
+    means = cells.groupby(["prior", "hyperprior"])["accuracy"].mean()
+    for (prior, hyperprior), mean in means.items():
+        one = results.select(prior=prior, hyperprior=hyperprior)
+        known = [r.results["accuracy"] for r in one.records if r.results]
+        assert mean == pytest.approx(sum(known) / len(known))
+    named = results.cell(name=cells.index[0])
+    assert named.record.cell.prior.kind == cells["prior"].iloc[0]
+
+
 def test_some_cells_alone(results):
     some = results.select(prior="laplace")
     assert len(some.cells) == len(some.metrics) == 4 and len(results.records) == 8

@@ -132,7 +132,7 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
     results = pb.run(content(made), quiet=True)
     assert all(record.results for record in results.records)
     assert results.summary.shape[0] == 1, "data seeds of one data set"
-    traces = [cell.folder / "trace.nc" for cell in results.cells]
+    traces = [results.cell(name=name).folder / "trace.nc" for name in results.cells.index]
     before = [path.stat().st_mtime_ns for path in traces]
     pb.run(content(made), quiet=True)
     assert before == [path.stat().st_mtime_ns for path in traces]
@@ -144,7 +144,7 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
     assert [s.load().fingerprint for s in again.sweeps[0].sections.dataset] == [
         dataset.fingerprint for dataset in made
     ]
-    cell = restore_cell(pb.load_results(folder).cells[1].folder)
+    cell = restore_cell(pb.load_results(folder).cell(dataset_seed=1).folder)
     assert cell.dataset.load().fingerprint == made[1].fingerprint
     assert cell.dataset.load().features == ("x", "colour=blue", "colour=red")
     np.testing.assert_array_equal(cell.standardisation.mean, made[1].standardisation.mean)
