@@ -281,7 +281,9 @@ def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
     drawing.draw()
     assert drawing.path.name == "first-mnist-noise.png"
     assert titles[0].count("MNIST") == 2 and "maximum likelihood" in titles[0]
-    cells[1][0].settings["dataset"] = made.MNIST | {"seed": 7}
+    point, trace = cells[1]
+    settings = point.settings | {"dataset": made.MNIST | {"seed": 7}}
+    cells[1] = made.changed(point, settings=settings), trace
     assert not [name for name in names(results, cells) if name.endswith("noise.png")]
 
 
