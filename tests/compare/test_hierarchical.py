@@ -142,6 +142,7 @@ def verdicts_of(intervals):
     return [posterior_verdict(*ends, MARGIN) for ends in intervals[["low", "high"]].to_numpy()]
 
 
+@pytest.mark.slow
 def test_a_few_comparisons_hold_and_find_what_is_there():
     for truth, verdict in ((1.0, "undecided"), (9.0, "worse")):
         held, verdicts = simulated(12, np.array([[truth]]), 1.0)

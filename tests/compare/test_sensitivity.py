@@ -1,11 +1,14 @@
 """Power-scaling sensitivity against closed forms, and the table of sampled cells."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 from scipy import stats
 from scipy.integrate import trapezoid
+from tiers import slow_but
 
 from pmbnn.compare import sensitivity as module
 from pmbnn.compare.sensitivity import (
@@ -157,8 +160,13 @@ def test_weights_and_scales_have_densities_of_their_own():
     np.testing.assert_allclose(found["likelihood"], likelihood, rtol=1e-10)
 
 
-@pytest.mark.parametrize("fan_in", [False, True])
-@pytest.mark.parametrize("per", ["layer", "network", "unit"])
+@pytest.mark.parametrize(
+    ("per", "fan_in"),
+    slow_but(
+        [("layer", True), ("unit", False)],
+        list(itertools.product(("layer", "network", "unit"), (False, True))),
+    ),
+)
 def test_parts_are_those_of_the_posterior_not_of_its_form(per, fan_in):
     """Weights drawn around a scale, or scaled from standard draws: but for a constant."""
     scale, weight, bias = drawn()

@@ -120,24 +120,25 @@ def test_a_second_run_does_nothing(folder, file):
     assert len(rows) == 4
 
 
-def test_what_was_interrupted_goes_on_to_the_same_numbers(file, whole, tmp_path, monkeypatch):
+def test_what_was_interrupted_goes_on_to_the_same_numbers(file, folder, whole, monkeypatch):
     evaluate, done = prior_evaluation.evaluate_prior, []
+    for path in [*folder.glob("prior/*half_normal*"), *sorted(folder.glob("prior/*.nc"))[:1]]:
+        path.unlink()
+    left = len(list(folder.glob("prior/*.nc")))
 
     def interrupted(*arguments):
-        if len(done) == 2:
+        if done:
             raise KeyboardInterrupt
         done.append(arguments)
         return evaluate(*arguments)
 
-    monkeypatch.setattr(prior_evaluation, "evaluate_prior", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(file, tmp_path / "out")
-    assert len(list((tmp_path / "out" / "prior").glob("*.nc"))) == 2
-    monkeypatch.setattr(prior_evaluation, "evaluate_prior", evaluate)
-    _, said = run(file, tmp_path / "out")
-    assert "2 stored already, 2 to draw from" in said
-    text = (tmp_path / "out" / "prior.csv").read_text()
-    assert text == (whole / "prior.csv").read_text()
+    with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
+        alone.setattr(prior_evaluation, "evaluate_prior", interrupted)
+        run(file, folder)
+    assert left == 2 and len(list(folder.glob("prior/*.nc"))) == 3
+    _, said = run(file, folder)
+    assert "3 stored already, 1 to draw from" in said
+    assert (folder / "prior.csv").read_text() == (whole / "prior.csv").read_text()
 
 
 def test_only_and_fresh(folder, file):

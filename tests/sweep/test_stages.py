@@ -5,6 +5,7 @@ Cells are made up: nothing is fitted here but where it says so.
 
 import io
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -33,16 +34,42 @@ sweeps:
 """
 
 
-@pytest.fixture
-def experiment(tmp_path):
-    (tmp_path / "toy.yaml").write_text(TEXT)
-    return load_experiment(tmp_path / "toy.yaml")
+def results_of(task):
+    return {"accuracy": 0.5}
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    file = tmp_path_factory.mktemp("experiment") / "toy.yaml"
+    file.write_text(TEXT)
+    return load_experiment(file)
 
 
 @pytest.fixture
 def fitted(monkeypatch):
     """Names of the cells that a made-up worker was asked for, which it stores at once."""
-    return store_made_up_cells(monkeypatch, lambda task: {"accuracy": 0.5})
+    return store_made_up_cells(monkeypatch, results_of)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """The same, where no figures are drawn."""
+    return store_made_up_cells(monkeypatch, results_of, figures=False)
+
+
+@pytest.fixture(scope="module")
+def whole(experiment, tmp_path_factory):
+    """Results folder of the experiment, what was printed, and names of the cells; only read."""
+    with pytest.MonkeyPatch.context() as alone:
+        names = store_made_up_cells(alone, results_of)
+        folder = tmp_path_factory.mktemp("whole") / "out"
+        return folder, sweep(experiment, folder)[1], names
+
+
+@pytest.fixture
+def out(whole, tmp_path):
+    """A copy of that folder, which a test may change."""
+    return shutil.copytree(whole[0], tmp_path / "out")
 
 
 def sweep(experiment, folder, **options):
@@ -58,42 +85,39 @@ def written(folder):
     return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
-def test_a_second_run_fits_and_draws_nothing(experiment, fitted, tmp_path):
-    _, first = sweep(experiment, tmp_path / "out")
-    before = written(tmp_path / "out")
+def test_a_second_run_fits_and_draws_nothing(experiment, fitted, whole, out):
+    before = written(out)
     assert {"metrics.csv", "summary.csv", "index.html"} <= {path.name for path in before}
     assert sum(path.name == "map.png" for path in before) == 2
-    _, again = sweep(experiment, tmp_path / "out")
-    assert len(fitted) == 2
-    assert "drawing figure 0/" in first and "drawing" not in again
-    assert written(tmp_path / "out") == before
+    _, again = sweep(experiment, out)
+    assert len(whole[2]) == 2 and not fitted
+    assert "drawing figure 0/" in whole[1] and "drawing" not in again
+    assert written(out) == before
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "index.html", "map.png", "summary.csv"])
-def test_what_is_missing_is_made_again(experiment, fitted, tmp_path, name):
-    sweep(experiment, tmp_path / "out")
-    before = written(tmp_path / "out")
-    next((tmp_path / "out").rglob(name)).unlink()
-    sweep(experiment, tmp_path / "out")
-    assert len(fitted) == 2
-    assert written(tmp_path / "out") == before
+def test_what_is_missing_is_made_again(experiment, fitted, out, name):
+    before = written(out)
+    next(out.rglob(name)).unlink()
+    sweep(experiment, out)
+    assert not fitted
+    assert written(out) == before
 
 
-def test_a_broken_cell_is_named_and_fitted_again(experiment, fitted, tmp_path):
-    sweep(experiment, tmp_path / "out")
-    whole = written(tmp_path / "out")
-    trace = tmp_path / "out" / "cells" / fitted[1] / "trace.nc"
+def test_a_broken_cell_is_named_and_fitted_again(experiment, fitted, whole, out):
+    before, (_, second) = written(out), whole[2]
+    trace = out / "cells" / second / "trace.nc"
     trace.write_bytes(trace.read_bytes()[:-1])
-    _, shown = sweep(experiment, tmp_path / "out")
-    assert fitted[2:] == [fitted[1]]
+    _, shown = sweep(experiment, out)
+    assert fitted == [second]
     assert f"set aside, to be fitted again: `{trace}`: has" in shown
-    aside = tmp_path / "out" / "cells" / f".broken-{fitted[1]}"
+    aside = out / "cells" / f".broken-{second}"
     assert aside.is_dir()
-    now = {k: v for k, v in written(tmp_path / "out").items() if aside.name not in k.parts}
+    now = {k: v for k, v in written(out).items() if aside.name not in k.parts}
     # A trace says when it was written, and so the note of which cells a file was made says another.
-    other = {k.name for k in whole if now.get(k) != whole[k]}
+    other = {k.name for k in before if now.get(k) != before[k]}
     assert other <= {"trace.nc", "metrics.json", "derived.json"}
-    read = [Results(tmp_path / "out").load_trace(name) for name in fitted[1:]]
+    read = [Results(folder).load_trace(second) for folder in (out, whole[0])]
     xr.testing.assert_identical(*read)
 
 
@@ -115,24 +139,24 @@ def test_a_second_writer_changes_nothing(experiment, fitted, tmp_path):
     assert not (folder / "experiment.yaml").exists()
 
 
-def test_readers_work_beside_a_writer(experiment, fitted, tmp_path):
-    sweep(experiment, tmp_path / "out")
-    with writing(tmp_path / "out"):
-        assert len(load_results(tmp_path / "out").records) == 2
+def test_readers_work_beside_a_writer(out):
+    with writing(out):
+        assert len(load_results(out).records) == 2
 
 
-def test_failed_cells_are_told(experiment, fitted, tmp_path, monkeypatch):
+def test_failed_cells_are_told(experiment, undrawn, tmp_path):
     run = prepare(experiment, tmp_path / "out")
     first, second = run.tasks.values()
     run.results.prepare()
     run.results.save_cell(first.record(status="diverged", reason="as scripted"), {})
     outcome, _ = sweep(experiment, tmp_path / "out")
     assert [record.name for record in outcome.failed] == [first.name]
-    assert fitted == [second.name], "a fit that diverged would diverge again"
+    assert undrawn == [second.name], "a fit that diverged would diverge again"
 
 
-def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeypatch, capsys):
+def test_run_takes_a_file_or_an_experiment(experiment, undrawn, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy.yaml").write_text(TEXT)
     found = pmbnn.run("toy.yaml", only=["dataset.seed=1"], quiet=True)
     assert found.results.folder.resolve() == (tmp_path / "results" / "toy").resolve()
     assert [r.settings["dataset"]["seed"] for r in found.records] == [1]
@@ -143,7 +167,7 @@ def test_run_takes_a_file_or_an_experiment(experiment, fitted, tmp_path, monkeyp
 
 @pytest.mark.parametrize(("there", "warned"), [(1e9, True), (1e12, False), (None, False)])
 def test_a_sweep_says_beforehand_what_does_not_fit(
-    experiment, fitted, tmp_path, monkeypatch, there, warned
+    experiment, undrawn, tmp_path, monkeypatch, there, warned
 ):
     for module in ("pmbnn.sweep.stages", "pmbnn.experiment.memory"):
         monkeypatch.setattr(f"{module}.total_memory", lambda: there)
