@@ -23,6 +23,7 @@ LARGEST = 1_000_000
 PICTURE = "image/png"
 
 
+@pytest.mark.slow
 def test_figures_are_pictures_and_results_tables(tmp_path):
     """Whatever the backend is, and without changing it."""
     cells = [(record("normal", dataset=MOONS), plane_trace(resolution=(6, 5), points=20))]

@@ -253,7 +253,24 @@ def folder(tmp_path):
     return run.results, records
 
 
-def test_sampled_cells_of_proper_priors_have_rows(folder):
+PROGRAMS = {}
+"""What was compiled for cells that several tests look at."""
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """Names of the cells that were looked at."""
+    names, compute = [], cell_sensitivity
+
+    def counted(results, record, _):
+        names.append(record.name)
+        return compute(results, record, PROGRAMS)
+
+    monkeypatch.setattr(module, "cell_sensitivity", counted)
+    return names
+
+
+def test_sampled_cells_of_proper_priors_have_rows(folder, looked_at):
     results, records = folder
     table = sensitivity_table(results, records)
     assert set(table["engine"]) == {"nuts"}
@@ -278,20 +295,14 @@ def test_a_fit_is_refused(folder):
     assert sensitivity_table(results, [fitted]).empty
 
 
-def test_the_table_is_kept_and_completed(folder, monkeypatch):
+def test_the_table_is_kept_and_completed(folder, looked_at):
     """What it holds is not looked at again; without sampled cells there is none."""
     results, records = folder
     sampled = [r for r in records if r.settings["inference"]["engine"] == "nuts"]
     write_sensitivity(results, sampled[:1])
     first = pd.read_csv(results.folder / FILE)
     assert set(first["name"]) == {sampled[0].name}
-    looked_at, compute = [], cell_sensitivity
-
-    def counted(results, record, programs):
-        looked_at.append(record.name)
-        return compute(results, record, programs)
-
-    monkeypatch.setattr(module, "cell_sensitivity", counted)
+    looked_at.clear()
     write_sensitivity(results, records)
     assert sampled[0].name not in looked_at and sampled[1].name in looked_at
     both = pd.read_csv(results.folder / FILE)
