@@ -139,7 +139,8 @@ def test_one_shape_compiles_once(monkeypatch):
     assert len(built) == 1
 
 
-@pytest.mark.parametrize("processes", slow_but([1], [1, 2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
 def test_searches_and_pipelines(processes):
     x, y = labelled()
     search = GridSearchCV(
@@ -159,7 +160,7 @@ def test_searches_and_pipelines(processes):
 MADE = ["classifier", "regressor", "sampled"]
 
 
-@pytest.mark.parametrize("made", slow_but(MADE[:2], MADE))
+@pytest.mark.parametrize("made", slow_but(["regressor"], MADE))
 def test_a_file_gives_back_the_estimator(made, request, tmp_path):
     estimator = request.getfixturevalue(made)
     x = labelled()[0] if made != "regressor" else numbers()[0]
@@ -177,6 +178,7 @@ def test_a_file_gives_back_the_estimator(made, request, tmp_path):
     assert type(found).load(tmp_path / "again.nc").reason_ == estimator.reason_
 
 
+@pytest.mark.slow
 def test_specifications_and_labels_survive_a_file(tmp_path):
     x, _ = numbers()
     y = x[:, 0] > 0

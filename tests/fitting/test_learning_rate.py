@@ -261,6 +261,7 @@ def fit_in_order(order, search_cell):
     return done, [name for name in names if name not in ("build", "compile")]
 
 
+@pytest.mark.slow
 def test_jobs_of_a_group_find_the_same_in_either_order():
     search_cell, other = cell(0), cell(1)
     (forth, stages), (back, _) = (

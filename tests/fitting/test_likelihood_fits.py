@@ -81,6 +81,7 @@ def test_a_cell_with_one_logit_is_one_of_two_classes():
     assert trace["predictions"]["probability"].shape == (4, 4, 2)
 
 
+@pytest.mark.slow
 def test_a_cell_with_two_outputs_for_a_number():
     likelihood = LIKELIHOODS["heteroscedastic student_t"]
     evaluation, trace = traced(likelihood, Sine(train=30))
@@ -100,10 +101,7 @@ def test_a_cell_with_two_outputs_for_a_number():
 
 
 CASES = [(name, estimator) for name in LIKELIHOODS for estimator in ESTIMATORS]
-QUICK = [
-    ("heteroscedastic", "local_reparameterisation"),
-    ("bernoulli", "flipout"),
-]
+QUICK = [("heteroscedastic", "local_reparameterisation")]
 
 
 @pytest.mark.parametrize(("name", "estimator"), slow_but(QUICK, CASES))

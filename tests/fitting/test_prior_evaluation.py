@@ -87,6 +87,7 @@ def test_a_narrow_prior_gives_constant_functions():
     assert numbers["common_class"] == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_wide_prior_saturates_units():
     numbers = evaluated(cell_of(prior=Cauchy(), hyperprior=Fixed(scale=100.0))).numbers
     assert numbers["saturated"] > 0.98
@@ -115,6 +116,7 @@ def test_straight_lines_of_numbers():
     np.testing.assert_allclose(np.diff(curve["function"].values, n=2), 0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_learned_noise_is_drawn_too():
     cell = cell_of(SINE, Dense(hidden=()), likelihood=NormalNoise(sd=HalfCauchy(beta=3.0)))
     # The median of a half-Cauchy distribution is its scale.
@@ -139,6 +141,7 @@ def test_one_logit_gives_maps_of_two_classes(monkeypatch):
     assert probability.sizes["output"] == 2
 
 
+@pytest.mark.slow
 def test_the_seed_decides(monkeypatch):
     monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
     first, same, other = (evaluated(cell_of(hyperprior=HalfCauchy()), s).numbers for s in (1, 1, 2))
@@ -146,6 +149,7 @@ def test_the_seed_decides(monkeypatch):
     assert first["expected_entropy"] != other["expected_entropy"]
 
 
+@pytest.mark.slow
 def test_of_images_there_are_numbers_alone(monkeypatch):
     """At some of them, with fewer functions of a larger network."""
     cell, seen = cell_of(network=Dense(hidden=(50, 50))), []

@@ -219,6 +219,7 @@ def replicas(n):
     ]
 
 
+@pytest.mark.slow
 def test_hundreds_at_once_are_fitted_as_a_few_are():
     """As many as a program for a GPU holds, and the groups of a processor: but for rounding."""
     model, settings = dense_classifier(X, Y, hidden=(3,)), Inference(steps=25)
@@ -234,6 +235,7 @@ def test_hundreds_at_once_are_fitted_as_a_few_are():
     assert len({fit.elbo for fit in many}) == n
 
 
+@pytest.mark.slow
 def test_predictions_are_made_where_the_fit_was(a_gpu, monkeypatch):
     """Of `pb.fit` and the estimators, whatever the later calls run on."""
     used = []

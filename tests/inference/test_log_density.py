@@ -25,7 +25,7 @@ def classifier():
 
 
 MODELS = any_models.EIGHT | any_models.OTHERS | {"classifier": classifier}
-QUICK = ("classifier", "eight_schools", "ordinal", "two_observed_and_a_potential")
+QUICK = ("classifier", "ordinal")
 
 
 def by_pymc(model, layout, vector, evaluate):

@@ -103,6 +103,7 @@ def test_same_steps(interpreted):
     check_same_steps(model, {"x": X, "target": Y, "hyperprior_sigma": 1.0})
 
 
+@pytest.mark.slow
 def test_same_steps_of_a_regression(interpreted):
     """The noise is learned: one more variable, of another kind."""
     rows, hyperprior = Sine(train=ROWS).load().training, Fixed()
@@ -111,6 +112,7 @@ def test_same_steps_of_a_regression(interpreted):
     check_same_steps(model, model_data(hyperprior, rows, likelihood))
 
 
+@pytest.mark.slow
 def test_rates_take_effect_at_their_step(interpreted):
     """Ten steps and ten more at rate zero are ten steps; one rate off would show."""
     model = dense_classifier(X, Y, hidden=())
@@ -123,6 +125,7 @@ def test_rates_take_effect_at_their_step(interpreted):
     assert (np.abs(eleven.loc - ten.loc) > 1e-3).all()
 
 
+@pytest.mark.slow
 def test_divergence_is_a_status(interpreted):
     """It neither raises nor stops the replicas that follow."""
     model = dense_classifier(X, Y, hidden=())
@@ -135,6 +138,7 @@ def test_divergence_is_a_status(interpreted):
     np.testing.assert_array_equal(fits[1].loc, fit_by_pymc(program, replicas(DATA))[0].loc)
 
 
+@pytest.mark.slow
 def test_history_and_progress(interpreted):
     """A point of the history for every window, the last one shorter; news as often."""
     news = []

@@ -96,9 +96,7 @@ def test_exact_draws_pass_at_their_level():
     ("settings", "direction", "quantity"),
     [
         ({"wide": 0.6}, "under-dispersed", 0),
-        ({"wide": 1.7}, "over-dispersed", 0),
         ({"shift": 0.6}, "biased high", 0),
-        ({"shift": -0.6}, "biased low", 0),
         # Draws that are too wide have a lower likelihood than the truth.
         ({"wide": 1.7}, "biased low", 2),
     ],

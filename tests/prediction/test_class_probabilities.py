@@ -533,6 +533,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 def test_priors_share_what_predicts():
     """The same to the last bit, whichever prior came before; the log-prior is each one's own."""
     x = np.random.default_rng(1).normal(size=(70, 2))

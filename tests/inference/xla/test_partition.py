@@ -107,8 +107,6 @@ def test_no_pieces():
 
 VARIANTS = {
     "normal": {},
-    "laplace": {"prior": "laplace", "hyperprior": "half_cauchy"},
-    "cauchy": {"prior": "cauchy"},
     "flat": {"prior": "flat"},
     "path_derivative": {"estimator": "path_derivative"},
     "local": {"estimator": "local_reparameterisation", "hyperprior": "half_normal"},
