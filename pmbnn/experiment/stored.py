@@ -11,8 +11,6 @@ from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.experiment.plugins import digests_of
 from pmbnn.spec import Registry, Specification
 
-NO_PLUGINS: frozenset[str] = frozenset()
-
 
 class Unknown(Specification):
     """Part of a stored cell whose class is not available, with its settings as attributes.
@@ -30,7 +28,7 @@ class Unknown(Specification):
 def stored_cell(
     sweep: str, settings: Mapping[str, Mapping[str, Any]], plugins: Mapping[str, frozenset[str]]
 ) -> Cell:
-    """Cell of stored settings.
+    """Cell of stored settings, to be listed, named and grouped.
 
     Parameters
     ----------
@@ -39,33 +37,36 @@ def stored_cell(
     settings
         Specifications by section, as a record has them.
     plugins
-        SHA-256 of the sources of the user that a section is made of, by the section. Unless the
-        classes registered in this process are of exactly these sources, the section is `Unknown`.
+        SHA-256 of the sources of the user that a section is made of, by the section.
     """
-    parts = {section: _part(section, settings, plugins) for section in SOURCES}
+    texts = {section: json.dumps(settings.get(section, {})) for section in SOURCES}
+    parts = {
+        # What is registered may change, the package does not.
+        section: stored_specification(section, text, plugins[section])
+        if section in plugins
+        else _of_package(section, text)
+        for section, text in texts.items()
+    }
     return Cell(sweep, **parts)
 
 
-def _part(
-    section: str,
-    settings: Mapping[str, Mapping[str, Any]],
-    plugins: Mapping[str, frozenset[str]],
-) -> Specification:
-    text, digests = json.dumps(settings.get(section, {})), plugins.get(section, NO_PLUGINS)
-    # Cells share their specifications. What is registered may change, the package does not.
-    return _specification(section, text, digests) if digests else _of_package(section, text)
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # cells share their specifications
 def _of_package(section: str, text: str) -> Specification:
-    return _specification(section, text, NO_PLUGINS)
+    return stored_specification(section, text)
 
 
-def _specification(section: str, text: str, digests: frozenset[str]) -> Specification:
+def stored_specification(
+    section: str, text: str, plugins: frozenset[str] = frozenset()
+) -> Specification:
+    """Specification of a section's stored JSON.
+
+    It is `Unknown` unless the classes registered in this process are of exactly the sources whose
+    SHA-256 are given.
+    """
     source = SOURCES[section]
     try:
         cls = source.class_of(json.loads(text)) if isinstance(source, Registry) else source
         spec = cls.model_validate_json(text)
     except (KeyError, TypeError, ValidationError):
         return Unknown.model_validate_json(text)
-    return spec if digests_of(spec) == digests else Unknown.model_validate_json(text)
+    return spec if digests_of(spec) == plugins else Unknown.model_validate_json(text)

@@ -233,12 +233,16 @@ class CellRecord(Summarised, _Part):
     @cached_property
     def cell(self) -> Cell:
         """The cell, as far as its classes are available here: no plugin is run."""
+        return stored_cell(self.sweep, self.settings, self.sources)
+
+    @property
+    def sources(self) -> dict[str, frozenset[str]]:
+        """SHA-256 of the plugins of each section that is made of some."""
         sections = {section for plugin in self.plugins for section in plugin.sections}
-        plugins = {
+        return {
             section: frozenset(p.sha256 for p in self.plugins if section in p.sections)
             for section in sections
         }
-        return stored_cell(self.sweep, self.settings, plugins)
 
     def __copy__(self) -> "CellRecord":
         copied = super().__copy__()

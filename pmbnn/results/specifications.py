@@ -4,19 +4,17 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from pmbnn.data import DATASETS
 from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.load import data_folder
-from pmbnn.experiment.plugins import METRIC, Source, digests_of, stored_parts, stored_source
+from pmbnn.experiment.plugins import METRIC, Source, stored_parts, stored_source
+from pmbnn.experiment.stored import Unknown, stored_specification
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
-from pmbnn.spec import Registry, Specification
+from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError
 
 
@@ -54,13 +52,21 @@ def stored_specifications(
         _stored_parts(needed, folder, user),
         beside(_data_folder(folder, record), folder),
     ):
-        found = {name: _specification(cell, name, record.settings) for name in sections}
-    strange = {d for spec in found.values() for d in digests_of(spec)} - set(needed)
-    if strange:
-        raise ResultsError(
-            f"{user} is made of a source that its own plugins import, and that has changed since "
-            "it was fitted: put it back as it was, or fit again."
-        )
+        found = {
+            section: stored_specification(
+                section,
+                json.dumps(record.settings.get(section, {})),
+                record.sources.get(section, frozenset()),
+            )
+            for section in sections
+        }
+    for section, spec in found.items():
+        if isinstance(spec, Unknown):
+            raise ResultsError(
+                f"The settings `{section}` of cell `{cell}` are not known to this version, or "
+                "are made of a source that has changed since it was fitted: put that back as it "
+                "was, or fit the experiment again."
+            )
     return found
 
 
@@ -113,16 +119,3 @@ def stored_data_folder(folder: Path) -> Path:
     """
     file = folder / "experiment.yaml"
     return data_folder(read_yaml(file), folder) if file.is_file() else folder
-
-
-def _specification(cell: Path, section: str, settings: Mapping[str, Any]) -> Specification:
-    source = SOURCES[section]
-    try:
-        own = settings[section]
-        cls = source.class_of(own) if isinstance(source, Registry) else source
-        return cls.model_validate_json(json.dumps(own))
-    except (KeyError, ValidationError) as error:
-        raise ResultsError(
-            f"The settings `{section}` of cell `{cell}` are not known to this version: "
-            "fit the experiment again."
-        ) from error
