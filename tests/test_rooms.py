@@ -16,7 +16,7 @@ PACKAGE = Path(pmbnn.__file__).parent
 PRIORS = PACKAGE.parent / "experiments" / "priors.yaml"
 
 SLOW = {"numpy", "scipy", "sklearn", "xarray", "pandas", "matplotlib", "arviz", "arviz_base"}
-SLOW |= {"pymc", "pytensor", "jax", "optax", "h5py", "h5netcdf", "netCDF4", "mlxtend", "PIL"}
+SLOW |= {"pymc", "pytensor", "jax", "optax", "netCDF4", "mlxtend", "PIL"}
 SLOW |= {"arviz_stats", "blackjax", "dask", "distributed", "rich", "matplotlib.pyplot"}
 """Packages that take long to load: none is needed to read and plan an experiment."""
 

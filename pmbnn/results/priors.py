@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5netcdf
+import netCDF4
 import pandas as pd
 import xarray as xr
 
@@ -144,9 +144,9 @@ def load_prior(results: Results, name: str) -> StoredPrior:
 def read_prior(path: Path) -> StoredPrior:
     """The same, of its file."""
     try:
-        with h5netcdf.File(path, "r") as file:
-            return StoredPrior(**json.loads(str(file.attrs["prior"])))
-    except (OSError, KeyError, TypeError, ValueError) as error:
+        with reading_netcdf(path), netCDF4.Dataset(path) as file:
+            return StoredPrior(**json.loads(file.getncattr("prior")))
+    except (OSError, AttributeError, TypeError, ValueError) as error:
         raise ResultsError(
             f"The prior `{path}` cannot be read: {error}. Remove the file, and `--prior-only` "
             "draws it again."
@@ -156,7 +156,7 @@ def read_prior(path: Path) -> StoredPrior:
 def load_functions(results: Results, name: str) -> xr.DataTree:
     """The functions of a combination, in memory."""
     path = data_path(results, name)
-    with reading_netcdf(path), xr.open_datatree(path, engine="h5netcdf") as tree:
+    with reading_netcdf(path), xr.open_datatree(path, engine="netcdf4") as tree:
         check_fits(tree.nbytes, path)
         return tree.load()
 
@@ -164,7 +164,7 @@ def load_functions(results: Results, name: str) -> xr.DataTree:
 def has_functions(results: Results, name: str) -> bool:
     """Whether functions of a combination are kept, to draw its figure of."""
     path = data_path(results, name)
-    with reading_netcdf(path), h5netcdf.File(path, "r") as file:
+    with reading_netcdf(path), netCDF4.Dataset(path) as file:
         return bool(file.groups)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits
 from pmbnn.results.store import Results, ResultsError, trace_writer
 
@@ -124,7 +125,7 @@ def all_ranks(results: Results) -> Iterator[StoredRanks]:
 def read_ranks(path: Path) -> StoredRanks:
     """Ranks as a file holds them; raises as `load_ranks` does."""
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as opened:
+        with reading_netcdf(path), xr.open_dataset(path, engine="netcdf4") as opened:
             check_fits(opened.nbytes, path)
             dataset = opened.load()
         return StoredRanks(

@@ -216,7 +216,7 @@ class Results:
             If it cannot be read.
         """
         path = self.cells / name / "trace.nc"
-        with reading_netcdf(path), xr.open_datatree(path, engine="h5netcdf") as tree:
+        with reading_netcdf(path), xr.open_datatree(path, engine="netcdf4") as tree:
             check_fits(tree.nbytes, path)
             return tree.load()
 

@@ -51,7 +51,7 @@ def results(tmp_path_factory, made):
 
 def trace_of(results, record):
     path = results.results.cells / record.name / "trace.nc"
-    with xr.open_datatree(path, engine="h5netcdf") as tree:
+    with xr.open_datatree(path, engine="netcdf4") as tree:
         return tree.load()
 
 

@@ -137,7 +137,7 @@ def test_a_gap_by_hand():
 
 def test_the_trace_tells_everything(cell):
     folder, record = cell
-    with xr.open_datatree(folder / "trace.nc", engine="h5netcdf") as tree:
+    with xr.open_datatree(folder / "trace.nc", engine="netcdf4") as tree:
         trace = tree.load()
     data = Sine(train=10).load()
     assert {"noise", "weight_1", "mixture_sigma_1", "mixture_proportion"} <= set(trace["posterior"])
