@@ -35,9 +35,6 @@ class Objective:
     ----------
     parameters
         Inputs: the guide's unconstrained parameters, by name.
-    frozen
-        Inputs for the same numbers, which a gradient takes as constants; empty unless the
-        estimator is the path derivative.
     noise
         Inputs for the noise, by name.
     data
@@ -58,7 +55,6 @@ class Objective:
     """
 
     parameters: dict[str, TensorVariable]
-    frozen: dict[str, TensorVariable]
     noise: dict[str, Noise]
     data: dict[str, TensorVariable]
     row_data: tuple[str, ...]
@@ -103,9 +99,8 @@ def build_objective(
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, equation 4;
     the minibatch weight is that of Hoffman et al. (2013), Stochastic Variational Inference.
     """
-    parameters = _inputs(guide.shapes, "")
-    frozen = _inputs(guide.shapes, "frozen_") if settings.estimator == "path_derivative" else {}
-    noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise, "").items()}
+    parameters = _inputs(guide.shapes)
+    noise = {name: Noise(variable, "normal") for name, variable in _inputs(guide.noise).items()}
     constrained = guide.constrained(parameters)
     if settings.estimator not in REWRITES:
         # XLA would compute scales anew for weights, gradients and divergence; rewrites of the
@@ -123,7 +118,6 @@ def build_objective(
         guide,
         settings,
         constrained,
-        guide.constrained(frozen) if frozen else constrained,
         draw,
         weights.sum() if fewer else rows,
     )
@@ -132,7 +126,6 @@ def build_objective(
     drawn = noise | likelihood.noise
     return Objective(
         parameters=parameters,
-        frozen=frozen,
         noise=drawn,
         data=data,
         row_data=flat.row_data,
@@ -188,8 +181,5 @@ def row_weights(rows: int, batch: int, padding: int) -> np.ndarray:
     return np.repeat([rows / batch, 0.0], [batch, padding])
 
 
-def _inputs(shapes: Mapping[str, tuple[int, ...]], prefix: str) -> dict[str, TensorVariable]:
-    return {
-        name: pt.tensor(prefix + name, dtype="float64", shape=shape)
-        for name, shape in shapes.items()
-    }
+def _inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorVariable]:
+    return {name: pt.tensor(name, dtype="float64", shape=shape) for name, shape in shapes.items()}

@@ -13,6 +13,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.continuous import Flat, HalfNormal, InverseGamma, Laplace, Normal
 from pymc.logprob.transforms import LogTransform
+from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.flat import Distribution, FlatModel, as_scalar, have_equal_parameters
@@ -41,7 +42,6 @@ def build_divergence(
     guide: Guide,
     settings: Inference,
     constrained: Arrays,
-    frozen: Arrays,
     draw: TensorVariable,
     rows: int | TensorVariable,
 ) -> Divergence:
@@ -52,8 +52,8 @@ def build_divergence(
 
     Parameters
     ----------
-    constrained, frozen
-        The guide's constrained parameters, and the same numbers taken as constants.
+    constrained
+        The guide's constrained parameters.
     draw
         A draw from the guide, ``(size,)``.
     rows
@@ -70,7 +70,8 @@ def build_divergence(
         return Divergence(-flat.log_prior, {})
     if settings.estimator == "path_derivative":
         at_draw = dict.fromkeys(flat.log_priors, "monte_carlo")
-        return Divergence(guide.log_density(frozen, draw) - flat.log_prior, at_draw)
+        fixed = {name: disconnected_grad(value) for name, value in constrained.items()}
+        return Divergence(guide.log_density(fixed, draw) - flat.log_prior, at_draw)
     runs = _runs(flat, guide, settings)
     forms: dict[str, Form] = {
         slot.name: "monte_carlo" if formula is None else "exact"

@@ -48,7 +48,7 @@ class Loop:
     ----------
     of_data, of_rest
         The objective as two JAX functions: what no parameter moves, of the data; and the rest,
-        of parameters, frozen ones and noise, in order, and of what the first one gives.
+        of parameters and noise, in order, and of what the first one gives.
     """
 
     objective: Objective
@@ -71,10 +71,8 @@ class Loop:
 
     def parts(self, parameters: Parameters, noise, prepared) -> tuple[jax.Array, jax.Array]:
         """Log-likelihood and divergence of the objective, at given noise."""
-        frozen = jax.lax.stop_gradient(parameters)
         # By name: JAX sorts the keys of a dictionary that it hands back.
         inputs = [parameters[n] for n in self.objective.parameters]
-        inputs += [frozen[n] for n in self.objective.frozen]
         inputs += [noise[n] for n in self.objective.noise]
         arrays = jax.tree.leaves(divided(inputs, self.objective.leaves))
         return self.of_rest(*arrays, *prepared)
@@ -175,8 +173,7 @@ class Loop:
 
 def build_loop(objective: Objective, settings: Inference, dtype: str) -> Loop:
     """The loop of an objective; call it within `precision`."""
-    inputs = [*objective.parameters.values(), *objective.frozen.values()]
-    inputs += [noise.variable for noise in objective.noise.values()]
+    inputs = [*objective.parameters.values(), *(n.variable for n in objective.noise.values())]
     outputs = [objective.log_likelihood, objective.kl]
     of_data, of_rest = split_jax_function(
         list(objective.data.values()), *divided_graph(inputs, outputs, objective.leaves)

@@ -100,7 +100,7 @@ def by_pytensor(program, data, evaluate):
             k: np.asarray(v)
             for k, v in cast(data, "float64", program.flat.row_data, program.padding).items()
         }
-    given = {v: parameters[name] for part in (o.parameters, o.frozen) for name, v in part.items()}
+    given = {v: parameters[name] for name, v in o.parameters.items()}
     given |= {n.variable: noise[name] for name, n in o.noise.items()}
     given |= {v: data[name] for name, v in o.data.items()}
     elbo = o.log_likelihood - o.kl

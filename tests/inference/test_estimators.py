@@ -131,15 +131,15 @@ class Estimate:
         self.flat, self.dtype = flatten_model(case.model, batch), dtype
         guide = build_guide(settings, self.flat.size, self.flat.improper)
         self.objective = o = build_objective(self.flat, guide, settings, case.rows, batch)
-        inputs = [*o.parameters.values(), *o.frozen.values()]
-        inputs += [*(n.variable for n in o.noise.values()), *o.data.values()]
+        noise = [n.variable for n in o.noise.values()]
+        inputs = [*o.parameters.values(), *noise, *o.data.values()]
         self._function = jax_function(inputs, [o.log_likelihood, o.kl])
 
     def parts(self, parameters, noise, data):
         """Log-likelihood and divergence."""
-        o, frozen = self.objective, jax.lax.stop_gradient(parameters)
-        arrays = [parameters[n] for n in o.parameters] + [frozen[n] for n in o.frozen]
-        arrays += [noise[n] for n in o.noise] + [data[n] for n in o.data]
+        o = self.objective
+        arrays = [parameters[n] for n in o.parameters] + [noise[n] for n in o.noise]
+        arrays += [data[n] for n in o.data]
         return self._function(*arrays)
 
     def elbo(self, parameters, noise, data):

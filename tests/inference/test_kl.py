@@ -117,7 +117,6 @@ def random_parameters(guide, random_seed=0):
 def inputs_of(built, parameters, noise, data=None):
     """Values of every input of an objective, by variable."""
     given = {built.parameters[name]: value for name, value in parameters.items()}
-    given |= {v: parameters[name] for name, v in built.frozen.items()}
     given |= {n.variable: noise[name] for name, n in built.noise.items()}
     return given | {v: (data or {})[name] for name, v in built.data.items()}
 

@@ -15,6 +15,7 @@ import jax
 import pytensor.link.jax.dispatch  # noqa: F401  (sets JAX's 64-bit flag, once, at import)
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.mode import JAX
+from pytensor.gradient import DisconnectedGrad, ZeroGrad
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
@@ -23,7 +24,7 @@ from pytensor.tensor import TensorVariable
 from pmbnn.inference.device import current_device, exact_products
 from pmbnn.inference.stages import recount
 from pmbnn.inference.xla.convolutions import use_own_convolutions
-from pmbnn.inference.xla.rewrites import use_fast_forms
+from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 from pmbnn.inference.xla.sharing import GraphKey, shared
 
 
@@ -81,6 +82,9 @@ def _rewritten(
     for node in graph.toposort():
         if isinstance(node.op, CheckParameterValue):
             graph.replace(node.outputs[0], node.inputs[0], import_missing=True)
+        elif isinstance(node.op, DisconnectedGrad | ZeroGrad):
+            # PyTensor's rewrites take its views out of every graph, before JAX sees them.
+            graph.replace(node.outputs[0], StoppedGradient()(*node.inputs), import_missing=True)
     if current_device().traits.has_convolutions:
         use_own_convolutions(graph)
     JAX.optimizer.rewrite(graph)

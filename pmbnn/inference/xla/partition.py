@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedGrad
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor import TensorVariable
@@ -129,7 +130,8 @@ class _Divided:
 
     def _is_elementwise(self, node: Apply, vectors: list[TensorVariable]) -> bool:
         """Whether a node may be taken leaf by leaf."""
-        if not isinstance(node.op, Elemwise | Materialised) or len(node.outputs) > 1:
+        alike = Elemwise | Materialised | DisconnectedGrad
+        if not isinstance(node.op, alike) or len(node.outputs) > 1:
             return False
         same = {_lengths(self.leaves[v]) for v in vectors}
         (like,) = same if len(same) == 1 else (None,)

@@ -63,6 +63,10 @@ def materialised(variable: TensorVariable) -> TensorVariable:
     return Materialised()(variable)
 
 
+class StoppedGradient(Materialised):
+    """The same array, which JAX's gradients take as a constant."""
+
+
 def computed_once(array: jax.Array) -> jax.Array:
     """The same array of a program in JAX, which XLA computes once.
 
@@ -149,6 +153,11 @@ def _untransposed(matrix: TensorVariable) -> TensorVariable | None:
 @jax_funcify.register(Materialised)
 def _funcify_materialised(op, **kwargs):
     return _kept
+
+
+@jax_funcify.register(StoppedGradient)
+def _funcify_stopped_gradient(op, **kwargs):
+    return jax.lax.stop_gradient
 
 
 @jax_funcify.register(FastSoftplus)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from pytensor.gradient import disconnected_grad, zero_grad
 from pytensor.graph.fg import FunctionGraph
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
@@ -32,6 +33,18 @@ def test_softplus(dtype, tolerance):
     wide = x.astype(np.float64)
     np.testing.assert_allclose(value, np.logaddexp(0, wide), rtol=tolerance)
     np.testing.assert_allclose(slope, expit(wide), rtol=4 * tolerance)
+
+
+@pytest.mark.parametrize("stop", [disconnected_grad, zero_grad])
+def test_stopped_gradients(stop):
+    """What PyTensor's gradients take as a constant, those of JAX take as one."""
+    x = pt.vector("x", shape=(3,), dtype="float64")
+    at = np.array([1.0, -2.0, 3.0])
+    with precision("float64"):
+        of = jax_function([x], [(stop(x) * x**2).sum()])
+        value, slope = jax.value_and_grad(lambda x: of(x)[0])(jnp.asarray(at))
+    assert value == (at**3).sum()
+    np.testing.assert_allclose(slope, 2 * at**2)
 
 
 AXES = [((1,), (4, 3, 9)), ((2, 4), (2, 3, 2, 3, 2, 5)), ((0,), (8, 2))]
