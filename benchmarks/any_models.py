@@ -70,7 +70,7 @@ def fit_by_us(model):
     """Seconds of a whole call, seconds of a step when asked again, and the final ELBO."""
     import pmbnn as pb
     from pmbnn.inference.batches import model_values
-    from pmbnn.inference.engine import fit
+    from pmbnn.inference.groups import fit
     from pmbnn.inference.result import Replica, derive_keys
 
     found = []

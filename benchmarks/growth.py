@@ -36,7 +36,8 @@ sweeps:
 def measured_fit(width: int, rows: int, hidden: int, steps: int):
     """Compile a fit; gives a function that returns microseconds a step and fit."""
     from pmbnn.data import Moons
-    from pmbnn.inference.engine import build_program, fit
+    from pmbnn.inference.advi import build_program
+    from pmbnn.inference.groups import fit
     from pmbnn.inference.result import Replica, derive_keys
     from pmbnn.inference.settings import Inference
     from pmbnn.models.build import dense_classifier, model_data

@@ -126,6 +126,8 @@ def api_page() -> str:
         parts += [_heading(heading, "-"), *(_documented("pmbnn", n, room) for n in names)]
     parts += [_heading("Every part of an experiment file", "-"), *_namespaces()]
     assert not rooms, f"rooms without a heading: {', '.join(rooms)}"
+    parts += [_heading("Training loops of your own", "-")]
+    parts += [_documented("pmbnn.inference.advi", name) for name in sorted(pb.advi.__all__)]
     parts += [_heading("Checks for parts of your own", "-")]
     parts += [_documented("pmbnn.testing", name) for name in sorted(pb.testing.__all__)]
     return "\n\n".join(parts) + "\n"
@@ -148,7 +150,9 @@ ROOMS = {
 
 def _namespaces() -> list[str]:
     """What the modules among the public names hold, a line each."""
-    modules = {name: getattr(pb, name) for name in sorted(pb.__all__) if name != "testing"}
+    modules = {
+        name: getattr(pb, name) for name in sorted(pb.__all__) if name not in ("advi", "testing")
+    }
     return [
         f"``pb.{name}``: " + ", ".join(f"``{part}``" for part in _classes(module))
         for name, module in modules.items()

@@ -26,6 +26,7 @@ from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
 from .experiment.plugins import register as register
 from .figures.plot import plot as plot
+from .inference import advi as advi
 from .inference import samplers as samplers
 from .inference.settings import Inference as Inference
 from .models import likelihoods as likelihoods

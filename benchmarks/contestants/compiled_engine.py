@@ -4,7 +4,8 @@ import numpy as np
 
 from contestants.serving import Problem, serve
 from pmbnn.data import Moons
-from pmbnn.inference.engine import build_program, fit
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier, model_data

@@ -9,7 +9,8 @@ import pytensor.tensor as pt
 
 from contestants.large import INITIAL_SCALE, LEARNING_RATE, ROWS, Task, rows
 from contestants.serving import serve
-from pmbnn.inference.engine import build_program, fit
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.networks.convolution import convolve, max_pool

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
-from pmbnn.inference.engine import Program
+from pmbnn.inference.advi import Program
 from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed

@@ -10,12 +10,13 @@ import lazy_loader as lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
-    submodules={"samplers"},
+    submodules={"advi", "samplers"},
     submod_attrs={
         "checkpoint": ["Checkpoints"],
-        "engine": ["Program", "build_program", "fit"],
+        "advi": ["Program", "build_program"],
         "engines": ["ENGINES", "fit_model"],
         "flat": ["FlatModel", "flat_vector", "flatten_model"],
+        "groups": ["fit"],
         "guides": ["Guide", "build_guide"],
         "layout": ["Layout", "Slot"],
         "log_density": ["LogDensity", "build_log_density"],

@@ -1,4 +1,4 @@
-"""Fits on their way through the loop, and their checkpoints: to go on from exactly there."""
+"""Checkpoints of fits and chains on their way: to go on from exactly there."""
 
 import os
 import time
@@ -7,13 +7,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-
-from pmbnn.inference.loop import Parameters, State
 
 INTERVAL = 20.0
 """Seconds between two checkpoints; a fit that takes less leaves none."""
@@ -82,71 +79,16 @@ class Checkpoint:
             raise
 
 
-class ParameterSnapshot(NamedTuple):
-    """Parameters of some fits after some steps, and their divergences there, ``(replica,)``."""
-
-    step: int
-    parameters: Parameters
-    kl: np.ndarray
+def arrays_of(tree: Any) -> Arrays:
+    """What a checkpoint keeps of a tree of arrays."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-class ChunkState(NamedTuple):
-    """Fits of one program on their way.
-
-    Attributes
-    ----------
-    state
-        The replicas' states, stacked on a first axis.
-    sums
-        Sums of log-likelihood and divergence in each window, ``(window, replica, part)``.
-    ends
-        Steps done at the end of each window.
-    stopped
-        Windows after which each replica stopped early; 0 while it has not, ``(replica,)``.
-    snapshots
-        What was asked to be kept on the way.
-    """
-
-    state: State
-    sums: list[np.ndarray]
-    ends: list[int]
-    stopped: np.ndarray
-    snapshots: tuple[ParameterSnapshot, ...] = ()
-
-    @property
-    def done(self) -> int:
-        """Steps done."""
-        return self.ends[-1] if self.ends else 0
-
-
-def kept(old: State, new: State, stopped: np.ndarray) -> State:
-    """The new state of replicas that go on, the old one of those that stopped."""
-
-    def choose(a, b):
-        return jnp.where(stopped.reshape(-1, *(1,) * (b.ndim - 1)), a, b)
-
-    return jax.tree.map(choose, old, new)
-
-
-def arrays_of(run: ChunkState) -> list[np.ndarray]:
-    """What a checkpoint keeps of a run."""
-    steps = np.array([s.step for s in run.snapshots], np.int64)
-    kl = np.array([s.kl for s in run.snapshots])
-    trees = [run.state, *(s.parameters for s in run.snapshots)]
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(trees)]
-    return [np.array(run.ends), np.stack(run.sums), run.stopped, steps, kl, *leaves]
-
-
-def restored(checkpoint: Checkpoint, like: ChunkState) -> ChunkState | None:
-    """The run that a checkpoint holds; None if there is none of the same shapes as `like`."""
-    arrays = checkpoint.load()
-    if arrays is None or len(arrays) < len(ChunkState._fields):
+def restored[T](checkpoint: Checkpoint, like: T) -> T | None:
+    """The tree of arrays that a checkpoint holds; None if there is none of the form of `like`."""
+    arrays, (leaves, structure) = checkpoint.load(), jax.tree.flatten(like)
+    if arrays is None or [(a.shape, a.dtype) for a in arrays] != [
+        (leaf.shape, leaf.dtype) for leaf in leaves
+    ]:
         return None
-    ends, sums, stopped, steps, kl, *kept = arrays
-    trees = [like.state, *[like.state.parameters] * steps.size]
-    leaves, structure = jax.tree.flatten(trees)
-    if [a.shape for a in kept] != [leaf.shape for leaf in leaves]:
-        return None
-    state, *parameters = jax.tree.unflatten(structure, [jnp.asarray(a) for a in kept])
-    found = [ParameterSnapshot(int(n), p, k) for n, p, k in zip(steps, parameters, kl, strict=True)]
-    return ChunkState(state, list(sums), [int(e) for e in ends], stopped, tuple(found))
+    return jax.tree.unflatten(structure, arrays)

@@ -6,12 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 
-from pmbnn.inference import engine, pymc_engine
-from pmbnn.inference.batches import model_values
-from pmbnn.inference.flat import OBSERVATION, value_shapes
-from pmbnn.inference.result import Fit, Progress, Replica, derive_keys
+from pmbnn.inference import advi, groups, pymc_engine
+from pmbnn.inference.flat import n_observations, value_shapes
+from pmbnn.inference.result import Fit, Progress
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.support import check_support
 from pmbnn.spec import Tune
 
 SMALL = 2**14
@@ -19,7 +17,7 @@ SMALL = 2**14
 
 
 class Engine(NamedTuple):
-    """Two functions, whose arguments are those of the module `engine`.
+    """Two functions, whose arguments are those of `advi.build_program` and `groups.fit`.
 
     Attributes
     ----------
@@ -35,7 +33,7 @@ class Engine(NamedTuple):
 
 
 ENGINES = {
-    "compiled": Engine(engine.build_program, engine.fit),
+    "compiled": Engine(advi.build_program, groups.fit),
     "pymc": Engine(pymc_engine.build_program, pymc_engine.fit),
 }
 
@@ -93,24 +91,9 @@ def fit_model(
     if restarts < 1:
         raise ValueError(f"`restarts` must be >= 1, got {restarts}.")
     seed = settings.seed if random_seed is None else random_seed
-    values = model_values(model)
-    names = [f"{identity}/{seed}/{restart}" for restart in range(restarts)]
-    replicas = [Replica(values, derive_keys(name)) for name in names]
     size = sum(int(np.prod(shape)) for shape in shapes.values())
     width = restarts if size <= SMALL else 1
     chosen = ENGINES[settings.engine]
     program = chosen.build_program(model, settings, n_observations(model), width, dtype)
-    check_support(model, shapes)
+    replicas = advi.build_replicas(model, restarts, seed, identity)
     return program, chosen.fit(program, replicas, progress)
-
-
-def n_observations(model: pm.Model) -> int:
-    """Length of the dim ``observation`` of a model's data variables.
-
-    Without that, the largest number of rows that an observed variable has, or 1.
-    """
-    for variable in model.data_vars:
-        if model.named_vars_to_dims.get(variable.name, (None,))[:1] == (OBSERVATION,):
-            return len(variable.get_value(borrow=True))
-    lengths = [v.type.shape[0] or 1 for v in model.observed_RVs if v.type.ndim]
-    return max(lengths, default=1)

@@ -386,6 +386,18 @@ def _declared_shape(model: pm.Model, rv: TensorVariable) -> tuple[int, ...] | No
     return rv.type.shape if None not in rv.type.shape else None
 
 
+def n_observations(model: pm.Model) -> int:
+    """Length of the dim ``observation`` of a model's data variables.
+
+    Without that, the largest number of rows that an observed variable has, or 1.
+    """
+    for variable in model.data_vars:
+        if model.named_vars_to_dims.get(variable.name, (None,))[:1] == (OBSERVATION,):
+            return len(variable.get_value(borrow=True))
+    lengths = [v.type.shape[0] or 1 for v in model.observed_RVs if v.type.ndim]
+    return max(lengths, default=1)
+
+
 def _have_same_prior(rv, other, model: pm.Model) -> bool:
     """Whether two free variables are of one kind, with equal parameters and transformations."""
     if type(rv.owner.op) is not type(other.owner.op):

@@ -44,6 +44,11 @@ class Replica(Summarised):
     keys: PrngKeys
     learning_rate: float | None = None
 
+    @property
+    def key(self) -> np.ndarray:
+        """Key of the noise of its steps, ``(2,)`` unsigned 32-bit words."""
+        return np.asarray(self.keys.noise[:2], np.uint32)
+
     def highest_rate(self, settings: Inference) -> float:
         """The highest learning rate of its fit by these settings."""
         rate = settings.learning_rate if self.learning_rate is None else self.learning_rate

@@ -11,9 +11,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
+from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.device import Device, current_device, device_here, running_on
-from pmbnn.inference.engine import Program
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model
 from pmbnn.inference.initial import initial_means

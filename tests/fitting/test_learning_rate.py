@@ -18,7 +18,8 @@ from pmbnn.experiment.plan import jobs, search_cells
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import Search, search_learning_rate
-from pmbnn.inference.engine import build_program, fit
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.stages import telling

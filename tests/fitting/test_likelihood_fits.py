@@ -12,8 +12,8 @@ from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.trace import build_trace
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import ESTIMATORS, Inference
 from pmbnn.models.build import build_model, model_data

@@ -10,8 +10,8 @@ import pytensor.tensor as pt
 import pytest
 from tiers import slow_but
 
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.batches import cast, model_values
-from pmbnn.inference.engine import build_program
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.settings import Inference
@@ -60,10 +60,8 @@ def by_us(program, model, loc, rho, noise):
     with precision("float64"):
         at = {"loc": jnp.asarray(loc), "rho": jnp.asarray(rho)}
         data = cast(model_values(model), "float64", program.flat.row_data, program.padding)
-        slope = jax.jit(jax.value_and_grad(program.loop.loss, has_aux=True))
-        (loss, _), gradient = slope(
-            at, {"noise": jnp.asarray(noise)}, program.loop.prepare(data), 1
-        )
+        slope = jax.jit(jax.value_and_grad(program.loss, has_aux=True))
+        (loss, _), gradient = slope(at, {"noise": jnp.asarray(noise)}, program.prepare(data), 1)
         return np.asarray(loss), np.asarray(gradient["loc"]), np.asarray(gradient["rho"])
 
 
@@ -127,10 +125,10 @@ def test_minibatches_of_any_model():
     for rows in np.random.default_rng(0).permutation(90).reshape(3, 30):
         with precision("float64"):
             own = {n: v[rows] if n in mini.flat.row_data else v for n, v in values.items()}
-            prepared = mini.loop.prepare(cast(own, "float64"))
+            prepared = mini.prepare(cast(own, "float64"))
             given = {"loc": jnp.asarray(at[0]), "rho": jnp.asarray(at[1])}
             noise = {"noise": jnp.asarray(at[2])}
-            parts.append(float(mini.loop.loss(given, noise, prepared, 1)[0]))
+            parts.append(float(mini.loss(given, noise, prepared, 1)[0]))
     assert np.mean(parts) == pytest.approx(float(expected), rel=1e-12)
     assert np.std(parts) > 1
 
@@ -151,9 +149,9 @@ def test_what_no_row_has_a_part_in_counts_once():
     with precision("float64"):
         noise, data = {"noise": jnp.array([0.4])}, {"x": X[:, 0]}
         padded = cast(data, "float64", full.flat.row_data, full.padding)
-        expected = full.loop.parts(given, noise, full.loop.prepare(padded))[0]
+        expected = full.parts(given, noise, full.prepare(padded))[0]
         halves = [
-            mini.loop.parts(given, noise, mini.loop.prepare({"x": jnp.asarray(half)}))[0]
+            mini.parts(given, noise, mini.prepare({"x": jnp.asarray(half)}))[0]
             for half in np.split(X[:, 0], 2)
         ]
     value = 0.2 + 0.4 * np.log1p(np.exp(-1.0))

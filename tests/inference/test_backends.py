@@ -5,6 +5,8 @@ maxima of few pixels, rows that only fill up); PyTensor computes the graph as it
 Python and in double precision. `test_elbo` holds that graph against PyMC.
 """
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytensor
@@ -12,9 +14,8 @@ import pytest
 from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.advi import build_program, split_objective
 from pmbnn.inference.batches import cast
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.loop import build_loop
 from pmbnn.inference.settings import ESTIMATORS, Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import build_model, model_data
@@ -83,10 +84,11 @@ def inputs(program):
 def by_jax(program, data, dtype):
     """ELBO and its gradients by the name of the parameter, as the loop takes them."""
     with precision(dtype):
-        loop = build_loop(program.objective, program.settings, dtype)
+        precompute, evaluate = split_objective(program.objective)
+        program = replace(program, dtype=dtype, precompute=precompute, evaluate=evaluate)
         parameters, noise = (cast(arrays, dtype) for arrays in inputs(program))
-        prepared = loop.prepare(cast(data, dtype, program.flat.row_data, program.padding))
-        slope = jax.jit(jax.value_and_grad(lambda p: -loop.loss(p, noise, prepared, 1.0)[0]))
+        prepared = program.prepare(cast(data, dtype, program.flat.row_data, program.padding))
+        slope = jax.jit(jax.value_and_grad(lambda p: -program.loss(p, noise, prepared, 1.0)[0]))
         elbo, gradients = slope(parameters)
     assert {a.dtype for a in (elbo, *gradients.values())} == {np.dtype(dtype)}
     return {"elbo": elbo} | gradients

@@ -1,18 +1,13 @@
 """Checkpoints: whole or not at all, as often as asked for, and of this fit."""
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pmbnn.inference.checkpoint import (
-    INTERVAL,
-    Checkpoint,
-    Checkpoints,
-    ChunkState,
-    arrays_of,
-    restored,
-)
-from pmbnn.inference.loop import State
+from pmbnn.inference.checkpoint import INTERVAL, Checkpoint, Checkpoints, arrays_of, restored
 
 ARRAYS = [np.arange(3), np.array([[1.5, np.nan], [-np.inf, 5e-324]]), np.array(7, np.uint32)]
 
@@ -164,52 +159,45 @@ def test_a_resumed_fit_leaves_its_end(tmp_path):
     assert int(resumed.load()[0]) == 2
 
 
-# --- runs ---------------------------------------------------------------------------------
+# --- trees of arrays ----------------------------------------------------------------------
 
 
-def a_run(replicas=2, size=3, windows=2):
-    """A run whose every array holds other numbers."""
-    shape = (replicas, size)
-    state = State(
-        {"loc": jnp.arange(6.0)[: replicas * size].reshape(shape), "rho": jnp.ones(shape)},
-        {},
-        (jnp.full(shape, 2.0),),
-        jnp.full(replicas, 8, jnp.int32),
-    )
-    sums = [np.full((replicas, 2), i + 0.5) for i in range(windows)]
-    return ChunkState(
-        state, sums, [4 * (i + 1) for i in range(windows)], np.array([0, 1])[:replicas]
-    )
+class Tree(NamedTuple):
+    """As the state of fits: arrays of JAX and of NumPy, and nothing where there is none."""
+
+    parameters: dict
+    average: dict
+    windows: np.ndarray
 
 
-def start_of(run):
-    return run._replace(sums=[], ends=[], stopped=np.zeros_like(run.stopped))
+def a_tree(size=3, dtype="float32"):
+    parameters = {"loc": jnp.arange(float(size), dtype=dtype), "rho": jnp.ones((0, size), dtype)}
+    return Tree(parameters, {}, np.array(7))
 
 
-def test_runs_come_back(checkpoint):
-    run = a_run()
-    checkpoint.save_if_due(lambda: arrays_of(run))
-    found = restored(checkpoint, start_of(run))
-    assert found.done == run.done == 8
-    assert found.ends == run.ends
-    np.testing.assert_array_equal(found.stopped, run.stopped)
-    np.testing.assert_array_equal(np.stack(found.sums), np.stack(run.sums))
-    for a, b in zip(arrays_of(found)[3:], arrays_of(run)[3:], strict=True):
+def test_trees_come_back(checkpoint):
+    """With their types and bits, of no rows too."""
+    tree = a_tree()
+    checkpoint.save_if_due(lambda: arrays_of(tree))
+    found = restored(checkpoint, jax.tree.map(np.zeros_like, tree))
+    assert jax.tree.structure(found) == jax.tree.structure(tree)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(tree), strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype
 
 
-def test_runs_of_other_shapes_start_again(checkpoint):
-    """Of another group, of another model, or something else altogether."""
-    checkpoint.save_if_due(lambda: arrays_of(a_run()))
-    for other in (a_run(replicas=1), a_run(size=2)):
-        start = start_of(other)
-        assert restored(checkpoint, start) is None
+def test_trees_of_another_form_start_again(checkpoint):
+    """Of another group, of another model, of other numbers, or something else altogether."""
+    checkpoint.save_if_due(lambda: arrays_of(a_tree()))
+    for other in (
+        a_tree(size=2),
+        a_tree(dtype="float16"),
+        a_tree()._replace(average={"loc": np.ones(3)}),
+    ):
+        assert restored(checkpoint, other) is None
     checkpoint.save_if_due(lambda: [np.zeros(2)])
-    start = start_of(a_run())
-    assert restored(checkpoint, start) is None
+    assert restored(checkpoint, a_tree()) is None
 
 
 def test_nothing_is_restored_where_nothing_was_saved(checkpoint):
-    start = start_of(a_run())
-    assert restored(checkpoint, start) is None
+    assert restored(checkpoint, a_tree()) is None

@@ -10,15 +10,13 @@ from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 from tiers import slow_but
 
-from pmbnn.inference import engine
-from pmbnn.inference.checkpoint import ChunkState
+from pmbnn.inference import advi
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
 from pmbnn.inference.initial import initial_means
-from pmbnn.inference.loop import Loop
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
@@ -321,13 +319,15 @@ def test_worked_step(monkeypatch):
         steps=1, optimiser="sgd", schedule="constant", learning_rate=0.01, kl="monte_carlo"
     )
     program = build_program(published_model(), settings, rows=1, width=1, dtype="float64")
-    monkeypatch.setattr(Loop, "noise", lambda *asked: {"noise": jnp.array([NOISE])})
-    start = ChunkState(program.loop.start(START), [], [], np.zeros(1, np.int64))
-    monkeypatch.setattr(engine, "start_run", lambda *given: start)
-    [fit] = fit_replicas(program, [Replica({}, derive_keys("worked"))])
-    np.testing.assert_allclose(fit.loc, -0.0345, atol=1.1e-4)
-    np.testing.assert_allclose(fit.scale, softplus(1.1063), atol=1.1e-4)
-    np.testing.assert_allclose(fit.elbo, -82.7511 - 0.5 * (NOISE**2 - 1), atol=ROUNDING)
+    monkeypatch.setattr(advi.Program, "noise", lambda *asked: {"noise": jnp.array([NOISE])})
+    replica = Replica({}, derive_keys("worked"))
+    data = advi.prepare(replica, program)
+    state, info = advi.step(replica.key, program.start(START), program, data)
+    guide = advi.constrained_parameters(state, program)
+    np.testing.assert_allclose(guide["loc"], -0.0345, atol=1.1e-4)
+    np.testing.assert_allclose(guide["scale"], softplus(1.1063), atol=1.1e-4)
+    elbo = info.log_likelihood - info.kl
+    np.testing.assert_allclose(elbo, -82.7511 - 0.5 * (NOISE**2 - 1), atol=ROUNDING)
 
 
 # --- a published divergence ---------------------------------------------------------------

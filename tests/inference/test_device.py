@@ -18,6 +18,7 @@ import pytest
 
 import pmbnn
 from pmbnn.inference import device as module
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.device import (
     CPU,
     Device,
@@ -30,8 +31,7 @@ from pmbnn.inference.device import (
     processes,
     running_on,
 )
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import compiler_options, precision
@@ -262,7 +262,8 @@ import json
 import jax, numpy as np
 import pmbnn as pb
 from pmbnn.inference.device import Device, running_on
-from pmbnn.inference.engine import _build_chunk, build_program, fit, start_means, start_run
+from pmbnn.inference import advi
+from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
@@ -276,12 +277,12 @@ replicas = tuple(Replica(data, derive_keys(str(i))) for i in range(3))
 found = {}
 for number in (0, 3, 1):
     with running_on(Device("gpu", number, platform="cpu")):
-        program = build_program(model, Inference(steps=20), 40, 3)
+        program = advi.build_program(model, Inference(steps=20), 40, 3)
         with precision("float32"):
-            chunk = _build_chunk(program, replicas, 0, 20)
-            run = start_run(program, replicas, start_means(program, replicas))
-            end = program.advance(run.state, chunk.data, None, chunk.keys, chunk.rates, 1, 20)
-            arrays = jax.tree.leaves((chunk.data, chunk.keys, run.state, end))
+            data, state = advi.prepare(replicas, program), advi.init(replicas, program)
+            keys = np.stack([replica.key for replica in replicas])
+            end = advi.step(keys, state, program, data)
+            arrays = jax.tree.leaves((data, state, end))
             places = sorted({device.id for array in arrays for device in array.devices()})
         fits = fit(program, replicas)
         numbers = [float(v).hex() for one in fits for v in (*one.loc, *one.scale, one.elbo)]

@@ -11,8 +11,8 @@ from scipy.special import expit
 from scipy.stats import norm
 from tiers import slow_but
 
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.batches import cast
-from pmbnn.inference.engine import build_program
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.settings import Inference
@@ -57,8 +57,8 @@ def slope_of(program):
 
     @jax.jit
     def slope(at, noise, data, kl_weight):
-        prepared = program.loop.prepare(data)
-        return jax.value_and_grad(program.loop.loss, has_aux=True)(at, noise, prepared, kl_weight)
+        prepared = program.prepare(data)
+        return jax.value_and_grad(program.loss, has_aux=True)(at, noise, prepared, kl_weight)
 
     return slope
 
@@ -224,8 +224,8 @@ def many_parts(program, data, loc, rho, noise):
     """Log-likelihoods and divergences at one noise after the other."""
     with precision("float64"):
         at = {"loc": jnp.asarray(loc), "rho": jnp.asarray(rho)}
-        prepared = program.loop.prepare(arrays_of(program, data))
-        parts = jax.jit(jax.vmap(lambda n: program.loop.parts(at, {"noise": n}, prepared)))
+        prepared = program.prepare(arrays_of(program, data))
+        parts = jax.jit(jax.vmap(lambda n: program.parts(at, {"noise": n}, prepared)))
         return [np.asarray(p) for p in parts(jnp.asarray(noise))]
 
 

@@ -9,10 +9,11 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from tiers import slow_but
 
+from pmbnn.inference.advi import build_program, init, start_means
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.engine import build_program, start_means, start_run
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.groups import WINDOWS
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.initial import initial_means
 from pmbnn.inference.result import Replica, derive_keys
@@ -80,18 +81,19 @@ def start_of(program, one):
 def expected_parts(program, one):
     """Mean log-likelihood and divergence of each window while parameters stay at their start."""
     start = {name: jnp.asarray(value) for name, value in start_of(program, one).items()}
-    loop, steps, key = program.loop, program.steps, jnp.asarray(one.keys.noise[:2])
+    steps, key = program.steps, jnp.asarray(one.keys.noise[:2])
     rows = batch_indices(one.keys.batches, program.rows, program.batch, 0, steps)
     if program.batch == program.rows:
         rows = np.tile(np.arange(ROWS), (steps, 1))
 
     def parts(step, rows):
         x, target = (jnp.asarray(one.data[name])[rows] for name in ("x", "target"))
-        prepared = loop.prepare({**one.data, "x": x, "target": target})
-        return jnp.stack(loop.parts(start, loop.noise(key, step), prepared))
+        prepared = program.prepare({**one.data, "x": x, "target": target})
+        return jnp.stack(program.parts(start, program.noise(key, step), prepared))
 
     found = np.asarray(jax.jit(jax.vmap(parts))(jnp.arange(steps), rows))
-    cuts = range(program.window, steps, program.window)
+    window = -(-steps // WINDOWS)
+    cuts = range(window, steps, window)
     return np.array([part.mean(axis=0) for part in np.split(found, cuts)]).T
 
 
@@ -195,7 +197,7 @@ def test_one_by_one():
     check_equal(fit_replicas(program, group[::-1]), fits[::-1])
     assert all(fit.history.elbo[-30:].mean() > fit.history.elbo[:30].mean() for fit in fits)
     assert fits[0].loc.dtype == np.float32
-    assert program.advance._cache_size() == 1
+    assert program.compiled_run._cache_size() == 1
 
 
 # --- groups -------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def test_one_program(program):
     for group in ([0], [1, 2, 3], [*range(WIDTH + 1)]):
         fit_replicas(program, [replica(i) for i in group])
     fit_replicas(program, [replica(0, hyperprior_sigma=2.0), replica(1, **BROKEN["x"])])
-    assert program.advance._cache_size() == 1
+    assert program.compiled_run._cache_size() == 1
 
 
 # --- improper priors ----------------------------------------------------------------------
@@ -342,7 +344,7 @@ def test_company_does_not_matter_to_any_kind(kind):
     assert len({fit.loc.tobytes() for fit in four}) == 4
     for company in ([2], [3, 1], [1, 0, 3, 2, 1]):
         check_equal(fit_replicas(program, [group[i] for i in company]), [four[i] for i in company])
-    assert program.advance._cache_size() == 1
+    assert program.compiled_run._cache_size() == 1
 
 
 @pytest.mark.slow
@@ -547,7 +549,7 @@ def test_means_start_at_the_map():
     starts = start_means(program, quick)
     for start, fit in zip(starts, expected, strict=True):
         np.testing.assert_array_equal(start, fit.loc)
-    begun = start_run(program, quick, starts).state.parameters
+    begun = init(quick, program, starts).parameters
     np.testing.assert_array_equal(begun["loc"], starts)
     np.testing.assert_allclose(softplus(begun["rho"]), 0.05, rtol=1e-6)
     moved = starts[0] - start_means(starter, quick)[0]

@@ -16,8 +16,8 @@ from scipy.signal import correlate
 from scipy.stats import norm
 from tiers import slow_but
 
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.engine import build_program
 from pmbnn.inference.estimators import Noise, rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide, inverse_softplus
@@ -409,7 +409,7 @@ def test_noise_of_flipout():
     assert kinds == {"noise": "normal"} | dict.fromkeys(names, "sign")
     with precision("float32"):
         key = jnp.array([1, 2], "uint32")
-        noise, later = (program.loop.noise(key, jnp.array(step)) for step in (0, 1))
+        noise, later = (program.noise(key, jnp.array(step)) for step in (0, 1))
     assert [noise[name].shape[0] for name in names] == [3, 4, 4, 2]
     assert all(noise[name].shape[1] == ROWS for name in names)
     assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in names)

@@ -7,8 +7,9 @@ import optax
 import pytest
 from tiers import slow_but
 
+from pmbnn.inference import advi
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.batches import cast
-from pmbnn.inference.engine import build_program
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
@@ -27,8 +28,8 @@ def build(**settings):
         data = cast({"x": X, "target": Y, "prior_scale": 1.0}, program.dtype)
         shapes, rng = program.guide.shapes, np.random.default_rng(1)
         start = program.guide.initial(rng.normal(size=shapes["loc"]), 0.3, rng)
-        state = program.loop.start(start)
-    return program.loop, state, data, jnp.asarray(KEY)
+        state = program.start(start)
+    return program, state, data, jnp.asarray(KEY)
 
 
 def rows_of(batch):
@@ -37,21 +38,21 @@ def rows_of(batch):
     )
 
 
-def by_loop(loop, state, data, key, n=STEPS):
-    batches = rows_of(loop.settings.batch)
-    given = loop.prepare(data) if batches is None else data
-    return jax.jit(loop.window)(state, given, batches, key, RATE, n, STEPS)
+def by_loop(program, state, data, key, n=STEPS):
+    batches = rows_of(program.settings.batch)
+    given = program.prepare(data) if batches is None else data
+    return advi.run(key, state, program, given, n, batches, RATE, STEPS)
 
 
-def by_hand(loop, state, data, key):
+def by_hand(program, state, data, key):
     """Parameters after every step, and the parts of the ELBO before each step and at the end."""
-    settings = loop.settings
+    settings = program.settings
     rates = RATE * relative_rate(settings, jnp.arange(STEPS), STEPS)
     optimiser = getattr(optax, settings.optimiser)(lambda step: rates[step])
     if settings.clip is not None:
         optimiser = optax.chain(optax.clip_by_global_norm(settings.clip), optimiser)
     parameters, memory = state.parameters, optimiser.init(state.parameters)
-    slope = jax.jit(jax.value_and_grad(loop.loss, has_aux=True))
+    slope = jax.jit(jax.value_and_grad(program.loss, has_aux=True))
     path, parts = [], []
     for step in range(STEPS):
         weight = settings.kl_weight
@@ -60,20 +61,20 @@ def by_hand(loop, state, data, key):
         seen, batches = data, rows_of(settings.batch)
         if batches is not None:
             seen = data | {name: data[name][batches[step]] for name in ("x", "target")}
-        noise = loop.noise(key, jnp.asarray(step))
-        (_, part), gradient = slope(parameters, noise, loop.prepare(seen), weight)
+        noise = program.noise(key, jnp.asarray(step))
+        (_, part), gradient = slope(parameters, noise, program.prepare(seen), weight)
         update, memory = optimiser.update(gradient, memory)
         parameters = optax.apply_updates(parameters, update)
         path.append(parameters)
         parts.append(part)
-    parts.append(loop.loss(parameters, noise, loop.prepare(seen), weight)[1])
+    parts.append(program.loss(parameters, noise, program.prepare(seen), weight)[1])
     return path, np.array(parts)
 
 
-def expected_sums(loop, parts):
+def expected_sums(program, parts):
     """Sum of the log-likelihoods; that of the divergences, or its estimate by both ends."""
     log_likelihood, kl = parts[:-1].sum(axis=0)
-    if not loop.objective.has_noisy_kl:
+    if not program.objective.has_noisy_kl:
         # As if it went from what it is at the start to that at the end in equal steps.
         kl = np.linspace(parts[0, 1], parts[-1, 1], STEPS + 1)[:-1].sum()
     return [log_likelihood, kl]
@@ -97,12 +98,12 @@ WAYS = {
 def test_steps_equal_optax(way):
     """Parameters after ten steps, their average, and sums of the ELBO's unweighted parts."""
     with precision("float64"):
-        loop, state, data, key = build(**WAYS[way])
-        end, sums = by_loop(loop, state, data, key)
-        path, parts = by_hand(loop, state, data, key)
+        program, state, data, key = build(**WAYS[way])
+        end, sums = by_loop(program, state, data, key)
+        path, parts = by_hand(program, state, data, key)
     assert int(end.step) == STEPS
-    np.testing.assert_allclose(sums, expected_sums(loop, parts), rtol=1e-8)
-    assert loop.objective.has_noisy_kl == (way == "path_derivative")
+    np.testing.assert_allclose(sums, expected_sums(program, parts), rtol=1e-8)
+    assert program.objective.has_noisy_kl == (way == "path_derivative")
     for name, expected in path[-1].items():
         np.testing.assert_allclose(end.parameters[name], expected, rtol=1e-7, atol=1e-9)
         assert not np.allclose(expected, state.parameters[name], atol=1e-3)
@@ -122,10 +123,10 @@ def test_steps_equal_optax(way):
 def test_segments_join(way):
     """Where a fit is cut does not show, in a single bit; in an exact divergence's sum it does."""
     with precision("float64"):
-        loop, state, data, key = build(**WAYS[way])
-        whole, sums = by_loop(loop, state, data, key)
-        middle, first = by_loop(loop, state, data, key, n=3)
-        end, second = by_loop(loop, middle, data, key, n=STEPS - 3)
+        program, state, data, key = build(**WAYS[way])
+        whole, sums = by_loop(program, state, data, key)
+        middle, first = by_loop(program, state, data, key, n=3)
+        end, second = by_loop(program, middle, data, key, n=STEPS - 3)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(end), strict=True):
         np.testing.assert_array_equal(a, b)
     both = np.add(first, second)
@@ -137,9 +138,9 @@ def test_segments_join(way):
 def test_sum_of_one_step():
     """A snapshot takes one step to learn the divergence where it is."""
     with precision("float64"):
-        loop, state, data, key = build()
-        _, sums = by_loop(loop, state, data, key, n=1)
-        _, parts = by_hand(loop, state, data, key)
+        program, state, data, key = build()
+        _, sums = by_loop(program, state, data, key, n=1)
+        _, parts = by_hand(program, state, data, key)
     np.testing.assert_allclose(sums, parts[0], rtol=1e-12)
 
 
@@ -147,8 +148,8 @@ def test_sum_of_one_step():
 def test_annealing(share):
     """From nothing to the KL weight on a straight line, and on from there."""
     with precision("float64"):
-        loop, *_ = build(kl_weight=0.8, kl_annealing=share)
-        found = [float(loop.kl_weight(jnp.asarray(i), 100)) for i in range(100)]
+        program, *_ = build(kl_weight=0.8, kl_annealing=share)
+        found = [float(program.kl_weight(jnp.asarray(i), 100)) for i in range(100)]
     rising = round(100 * share)
     np.testing.assert_allclose(found[:rising], 0.8 * np.arange(rising) / max(rising, 1))
     np.testing.assert_allclose(found[rising:], 0.8)
@@ -163,25 +164,25 @@ def test_start(dtype):
         )
         loc = np.linspace(0, 1, 6)
         with precision(dtype):
-            state = program.loop.start(program.guide.initial(loc, 0.1, np.random.default_rng(0)))
+            state = program.start(program.guide.initial(loc, 0.1, np.random.default_rng(0)))
         assert set(state.average) == ({"loc", "rho"} if settings else set())
         assert int(state.step) == 0
         np.testing.assert_array_equal(state.parameters["loc"], loc.astype(dtype))
         assert {a.dtype for a in state.parameters.values()} == {np.dtype(dtype)}
 
 
-def noise_of_steps(loop, steps=200):
-    draw = jax.vmap(lambda i: loop.noise(KEY, i))
+def noise_of_steps(program, steps=200):
+    draw = jax.vmap(lambda i: program.noise(KEY, i))
     return {name: np.asarray(value) for name, value in draw(jnp.arange(steps)).items()}
 
 
 def test_noise():
     """Normal numbers and signs, new ones for every step and every input."""
     with precision("float64"):
-        loop, *_ = build(estimator="flipout")
-        noise = noise_of_steps(loop)
-    assert set(noise) == set(loop.objective.noise)
-    signs = {n for n, i in loop.objective.noise.items() if i.kind == "sign"}
+        program, *_ = build(estimator="flipout")
+        noise = noise_of_steps(program)
+    assert set(noise) == set(program.objective.noise)
+    signs = {n for n, i in program.objective.noise.items() if i.kind == "sign"}
     assert signs == {f"sign_{at}_{layer}" for at in ("in", "out") for layer in (1, 2)}
     for name, values in noise.items():
         assert values.dtype == np.float64
@@ -196,8 +197,8 @@ def test_noise():
 
 def test_noise_of_inputs_is_independent():
     with precision("float64"):
-        loop, *_ = build(guide="low_rank", rank=17)
-        noise = noise_of_steps(loop)
+        program, *_ = build(guide="low_rank", rank=17)
+        noise = noise_of_steps(program)
     first, second = noise["noise"], noise["factor_noise"]
     assert first.shape == second.shape
     assert abs(np.mean(first * second)) < 4.5 / np.sqrt(first.size)

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import load_experiment
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import MeanField, build_guide
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.result import Replica, derive_keys

@@ -8,8 +8,8 @@ import pytensor
 import pytest
 
 from pmbnn.data import Sine
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.pymc_engine import build_program as build_pymc_program
 from pmbnn.inference.pymc_engine import fit as fit_by_pymc
 from pmbnn.inference.result import Replica, derive_keys

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference

@@ -7,8 +7,8 @@ from scipy.special import logsumexp, softmax, xlogy
 from scipy.stats import multivariate_normal, norm
 from tiers import slow_but
 
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.sharing import sharing_programs

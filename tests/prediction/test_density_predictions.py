@@ -7,8 +7,8 @@ from tiers import slow_but
 
 from pmbnn.data import Sine
 from pmbnn.data.arrays import Rows, Standardisation
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data

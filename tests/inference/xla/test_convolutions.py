@@ -8,9 +8,9 @@ import pytest
 from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.device import CPU, Device, running_on
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
@@ -178,7 +178,7 @@ def objective_on(device, model, settings):
     """Negative ELBO and its gradient at some parameters and noise; convolutions in it."""
     with running_on(device), precision("float64"):
         program = build_program(model, settings, N, 1, "float64")
-        loop, rng = program.loop, np.random.default_rng(1)
+        loop, rng = program, np.random.default_rng(1)
         parameters = loop.start(
             program.guide.initial(0.1 * rng.normal(size=program.flat.size), 0.3, rng)
         ).parameters

@@ -9,8 +9,8 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Join, Split
 
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
+from pmbnn.inference.advi import build_program
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.layout import Layout, split_vector
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference

@@ -14,7 +14,7 @@ from pytensor.tensor.math import Dot
 from scipy.special import expit, log_softmax
 from tiers import slow_but
 
-from pmbnn.inference.engine import build_program
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla import partition, rewrites
 from pmbnn.inference.xla.compile import jax_function, precision
@@ -157,7 +157,7 @@ def test_scales_are_computed_once(estimator, large, monkeypatch):
     monkeypatch.setattr(partition, "LARGE", large)
     x, y = np.zeros((8, 2)), np.zeros(8, int)
     model = dense_classifier(x, y, hidden=(3,), prior="normal")
-    loop = build_program(model, Inference(steps=10, estimator=estimator), 8, 1).loop
+    loop = build_program(model, Inference(steps=10, estimator=estimator), 8, 1)
     objective = loop.objective
     with precision("float32"):
         noise = {name: jnp.zeros(n.variable.type.shape) for name, n in objective.noise.items()}

@@ -6,11 +6,11 @@ import pytest
 from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.elbo import build_objective
-from pmbnn.inference.engine import build_program
-from pmbnn.inference.engine import fit as fit_replicas
 from pmbnn.inference.estimators import rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
