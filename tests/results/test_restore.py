@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from tiers import slow_but
 
 from pmbnn.data import DataError, Moons
 from pmbnn.experiment.load import load_experiment
@@ -80,7 +79,13 @@ def check_draws(cell):
         np.testing.assert_allclose(again[name], kept[name], rtol=1e-6)
 
 
-def test_draws_equal_those_of_the_trace(toy_cells):
+def test_draws_equal_those_of_the_trace(toy_cells, monkeypatch):
+    """Without the data."""
+
+    def load(spec):
+        raise AssertionError("the data set was loaded")
+
+    monkeypatch.setattr(Moons, "load", load)
     for cell in toy_cells:
         check_draws(cell)
 
@@ -112,7 +117,8 @@ def made_fit(guide, replica):
     return Fit(constrained, scale, history, 0.0, "converged", "made", replica.keys)
 
 
-@pytest.mark.parametrize("guide", slow_but(["full_rank"], ["low_rank, rank: 3", "full_rank"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", ["low_rank, rank: 3", "full_rank"])
 def test_draws_of_other_guides(tmp_path, monkeypatch, guide):
     """With a factor or a root in the file, beside the scales that mean-field guides have."""
     monkeypatch.setitem(ENGINES, "compiled", Engine(build_nothing, make_fits))
@@ -154,22 +160,12 @@ def without_standardisation(load):
     return load_trace
 
 
-def test_the_data_are_not_needed(toy_cells, monkeypatch):
-    def load(spec):
-        raise AssertionError("the data set was loaded")
-
-    monkeypatch.setattr(Moons, "load", load)
-    for cell in toy_cells:
-        check_draws(cell)
-
-
 def test_a_trace_without_standardisation_needs_the_data(toy_cells, monkeypatch):
     expected = restore_cell(toy_cells[0]).standardisation
     monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
     found = restore_cell(toy_cells[0]).standardisation
     np.testing.assert_array_equal(found.mean, expected.mean)
     np.testing.assert_array_equal(found.sd, expected.sd)
-    check_draws(toy_cells[0])
 
 
 def change_record(monkeypatch, **changes):
@@ -188,16 +184,15 @@ def test_changed_data_are_rejected(toy_cells, monkeypatch):
 
 def test_predictions_are_those_that_were_stored(toy_cells):
     """With every restart at the weight it had in them."""
-    for cell in toy_cells:
-        it = restore_cell(cell)
-        stored = it.trace["test_predictions"].to_dataset()
-        x = it.standardisation(stored["x"].values)
-        assert sum(it.weights.values()) == pytest.approx(1)
-        mean = sum(
-            weight * it.predictor.predict([it.fits[i]], [1.0], it.data, x, 10).mean
-            for i, weight in it.weights.items()
-        )
-        np.testing.assert_allclose(mean, stored["probability"], rtol=1e-3, atol=1e-5)
+    it = restore_cell(toy_cells[1])
+    stored = it.trace["test_predictions"].to_dataset()
+    x = it.standardisation(stored["x"].values)
+    assert sum(it.weights.values()) == pytest.approx(1)
+    mean = sum(
+        weight * it.predictor.predict([it.fits[i]], [1.0], it.data, x, 10).mean
+        for i, weight in it.weights.items()
+    )
+    np.testing.assert_allclose(mean, stored["probability"], rtol=1e-3, atol=1e-5)
 
 
 # Folders that are no cell
