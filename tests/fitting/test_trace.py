@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from types import SimpleNamespace
 
-import netCDF4
 import matplotlib
+import netCDF4
 import numpy as np
 import pytest
 from scipy import stats
