@@ -134,7 +134,8 @@ class ExperimentResults(Summarised):
         --------
         >>> results.cells.groupby(["prior", "hyperprior"])["nll"].mean()  # doctest: +SKIP
         """
-        return self.metrics.rename(columns=_keyword).set_index("name")
+        devices = [record.device for record in self.records]
+        return self.metrics.rename(columns=_keyword).assign(device=devices).set_index("name")
 
     def cell(self, **settings: object) -> StoredCell:
         """The one cell with the given settings.

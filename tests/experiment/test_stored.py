@@ -89,6 +89,8 @@ def test_seeds_alone_make_repetitions():
     )
     assert first != second
     assert first.without_seeds == second.without_seeds == first
+    one, other = (with_settings(dataset={"kind": "mine", "seed": s}).cell for s in (1, 2))
+    assert one != other and one.without_seeds == other.without_seeds
 
 
 def test_copies_and_other_processes_make_the_cell_anew():

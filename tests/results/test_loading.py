@@ -69,6 +69,7 @@ def test_settings_that_name_no_single_cell(results):
 def test_cells_are_a_table_to_group_by_settings(results):
     cells = results.cells
     assert list(cells.index) == [record.name for record in results.records]
+    assert set(cells["device"]) == {"cpu"}
     assert cells["dataset_seed"].dtype == "Int64" and cells["accuracy"].dtype == "Float64"
     means = cells.groupby(["prior", "hyperprior"])["accuracy"].mean()
     for (prior, hyperprior), mean in means.items():
