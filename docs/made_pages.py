@@ -126,7 +126,7 @@ def api_page() -> str:
         parts += [_heading(heading, "-"), *(_documented("pmbnn", n, room) for n in names)]
     parts += [_heading("Every part of an experiment file", "-"), *_namespaces()]
     assert not rooms, f"rooms without a heading: {', '.join(rooms)}"
-    parts += [_heading("Training loops of your own", "-")]
+    parts += [_heading("Custom training loops", "-")]
     parts += [_documented("pmbnn.inference.advi", name) for name in sorted(pb.advi.__all__)]
     parts += [_heading("Checks for parts of your own", "-")]
     parts += [_documented("pmbnn.testing", name) for name in sorted(pb.testing.__all__)]

@@ -346,7 +346,7 @@ def init(
     Parameters
     ----------
     replicas
-        One, or as many as the program runs at once.
+        One replica, or a list of `program.width`.
     means
         Where the guide's means start, ``(size,)`` of each replica; as the settings say unless
         given.
@@ -354,7 +354,7 @@ def init(
     Raises
     ------
     ValueError
-        If there are more or fewer replicas than the program runs at once.
+        If the number of replicas is not `program.width`.
     """
     replicas = _as_many(replicas, program)
     starts = []
@@ -379,21 +379,21 @@ def start_means(program: Program, replicas: Sequence[Replica]) -> list[np.ndarra
 
 
 def prepare(replicas: Replica | Sequence[Replica], program: Program) -> Any:
-    """Data of replicas as steps take it.
+    """Data of replicas in the form that `step` and `run` take.
 
-    By name where a step sees a minibatch; where it sees all rows, what no parameter moves is
-    computed here, once.
+    With minibatches, arrays by name. Where a step sees all rows, the part of the objective that
+    depends on the data alone is computed here, once.
 
     Parameters
     ----------
     replicas
-        One, or as many as the program runs at once.
+        One replica, or a list of `program.width`.
 
     Raises
     ------
     ValueError
-        If labels or counts cannot be of the model, or if there are more or fewer replicas than
-        the program runs at once.
+        If labels or counts are outside the support of the model, or if the number of replicas is
+        not `program.width`.
     """
     replicas, flat = _as_many(replicas, program), program.flat
     for replica in replicas:
@@ -418,7 +418,7 @@ def n_rows(replicas: Sequence[Replica], program: Program) -> int:
 
 
 def _as_many(replicas: Replica | Sequence[Replica], program: Program) -> Sequence[Replica]:
-    """Replicas of a program, as many as it runs at once."""
+    """Replicas as a list of `program.width`."""
     given = [replicas] if isinstance(replicas, Replica) else replicas
     if len(given) != program.width:
         raise ValueError(f"`replicas` must be {program.width} for this program, got {len(given)}.")
@@ -439,27 +439,28 @@ def step(
 ) -> tuple[State, Info]:
     """The state after one gradient step, and the parts of the ELBO before it.
 
-    Called as it is, it runs the program that ``pb.fit`` runs, to the same bits. Within ``jax.jit``,
-    ``jax.lax.scan`` or ``jax.vmap`` it becomes part of theirs, whose numbers differ by rounding.
+    Called directly, it runs the compiled program of ``pb.fit`` and gives the same numbers to the
+    last bit. Within ``jax.jit``, ``jax.lax.scan`` or ``jax.vmap`` it is traced into that program,
+    and its numbers differ by rounding.
 
     Parameters
     ----------
     key
         Key of the fit's noise, ``(2,)`` unsigned 32-bit words: ``replica.key``, or
-        ``jax.random.key_data`` of a key of JAX's. The noise of a step depends on the key and on
-        ``state.step``: every step of a fit takes the same key.
+        ``jax.random.key_data(key)`` for a key of JAX. The noise of a step depends on the key and
+        on ``state.step``, so all steps of a fit take the same key.
     state
-        As `init` or the last step left it.
+        From `init`, or from the step before.
     program
-        As `build_program` made it.
+        From `build_program`.
     data
-        As `prepare` made it.
+        From `prepare`.
     rows
         Rows that the step sees, ``(batch,)``, where the settings have a ``batch``.
     learning_rate
-        The highest one, which the schedule scales; that of the settings unless given.
+        The highest learning rate, which the schedule scales; by default that of the settings.
     steps
-        Length of the fit that the schedule is for; that of the settings unless given.
+        Number of steps that the schedule spans; by default that of the settings.
 
     Raises
     ------
@@ -490,13 +491,13 @@ def run(
 ) -> tuple[State, Info]:
     """The state after `n` gradient steps, and the sums of the ELBO's parts over them.
 
-    One compiled loop, whatever `n` is. A divergence without noise is computed at both ends only,
-    and taken to change by the same amount at every step.
+    One compiled loop serves any `n`. A divergence that is known exactly is computed at both ends
+    of the loop only; its sum assumes that it changes by the same amount at every step.
 
     Parameters
     ----------
     key, state, program, data, learning_rate, steps
-        As `step` has them.
+        As in `step`.
     n
         Number of steps.
     rows

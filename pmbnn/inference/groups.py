@@ -226,7 +226,12 @@ def _with_window(group: _Group, at: GroupState) -> GroupState:
     window = int(at.windows)
     state, info = group.advanced(at, int(group.ends[window]) - group.done(at))
     if at.stopped.any():
-        state = _kept(at.state, state, at.stopped > 0)
+
+        def keep(old, new):
+            stopped = at.stopped.reshape(-1, *(1,) * (new.ndim - 1)) > 0
+            return jnp.where(stopped, old, new)
+
+        state = jax.tree.map(keep, at.state, state)
     sums = at.sums.copy()
     sums[window] = np.stack([np.reshape(part, -1) for part in info], axis=-1)
     at = at._replace(state=state, sums=sums, windows=at.windows + 1)
@@ -236,15 +241,6 @@ def _with_window(group: _Group, at: GroupState) -> GroupState:
     settled = [may_stop(history, ends, rates) for history in group.elbo(at).T]
     newly = np.where((at.stopped == 0) & np.array(settled), window + 1, 0)
     return at._replace(stopped=at.stopped + newly)
-
-
-def _kept(old: State, new: State, stopped: np.ndarray) -> State:
-    """The new state of replicas that go on, the old one of those that stopped."""
-
-    def choose(a, b):
-        return jnp.where(stopped.reshape(-1, *(1,) * (b.ndim - 1)), a, b)
-
-    return jax.tree.map(choose, old, new)
 
 
 def _with_snapshot(group: _Group, at: GroupState) -> GroupState:

@@ -1,4 +1,4 @@
-"""Training loops of a user's own: `init`, `step` and `run` against `pb.fit`."""
+"""Custom training loops: `init`, `step` and `run` against `pb.fit`."""
 
 from dataclasses import replace
 
