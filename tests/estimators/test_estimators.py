@@ -100,6 +100,7 @@ def test_the_seed_decides(classifier):
     assert not np.array_equal(other.predict_proba(x), classifier.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_a_scale_is_chosen():
     scale = pb.Fixed(scale=pb.Tune(log=(0.001, 1.0, 2)))
     found = pb.BNNClassifier(**FEW, hyperprior=scale).fit(*labelled())

@@ -211,6 +211,7 @@ def calibrated(task, folder, programs=None):
     return load_ranks(Results(folder), task.name), said, stages, programs
 
 
+@pytest.mark.slow
 def test_interrupted_and_gone_on_with_ranks_are_the_same(guide, tmp_path, monkeypatch):
     task, _ = tasks(tmp_path, simulations=40)
     whole, (said,), stages, programs = calibrated(task, tmp_path / "whole", guide.programs)

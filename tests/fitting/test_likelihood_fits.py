@@ -67,6 +67,7 @@ def traced(likelihood, dataset):
     return evaluation, build_trace(found, evaluation, data, predictor, model)
 
 
+@pytest.mark.slow
 def test_a_cell_with_one_logit_is_one_of_two_classes():
     evaluation, trace = traced(Bernoulli(), Moons(noise=0.3, train=40, test=20))
     test = trace["test_predictions"]

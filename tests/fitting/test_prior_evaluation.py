@@ -78,6 +78,7 @@ def test_linear_functions_over_the_plane():
     np.testing.assert_allclose(group["sd"].sel(output="0"), over.std(axis=0), atol=0.03)
 
 
+@pytest.mark.slow
 def test_a_narrow_prior_gives_constant_functions():
     numbers = evaluated(cell_of(hyperprior=Fixed(scale=1e-3))).numbers
     assert numbers["constant"] > 0.99
@@ -133,6 +134,7 @@ def test_noise_of_a_second_output_is_drawn_too():
     assert found.groups["curve_1"]["function"].sizes["function"] == 30
 
 
+@pytest.mark.slow
 def test_one_logit_gives_maps_of_two_classes(monkeypatch):
     monkeypatch.setattr(prior_evaluation, "DRAWS", 100)
     found = evaluated(cell_of(likelihood=Bernoulli()))

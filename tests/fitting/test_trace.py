@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import logsumexp, softmax
-from tiers import slow_but
 
 from pmbnn.data import Mnist, Moons
 from pmbnn.data.arrays import Standardisation
@@ -559,7 +558,7 @@ def test_a_history_that_was_cut_short_is_filled_up(toy, tmp_path):
 # Other guides
 
 
-@pytest.fixture(scope="module", params=slow_but(["low_rank"], ["low_rank", "full_rank", "map"]))
+@pytest.fixture(scope="module", params=["low_rank", "full_rank", "map"])
 def other(request, toy, tmp_path_factory):
     """A made cell with another guide."""
     cell = replace(CELL, inference=Inference(guide=request.param, rank=RANK))
@@ -595,6 +594,7 @@ def test_another_guide_is_kept(other):
         np.testing.assert_allclose(guide["scale"][restart], spread, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_draws_and_densities_of_another_guide(other):
     """The draws are the predictor's; SciPy's density of the guide in the trace, or none."""
     kind, guide = other.fitted.cell.inference.guide, other.trace["guide"]
@@ -615,6 +615,7 @@ def test_draws_and_densities_of_another_guide(other):
     np.testing.assert_allclose(densities["log_q"], normal.logpdf(values), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_predictions_of_another_guide(other):
     """From nothing but the posterior's draws: those of the best restart, the first."""
     cell, group = other.fitted.cell, other.trace["test_predictions"]
@@ -718,18 +719,16 @@ def test_the_larger_a_network_the_fewer_draws_are_in_memory(toy, large):
     assert Predictor(model, huge.likelihood, huge.inference).at_once == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "names"),
-    slow_but(
-        [(Horseshoe(), {"weight_3_local", "bias_3_local"})],
-        [
-            (Horseshoe(), {"weight_3_local", "bias_3_local"}),
-            (
-                ScaleMixture(learned=True),
-                {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
-            ),
-        ],
-    ),
+    [
+        (Horseshoe(), {"weight_3_local", "bias_3_local"}),
+        (
+            ScaleMixture(learned=True),
+            {"mixture_sigma_1", "mixture_sigma_2", "mixture_proportion"},
+        ),
+    ],
     ids=["horseshoe", "scale_mixture"],
 )
 def test_a_large_network_keeps_what_else_its_prior_learns(prior, names, toy, tmp_path):

@@ -82,6 +82,7 @@ def test_equals_pm_fit(model, evaluate):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8 * np.abs(theirs).max())
 
 
+@pytest.mark.slow
 def test_short_fits(model):
     """Two restarts, whose ELBO rises."""
     settings = Inference(steps=400, learning_rate=0.05)
@@ -112,6 +113,7 @@ def test_restarts_and_seeds():
         assert (other.loc != first.loc).all()
 
 
+@pytest.mark.slow
 def test_minibatches_of_any_model():
     """The mean over the minibatches of one pass is the full batch, at any parameters."""
     model = any_models.varying_intercepts()

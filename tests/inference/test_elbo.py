@@ -155,6 +155,7 @@ def test_equals_pymc(case, evaluate):
         check(compiled(model, data, loc, rho, noise, dtype), expected, dtype)
 
 
+@pytest.mark.slow
 def test_hand_written_model(evaluate):
     """A model without coordinates or data variables is fitted as it is."""
     with pm.Model() as model:
@@ -193,6 +194,7 @@ def test_weight_of_a_minibatch(kl):
     assert parts[0][4] == parts[1][4] == expected[4]
 
 
+@pytest.mark.slow
 def test_data_values_decide(evaluate):
     """Constants are inputs of the program: any replica's model serves for all."""
     wide, narrow = (

@@ -155,7 +155,8 @@ FEWER = {
 }
 
 
-@pytest.mark.parametrize("kind", slow_but(["whole"], list(FEWER)))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(FEWER))
 def test_a_program_runs_fits_of_fewer_rows(kind):
     """As one that was made for so many does."""
     settings = Inference(**({"steps": 60} | FEWER[kind]))
@@ -188,6 +189,7 @@ def test_which_numbers_of_rows_a_program_takes(program):
     assert [whole.takes(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
 
 
+@pytest.mark.slow
 def test_one_by_one():
     """Width 1 maps nothing; it starts and steps all the same."""
     settings = Inference(steps=300)
@@ -534,6 +536,7 @@ def test_resumed_after_divergence(program, tmp_path):
 # --- starts, points and averages ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_means_start_at_the_map():
     """That of the same keys and rates, after a tenth of the steps."""
     still = {"steps": 200, "schedule": "constant", "kl_weight": 0.5}

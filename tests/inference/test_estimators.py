@@ -214,7 +214,6 @@ def plain(name):
     slow_but(
         [
             ("hierarchical", "local_reparameterisation"),
-            ("hierarchical", "path_derivative"),
             ("convolution", "flipout"),
         ],
         PAIRS,

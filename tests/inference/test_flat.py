@@ -91,8 +91,7 @@ def at_a_point(model, flat, rows, evaluate, graphs):
     return evaluate(flat.at(values, graphs), given), point
 
 
-@pytest.mark.parametrize("rows", [12, 5])
-@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize(("rows", "centred"), [(12, True), (5, False)])
 def test_values(rows, centred, evaluate):
     """Prior and likelihood are PyMC's, at a point whose every element has its place."""
     hyperprior = InverseGamma(centred=centred)

@@ -94,7 +94,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", slow_but(["minibatch", "average"], list(WAYS)))
+@pytest.mark.parametrize("way", slow_but(["average"], list(WAYS)))
 def test_steps_equal_optax(way):
     """Parameters after ten steps, their average, and sums of the ELBO's unweighted parts."""
     with precision("float64"):
@@ -119,7 +119,8 @@ def test_steps_equal_optax(way):
         assert end.average == {}
 
 
-@pytest.mark.parametrize("way", slow_but(["average"], ["default", "average"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["default", "average"])
 def test_segments_join(way):
     """Where a fit is cut does not show, in a single bit; in an exact divergence's sum it does."""
     with precision("float64"):

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from tiers import slow_but
 
 import pmbnn as pb
 from pmbnn.inference.batches import model_values
@@ -63,7 +64,7 @@ def drawn_by_fit(model):
     return pb.fit(model, steps=20, progress=False).to_datatree(6)
 
 
-@pytest.mark.parametrize("drawn", [drawn_by_fit, drawn_by_chains])
+@pytest.mark.parametrize("drawn", slow_but([drawn_by_chains], [drawn_by_fit, drawn_by_chains]))
 def test_they_are_computed_by_pytensor(drawn):
     """They have no part in the density, and their draws belong to those of the other variables."""
     posterior = drawn(with_deterministic())["posterior"]
@@ -151,6 +152,7 @@ def test_chains_name_it(monkeypatch, chains):
 # --- missing entries of vectors -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_missing_entries_of_a_vector():
     """The density is PyMC's own; that of the missing entries is in the rows that they are of."""
     model = any_models.missing_entries()

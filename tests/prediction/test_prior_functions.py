@@ -212,6 +212,7 @@ def test_functions_of_numbers_have_their_noise():
     np.testing.assert_allclose(found["sigma"][:, 0], named["noise"], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_every_layer_counts_and_linear_ones_do_not():
     layers = tuple(
         DenseLayer(units=n, activation=a) for n, a in ((3, "tanh"), (2, "linear"), (5, "relu"))
@@ -227,6 +228,7 @@ def test_every_layer_counts_and_linear_ones_do_not():
     np.testing.assert_allclose(found, flat.mean(axis=(1, 2)), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_hidden_units_nothing_is_saturated():
     functions = PriorFunctions(Dense(hidden=()), Categorical(), ROWS)
     assert functions.saturated(np.zeros((2, functions.predictor.flat.size)), ROWS.x) is None

@@ -206,7 +206,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("padding", "size", "estimator", "expected"), slow_but(CASES[:1], CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize(("padding", "size", "estimator", "expected"), CASES)
 def test_objectives(padding, size, estimator, expected):
     """Values and gradients of the ELBO are those by patches, whatever estimators make of them."""
     model, settings = model_of(padding, size), Inference(steps=10, estimator=estimator)
