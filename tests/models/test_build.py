@@ -313,15 +313,11 @@ def test_log_probability_in_numpy_and_scipy(log_probability):
 # --- scales -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fan_in", slow_but([True], [False, True]))
-@pytest.mark.parametrize("per", slow_but(["unit"], ["layer", "network", "unit"]))
-@pytest.mark.parametrize(
-    "prior",
-    slow_but(
-        ["laplace", "trainable_mean"],
-        [k for k, p in PRIORS.items() if p.has_scale and p.centrable],
-    ),
-)
+CENTRABLE = [kind for kind, prior in PRIORS.items() if prior.has_scale and prior.centrable]
+CENTRED = pairwise([*product(CENTRABLE, ("unit", "layer", "network"), (True, False))])
+
+
+@pytest.mark.parametrize(("prior", "per", "fan_in"), slow_but(CENTRED[:2], CENTRED))
 def test_centred_and_not_differ_by_a_change_of_variables(prior, per, fan_in, log_probability, at):
     prior = PRIORS[prior](fan_in=fan_in)
     loose = build(prior, HalfCauchy(per=per))
