@@ -9,6 +9,7 @@ import time
 from functools import partial
 
 import pytest
+from tiers import slow_but
 
 from pmbnn.figures import (
     CellDrawer,
@@ -116,22 +117,22 @@ def test_few_figures_are_drawn_here(results, figures, processes, monkeypatch):
 
 
 def test_an_error_is_that_of_the_figure(results):
-    """Wherever it was drawn; no process is left."""
-    for number in (0, len(FILES) - 1):
-        some = drawings(results, blank)
-        some[number] = some[number]._replace(draw=fail)
-        with pytest.raises(ValueError, match="nothing to draw"):
-            draw(some, results)
+    """No process is left."""
+    some = drawings(results, blank)
+    some[-1] = some[-1]._replace(draw=fail)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        draw(some, results)
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("act", [end_helper, interrupt_helper])
+@pytest.mark.parametrize("act", slow_but([end_helper], [end_helper, interrupt_helper]))
 def test_what_ends_or_interrupts_a_helper_loses_no_figure(results, act):
     some = drawings(results, partial(act, os.getpid()))
     assert draw(some, results) == [results.figures / file for file in FILES]
     assert is_whole(results, FILES)
 
 
+@pytest.mark.slow
 def test_helpers_do_not_run_the_script_that_draws(results, tmp_path):
     """One that does not ask for its name would draw within each of them."""
     script = tmp_path / "script.py"
@@ -221,6 +222,7 @@ def test_a_drawer_without_anything_to_draw_starts_no_process(stored):
         assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_a_drawer_whose_process_is_ended_stops_nothing(stored):
     """What it has not drawn is missing still, and drawn afterwards."""
     results, records = stored

@@ -355,6 +355,7 @@ def test_an_edited_network_predicts_nothing_on_old_weights(project):
     np.testing.assert_array_equal(predictions(restore_cell(cell, trust_plugins=True)), before)
 
 
+@pytest.mark.slow
 def test_an_estimator_is_loaded_with_the_class_it_was_fitted_with(project, tmp_path):
     """Its file holds no code: the class must be registered as it was."""
     load_experiment(project / "own.yaml")
