@@ -206,9 +206,10 @@ def test_numbers_that_were_not_finite_are_left_out():
 # The end of a sweep
 
 
-def concluded(records):
+def concluded(records, failed=()):
     console = Console(file=io.StringIO(), width=220)
-    assert sweep._conclude(console, Outcome(Path("out"), tuple(records), ())) == 0
+    status = sweep._conclude(console, Outcome(Path("out"), tuple(records), tuple(failed)))
+    assert status == (1 if failed else 0)
     return console.file.getvalue()
 
 
@@ -235,3 +236,10 @@ def test_a_sweep_of_points_ends_as_before():
     assert "ood" not in text
     assert "Steps of" not in text
     assert "tables out/metrics.csv, out/summary.csv; figures" in text
+
+
+def test_a_cell_that_failed_is_named_and_is_the_exit_status():
+    lost = record(status="diverged", reason="not finite", results={})
+    text = concluded([record(), lost], [lost])
+    (line,) = [line for line in text.splitlines() if line.startswith("failed: ")]
+    assert line.endswith(": not finite")
