@@ -204,7 +204,7 @@ UNDIVIDED = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["standardised", "potential"], list(UNDIVIDED)))
+@pytest.mark.parametrize("name", slow_but(["potential"], list(UNDIVIDED)))
 def test_no_minibatches(name, evaluate):
     """Asked for, an error; else the model is fitted whole, without rows that do not count."""
     build, message = UNDIVIDED[name]

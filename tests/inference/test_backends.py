@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import pytensor
 import pytest
-from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.advi import build_program, split_objective
@@ -111,9 +110,10 @@ def by_pytensor(program, data, evaluate):
     return dict(zip(["elbo", *o.parameters], found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "settings"),
-    slow_but([CASES[0]], CASES),
+    CASES,
     ids=[" ".join([n, *map(str, s.values())]) for n, s in CASES],
 )
 def test_equals_pytensor(name, settings, evaluate):

@@ -392,6 +392,7 @@ def divergences(kl):
     return elbo.of_noises(at, cubature(elbo), data)[2]
 
 
+@pytest.mark.slow
 def test_scaling_at_the_draw():
     """With the prior at a draw the scaled divergence is unbiased: it meets the exact one."""
     exact, drawn = divergences("auto"), divergences("monte_carlo")

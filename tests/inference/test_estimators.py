@@ -209,16 +209,8 @@ def plain(name):
     return case, samples(case, "reparameterisation", 4000)
 
 
-@pytest.mark.parametrize(
-    ("name", "estimator"),
-    slow_but(
-        [
-            ("hierarchical", "local_reparameterisation"),
-            ("convolution", "flipout"),
-        ],
-        PAIRS,
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "estimator"), PAIRS)
 def test_same_expectation(name, estimator):
     """Of the ELBO and of its gradient in every parameter of the guide."""
     case, expected = plain(name)
@@ -491,6 +483,7 @@ def test_variance_of_minibatches():
         check_same_mean(found[estimator], found["reparameterisation"])
 
 
+@pytest.mark.slow
 def test_variance_of_noise():
     """At fixed rows nothing hides the difference."""
     case = many_rows()
@@ -581,7 +574,7 @@ WITHOUT_INPUT = {
 @pytest.mark.parametrize(
     ("name", "estimator"),
     slow_but(
-        [("dead layer", "local_reparameterisation"), ("no input", "flipout")],
+        [("dead layer", "local_reparameterisation")],
         [*product(WITHOUT_INPUT, LAYER)],
     ),
 )

@@ -76,6 +76,7 @@ def test_what_is_kept(program, looked_at):
         assert fit.snapshots[1].constrained["loc"][i] != loc[i]
 
 
+@pytest.mark.slow
 def test_one_by_one(looked_at):
     """As one replica at a time; in the last bits the numbers differ from those of a group."""
     program = engine_of(width=1)
