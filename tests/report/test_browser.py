@@ -94,6 +94,7 @@ def focused(browser):
     return browser.switch_to.active_element
 
 
+@pytest.mark.slow
 def test_sorting(opened):
     head = heading(opened, "cells", "accuracy")
     button = head.find_element(By.TAG_NAME, "button")
@@ -114,6 +115,7 @@ def test_sorting(opened):
     assert head.get_attribute("aria-sort") == "none"
 
 
+@pytest.mark.slow
 def test_filtering(opened):
     find(opened, "#cells-words").send_keys("laplace half")
     assert set(shown(opened, "cells", "prior")) == {"Laplace"}
@@ -129,6 +131,7 @@ def test_filtering(opened):
     assert count.text == "10 cells"
 
 
+@pytest.mark.slow
 def test_published_numbers_start_with_results(opened):
     assert set(shown(opened, "published", "kind")) == {"result"}
     at = columns(opened, "published").index("mark")
@@ -136,6 +139,7 @@ def test_published_numbers_start_with_results(opened):
     assert set(shown(opened, "published", "mark")) == {"bound"}
 
 
+@pytest.mark.slow
 def test_opening_a_cell_by_keyboard(opened, make):
     button = find(opened, "#cells tbody [data-cell]")
     opened.execute_script("arguments[0].focus()", button)
@@ -154,6 +158,7 @@ def test_opening_a_cell_by_keyboard(opened, make):
     assert focused(opened) == button
 
 
+@pytest.mark.slow
 def test_a_hostile_reason_is_text(opened, make):
     opened.execute_script("document.querySelectorAll('#cells tbody [data-cell]')[9].click()")
     assert make.hostile in find(opened, "#detail-content").text
@@ -161,6 +166,7 @@ def test_a_hostile_reason_is_text(opened, make):
     assert find(opened, "#detail").get_attribute("open") is None
 
 
+@pytest.mark.slow
 def test_maps_of_one_data_seed_at_a_time(opened):
     choice = Select(find(opened, "select[data-grids]"))
     assert find(opened, "#grid-0-0").is_displayed() and not find(opened, "#grid-0-1").is_displayed()
@@ -172,6 +178,7 @@ def test_maps_of_one_data_seed_at_a_time(opened):
     assert find(opened, "#detail-title").text.endswith("data seed 1")
 
 
+@pytest.mark.slow
 def test_figures_open_large(opened):
     find(opened, "#figure-0").click()
     assert "accuracy" in find(opened, "#detail-title").text
@@ -199,6 +206,7 @@ def judged(make, tmp_path_factory):
     return folder.parent / "out" / "report.html"
 
 
+@pytest.mark.slow
 def test_the_verdict_stands_first(browser, judged, make):
     show(browser, judged)
     sections = [
@@ -222,6 +230,7 @@ def test_the_verdict_stands_first(browser, judged, make):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_verdicts_on_a_narrow_screen(browser, judged, scheme):
     """The table scrolls within its frame, and badges can be read."""
     show(browser, judged, NARROW, scheme)
@@ -233,6 +242,7 @@ def test_verdicts_on_a_narrow_screen(browser, judged, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_narrow_screen(browser, page, scheme):
     show(browser, page, NARROW, scheme)
     width = "return document.documentElement.scrollWidth"
@@ -262,6 +272,7 @@ def contrast_of(browser, selector, ground=None):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.slow
 def test_dark_and_light_can_be_read(browser, page, scheme):
     show(browser, page, scheme=scheme)
     paper = luminance(browser, "body", "backgroundColor")
@@ -284,6 +295,7 @@ def requested(browser):
     ]
 
 
+@pytest.mark.slow
 def test_no_error_and_no_request(browser, page, judged):
     """Over everything above, and a fresh look at both pages."""
     pages = {page.as_uri(), judged.as_uri()}
