@@ -27,6 +27,7 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
+from pmbnn.cli import app as commands
 from pmbnn.cli.sweep import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -333,21 +334,21 @@ def test_a_second_run_fits_nothing(whole, monkeypatch):
 
 
 @pytest.mark.slow
-def test_shards_joined_have_the_numbers_of_a_whole_run(whole, start, environment, tmp_path):
-    folders = [tmp_path / f"part-{number}" for number in (1, 2, 3)]
+def test_shards_joined_have_the_numbers_of_a_whole_run(whole, start, tmp_path):
+    """Whatever the number of workers."""
+    folders = [tmp_path / f"part-{number}" for number in (1, 2)]
     for number, folder in enumerate(folders, 1):
-        done = finish(start(WHOLE, folder, "--shard", f"{number}/3", "--workers", "2"))
+        done = finish(start(WHOLE, folder, "--shard", f"{number}/2", "--workers", "2"))
         assert done.code == 0, done.stderr
-    out, command = tmp_path / "out", [sys.executable, "-c", "from pmbnn.cli import app; app()"]
-    command += ["merge", *map(str, folders), "--out", str(out)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    done = CliRunner().invoke(commands, ["merge", *map(str, folders), "--out", str(out)])
+    assert done.exit_code == 0, done.stderr
     assert "7 cells copied, 0 there already, 0 missing" in done.stdout
     check_same_cells(whole.out, out, list(whole.cells))
     for file in ("metrics.csv", "summary.csv"):
         rows = [list(map(timeless, table(folder / file))) for folder in (out, whole.out)]
         assert rows[0] == rows[1]
-    again = finish(start(WHOLE, out, "--workers", "2"))
+    again = call(str(whole.file), "--out", str(out))
     assert "7 cells, 7 stored already, 0 to fit" in again.stdout
 
 

@@ -75,9 +75,9 @@ def test_medians_of_the_variance_by_class(drawn):
     np.testing.assert_allclose(found, sorted(np.maximum(expected, 1e-6)), rtol=1e-5)
 
 
-def test_words_say_which_rows_and_how_many_of_each_kind(full, drawn, words):
-    _, group, right, _ = drawn
-    found = words(plot_uncertainty(full, TITLE))
+def test_words_say_which_rows_and_how_many_of_each_kind(drawn, words):
+    panels, _, right, _ = drawn
+    found = words(panels[0].figure)
     assert f"{TITLE} {len(right)} validation images" in found
     assert f"correct ({right.sum()})" in found
     assert f"misclassified ({(~right).sum()})" in found
