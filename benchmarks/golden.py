@@ -125,7 +125,9 @@ def moved(sweep: Path, folder: Path) -> None:
     """Predict new rows with the cells of a folder that was moved."""
     elsewhere = folder / "moved"
     shutil.copytree(sweep, elsewhere)
-    for cell in sorted(elsewhere.glob("cells/numbers*")):
+    cells = sorted(elsewhere.glob("cells/table-*"))
+    assert cells, "the cells on rows.csv are found by their names"
+    for cell in cells:
         command("predict", cell, folder / "new.csv", "--out", folder / f"{cell.name}.csv")
 
 
