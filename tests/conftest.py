@@ -35,7 +35,7 @@ def registries():
     from pmbnn.experiment.cells import REGISTRIES
     from pmbnn.spec import METRICS
 
-    kept = [*REGISTRIES.values(), METRICS, plugins._ORIGINS, plugins._SOURCES]
+    kept = [*REGISTRIES.values(), METRICS, plugins.ORIGINS, plugins._SOURCES]
     before, modules = [dict(one) for one in kept], set(sys.modules)
     yield
     for one, content in zip(kept, before, strict=True):

@@ -34,7 +34,7 @@ from pmbnn.results.weights import scale_draws
 
 if TYPE_CHECKING:
     from pmbnn.prediction.density_parts import DensityParts
-    from pmbnn.prediction.stored_draws import StoredDraws
+    from pmbnn.prediction.predictor import Predictor
 
 FILE = "sensitivity.csv"
 """File of a results folder that holds its table."""
@@ -110,7 +110,7 @@ class Programs(NamedTuple):
     """What is compiled for all cells that differ in values only."""
 
     parts: "DensityParts"
-    predictor: "StoredDraws"
+    predictor: "Predictor"
 
 
 def cell_sensitivity(
@@ -268,7 +268,7 @@ def _programs(
     """What is compiled for a cell's graph, made where it is not there."""
     from pmbnn.models.build import build_model
     from pmbnn.prediction.density_parts import DensityParts
-    from pmbnn.prediction.stored_draws import StoredDraws
+    from pmbnn.prediction.predictor import Predictor
 
     prior, likelihood, network = (specs[name] for name in ("prior", "likelihood", "network"))
     parts = (network, prior, dict(hyperprior.structure), dict(likelihood.structure))
@@ -276,7 +276,7 @@ def _programs(
     if key not in programs:
         model = build_model(network, prior, hyperprior, likelihood, rows.take([0]))
         parts = DensityParts(model, own_bias_scale=prior.bias_scale is not None)
-        programs[key] = Programs(parts, StoredDraws(model, likelihood))
+        programs[key] = Programs(parts, Predictor(model, likelihood))
     return programs[key]
 
 
@@ -284,10 +284,10 @@ def _programs(
 
 
 def _predicted(
-    predictor: "StoredDraws", data: Mapping[str, np.ndarray], values: np.ndarray, dataset: Dataset
+    predictor: "Predictor", data: Mapping[str, np.ndarray], values: np.ndarray, dataset: Dataset
 ) -> dict[str, np.ndarray]:
     """What is predicted at a few test rows: those at the quartiles of the posterior mean."""
-    from pmbnn.prediction.reference import spread_rows
+    from pmbnn.prediction.compared import spread_rows
 
     rows = spread_rows(np.arange(len(dataset.y_test)))
     parameters = predictor.parameters(data, values, dataset.x_test[rows])

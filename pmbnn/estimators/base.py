@@ -1,7 +1,7 @@
 """What both estimators share: their parameters as a cell, and its fit."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Self
@@ -20,8 +20,8 @@ from pmbnn.data.arrays import (
     identity_standardisation,
 )
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
-from pmbnn.estimators.fitted import Fitted, Given, fitted, rounded_up
-from pmbnn.estimators.storage import read_fitted, write_fitted
+from pmbnn.estimators.fitted import Given, fitted, rounded_up
+from pmbnn.estimators.storage import read_estimator, write_estimator
 from pmbnn.experiment.cells import ENGINES, Cell
 from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.samplers.settings import Sampling
@@ -29,6 +29,7 @@ from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Dense, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
+from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.progress import shown
 from pmbnn.prediction.settings import Predict
@@ -83,39 +84,35 @@ class BayesianNetwork(BaseEstimator):
     @property
     def model_(self) -> pm.Model:
         """The PyMC model with the training rows, standardised."""
-        return self._fitted().model()
+        return self._posterior().model
 
     @property
     def trace_(self) -> xr.DataTree:
         """Draws of every weight and scale as ArviZ takes them, with log-likelihoods."""
-        found = self._fitted()
-        with self._on_device():
-            return found.draws()
+        return self._posterior().to_datatree()
 
     @property
     def status_(self) -> str:
         """Verdict on the fit: ``converged``, ``not_converged``, ``improper`` or ``undecided``."""
-        return self._fitted().status
+        return self._posterior().status
 
     @property
     def reason_(self) -> str:
         """A few words on that verdict."""
-        return self._fitted().reason
+        return self._posterior().reason
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator as a netCDF file, which `load` and ArviZ read.
 
-        It holds the parameters, the training rows, the guide or the draws of the chains, and the
-        groups of `trace_`. Nothing in it is code.
+        It is the file of `posterior_`, as `Posterior.save` writes it, with the parameters and the
+        labels. Nothing in it is code.
 
         Raises
         ------
         NotFittedError
             If the estimator is not fitted.
         """
-        found = self._fitted()
-        with self._on_device():
-            write_fitted(Path(path), self, found, self._learned())
+        write_estimator(Path(path), self, self._posterior(), self._learned())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -129,9 +126,9 @@ class BayesianNetwork(BaseEstimator):
         FileNotFoundError
             If there is no such file.
         """
-        parameters, found, learned = read_fitted(Path(path), cls)
+        parameters, posterior, learned = read_estimator(Path(path), cls)
         estimator = cls(**parameters)
-        estimator.fitted_ = found
+        estimator.posterior_ = posterior
         for name, value in learned.items():
             setattr(estimator, name, value)
         return estimator
@@ -164,8 +161,8 @@ class BayesianNetwork(BaseEstimator):
             source="given",
             target_standardisation=of_targets or identity_standardisation(),
         )
-        with self._on_device(), shown(self.progress):
-            self.fitted_ = fitted(self._cell(dataset), dataset)
+        with running_on(device_here(self.device)), shown(self.progress):
+            self.posterior_ = fitted(self._cell(dataset), dataset)
         return self
 
     def _cell(self, dataset: Dataset) -> Cell:
@@ -211,22 +208,22 @@ class BayesianNetwork(BaseEstimator):
         found = named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
         return len(found.candidates) > 1
 
-    def _fitted(self) -> Fitted:
-        check_is_fitted(self, "fitted_")
-        return self.fitted_
+    def _posterior(self) -> Posterior:
+        """The posterior, on the device that the parameters name in this process."""
+        check_is_fitted(self, "posterior_")
+        device = device_here(self.device)
+        if self.posterior_.device != device:
+            self.posterior_ = replace(self.posterior_, device=device)
+        return self.posterior_
 
     def _predict(self, x) -> Predictive:
         """Prediction at inputs of any kind that scikit-learn takes."""
         x = self._checked(x)
-        with self._on_device():
-            return self._fitted().predict(x)
-
-    def _on_device(self) -> AbstractContextManager[None]:
-        return running_on(device_here(self.device))
+        return self._posterior().predict(x)
 
     def _checked(self, x) -> np.ndarray:
         """Inputs to predict at, as those that the network was fitted on."""
-        check_is_fitted(self, "fitted_")
+        check_is_fitted(self, "posterior_")
         return validate_data(self, x, dtype=np.float64, reset=False)
 
 

@@ -63,6 +63,8 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         Labels, sorted, ``(class,)``.
     n_features_in_, feature_names_in_
         Number of features, and their names where a DataFrame had some.
+    posterior_
+        The posterior of the network, a `pmbnn.Posterior`.
     model_, trace_
         The PyMC model, and draws as ArviZ takes them.
     status_, reason_

@@ -8,7 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
-from pmbnn.prediction.density import LEVEL
+from pmbnn.prediction.density import LEVEL, mixture
 
 
 class BNNRegressor(RegressorMixin, BayesianNetwork):
@@ -28,6 +28,8 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         Number of features, and their names where a DataFrame had some.
     target_mean_, target_sd_
         Of the training targets, which the network sees standardised.
+    posterior_
+        The posterior of the network, a `pmbnn.Posterior`.
     model_, trace_
         The PyMC model, and draws as ArviZ takes them, both of standardised targets.
     status_, reason_
@@ -83,9 +85,8 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         if not 0 < level < 1:
             raise ValueError(f"`level` must be between 0 and 1, got {level}.")
-        x = self._checked(X)
-        with self._on_device():
-            found = self._fitted().mixture(x)
+        weights, drawn = zip(*self._posterior().single_draws(self._checked(X)), strict=True)
+        found = mixture(self.posterior_.of.parts.likelihood, drawn, weights)
         bounds = found.total_interval(level) if noise else found.output_interval(level)
         return self._of_targets.undo(bounds.T)
 
@@ -101,4 +102,4 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
 
     @property
     def _of_targets(self) -> Standardisation:
-        return self._fitted().dataset.target_standardisation
+        return self._posterior().of.target_standardisation

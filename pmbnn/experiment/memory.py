@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import assumed_rows, network_size, takes_all_cores
-from pmbnn.experiment.machine import total_memory
 from pmbnn.experiment.names import model_words
+from pmbnn.inference.memory import total_memory
 from pmbnn.inference.settings import Inference
 
 COMMAND, PROCESS = 0.85e9, 1.1e9

@@ -22,6 +22,7 @@ from typing import Any
 from pmbnn.experiment.cells import REGISTRIES, Cell
 from pmbnn.spec import METRICS, Specification
 from pmbnn.spec.errors import ConfigError, check_keys, must
+from pmbnn.spec.origins import ORIGINS, SESSION, Origin, classes_of, digests_among, digests_of
 
 GROUP = "pmbnn.plugins"
 """Entry points of installed packages that register something when they are imported."""
@@ -36,30 +37,8 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 KEPT = "plugins"
 """Folder of a results folder with the plugins of its cells, named by their SHA-256."""
 
-SESSION = "this session"
-"""Name of the source of classes that were typed into a notebook."""
-
 METRIC = "metric"
 """What stands beside the sections of a cell where a metric is made of a source."""
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Where a registered part comes from.
-
-    Attributes
-    ----------
-    file
-        The file, or `SESSION`.
-    digest
-        SHA-256 of what it is written in.
-    name
-        The file as an experiment file writes it, the module, or `SESSION`.
-    """
-
-    file: str
-    digest: str
-    name: str
 
 
 @dataclass(frozen=True)
@@ -99,9 +78,6 @@ class Source:
 class PluginError(ConfigError):
     """A plugin that cells were fitted with is not there as it was; the message says what to do."""
 
-
-_ORIGINS: dict[Any, _Origin] = {}
-"""Origin of every class and metric that is not part of the package."""
 
 _SOURCES: dict[str, Source] = {}
 """Plugin files that were run in this process, by their SHA-256."""
@@ -156,7 +132,7 @@ def register[Part: Callable](part: Part) -> Part:
             "otherwise."
         )
     # An earlier part of that name keeps its origin: there may be cells that are made of it.
-    _ORIGINS[part] = _origin(part)
+    ORIGINS[part] = _origin(part)
     choices[kind] = part
     return part
 
@@ -307,7 +283,7 @@ def stored_parts(
 def experiment_parts(sources: Sequence[Source]) -> Iterator[None]:
     """Know, of plugin files, those of an experiment and no others that this process has run."""
     load_sources(sources)
-    others = {o.digest for o in _ORIGINS.values() if not o.name.endswith(".py")}
+    others = {o.digest for o in ORIGINS.values() if not o.name.endswith(".py")}
     with _only([*others, *(source.digest for source in sources)]):
         yield
 
@@ -317,7 +293,7 @@ def _only(digests: Collection[str]) -> Iterator[None]:
     """Have only parts of the package, and of sources of these digests, in the registries."""
     before = {id(choices): dict(choices) for choices in _registries()}
     for choices in _registries():
-        for kind in [kind for kind, part in choices.items() if part in _ORIGINS]:
+        for kind in [kind for kind, part in choices.items() if part in ORIGINS]:
             del choices[kind]
     for digest in digests:
         _enter(_parts(digest, digests))
@@ -338,8 +314,8 @@ def _parts(digest: str, among: Collection[str]) -> list[Any]:
     """What a source has registered, made of that and other given sources alone."""
     return [
         part
-        for part, origin in _ORIGINS.items()
-        if origin.digest == digest and _digests(getattr(part, "__mro__", ())) <= set(among)
+        for part, origin in ORIGINS.items()
+        if origin.digest == digest and digests_among(getattr(part, "__mro__", ())) <= set(among)
     ]
 
 
@@ -392,60 +368,39 @@ def sources_of(cell: Cell) -> dict[str, tuple[str, tuple[str, ...]]]:
         plugin comes after those that it may derive classes from. Empty for a cell of nothing but
         what comes with the package.
     """
-    if not _ORIGINS:
+    if not ORIGINS:
         return {}
     # The metrics of its predictions are part of the result as well.
-    digests = {name: digests_of(spec) for name, spec in cell.settings.items()}
-    digests[METRIC] = _digests(METRICS.get(cell.likelihood.predictive, {}).values())
-    names = {origin.digest: origin.name for origin in _ORIGINS.values()}
+    of_section = {name: digests_of(spec) for name, spec in cell.settings.items()}
+    of_section[METRIC] = digests_among(METRICS.get(cell.likelihood.predictive, {}).values())
+    names = {origin.digest: origin.name for origin in ORIGINS.values()}
     names |= {digest: source.name for digest, source in _SOURCES.items()}
     return {
-        digest: (names[digest], tuple(name for name, own in digests.items() if digest in own))
-        for digest in sorted(set().union(*digests.values()), key=_depth)
+        digest: (names[digest], tuple(name for name, own in of_section.items() if digest in own))
+        for digest in sorted(set().union(*of_section.values()), key=_depth)
     }
 
 
 def _depth(digest: str) -> tuple[int, str]:
     """Sorts sources behind those that they derive classes from."""
-    parts = [part for part, origin in _ORIGINS.items() if origin.digest == digest]
-    return max(len(_digests(getattr(part, "__mro__", ()))) for part in parts), digest
-
-
-def digests_of(spec: Specification) -> set[str]:
-    """SHA-256 of every source of one's own that a specification is made of."""
-    return _digests(_classes(spec))
-
-
-def _digests(parts: Iterable[Any]) -> set[str]:
-    return {_ORIGINS[part].digest for part in parts if part in _ORIGINS}
+    parts = [part for part, origin in ORIGINS.items() if origin.digest == digest]
+    return max(len(digests_among(getattr(part, "__mro__", ()))) for part in parts), digest
 
 
 def is_current(spec: Specification) -> bool:
     """Whether no class that a specification is made of was registered anew, changed, since."""
-    return all(_is_current(part) for part in _classes(spec) if part in _ORIGINS)
+    return all(_is_current(part) for part in classes_of(spec) if part in ORIGINS)
 
 
 def _is_current(part: type[Specification]) -> bool:
     kind, choices, _ = _registry(part)
-    now = _ORIGINS.get(choices.get(kind))
-    return now is not None and now.digest == _ORIGINS[part].digest
+    now = ORIGINS.get(choices.get(kind))
+    return now is not None and now.digest == ORIGINS[part].digest
 
 
 def own_sources(cell: Cell) -> list[str]:
     """Sorted SHA-256 of every source of one's own that decides a cell's result."""
     return sorted(sources_of(cell))
-
-
-@functools.cache  # cells share their specifications
-def _classes(spec: Specification) -> frozenset[type]:
-    """Class of a specification, with those it is derived from, and of all within it."""
-    found = set(type(spec).__mro__)
-    for name in type(spec).model_fields:
-        value = getattr(spec, name)
-        for entry in value if isinstance(value, tuple) else (value,):
-            if isinstance(entry, Specification):
-                found |= _classes(entry)
-    return frozenset(found)
 
 
 def _registry(part: Callable) -> tuple[str, dict[str, Any], str]:
@@ -494,19 +449,19 @@ def _is_newer(part: Any, taken: Any) -> bool:
 
     A file may be imported under its own name as well, by the script that sweeps.
     """
-    if taken not in _ORIGINS or part.__qualname__ != taken.__qualname__:
+    if taken not in ORIGINS or part.__qualname__ != taken.__qualname__:
         return False
-    return _origin(part).file == _ORIGINS[taken].file or part.__module__ == taken.__module__
+    return _origin(part).file == ORIGINS[taken].file or part.__module__ == taken.__module__
 
 
-def _origin(part: Any) -> _Origin:
+def _origin(part: Any) -> Origin:
     module = sys.modules[part.__module__]
     file = getattr(module, "__file__", None)
     if file is not None:
         # That of a plugin may lie on another machine.
         digest = getattr(module, "digest", None)
         name = getattr(module, "written_as", module.__name__)
-        return _Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest(), name)
+        return Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest(), name)
     # Typed into a notebook: functions know their source there, classes do not.
     members = [part] if inspect.isfunction(part) else vars(part).values()
     try:
@@ -516,7 +471,7 @@ def _origin(part: Any) -> _Origin:
             f"The source of `{part.__name__}` is unavailable: write it into a file."
         ) from None
     fields = "" if inspect.isfunction(part) else repr(_fields(part))
-    return _Origin(SESSION, hashlib.sha256((source + fields).encode()).hexdigest(), SESSION)
+    return Origin(SESSION, hashlib.sha256((source + fields).encode()).hexdigest(), SESSION)
 
 
 def _fields(cls: type[Specification]) -> dict[str, Any]:
@@ -546,11 +501,11 @@ def _run(source: Source, user: str, before: Sequence[str]) -> None:
     digest = hashlib.sha256("".join([*before, source.digest]).encode()).hexdigest()
     name = f"{MODULES}{Path(source.name).stem}_{digest[:16]}"
     if name in sys.modules:
-        _enter(part for part in _ORIGINS if part.__module__ == name)
+        _enter(part for part in ORIGINS if part.__module__ == name)
         return
     module = sys.modules[name] = ModuleType(name)
     module.__file__, module.digest, module.written_as = source.path, source.digest, source.name
-    changed = [*_registries(), METRICS, _ORIGINS]
+    changed = [*_registries(), METRICS, ORIGINS]
     contents = [dict(one) for one in changed]
     try:
         exec(compile(source.text, source.path, "exec"), module.__dict__)
@@ -571,12 +526,12 @@ def _retire(source: Source) -> None:
     """Forget what earlier versions of a file have registered; their cells keep it."""
     for choices in _registries():
         for kind, part in list(choices.items()):
-            origin = _ORIGINS.get(part)
+            origin = ORIGINS.get(part)
             if origin and origin.digest != source.digest and _is_same_file(origin, source):
                 del choices[kind]
 
 
-def _is_same_file(origin: _Origin, source: Source) -> bool:
+def _is_same_file(origin: Origin, source: Source) -> bool:
     # A moved folder has its plugins under the same names.
     return origin.file == source.path or origin.name == source.name
 

@@ -9,10 +9,11 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "evaluation": ["Evaluation", "evaluate"],
-        "fit": ["FittedCell", "fit_job"],
+        "fit": ["fit_job"],
+        "inferred": ["InferredCell"],
         "job": ["run_job"],
         "programs": ["GroupPrograms"],
-        "sampling": ["SampledCell", "sample_job"],
+        "sampling": ["sample_job"],
         "selection": ["Search", "Selection"],
         "tasks": ["CellTask", "JobTask"],
         "trace": ["build_trace"],

@@ -28,9 +28,9 @@ from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.inference.stages import stage
 from pmbnn.models.build import model_data
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
+from pmbnn.prediction.compared import functions_of
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.prior_draws import seeded_prior_draws
-from pmbnn.prediction.reference import functions_of, merged
 from pmbnn.results.ranks import StoredRanks, load_ranks, save_ranks
 from pmbnn.results.store import Results
 from pmbnn.results.weights import scale_draws
@@ -244,7 +244,7 @@ class Calibration:
         if cell is not self.cell:
             programs = programs.other(group_key(cell), width(cell))
         (sampled,) = sample_job([cell], {cell.dataset: self.dataset}, programs)
-        values = merged(sampled.samples.chains.values)
+        values = sampled.samples.chains.merged
         if sampled.best is None:
             raise ValueError(f"the posterior cannot be drawn from: {sampled.samples.reason}")
         order = np.random.default_rng(self.keys("truth").initial).permutation(len(values))
@@ -327,7 +327,7 @@ class Calibration:
         )
         if samples.chains.broken.any():
             return None
-        values = merged(samples.chains.values)
+        values = samples.chains.merged
         spread = np.linspace(0, len(values) - 1, self.task.draws).round().astype(int)
         return values[spread].astype(np.float64)
 

@@ -14,6 +14,7 @@ import numpy as np
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import (
     Search,
@@ -31,55 +32,6 @@ from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Tune
-from pmbnn.spec.display import Summarised
-
-
-@dataclass(frozen=True, repr=False)
-class FittedCell(Summarised):
-    """A cell with its fits on all training rows.
-
-    ``best`` is the best restart, None if all diverged; ``weights`` are those of the restarts in
-    its predictions, ``(restart,)``; ``data`` are the values of the final model's data variables;
-    ``search`` is that of the learning rate, where it was searched for; ``seconds`` is its share
-    of the time spent fitting.
-    """
-
-    cell: Cell
-    hyperprior: Hyperprior
-    data: Mapping[str, np.ndarray]
-    fits: tuple[Fit, ...]
-    best: int | None
-    weights: tuple[float, ...]
-    selection: Selection | None
-    search: Search | None
-    seconds: float
-
-    @property
-    def mixtures(self) -> dict[str, list[float] | None]:
-        """Mixtures of the restarts alive that are judged, by the prefix of their results.
-
-        As the cell predicts, and with the draws of all pooled.
-        """
-        return {"": [self.weights[i] for i in self.alive], "pooled_": None}
-
-    @property
-    def alive(self) -> list[int]:
-        """Numbers of the restarts that did not diverge."""
-        return [i for i, fit in enumerate(self.fits) if not fit.failed]
-
-    @property
-    def draws_of(self) -> str:
-        """What the draws are of that the cell predicts with."""
-        used = {i: weight for i, weight in enumerate(self.weights) if weight > 0}
-        if len(used) > 1:
-            parts = ", ".join(f"{i} ({weight:.3g})" for i, weight in used.items())
-            return f"the mixture of the guides of restarts (with weights) {parts}"
-        best, count = self.best, len(self.fits)
-        if count == 1:
-            return f"the guide of restart {best}, the only one"
-        by_nll = self.fits[best].status == "improper" and self.selection is not None
-        rule = "lowest validation NLL" if by_nll else "highest ELBO"
-        return f"the guide of restart {best}, {rule} of {count}"
 
 
 def fit_job(
@@ -88,7 +40,7 @@ def fit_job(
     programs: GroupPrograms,
     search_cell: Cell | None = None,
     checkpoints: Path | None = None,
-) -> list[FittedCell]:
+) -> list[InferredCell]:
     """Every cell, fitted.
 
     Parameters
@@ -152,14 +104,14 @@ class FitTask:
     held_out: HeldOut | None
 
 
-def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> FittedCell:
+def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
     best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
 
     def log_likelihood(fit: Fit) -> np.ndarray:
         predictor = context.programs.predictor(cell, rows)
         return predictor.log_joint(data, predictor.values(fit, cell.predict.draws))[0]
 
-    return FittedCell(
+    return InferredCell(
         cell=cell,
         hyperprior=hyperprior,
         data=data,

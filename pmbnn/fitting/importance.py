@@ -3,15 +3,10 @@
 import numpy as np
 
 from pmbnn.experiment.plan import is_large
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.sampled_trace import trace_values
-from pmbnn.fitting.sampling import SampledCell
-from pmbnn.prediction.leave_one_out import leave_one_out
+from pmbnn.prediction.leave_one_out import LEAST_DRAWS, leave_one_out, pareto_k
 from pmbnn.prediction.predictor import Predictor
-
-LEAST_DRAWS = 25
-"""Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
 
 
 def importance_results(
@@ -38,27 +33,23 @@ def importance_results(
     Yao et al. (2018), Yes, but did it work? Evaluating variational inference; Vehtari, Gelman and
     Gabry (2017), Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC.
     """
-    if isinstance(inferred, FittedCell):
+    if inferred.samples is None:
         return {} if is_large(inferred.cell) else _of_guide(inferred, predictor)
     return _of_chains(inferred, predictor, log_scale)
 
 
-def _of_guide(fitted: FittedCell, predictor: Predictor) -> dict[str, float]:
-    from arviz_stats.base import array_stats
-
+def _of_guide(fitted: InferredCell, predictor: Predictor) -> dict[str, float]:
     if fitted.cell.inference.is_point:
         return {}
     predict, best = fitted.cell.predict, fitted.fits[fitted.best]
     values = predictor.values(best, predict.draws)
     log_ratio = predictor.log_joint(fitted.data, values)[1]
     log_ratio -= predictor.log_guide([best], [1.0], values)
-    if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
-        return {}
-    # It takes what leave-one-out has: the logarithms of the ratios' inverses.
-    return {"pareto_k": float(array_stats.psislw(-log_ratio)[1])}
+    k = pareto_k(log_ratio)
+    return {} if np.isnan(k) else {"pareto_k": k}
 
 
-def _of_chains(sampled: SampledCell, predictor: Predictor, log_scale: float) -> dict[str, float]:
+def _of_chains(sampled: InferredCell, predictor: Predictor, log_scale: float) -> dict[str, float]:
     values = trace_values(sampled)
     chains, draws, size = values.shape
     log_likelihood, _ = predictor.log_joint(sampled.data, values.reshape(-1, size))

@@ -12,11 +12,11 @@ from xarray import DataTree
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell, fit_job
+from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
-from pmbnn.fitting.sampling import SampledCell, sample_job
+from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import Search, Selection
 from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
 from pmbnn.fitting.trace import build_trace
@@ -136,8 +136,8 @@ def _finish(
     try:
         if isinstance(outcome, Exception):
             raise outcome
-        sampled = isinstance(outcome, SampledCell)
-        known |= _sampling_entries(outcome) if sampled else _fit_entries(outcome)
+        known |= {"status": outcome.status, "reason": outcome.reason}
+        known |= _fit_entries(outcome) if outcome.samples is None else _sampling_entries(outcome)
         log_scale = load_dataset(task).target_standardisation.log_scale
         known["selection"] = _selection_entry(outcome.selection, log_scale)
         files: dict[str, Writer] = {}
@@ -162,13 +162,9 @@ AFTER_AN_ERROR = (
 """Entries of a record that stay where a fitted cell could not be evaluated."""
 
 
-def _fit_entries(fitted: FittedCell) -> dict[str, Any]:
+def _fit_entries(fitted: InferredCell) -> dict[str, Any]:
     """What a record says of the fits of a cell."""
-    best = None if fitted.best is None else fitted.fits[fitted.best]
-    shown = best or fitted.fits[0]
     return {
-        "status": shown.status,
-        "reason": shown.reason,
         "best": fitted.best,
         "restarts": tuple(
             Restart(status=fit.status, reason=fit.reason, elbo=fit.elbo, weight=weight)
@@ -179,12 +175,10 @@ def _fit_entries(fitted: FittedCell) -> dict[str, Any]:
     }
 
 
-def _sampling_entries(sampled: SampledCell) -> dict[str, Any]:
+def _sampling_entries(sampled: InferredCell) -> dict[str, Any]:
     """What a record says of the chains of a cell."""
     samples, agreement = sampled.samples, sampled.samples.convergence
     return {
-        "status": samples.status,
-        "reason": samples.reason,
         "sampling": Sampling(
             chains=len(samples.chains.values),
             draws=samples.chains.draws,
@@ -246,7 +240,7 @@ def _evaluate(
 
 def _way(fitted: InferredCell) -> dict[str, float]:
     """Results that say how the fit of the best restart ended, or how well chains agree."""
-    if isinstance(fitted, SampledCell):
+    if fitted.samples is not None:
         agreement, evidence = fitted.samples.convergence, fitted.samples.log_evidence
         found = {} if agreement is None else {"rhat": agreement.largest}
         if evidence is not None:

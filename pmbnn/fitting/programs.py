@@ -15,7 +15,6 @@ from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.inference.stages import staged
 from pmbnn.models.build import build_model
 from pmbnn.prediction.predictor import Predictor
-from pmbnn.prediction.stored_draws import StoredDraws
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,6 @@ class GroupPrograms:
 
         @staged("build")
         def build():
-            if cell.is_sampled:
-                return StoredDraws(self._graphs(cell, rows), cell.likelihood)
             return Predictor(self._graphs(cell, rows), cell.likelihood, cell.inference)
 
         return self._once("predictor", build)
@@ -78,8 +75,6 @@ class GroupPrograms:
         @staged("build")
         def build():
             graphs = self._graphs(cell, rows)
-            if cell.is_sampled:
-                return StoredDraws(graphs, cell.likelihood, "float64")
             return Predictor(graphs, cell.likelihood, cell.inference, "float64")
 
         return self._once("precise predictor", build)

@@ -12,7 +12,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pmbnn.fitting.sampling import SampledCell, spread
+from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.sampling import kept_numbers, kept_values, spread
 from pmbnn.models.build import OF_A_LAYER
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.predictor import Predictor
@@ -25,11 +26,11 @@ LEAST_DRAWS = 50
 
 
 def sampled_groups(
-    sampled: SampledCell, predictor: Predictor, model: pm.Model, large: bool
+    sampled: InferredCell, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
     """Groups by name; `model` gives the dims and coordinates of its variables."""
-    kept, values = _kept(sampled), trace_values(sampled)
-    number = sampled.kept[kept]
+    values = trace_values(sampled)
+    number = kept_numbers(sampled.cell, sampled.samples)[_kept(sampled)]
     coords = {"chain": range(len(values)), "draw": number}
     statistics = {
         name: (("chain", "draw"), array[:, number])
@@ -38,7 +39,7 @@ def sampled_groups(
     groups = {
         "posterior": _posterior(sampled, predictor, values, model, large),
         "sample_stats": xr.Dataset(statistics),
-        "draws": _draws(predictor, values if large else sampled.values),
+        "draws": _draws(predictor, values if large else kept_values(sampled.cell, sampled.samples)),
     }
     data, (chains, draws) = sampled.data, values.shape[:2]
     flat, axes = values.reshape(chains * draws, -1), ("chain", "draw", "observation")
@@ -56,14 +57,14 @@ def sampled_groups(
     return groups
 
 
-def trace_values(sampled: SampledCell) -> np.ndarray:
+def trace_values(sampled: InferredCell) -> np.ndarray:
     """Unconstrained vectors of the draws that are kept by name, ``(chain, draw, size)``."""
-    return sampled.values[:, _kept(sampled)]
+    return kept_values(sampled.cell, sampled.samples)[:, _kept(sampled)]
 
 
-def _kept(sampled: SampledCell) -> np.ndarray:
+def _kept(sampled: InferredCell) -> np.ndarray:
     """Which of the draws of each chain that a cell predicts with are kept by name."""
-    chains, draws = sampled.values.shape[:2]
+    chains, draws = kept_values(sampled.cell, sampled.samples).shape[:2]
     wanted = max(-(-sampled.cell.predict.trace_draws // chains), LEAST_DRAWS)
     return spread(draws, wanted)
 

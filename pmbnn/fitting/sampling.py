@@ -6,7 +6,6 @@ No test row is seen here. A scale that is to be tuned is tuned by this sampler, 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,90 +13,17 @@ import numpy as np
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import Selection
 from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.result import StoredGuide
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed, Hyperprior
-from pmbnn.prediction.reference import functions_of, merged
-from pmbnn.prediction.stored_draws import kept_draws
-from pmbnn.spec.display import Summarised
-
-
-@dataclass(frozen=True, repr=False)
-class SampledCell(Summarised):
-    """A cell with draws from its posterior given all training rows.
-
-    Attributes
-    ----------
-    hyperprior
-        That of the model: the chosen one where a scale was tuned.
-    data
-        Values of the model's data variables.
-    samples
-        The draws, and what is to be thought of them.
-    selection
-        How the scale was tuned, where it was.
-    seconds
-        Time spent.
-    """
-
-    cell: Cell
-    hyperprior: Hyperprior
-    data: Mapping[str, np.ndarray]
-    samples: Samples
-    selection: Selection | None
-    seconds: float
-
-    @cached_property
-    def values(self) -> np.ndarray:
-        """Unconstrained vectors that are kept, ``(chain, draw, size)``.
-
-        As many of each chain as were asked for, spread over all; where draws had to be doubled,
-        neighbours say nearly the same.
-        """
-        return self.samples.chains.values[:, self.kept]
-
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """Numbers of the draws that are kept, ``(draw,)``."""
-        return spread(self.samples.chains.draws, self.cell.inference.draws)
-
-    @cached_property
-    def fits(self) -> tuple[StoredGuide, ...]:
-        """The draws of each chain, as a predictor takes them."""
-        return tuple(map(kept_draws, self.values))
-
-    @property
-    def alive(self) -> list[int]:
-        """Numbers of the chains to predict with: all, or none if any met what is not finite."""
-        broken = self.samples.chains.broken.any()
-        return [] if broken else list(range(len(self.values)))
-
-    @property
-    def best(self) -> int | None:
-        """The chain that stands for all where one must; None if some chain is broken."""
-        return self.alive[0] if self.alive else None
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """Weights of the chains in the cell's predictions, all alike."""
-        return (1 / len(self.values),) * len(self.values)
-
-    @property
-    def mixtures(self) -> dict[str, list[float]]:
-        """Mixtures of the chains that are judged, by the prefix of their results."""
-        return {"": list(self.weights)}
-
-    @property
-    def draws_of(self) -> str:
-        """What the draws are of that the cell predicts with."""
-        chains, engine = len(self.values), self.cell.inference.engine.upper()
-        return f"the posterior, by {chains} chains of {engine}"
+from pmbnn.prediction.compared import functions_of
+from pmbnn.prediction.draws import KeptDraws
 
 
 def spread(number: int, most: int) -> np.ndarray:
@@ -106,12 +32,26 @@ def spread(number: int, most: int) -> np.ndarray:
     return np.arange(number - 1, -1, -step)[::-1]
 
 
+def kept_numbers(cell: Cell, samples: Samples) -> np.ndarray:
+    """Numbers of the draws of each chain that a cell predicts with, ``(draw,)``.
+
+    As many as were asked for, spread over all: where draws had to be doubled, neighbours say nearly
+    the same.
+    """
+    return spread(samples.chains.draws, cell.inference.draws)
+
+
+def kept_values(cell: Cell, samples: Samples) -> np.ndarray:
+    """Unconstrained vectors that a cell predicts with, ``(chain, draw, size)``."""
+    return samples.chains.values[:, kept_numbers(cell, samples)]
+
+
 def sample_job(
     cells: Sequence[Cell],
     datasets: Mapping[object, Dataset],
     programs: GroupPrograms,
     checkpoints: Path | None = None,
-) -> list[SampledCell]:
+) -> list[InferredCell]:
     """Every cell, sampled.
 
     Parameters
@@ -133,15 +73,31 @@ class SamplingContext:
     checkpoints: Checkpoints | None
 
 
-def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> SampledCell:
+def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> InferredCell:
     start, rows = time.monotonic(), dataset.training
     selection = _select(cell, rows, context) if len(cell.hyperprior.candidates) > 1 else None
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
     samples = _sample(cell, rows, hyperprior, "sample", context, gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
-    seconds = time.monotonic() - start
-    return SampledCell(cell, hyperprior, data, samples, selection, seconds)
+    return sampled_cell(cell, hyperprior, data, samples, selection, time.monotonic() - start)
+
+
+def sampled_cell(
+    cell: Cell,
+    hyperprior: Hyperprior,
+    data: Mapping[str, np.ndarray],
+    samples: Samples,
+    selection: Selection | None,
+    seconds: float,
+) -> InferredCell:
+    """A cell that all chains predict with alike, unless one of them is broken."""
+    chains = () if samples.chains.broken.any() else kept_values(cell, samples)
+    fits = tuple(map(KeptDraws.spread, chains))
+    best, weights = 0 if fits else None, (1 / max(1, len(fits)),) * len(fits)
+    return InferredCell(
+        cell, hyperprior, data, fits, best, weights, selection, None, seconds, samples
+    )
 
 
 @staged("choose")
@@ -155,7 +111,7 @@ def _select(cell: Cell, rows: Rows, context: SamplingContext) -> Selection:
         if samples.chains.broken.any():
             nll.append(np.nan)
             continue
-        of_all = kept_draws(merged(samples.chains.values))
+        of_all = KeptDraws.spread(samples.chains.merged)
         draws = settings.chains * min(settings.draws, cell.predict.draws)
         data = model_data(hyperprior, kept, cell.likelihood)
         nll.append(predictor.nll(of_all, data, held_out, draws))

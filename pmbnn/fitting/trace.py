@@ -31,14 +31,13 @@ import xarray as xr
 from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.inferred import InferredCell, fit_of_draws
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
 from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
-from pmbnn.fitting.sampling import SampledCell
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
 from pmbnn.models.likelihoods import TARGET_NAME
+from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.reading import PHOTOGRAPHS
 
@@ -99,7 +98,7 @@ def build_trace(
     large, spec = is_large(fitted.cell), fitted.cell.dataset
     # A figure of curves shows the rows, which are few.
     keeps_rows = not large or bool(evaluation.curves)
-    if isinstance(fitted, SampledCell):
+    if fitted.samples is not None:
         groups = sampled_groups(fitted, predictor, model, large)
     else:
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
@@ -126,7 +125,7 @@ def build_trace(
 
 
 def _guide_groups(
-    fitted: FittedCell, evaluation: Evaluation, predictor: Predictor, model: pm.Model, large: bool
+    fitted: InferredCell, evaluation: Evaluation, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
     """What is kept of draws of guides, and the guides."""
     kept = _kept_draws(fitted, predictor, large)
@@ -142,7 +141,7 @@ def _guide_groups(
     return groups
 
 
-def _kept_draws(fitted: FittedCell, predictor: Predictor, large: bool) -> KeptDraws:
+def _kept_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> KeptDraws:
     draws = fitted.cell.predict.trace_draws
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
@@ -214,34 +213,23 @@ def _posterior_predictive(fitted, predictor, kept: KeptDraws) -> xr.Dataset:
     return xr.Dataset({"y": (axes, targets[None])}, _chain_coords(kept), attrs)
 
 
-def _fit_group(fitted: FittedCell, diagnosis: Diagnosis | None) -> xr.Dataset:
+def _fit_group(fitted: InferredCell, diagnosis: Diagnosis | None) -> xr.Dataset:
     """ELBO histories and snapshots; a restart that stopped early ends in not-a-number."""
-    longest = max((fit.history.step for fit in fitted.fits), key=len)
-    arrays = {
-        name: np.full((len(fitted.fits), len(longest)), np.nan)
-        for name in ("elbo", "log_likelihood", "kl")
-    }
-    for restart, fit in enumerate(fitted.fits):
-        for name, array in arrays.items():
-            own = getattr(fit.history, name)
-            array[restart, : len(own)] = own
     attrs = {
         "status": json.dumps([fit.status for fit in fitted.fits]),
         "best": -1 if fitted.best is None else fitted.best,
         "kl_forms": json.dumps(dict(fitted.fits[0].kl_forms)),
     }
     rates = [fit.learning_rate for fit in fitted.fits]
-    return xr.Dataset(
-        {name: (("restart", "window"), array) for name, array in arrays.items()}
-        | {"step": (("window",), longest), "learning_rate": (("restart",), rates)}
-        | {"weight": (("restart",), np.asarray(fitted.weights))}
-        | ({} if diagnosis is None else diagnosis_arrays(diagnosis)),
-        coords={"restart": range(len(fitted.fits))},
-        attrs=attrs,
-    )
+    arrays = {
+        "learning_rate": (("restart",), rates),
+        "weight": (("restart",), np.asarray(fitted.weights)),
+    }
+    arrays |= {} if diagnosis is None else diagnosis_arrays(diagnosis)
+    return history_of(fitted.fits).assign(arrays).assign_attrs(attrs)
 
 
-def _guide_group(fitted: FittedCell, predictor: Predictor) -> xr.Dataset:
+def _guide_group(fitted: InferredCell, predictor: Predictor) -> xr.Dataset:
     """Constrained parameters and PRNG keys, from which every draw can be made again.
 
     ``scale`` is the standard deviation of every parameter, whatever the guide.

@@ -27,7 +27,6 @@ __getattr__, __dir__, __all__ = lazy.attach(
             "Progress",
             "Replica",
             "Snapshot",
-            "StoredGuide",
             "derive_keys",
         ],
         "settings": ["Inference"],

@@ -151,19 +151,3 @@ class Fit(Summarised):
     def failed(self) -> bool:
         """Whether there is nothing to predict with."""
         return self.status == "diverged"
-
-
-@dataclass(frozen=True, repr=False)
-class StoredGuide(Summarised):
-    """A fitted guide as far as draws from it need one: what is read back of a `Fit`.
-
-    Attributes
-    ----------
-    constrained
-        Constrained parameters of the guide in unconstrained space, by name.
-    draw_key
-        Key that its draws come from, unsigned 32-bit words.
-    """
-
-    constrained: Mapping[str, np.ndarray]
-    draw_key: np.ndarray

@@ -1,7 +1,8 @@
 """Network, prior, hyperprior, likelihood and rows put together: a plain PyMC model."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -107,17 +108,53 @@ def build_model(
         values = _weights(parameters, prior, hyperprior, data)
         outputs = network.forward(data["x"], values, dataset.input_shape)
         likelihood.observe(OBSERVED, outputs, data)
-    _LIKELIHOODS[model] = likelihood
+    # One row says what all have in common; the model itself holds the others.
+    _PARTS[model] = NetworkParts(network, prior, hyperprior, likelihood, dataset.take([0]))
     return model
+
+
+@dataclass(frozen=True)
+class NetworkParts:
+    """The parts that `build_model` makes a model of."""
+
+    network: Network
+    prior: Prior
+    hyperprior: Hyperprior
+    likelihood: Likelihood
+    rows: Rows
+
+    def build(self, rows: Rows | None = None) -> "pm.Model":
+        """PyMC model of these parts, on other rows if given."""
+        rows = self.rows if rows is None else rows
+        return build_model(self.network, self.prior, self.hyperprior, self.likelihood, rows)
+
+    @property
+    def data(self) -> dict[str, "np.ndarray"]:
+        """Values of the model's data variables, by name."""
+        return model_data(self.hyperprior, self.rows, self.likelihood)
+
+    @property
+    def structure(self) -> Hashable:
+        """What is the same for parts whose models have one graph, whatever their values."""
+        named, rows = (self.hyperprior, self.likelihood), self.rows
+        structures = [(type(spec), repr(dict(spec.structure))) for spec in named]
+        names = (rows.input_shape, rows.features, rows.classes, rows.target_names)
+        return (self.network, self.prior, *structures, *names)
+
+
+def parts_of(model: "pm.Model") -> NetworkParts | None:
+    """Parts of a model that `build_model` made, on one of its rows; None of any other."""
+    return _PARTS.get(model)
 
 
 def likelihood_of(model: "pm.Model") -> Likelihood | None:
     """Likelihood of a model that `build_model` made; None of any other."""
-    return _LIKELIHOODS.get(model)
+    parts = parts_of(model)
+    return None if parts is None else parts.likelihood
 
 
-_LIKELIHOODS: "WeakKeyDictionary[pm.Model, Likelihood]" = WeakKeyDictionary()
-"""What the models of this package were made with, as long as there are models."""
+_PARTS: "WeakKeyDictionary[pm.Model, NetworkParts]" = WeakKeyDictionary()
+"""What the models of this package were made of, as long as there are models."""
 
 
 def dense_classifier(

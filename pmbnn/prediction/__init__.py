@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "class_probabilities": ["ClassProbabilities"],
         "density": ["Density"],
-        "draws": ["GuideDraws"],
+        "draws": ["DrawSource", "GuideDraws", "KeptDraws"],
         "metrics": ["metrics_of"],
         "predictive": ["Predictive"],
         "predictor": ["PREDICTIVES", "Predictor"],

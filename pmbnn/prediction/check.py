@@ -1,7 +1,7 @@
 """How far an approximation is from the posterior itself, told by a reference."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,12 @@ import xarray as xr
 
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.device import running_on
-from pmbnn.inference.result import StoredGuide, derive_keys
+from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.models.build import likelihood_of
-from pmbnn.prediction.approximation import Approximation
+from pmbnn.prediction.api import sample
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.compared import compared_functions
 from pmbnn.prediction.distances import (
     Distance,
     Verdict,
@@ -24,9 +25,9 @@ from pmbnn.prediction.distances import (
     standard_error,
     total_variation,
 )
+from pmbnn.prediction.draws import KeptDraws
+from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import Predictor, checked_inputs
-from pmbnn.prediction.reference import Reference, compared_functions, sample
-from pmbnn.prediction.stored_draws import StoredDraws
 from pmbnn.prediction.unconstrained import unconstrained_draws
 from pmbnn.spec.display import Summarised
 
@@ -90,8 +91,8 @@ class Agreement(Summarised):
 
 
 def check(
-    approx: Approximation,
-    reference: Reference | xr.DataTree | None = None,
+    approx: Posterior,
+    reference: Posterior | xr.DataTree | None = None,
     x: np.ndarray | None = None,
     progress: bool = True,
 ) -> Agreement:
@@ -132,18 +133,20 @@ def check(
     log sd of b 0.69 ± 0.01 from the posterior (floor 0.02): 34.5 times as far as repeats are; the
     approximation's sd of b is 0.5 times the posterior's.
     """
-    if not isinstance(approx, Approximation):
-        raise TypeError(f"`approx` must be an Approximation, got {type(approx).__name__}.")
+    if not isinstance(approx, Posterior):
+        raise TypeError(f"`approx` must be a Posterior, got {type(approx).__name__}.")
+    if approx.samples is not None:
+        raise ValueError(f"`approx` must be a fitted approximation, got {approx}.")
     with running_on(approx.device):
         if reference is None:
             reference = sample(approx.model, progress=progress)
-        if isinstance(reference, Reference):
-            drawn = _of_reference(reference)
+        if isinstance(reference, Posterior):
+            drawn = _of_samples(reference)
         elif isinstance(reference, xr.DataTree):
             drawn = _of_datatree(approx.model, reference)
         else:
             found = type(reference).__name__
-            raise TypeError(f"`reference` must be a Reference or a DataTree, got {found}.")
+            raise TypeError(f"`reference` must be a Posterior or a DataTree, got {found}.")
         ours, theirs, distance = _blocks(approx, drawn, x)
     return _agreement(ours, theirs, distance, drawn)
 
@@ -170,12 +173,15 @@ class _Drawn(NamedTuple):
     reason: str
 
 
-def _of_reference(reference: Reference) -> _Drawn:
-    if reference.chains.broken.any():
+def _of_samples(reference: Posterior) -> _Drawn:
+    if reference.samples is None:
+        raise ValueError(f"`reference` must be sampled, got a {reference}.")
+    chains = reference.samples.chains
+    if chains.broken.any():
         raise ValueError(f"`reference` must have draws of the posterior, but {reference.reason}.")
-    drawn = reference.sample()
-    named = {v.name: _repeats(drawn[v.name]) for v in reference.model.free_RVs}
-    values = _repeats(reference.chains.values)
+    drawn = reference.to_datatree()["posterior"]
+    named = {v.name: _repeats(drawn[v.name].values) for v in reference.model.free_RVs}
+    values = _repeats(chains.values)
     return _Drawn(named, values, reference.status, reference.reason)
 
 
@@ -234,7 +240,7 @@ def _flat(draws: np.ndarray) -> np.ndarray:
 # What is compared: means over blocks of draws
 
 
-def _blocks(approx: Approximation, drawn: _Drawn, x) -> tuple[np.ndarray, np.ndarray, Distance]:
+def _blocks(approx: Posterior, drawn: _Drawn, x) -> tuple[np.ndarray, np.ndarray, Distance]:
     """Means over blocks of draws of approximation and reference, and their distance."""
     likelihood = likelihood_of(approx.model)
     if likelihood is None:
@@ -245,30 +251,33 @@ def _blocks(approx: Approximation, drawn: _Drawn, x) -> tuple[np.ndarray, np.nda
         return moments(names, ours, theirs)
     data = model_values(approx.model)
     x = checked_inputs(data["x"] if x is None else x, data)
-    stored = StoredDraws(approx.model, likelihood)
-    guide = [StoredGuide(approx.best.constrained, key) for key in _block_keys(approx)]
-    kept = [StoredGuide({"values": values}, np.zeros(4, np.uint32)) for values in drawn.values]
+    predictor = approx.predictor
+    source = approx.sources[approx.best]
+    guide = [replace(source, draw_key=key) for key in _block_keys(approx)]
+    kept = [KeptDraws(values) for values in drawn.values]
     n_kept = drawn.values.shape[1]
     if likelihood.predictive == ClassProbabilities.key:
         ours, theirs = (
-            np.stack([np.asarray(of.predict([g], [1.0], data, x, n).mean, float) for g in guides])
-            for of, guides, n in (
-                (approx.predictor, guide, DRAWS_A_BLOCK),
-                (stored, kept, n_kept),
+            np.stack(
+                [
+                    np.asarray(predictor.predict([of], [1.0], data, x, n).mean, float)
+                    for of in sources
+                ]
             )
+            for sources, n in ((guide, DRAWS_A_BLOCK), (kept, n_kept))
         )
         return ours, theirs, total_variation
-    names, ours = _scalars(_stacked(approx.predictor, guide, data, x, DRAWS_A_BLOCK))
-    return moments(names, ours, _scalars(_stacked(stored, kept, data, x, n_kept))[1])
+    names, ours = _scalars(_stacked(predictor, guide, data, x, DRAWS_A_BLOCK))
+    return moments(names, ours, _scalars(_stacked(predictor, kept, data, x, n_kept))[1])
 
 
-def _block_keys(approx: Approximation) -> list[np.ndarray]:
+def _block_keys(approx: Posterior) -> list[np.ndarray]:
     """PRNG keys of blocks of draws of a guide: apart from those that others ask for."""
-    seed, replica = approx.settings.seed, approx.best.replica
+    seed, replica = approx.settings.seed, approx.best
     return [derive_keys(f"check/{seed}/{replica}/{block}").draws for block in range(BLOCKS)]
 
 
-def _named_blocks(approx: Approximation, names: Sequence[str]) -> dict[str, np.ndarray]:
+def _named_blocks(approx: Posterior, names: Sequence[str]) -> dict[str, np.ndarray]:
     drawn = approx.sample(BLOCKS * DRAWS_A_BLOCK)
     return {n: drawn[n].reshape(BLOCKS, DRAWS_A_BLOCK, *drawn[n].shape[1:]) for n in names}
 

@@ -1,10 +1,12 @@
 """Draws as ArviZ takes them, with the dims and coordinates that PyMC gives them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+
+from pmbnn.inference.result import Fit
 
 type Group = Mapping[str, np.ndarray]
 
@@ -46,3 +48,23 @@ def build_datatree(
             found = arviz_base.dict_to_dataset(group, coords=coords, dims=dims, sample_dims=[])
             tree[name] = xr.DataTree(found)
     return tree
+
+
+def history_of(fits: Sequence[Fit]) -> xr.Dataset:
+    """ELBO of restarts on the way with its two parts, ``(restart, window)``, nats.
+
+    A restart that stopped early ends in not-a-number.
+    """
+    longest = max((fit.history.step for fit in fits), key=len)
+    names, shape = ("elbo", "log_likelihood", "kl"), (len(fits), len(longest))
+    arrays = {name: np.full(shape, np.nan) for name in names}
+    for name, array in arrays.items():
+        for row, fit in zip(array, fits, strict=True):
+            own = getattr(fit.history, name)
+            row[: len(own)] = own
+    return xr.Dataset(
+        {name: (("restart", "window"), array) for name, array in arrays.items()}
+        | {"step": (("window",), longest)},
+        {"restart": range(len(fits))},
+        {"status": [fit.status for fit in fits]},
+    )

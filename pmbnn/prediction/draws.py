@@ -1,188 +1,165 @@
-"""Draws from a fitted guide and their densities, whatever is predicted with them.
-
-Draws are regenerated from the guide's PRNG key, so that the same ones come back whoever
-asks for them.
-"""
+"""Sources of draws of a model's flat vector: a fitted guide, or draws that are kept."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import ClassVar, Protocol, Self
 
 import jax
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
+from jax.tree_util import register_dataclass
 from pytensor.tensor import TensorVariable
-from scipy.special import logsumexp
 
-from pmbnn.inference.batches import cast
-from pmbnn.inference.flat import ModelGraphs, flat_vector, flatten_model
-from pmbnn.inference.guides import Guide, build_guide
-from pmbnn.inference.products import depends_on
-from pmbnn.inference.result import Fit, StoredGuide
-from pmbnn.inference.settings import Inference
-from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
+from pmbnn.inference.device import Device, current_device
+from pmbnn.inference.flat import flat_vector
+from pmbnn.inference.guides import Guide
+from pmbnn.inference.result import Fit
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.sharing import shared
-from pmbnn.models.build import ROW_DATA
-from pmbnn.models.priors import STANDARD
+from pmbnn.spec.display import Summarised
 
-AT_ONCE = 100
-"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
-
-NUMBERS_AT_ONCE = 2_000_000
-"""Numbers of these at most: of a large network, fewer draws are in memory together."""
-
+GOLDEN = (np.sqrt(5) - 1) / 2
 
 ROWS_AT_ONCE = 500_000
 """Rows × draws of a program at most: with fifty units, a layer of as many takes 100 MB."""
 
 
-class GuideDraws:
-    """Draws of every replica of one group, from its model's graph.
+class DrawSource(Protocol):
+    """A source of draws of a flat vector: a JAX pytree, so that compiled programs take it.
 
-    Compiled once, whatever the number of rows; the settings tell which guide to draw from.
+    Attributes
+    ----------
+    draw_key
+        Unsigned 32-bit words, from which everything random is derived.
+    failed
+        Whether there is nothing to predict with.
     """
 
-    def __init__(
-        self, model: pm.Model | ModelGraphs, settings: Inference, dtype: str = "float32"
-    ) -> None:
-        self.dtype = dtype
-        self.flat = flat = flatten_model(model, rows=None)
-        self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
-        self.vector = values = flat_vector(flat)
-        self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
-        # Standard draws, which stand behind something that a trace keeps, are of no interest.
-        in_jax = names_in_jax(flat, dtype)
-        wanted = [name for name in flat.posterior if not name.endswith(STANDARD)]
-        self.named = [name for name in wanted if name in in_jax]
-        self.in_pytensor = [name for name in wanted if name not in in_jax]
-        (by_row,) = flat.log_likelihoods.values()
-        graphs = [by_row, flat.log_prior, *(flat.posterior[name] for name in self.named)]
-        log_likelihood, log_prior, *posterior = flat.at(values, graphs)
-        # Those of a hyperprior are none of theirs: predictions are the same under every one.
-        self.constants = [
-            name
-            for name, variable in flat.data.items()
-            if name not in ROW_DATA and depends_on([log_likelihood, *posterior], [variable])
-        ]
-        constants = [flat.data[name] for name in self.constants]
-        rows = [flat.data[name] for name in ROW_DATA]
-        with precision(dtype):
-            self._log_likelihood = over_draws([values, *rows, *constants], [log_likelihood])
-            self._log_prior = over_draws([values, *flat.data.values()], [log_prior], brief=True)
-            self._posterior = over_draws([values, *constants], posterior, brief=True)
-        self._log_guide = self._build_log_guide(values)
-        draw = self.way_to_draw
-        drawn, options = jax.vmap(draw, (None, None, 0)), compiler_options(brief=True)
-        self._draws = shared(("draws", draw), lambda: jax.jit(drawn, compiler_options=options))
+    @property
+    def draw_key(self) -> np.ndarray: ...  # noqa: D102
 
     @property
-    def way_to_draw(self) -> Callable:
-        """JAX function of a fit's constrained parameters, its key and the number of a draw."""
-        return _OfGuide(self.guide, self.dtype)
+    def failed(self) -> bool: ...  # noqa: D102
 
-    def _build_log_guide(self, values):
-        """Log-density of the guide at draws; None of a point."""
+    def draw(self, i) -> jax.Array:
+        """The `i`-th draw, ``(size,)``: the same whoever asks for it. A JAX function."""
+
+    def n_distinct(self, draws: int) -> int:
+        """How many of so many draws differ."""
+
+    def on_device(self, dtype: str) -> Self:
+        """The same with its arrays on the current device; call it within `precision`."""
+
+    def log_density(self, values: np.ndarray, at_once: int) -> np.ndarray | None:
+        """Log-density at vectors ``(draw, size)``, nats, some at a time; None if it has none."""
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False, repr=False)
+class GuideDraws(Summarised):
+    """Draws of a fitted guide, made again from its PRNG key whenever they are asked for.
+
+    Attributes
+    ----------
+    guide
+        Family of the distribution.
+    parameters
+        Its constrained parameters by name.
+    draw_key
+        Key that draws come from, unsigned 32-bit words.
+    """
+
+    guide: Guide = field(metadata={"static": True})
+    parameters: Mapping[str, np.ndarray]
+    draw_key: np.ndarray
+
+    failed: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, guide: Guide, fit: Fit) -> "GuideDraws":
+        """Those of a fit."""
+        return cls(guide, {n: fit.constrained[n] for n in guide.constrained_shapes}, fit.draw_key)
+
+    def draw(self, i):  # noqa: D102
+        # Faster generators give other numbers under vmap, and a draw must not depend on that.
+        key = jax.random.wrap_key_data(self.draw_key[:2], impl="threefry2x32")
+        key, shapes = jax.random.fold_in(key, i), self.guide.noise
+        keys = [key] if len(shapes) == 1 else jax.random.split(key, max(1, len(shapes)))
+        dtype = next(iter(self.parameters.values())).dtype
+        noise = {
+            name: jax.random.normal(k, shape, dtype)
+            for (name, shape), k in zip(shapes.items(), keys, strict=False)
+        }
+        return self.guide.draw(self.parameters, noise)
+
+    def n_distinct(self, draws):  # noqa: D102
+        return 1 if self.guide.is_point else draws
+
+    def on_device(self, dtype):  # noqa: D102
+        arrays = {name: np.asarray(array, dtype) for name, array in self.parameters.items()}
+        parameters, draw_key = jax.device_put((arrays, self.draw_key))
+        return replace(self, parameters=parameters, draw_key=draw_key)
+
+    def log_density(self, values, at_once):  # noqa: D102
         if self.guide.is_point:
             return None
-        constrained = {
-            name: pt.tensor(name, dtype="float64", shape=shape)
-            for name, shape in self.guide.constrained_shapes.items()
-        }
         # Double precision: the sum over a large network's parameters needs it.
         with precision("float64"):
-            density = self.guide.log_density(constrained, values)
-            return over_draws([values, *constrained.values()], [density], brief=True)
-
-    def values(self, fit: Fit, draws: int) -> np.ndarray:
-        """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
-        return np.concatenate([*self.blocks(fit, draws)])
-
-    def blocks(self, fit: Fit, draws: int) -> Iterator[np.ndarray]:
-        """The same a few at a time, ``(draw, size)`` each: of large networks all are too many."""
-        size = min(draws, self.at_once)
-        for first in range(0, draws, size):
-            numbers = np.arange(first, first + size, dtype=np.int32)
-            with precision(self.dtype):
-                constrained = self.constrained(fit)
-                values = np.asarray(self._draws(constrained, draw_key(fit), numbers))
-            yield values[: draws - first]
-
-    def posterior(
-        self, data: Mapping[str, np.ndarray], values: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
-        with precision(self.dtype):
-            constants = [np.asarray(data[n], self.dtype) for n in self.constants]
+            names = self.guide.constrained_shapes
+            arrays = [np.asarray(self.parameters[name], "float64") for name in names]
+            density = _guide_density(self.guide, current_device())
             parts = [
-                jax.device_get(self._posterior(block, *constants))
-                for block in filled(np.asarray(values, self.dtype), self.at_once)
-            ]
-        arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
-        others = computed_by_pytensor(self.flat, self.in_pytensor, values, data)
-        return dict(zip(self.named, arrays, strict=True)) | others
-
-    def log_joint(
-        self, data: Mapping[str, np.ndarray], values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Log-likelihood of every row, and log joint density, of draws of the flat vector.
-
-        Shapes ``(draw, observation)`` and ``(draw,)``; nats, densities on the unconstrained
-        vector.
-        """
-        with precision(self.dtype):
-            typed = cast({name: data[name] for name in self.flat.data}, self.dtype)
-            of_rows = [typed[name] for name in (*ROW_DATA, *self.constants)]
-            values, every = np.asarray(values, self.dtype), typed.values()
-            parts = [
-                jax.device_get(
-                    (*self._log_likelihood(block, *of_rows), *self._log_prior(block, *every))
-                )
-                for block in filled(values, min(self.at_once, draws_at_once(values, typed["x"])))
-            ]
-        of_blocks = zip(*parts, strict=True)
-        log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
-        return log_likelihood, log_likelihood.sum(axis=1, dtype=np.float64) + log_prior
-
-    def log_guide(
-        self, fits: Sequence[Fit], weights: Sequence[float], values: np.ndarray
-    ) -> np.ndarray:
-        """Log-density of a mixture of guides at draws of the flat vector, ``(draw,)``.
-
-        Nats, on the unconstrained vector; that of a point guide is not a number.
-        """
-        if self._log_guide is None:
-            return np.full(len(values), np.nan)
-        used = [(fit, weight) for fit, weight in zip(fits, weights, strict=True) if weight > 0]
-        parts = [self._log_guide_density(fit, values) for fit, _ in used]
-        return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
-
-    def _log_guide_density(self, fit: Fit, values: np.ndarray) -> np.ndarray:
-        with precision("float64"):
-            constrained = [
-                np.asarray(fit.constrained[n], "float64") for n in self.guide.constrained_shapes
-            ]
-            parts = [
-                np.asarray(self._log_guide(block, *constrained)[0])
-                for block in filled(np.asarray(values, "float64"), self.at_once)
+                np.asarray(density(block, *arrays)[0])
+                for block in filled(np.asarray(values, "float64"), at_once)
             ]
         return np.concatenate(parts)[: len(values)]
 
-    def constrained(self, fit: Fit) -> dict[str, jax.Array]:
-        """Constrained parameters of a fit; call it within `precision`."""
-        names = self.guide.constrained_shapes
-        return jax.device_put({n: np.asarray(fit.constrained[n], self.dtype) for n in names})
+
+@lru_cache(maxsize=16)
+def _guide_density(guide: Guide, device: Device) -> Callable:
+    """Program of a guide's log-density at vectors, of its parameters; in double precision."""
+    shapes = guide.constrained_shapes.items()
+    parameters = {n: pt.tensor(n, dtype="float64", shape=shape) for n, shape in shapes}
+    vector = flat_vector(guide)
+    density = guide.log_density(parameters, vector)
+    return over_draws([vector, *parameters.values()], [density], brief=True)
 
 
-@dataclass(frozen=True)
-class _OfGuide:
-    """The `i`-th draw of a fit's guide, whoever asks for it; one function for equal guides."""
+@register_dataclass
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptDraws(Summarised):
+    """Draws that are kept, such as those of a sampler's chains.
 
-    guide: Guide
-    dtype: str
+    Attributes
+    ----------
+    values
+        Unconstrained vectors, ``(draw, size)``.
+    """
 
-    def __call__(self, constrained, key, i):
-        return draw_from(self.guide, constrained, key, i, self.dtype)
+    values: np.ndarray
+
+    draw_key: ClassVar[np.ndarray] = np.zeros(4, np.uint32)
+    failed: ClassVar[bool] = False
+
+    @classmethod
+    def spread(cls, values: np.ndarray) -> "KeptDraws":
+        """The vectors in such an order that the first few of them are spread over all."""
+        # Numbers of an irrational rotation of the circle: every run of them is spread evenly.
+        order = np.argsort(np.argsort(np.arange(len(values)) * GOLDEN % 1))
+        return cls(values[order])
+
+    def draw(self, i):  # noqa: D102
+        return self.values[i]
+
+    def n_distinct(self, draws):  # noqa: D102
+        return min(draws, len(self.values))
+
+    def on_device(self, dtype):  # noqa: D102
+        return KeptDraws(jax.device_put(np.asarray(self.values, dtype)))
+
+    def log_density(self, values, at_once):  # noqa: D102
+        return None
 
 
 def over_draws(
@@ -210,20 +187,3 @@ def filled(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
     for first in range(0, len(values), size):
         block = values[first : first + size]
         yield np.pad(block, ((0, size - len(block)), (0, 0)), mode="edge")
-
-
-def draw_from(guide: Guide, constrained, key: jax.Array, i, dtype: str):
-    """The `i`-th draw of a guide from a key, ``(size,)``; a JAX function of all but the guide."""
-    key, shapes = jax.random.fold_in(key, i), guide.noise
-    keys = [key] if len(shapes) == 1 else jax.random.split(key, max(1, len(shapes)))
-    noise = {
-        name: jax.random.normal(k, shape, dtype)
-        for (name, shape), k in zip(shapes.items(), keys, strict=False)
-    }
-    return guide.draw(constrained, noise)
-
-
-def draw_key(fit: Fit | StoredGuide) -> jax.Array:
-    """The PRNG key that draws of a fit come from."""
-    # Faster generators give other numbers under vmap, and a draw must not depend on that.
-    return jax.random.wrap_key_data(fit.draw_key[:2], impl="threefry2x32")

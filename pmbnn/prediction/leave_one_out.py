@@ -1,7 +1,23 @@
-"""Leave-one-out log densities from draws, by Pareto-smoothed importance sampling."""
+"""Pareto-smoothed importance sampling: leave-one-out log densities, and k-hat of ratios."""
 
 import numpy as np
 from scipy.special import logsumexp
+
+LEAST_DRAWS = 25
+"""Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
+
+
+def pareto_k(log_ratio: np.ndarray) -> float:
+    """Pareto k-hat of importance ratios by their logarithms, ``(draw,)``.
+
+    Not a number for fewer than `LEAST_DRAWS`, or where some ratio is not finite.
+    """
+    from arviz_stats.base import array_stats
+
+    if len(log_ratio) < LEAST_DRAWS or not np.isfinite(log_ratio).all():
+        return float("nan")
+    # It takes what leave-one-out has: the logarithms of the ratios' inverses.
+    return float(array_stats.psislw(-log_ratio)[1])
 
 
 def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,42 +1,64 @@
-"""Posterior draws turned into what a model's likelihood predicts."""
+"""Draws of a model's flat vector turned into its variables, densities and predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+from scipy.special import logsumexp
 
 from pmbnn.data.arrays import Rows
-from pmbnn.inference.flat import ModelGraphs, at_flat_inputs, model_graphs
+from pmbnn.inference.batches import cast
+from pmbnn.inference.flat import (
+    ModelGraphs,
+    at_flat_inputs,
+    flat_vector,
+    flatten_model,
+    model_graphs,
+)
+from pmbnn.inference.guides import build_guide
 from pmbnn.inference.observed import observations_last
-from pmbnn.inference.result import Fit, StoredGuide
+from pmbnn.inference.products import depends_on
+from pmbnn.inference.result import Fit
+from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.stages import stage
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.rewrites import computed_once
 from pmbnn.inference.xla.sharing import shared
-from pmbnn.models.build import OBSERVED
+from pmbnn.models.build import OBSERVED, ROW_DATA
 from pmbnn.models.likelihoods import Likelihood
+from pmbnn.models.priors import STANDARD
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
-from pmbnn.prediction.draws import GuideDraws, draw_key, draws_at_once, filled, over_draws
+from pmbnn.prediction.draws import DrawSource, GuideDraws, draws_at_once, filled, over_draws
 from pmbnn.prediction.predictive import Predictive, Weights
+
+AT_ONCE = 100
+"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
+
+NUMBERS_AT_ONCE = 2_000_000
+"""Numbers of these at most: of a large network, fewer draws are in memory together."""
 
 PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbabilities, Density)}
 """Kinds of predictions by the key that likelihoods name them by."""
 
 
-class Predictor(GuideDraws):
-    """Predictions of every replica of one group, from its model's graph.
+class Predictor:
+    """What a model says at draws of its flat vector: variables, densities and predictions.
+
+    Compiled once for all models of one graph, whatever the values of their data and the number
+    of rows. Draws come from sources (`DrawSource`): guides of fits, or draws that are kept.
 
     Parameters
     ----------
     likelihood
         Of the model: it says which graphs are read off, and what is made of their draws.
     settings
-        Tell which guide to draw from.
+        Of fits: they tell the guide of a `Fit` that is handed over in the place of a source.
 
     Raises
     ------
@@ -48,32 +70,131 @@ class Predictor(GuideDraws):
         self,
         model: pm.Model | ModelGraphs,
         likelihood: Likelihood,
-        settings: Inference,
+        settings: Inference | Sampling | None = None,
         dtype: str = "float32",
     ) -> None:
         graphs = model_graphs(model)
         model = graphs.model
         parameters = likelihood.parameters(model[OBSERVED])
-        super().__init__(graphs, settings, dtype)
-        self.likelihood = likelihood
+        self.likelihood, self.dtype = likelihood, dtype
         self.predictive = PREDICTIVES[likelihood.predictive]
-        graphs = at_flat_inputs(model, self.flat, parameters).values()
-        graphs = [observations_last(graph) for graph in graphs]
+        self.flat = flat = flatten_model(graphs, rows=None)
+        self.guide = None
+        if isinstance(settings, Inference):
+            self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
+        self.vector = values = flat_vector(flat)
+        self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
+        # Standard draws, which stand behind something that a trace keeps, are of no interest.
+        in_jax = names_in_jax(flat, dtype)
+        wanted = [name for name in flat.posterior if not name.endswith(STANDARD)]
+        self.named = [name for name in wanted if name in in_jax]
+        self.in_pytensor = [name for name in wanted if name not in in_jax]
+        (by_row,) = flat.log_likelihoods.values()
+        variables = [flat.posterior[name] for name in self.named]
+        log_likelihood, log_prior, *posterior = flat.at(
+            values, [by_row, flat.log_prior, *variables]
+        )
+        # Those of a hyperprior are none of theirs: predictions are the same under every one.
+        self.constants = [
+            name
+            for name, variable in flat.data.items()
+            if name not in ROW_DATA and depends_on([log_likelihood, *posterior], [variable])
+        ]
+        constants = [flat.data[name] for name in self.constants]
+        rows = [flat.data[name] for name in ROW_DATA]
+        predicted = at_flat_inputs(model, flat, parameters).values()
+        predicted = [observations_last(graph) for graph in predicted]
         # Whether each has rows, or one value is shared by all of them.
         self._has_rows = {
             name: g.ndim > 0 and not g.type.broadcastable[0]
-            for name, g in zip(parameters, graphs, strict=True)
+            for name, g in zip(parameters, predicted, strict=True)
         }
-        inputs = [self.vector, self.flat.data["x"], *(self.flat.data[n] for n in self.constants)]
-        graphs = self.flat.at(self.vector, graphs)
+        inputs, predicted = [values, flat.data["x"], *constants], flat.at(values, predicted)
         with precision(dtype):
-            self._of_values = over_draws(inputs, graphs)
-            made_of = jax_function(inputs, graphs), self.way_to_draw
-            self._of_draws, self._reduced = shared(made_of, lambda: _programs(*made_of))
+            self._log_likelihood = over_draws([values, *rows, *constants], [log_likelihood])
+            self._log_prior = over_draws([values, *flat.data.values()], [log_prior], brief=True)
+            self._posterior = over_draws([values, *constants], posterior, brief=True)
+            self._of_values = over_draws(inputs, predicted)
+            function = jax_function(inputs, predicted)
+            self._of_draws, self._reduced = shared(function, lambda: _programs(function))
+        options = compiler_options(brief=True)
+        self._draws = shared("draws", lambda: jax.jit(_draw_all, compiler_options=options))
+
+    # Draws, and the model's variables and densities at them
+
+    def source(self, fit: Fit | DrawSource) -> DrawSource:
+        """What draws come from: a fit's guide, or the source itself."""
+        return GuideDraws.of(self.guide, fit) if isinstance(fit, Fit) else fit
+
+    def values(self, fit: Fit | DrawSource, draws: int) -> np.ndarray:
+        """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
+        return np.concatenate([*self.blocks(fit, draws)])
+
+    def blocks(self, fit: Fit | DrawSource, draws: int) -> Iterator[np.ndarray]:
+        """The same a few at a time, ``(draw, size)`` each: of large networks all are too many."""
+        size = min(draws, self.at_once)
+        for first in range(0, draws, size):
+            numbers = np.arange(first, first + size, dtype=np.int32)
+            with precision(self.dtype):
+                source = self.source(fit).on_device(self.dtype)
+                values = np.asarray(self._draws(source, numbers))
+            yield values[: draws - first]
+
+    def posterior(
+        self, data: Mapping[str, np.ndarray], values: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
+        with precision(self.dtype):
+            constants = self._constants(data)
+            parts = [
+                jax.device_get(self._posterior(block, *constants))
+                for block in filled(np.asarray(values, self.dtype), self.at_once)
+            ]
+        arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
+        others = computed_by_pytensor(self.flat, self.in_pytensor, values, data)
+        return dict(zip(self.named, arrays, strict=True)) | others
+
+    def log_joint(
+        self, data: Mapping[str, np.ndarray], values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log-likelihood of every row, and log joint density, of draws of the flat vector.
+
+        Shapes ``(draw, observation)`` and ``(draw,)``; nats, densities on the unconstrained
+        vector.
+        """
+        with precision(self.dtype):
+            typed = cast({name: data[name] for name in self.flat.data}, self.dtype)
+            of_rows = [typed[name] for name in (*ROW_DATA, *self.constants)]
+            values, every = np.asarray(values, self.dtype), typed.values()
+            parts = [
+                jax.device_get(
+                    (*self._log_likelihood(block, *of_rows), *self._log_prior(block, *every))
+                )
+                for block in filled(values, min(self.at_once, draws_at_once(values, typed["x"])))
+            ]
+        of_blocks = zip(*parts, strict=True)
+        log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
+        return log_likelihood, log_likelihood.sum(axis=1, dtype=np.float64) + log_prior
+
+    def log_guide(
+        self, fits: Sequence[Fit | DrawSource], weights: Sequence[float], values: np.ndarray
+    ) -> np.ndarray:
+        """Log-density of a mixture of guides at draws of the flat vector, ``(draw,)``.
+
+        Nats, on the unconstrained vector; that of a point guide, and of kept draws, is not a
+        number.
+        """
+        used = [(fit, weight) for fit, weight in zip(fits, weights, strict=True) if weight > 0]
+        parts = [self.source(fit).log_density(values, self.at_once) for fit, _ in used]
+        if any(part is None for part in parts):
+            return np.full(len(values), np.nan)
+        return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
+
+    # Predictions
 
     def predict(
         self,
-        fits: Sequence[Fit],
+        fits: Sequence[Fit | DrawSource],
         weights: Weights,
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
@@ -95,7 +216,7 @@ class Predictor(GuideDraws):
 
     def predict_mixtures(
         self,
-        fits: Sequence[Fit],
+        fits: Sequence[Fit | DrawSource],
         mixtures: Sequence[Weights],
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
@@ -108,7 +229,9 @@ class Predictor(GuideDraws):
         drawn = [fits[i] for i in used]
         return self.predictive.of_mixtures(self, drawn, shares, data, x, draws, target)
 
-    def nll(self, fit: Fit, data: Mapping[str, np.ndarray], rows: Rows, draws: int) -> float:
+    def nll(
+        self, fit: Fit | DrawSource, data: Mapping[str, np.ndarray], rows: Rows, draws: int
+    ) -> float:
         """Negative log-density of the rows' targets under one fit, in nats an observation."""
         return self.predictive.nll(self, fit, data, rows, draws)
 
@@ -136,7 +259,7 @@ class Predictor(GuideDraws):
         return dict(zip(self._has_rows, map(_with_rows, found), strict=True))
 
     def single_draws(
-        self, fit: Fit, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
+        self, fit: Fit | DrawSource, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
     ) -> dict[str, np.ndarray]:
         """What the likelihood names, at the first draws of a fit: shaped as `parameters` are.
 
@@ -144,10 +267,10 @@ class Predictor(GuideDraws):
         """
         draws = self.n_distinct(fit, draws)
         with precision(self.dtype), stage("predict", len(x), "row") as went_on:
-            constants, constrained = self._constants(data), self.constrained(fit)
+            constants, source = self._constants(data), self.source(fit).on_device(self.dtype)
             size, parts = self.predictive.block, []
             for number, rows in enumerate(self._blocks(x, size), 1):
-                found = self._of_draws(constrained, draw_key(fit), draws, rows, constants)
+                found = self._of_draws(source, draws, rows, constants)
                 parts.append(jax.device_get(found))
                 went_on(min(number * size, len(x)))
         columns = zip(*parts, strict=True)
@@ -159,7 +282,7 @@ class Predictor(GuideDraws):
     def reduced(
         self,
         reduce: Callable,
-        fit: Fit,
+        fit: Fit | DrawSource,
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
         draws: int,
@@ -176,17 +299,17 @@ class Predictor(GuideDraws):
             Rows in memory at once.
         """
         with precision(self.dtype), stage("predict", len(x), "row") as went_on:
-            constrained, constants = self.constrained(fit), self._constants(data)
+            source, constants = self.source(fit).on_device(self.dtype), self._constants(data)
             parts = []
             for number, rows in enumerate(self._blocks(x, block), 1):
-                found = self._reduced(reduce, constrained, draw_key(fit), draws, rows, constants)
+                found = self._reduced(reduce, source, draws, rows, constants)
                 parts.append(jax.device_get(found))
                 went_on(min(number * block, len(x)))
         return [np.concatenate(part)[: len(x)] for part in zip(*parts, strict=True)]
 
-    def n_distinct(self, fit: Fit | StoredGuide, draws: int) -> int:
+    def n_distinct(self, fit: Fit | DrawSource, draws: int) -> int:
         """How many of so many draws of a fit differ: all draws of a point are the same."""
-        return 1 if self.guide.is_point else draws
+        return self.source(fit).n_distinct(draws)
 
     def _constants(self, data: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         return [np.asarray(data[name], self.dtype) for name in self.constants]
@@ -198,31 +321,34 @@ class Predictor(GuideDraws):
             yield np.pad(rows, ((0, size - len(rows)), (0, 0)))
 
 
-def _programs(parameters: Callable, draw: Callable) -> tuple[Callable, Callable]:
+def _draw_all(source: DrawSource, numbers):
+    """Draws of these numbers, ``(draw, size)``."""
+    return jax.vmap(source.draw)(numbers)
+
+
+def _programs(parameters: Callable) -> tuple[Callable, Callable]:
     """Programs of all draws of a block of rows, and of what a function makes of them.
 
     Parameters
     ----------
     parameters
         What the likelihood names, at a flat vector, rows and constants.
-    draw
-        As `GuideDraws.way_to_draw`.
     """
 
-    def of_one(constrained, key, x, constants, i):
+    def of_one(source, x, constants, i):
         # Once: XLA would draw anew within each operation that takes a part of the vector, for every
         # row (1,024 rows of the 2-5-5-2 network: 25 instead of 8 us a draw).
-        vector = computed_once(draw(constrained, key, i))
+        vector = computed_once(source.draw(i))
         return tuple(parameters(vector, x, *constants))
 
-    def draws_of_block(constrained, key, draws, x, constants):
-        return jax.lax.map(partial(of_one, constrained, key, x, constants), jnp.arange(draws))
+    def draws_of_block(source, draws, x, constants):
+        return jax.lax.map(partial(of_one, source, x, constants), jnp.arange(draws))
 
-    def reduced_of_block(reduce, constrained, key, draws, x, constants):
-        return reduce(partial(of_one, constrained, key, x, constants), draws)
+    def reduced_of_block(reduce, source, draws, x, constants):
+        return reduce(partial(of_one, source, x, constants), draws)
 
     return (
-        jax.jit(draws_of_block, static_argnums=2),
+        jax.jit(draws_of_block, static_argnums=1),
         jax.jit(reduced_of_block, static_argnums=0, compiler_options=compiler_options()),
     )
 

@@ -19,8 +19,8 @@ from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
 from pmbnn.models.networks.activations import relative_slopes
 from pmbnn.models.priors import Fixed, Normal
+from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.prior_draws import prior_draws
-from pmbnn.prediction.stored_draws import StoredDraws
 from pmbnn.prediction.unconstrained import unconstrained_draws
 
 FLAT = 0.05
@@ -52,7 +52,7 @@ class PriorFunctions:
         self.names = [v.name for v in self.model.free_RVs]
         self.data = model_data(usual, row, likelihood)
         self.likelihood = likelihood
-        self.predictor = StoredDraws(self.model, likelihood, dtype)
+        self.predictor = Predictor(self.model, likelihood, dtype=dtype)
         self._saturated = self._build_saturated(network, rows.input_shape)
 
     def draws(

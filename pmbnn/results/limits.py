@@ -5,7 +5,7 @@ Nothing in it is unpickled or run; what is larger than a sweep writes is not rea
 
 from pathlib import Path
 
-from pmbnn.experiment.machine import total_memory
+from pmbnn.inference import memory
 from pmbnn.results.faults import ResultsError
 
 MOST_JSON = 50_000_000
@@ -13,9 +13,6 @@ MOST_JSON = 50_000_000
 
 MOST_PIXELS = 100_000_000
 """Of a figure: the largest sheet has a tenth. Compressed, ten thousand times as many are small."""
-
-LARGEST_TRACE = 64e9
-"""Bytes of arrays where the system does not tell how much memory there is."""
 
 
 def read_json_text(path: Path) -> str:
@@ -32,11 +29,5 @@ def read_json_text(path: Path) -> str:
 
 
 def check_fits(size: float, path: Path) -> None:
-    """Raise ResultsError unless arrays of that many bytes fit into memory.
-
-    Compressed, arrays that do not can lie in a small file.
-    """
-    most = total_memory() or LARGEST_TRACE
-    if size > most:
-        told = f"`{path}` holds arrays of {size / 1e9:,.1f} GB"
-        raise ResultsError(f"{told}: must be at most the memory here, {most / 1e9:,.1f} GB.")
+    """Raise ResultsError unless arrays of that many bytes fit into memory."""
+    memory.check_fits(size, path, ResultsError)

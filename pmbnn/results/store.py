@@ -4,14 +4,13 @@ A cell is written into a folder of a temporary name and renamed when it is whole
 carries its final name is complete, whatever stopped the run before.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,9 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
+from pmbnn.prediction.trace_file import Writer as Writer
+from pmbnn.prediction.trace_file import flush
+from pmbnn.prediction.trace_file import trace_writer as trace_writer
 from pmbnn.results.faults import (
     ResultsError,
     reading_netcdf,
@@ -36,19 +38,8 @@ TEMPORARY = ".part-"
 BROKEN = ".broken-"
 """Start of the name of a cell that was set aside."""
 
-WORTH_COMPRESSING = 16_384
-"""Bytes of an array; smaller ones grow by it, as a compressed array has an index of its own."""
-
-END_OF_FILE = {0: 40, 2: 28, 3: 28}
-"""Where the superblock of an HDF5 file says how long that is, by the superblock's version."""
-
-MOST_IN_MEMORY = 2**31
-"""Bytes of a trace that is written by way of memory; a larger one needs a disk with room."""
-
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a file that is not there as one."""
-
-Writer = Callable[[Path], None]
 
 
 class Results:
@@ -141,11 +132,11 @@ class Results:
     def _put(self, part: Path, name: str) -> None:
         """Give a whole folder that lies beside the cells its name, in place of what was there."""
         for path in (*part.iterdir(), part):
-            _flush(path)
+            flush(path)
         self.remove(name)
         part.chmod(0o755)
         os.replace(part, self.cells / name)
-        _flush(self.cells)
+        flush(self.cells)
 
     def checkpoints(self, job: str) -> Path:
         """Folder of the checkpoints of a job's fits; it may not exist."""
@@ -234,7 +225,7 @@ class Results:
         with storing(path):
             try:
                 write(part)
-                _flush(part)
+                flush(part)
                 path.parent.mkdir(exist_ok=True)
                 os.replace(part, path)
             except BaseException:
@@ -276,54 +267,6 @@ def _table_text(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, lineterminator="\n")
 
 
-def trace_writer(trace: xr.DataTree) -> Writer:
-    """Writer of a compressed netCDF file that ArviZ opens.
-
-    By netCDF's own library: h5netcdf takes four times as long to write the seventy variables of a
-    small network.
-    """
-
-    def write(path: Path) -> None:
-        if trace.nbytes > MOST_IN_MEMORY and shutil.disk_usage(path.parent).free < trace.nbytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        if trace.nbytes > MOST_IN_MEMORY:
-            trace.to_netcdf(path, engine="netcdf4", encoding=_encoding(trace))
-        else:
-            path.write_bytes(netcdf_image(trace))
-
-    return write
-
-
-def netcdf_image(trace: xr.DataTree) -> memoryview:
-    """The bytes of that file, made in memory; two of one trace differ in when they were made.
-
-    HDF5 must not meet an error of the disk: where one is full, closing a file ends the process
-    (SIGSEGV in HDF5 2.0). In memory it takes no more time, and as many bytes as the file has.
-    """
-    import netCDF4
-    from xarray.backends import NetCDF4DataStore
-
-    encoding = _encoding(trace)
-    # Of a byte, for what it begins with is not cleared; it grows by 64 KiB, which are.
-    file = netCDF4.Dataset("trace.nc", "w", memory=1)
-    for node in trace.subtree:
-        group = file if node is trace else file.createGroup(node.path)
-        own = node.to_dataset(inherit=node is trace)
-        own.dump_to_store(NetCDF4DataStore(group), encoding=encoding.get(node.path))
-    image = file.close()
-    place = END_OF_FILE.get(image[8])
-    return image if place is None else image[: int.from_bytes(image[place : place + 8], "little")]
-
-
-def _encoding(trace: xr.DataTree) -> dict[str, dict[str, Any]]:
-    """How the arrays of each group are written, by its path."""
-    return {
-        group.path: {name: _compression(array) for name, array in group.data_vars.items()}
-        for group in trace.subtree
-        if group.data_vars
-    }
-
-
 def _json_text(content: Mapping[str, Any]) -> str:
     return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
@@ -336,23 +279,6 @@ def sha256(path: Path) -> str:
 
 def _stored_file(path: Path) -> StoredFile:
     return StoredFile(size=path.stat().st_size, sha256=sha256(path))
-
-
-def _flush(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
-    if os.name == "nt" and path.is_dir():  # folders cannot be opened there
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _compression(array: xr.DataArray) -> dict[str, Any]:
-    # Level 4 takes 1.35 times as long for a file that is a hundredth smaller.
-    compressed = array.nbytes >= WORTH_COMPRESSING
-    return {"zlib": True, "complevel": 1, "shuffle": True} if compressed else {}
 
 
 def remove(path: Path) -> None:

@@ -17,7 +17,7 @@ from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import check_data, load_experiment
-from pmbnn.experiment.machine import cores, slowness, total_memory
+from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.plan import cell_work, job_label
 from pmbnn.experiment.selection import select_cells
@@ -32,6 +32,7 @@ from pmbnn.figures import (
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
+from pmbnn.inference.memory import total_memory
 from pmbnn.inference.stages import measured, stage
 from pmbnn.report.index_page import index_page
 from pmbnn.results.derived import (

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import xarray as xr
+from pmbnn.prediction.stored_draws import kept_draws
 from scipy.special import logsumexp
 
 from pmbnn.data import Moons
@@ -23,7 +24,6 @@ from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
-from pmbnn.prediction.stored_draws import kept_draws
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare

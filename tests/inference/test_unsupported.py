@@ -5,6 +5,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pmbnn.prediction.reference import Reference
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from tiers import slow_but
@@ -19,7 +20,6 @@ from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, why_
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction import reference
 from pmbnn.prediction.draws import GuideDraws
-from pmbnn.prediction.reference import Reference
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 2))

@@ -6,9 +6,9 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from pmbnn.prediction.approximation import fit
 
 from pmbnn.models.build import dense_classifier
-from pmbnn.prediction.approximation import fit
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))

@@ -6,6 +6,8 @@ import arviz_base
 import numpy as np
 import pymc as pm
 import pytest
+from pmbnn.prediction.approximation import fit
+from pmbnn.prediction.reference import sample
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model, dense_classifier
@@ -13,10 +15,8 @@ from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
-from pmbnn.prediction.approximation import fit
 from pmbnn.prediction.check import Agreement, check
 from pmbnn.prediction.distances import floor_of, moments, standard_error, total_variation
-from pmbnn.prediction.reference import sample
 
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(30), np.linspace(0, 2, 30)])

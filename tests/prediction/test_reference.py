@@ -6,6 +6,8 @@ import any_models
 import arviz as az
 import numpy as np
 import pytest
+from pmbnn.prediction.reference import compared_functions, sample, spread_rows
+from pmbnn.prediction.stored_draws import StoredDraws
 
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.device import CPU, Device, DeviceError, current_device
@@ -15,8 +17,6 @@ from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
-from pmbnn.prediction.reference import compared_functions, sample, spread_rows
-from pmbnn.prediction.stored_draws import StoredDraws
 
 pytestmark = pytest.mark.slow
 

@@ -325,7 +325,7 @@ def test_a_trace_reads_back(results, trace):
 
 
 def test_a_large_trace_is_written_where_there_is_room(results, trace, monkeypatch):
-    monkeypatch.setattr("pmbnn.results.store.MOST_IN_MEMORY", 0)
+    monkeypatch.setattr("pmbnn.prediction.trace_file.MOST_IN_MEMORY", 0)
     results.save_cell(cell(), {"trace.nc": trace_writer(trace)})
     assert set(results.load_trace("cell").children) == set(trace.children)
     free = shutil.disk_usage(results.folder)._replace(free=trace.nbytes - 1)

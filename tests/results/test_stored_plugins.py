@@ -91,9 +91,9 @@ def write(folder, *others, **changes):
 def forget():
     """What another process would not know."""
     for choices in (*REGISTRIES.values(), *METRICS.values()):
-        for kind in [kind for kind, part in choices.items() if part in plugins._ORIGINS]:
+        for kind in [kind for kind, part in choices.items() if part in plugins.ORIGINS]:
             del choices[kind]
-    plugins._ORIGINS.clear()
+    plugins.ORIGINS.clear()
     plugins._SOURCES.clear()
     for name in [name for name in sys.modules if name.startswith("pmbnn_plugin_")]:
         del sys.modules[name]
@@ -314,7 +314,7 @@ def test_a_plugin_that_raises_leaves_nothing_registered(project):
     with pytest.raises(ConfigError, match="raised ZeroDivisionError"):
         load_experiment(project / "own.yaml")
     assert "own" not in NETWORKS
-    assert plugins._ORIGINS == {} and "own" not in OOD
+    assert plugins.ORIGINS == {} and "own" not in OOD
 
 
 def test_commands_take_the_option(project, monkeypatch):

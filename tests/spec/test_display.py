@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from makers import MOONS, plane_trace, record, store
+from pmbnn.prediction.reference import Reference
 
 import pmbnn as pb
 from pmbnn.inference.result import Fit, History, PrngKeys, Snapshot, StoredGuide
 from pmbnn.inference.samplers.chains import Chains, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.prediction.density import Mixture
-from pmbnn.prediction.reference import Reference
 from pmbnn.spec.display import Summarised
 
 MOST = 1_000

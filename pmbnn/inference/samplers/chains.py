@@ -37,6 +37,11 @@ class Chains(Summarised):
         """Draws of each chain."""
         return self.values.shape[1]
 
+    @property
+    def merged(self) -> np.ndarray:
+        """Draws of all chains one after the other, ``(chain · draw, size)``."""
+        return self.values.reshape(-1, self.values.shape[-1])
+
     def followed_by(self, later: "Chains") -> "Chains":
         """The same chains with later draws."""
         return Chains(

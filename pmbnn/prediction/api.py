@@ -1,0 +1,291 @@
+"""The posterior of any PyMC model from Python: fitted, or sampled."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pymc as pm
+
+from pmbnn.inference.advi import Program
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.device import device_here, running_on
+from pmbnn.inference.engines import fit_model
+from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
+from pmbnn.inference.initial import initial_means
+from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.result import Fit
+from pmbnn.inference.samplers.run import build_sampler, sample_posterior
+from pmbnn.inference.samplers.settings import SAMPLING, Sampling
+from pmbnn.inference.samplers.starts import CANDIDATES
+from pmbnn.inference.settings import DEFAULT_STEPS, Inference
+from pmbnn.inference.support import check_support
+from pmbnn.inference.unsupported import why_not_finite
+from pmbnn.models.build import likelihood_of
+from pmbnn.prediction.compared import compared_functions
+from pmbnn.prediction.datatree import history_of
+from pmbnn.prediction.draws import GuideDraws, KeptDraws
+from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.progress import shown
+from pmbnn.spec import validated
+from pmbnn.spec.errors import HABITS, check_arguments, must_be_one_of
+
+START_DRAWS = 5
+"""Draws of each guide, as it starts, at which a log-density that is not finite is looked for."""
+
+DTYPES = ("float32", "float64")
+
+PLACES = {name: name for name in Inference.model_fields} | {"seed": "random_seed"}
+"""Arguments of `fit` by the fields of the settings that they are."""
+
+ARGUMENTS = {*PLACES.values(), "progress", "dtype", "device"}
+
+ELSEWHERE = {
+    "draws": "it is an argument of `sample`, `predict` and `to_datatree` of what `pb.fit` returns.",
+    "chains": "`restarts` are independent fits.",
+    "cores": "all restarts run in one program, on all cores.",
+}
+"""What stands in the place of arguments that `fit` does not have."""
+
+
+def fit(
+    model: pm.Model,
+    *,
+    steps: int | None = None,
+    restarts: int = 1,
+    random_seed: int = 0,
+    guide: str = "mean_field",
+    learning_rate: float = 0.02,
+    progress: bool = True,
+    dtype: str | None = None,
+    device: str = "auto",
+    **settings: object,
+) -> Posterior:
+    """Variational approximation of the posterior of any PyMC model with continuous variables.
+
+    Parameters
+    ----------
+    model
+        Several observed variables, potentials, deterministics, bounded variables, ``pm.Data`` or
+        none. Minibatches (``batch=``) take ``pm.Data`` with the first dim ``observation``.
+    steps
+        Gradient steps of each restart: 10,000 unless these or ``epochs`` are given.
+    restarts
+        Independent fits, of which the one of highest ELBO counts; small models fit them all at
+        once in one program.
+    random_seed
+        Decides initial values, noise, minibatches and draws.
+    guide
+        ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables, or a
+        point: ``map``, ``maximum_likelihood``.
+    learning_rate
+        Adam's, at its highest.
+    progress
+        Whether to show steps, time left and the ELBO.
+    dtype
+        ``float32`` or ``float64``; by default the first for models of this package and the
+        second for others, whose matrices may be nearly singular.
+    device
+        What it runs on, and what is computed of it later: ``cpu``, ``gpu`` (the first that JAX
+        finds), or a GPU where there is one.
+    **settings
+        Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``kl_weight``, …
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete, an observation is outside the support of its
+        distribution or an operation has no form in JAX, naming the variable; if a setting is out
+        of its range or does not fit the model; if every restart diverged.
+    TypeError
+        If `model` is no model, or there is no such setting.
+    DeviceError
+        If the device is not there.
+
+    References
+    ----------
+    Kucukelbir et al. (2017), Automatic Differentiation Variational Inference.
+
+    Examples
+    --------
+    >>> model = pb.dense_classifier(x, y, prior=pb.Laplace())  # doctest: +SKIP
+    >>> pb.fit(model, restarts=6).to_datatree()  # doctest: +SKIP
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
+    check_arguments(settings, ARGUMENTS, "pb.fit", **ELSEWHERE)
+    if steps is None and settings.get("epochs") is None:
+        steps = DEFAULT_STEPS
+    given = {"steps": steps, "restarts": restarts, "seed": random_seed, "guide": guide}
+    given |= {"learning_rate": learning_rate, **settings}
+    chosen = validated(Inference, given, PLACES, "pb.fit")
+    dtype = chosen_dtype(model, dtype)
+    place = device_here(device)
+    with running_on(place), shown(progress):
+        program, fits = fit_model(model, chosen, dtype=dtype)
+    if all(found.failed for found in fits):
+        reason = _why_not_finite(program, model, fits)
+        if reason is not None:
+            raise ValueError(f"`model` cannot be fitted: {reason}.")
+        raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
+    alive = [fit for fit in fits if not fit.failed]
+    best = max(alive, key=lambda fit: fit.elbo)
+    return Posterior(
+        of=model,
+        settings=chosen,
+        sources={fit.replica: GuideDraws.of(program.guide, fit) for fit in alive},
+        weights={fit.replica: float(fit is best) for fit in alive},
+        best=best.replica,
+        status=best.status,
+        reason=best.reason,
+        draws_of=(
+            f"the {chosen.guide.replace('_', '-')} guide of restart {best.replica}, "
+            f"highest ELBO of {len(fits)}"
+        ),
+        dtype=dtype,
+        device=place,
+        history=history_of(fits),
+    )
+
+
+def chosen_dtype(model: pm.Model, dtype: str | None) -> str:
+    """Precision that a model is fitted or sampled in; that of its kind unless given."""
+    if dtype is None:
+        return "float64" if likelihood_of(model) is None else "float32"
+    if dtype not in DTYPES:
+        raise must_be_one_of("dtype", DTYPES, dtype)
+    return dtype
+
+
+def _why_not_finite(program: Program, model: pm.Model, fits: Sequence[Fit]) -> str | None:
+    """What of the log-density is not finite at draws of the guides as they start."""
+    flat, settings, points = flatten_model(model, n_observations(model)), program.settings, []
+    for found in fits:
+        rng = np.random.default_rng(found.keys.initial)
+        means = initial_means(flat.layout, settings, rng)
+        spread = settings.initial_scale * rng.standard_normal((START_DRAWS, means.size))
+        points += list(means + spread)
+    # The engine of PyMC has one precision only.
+    dtype = getattr(program, "dtype", "float64")
+    return why_not_finite(flat, model_values(model), points, dtype)
+
+
+def sample(
+    model: pm.Model,
+    *,
+    engine: str = "mclmc",
+    random_seed: int = 0,
+    progress: bool = True,
+    dtype: str | None = None,
+    device: str = "auto",
+    **settings: object,
+) -> Posterior:
+    """Draws from the posterior of any PyMC model with continuous variables.
+
+    Chains of a sampler, by default of microcanonical Langevin Monte Carlo (MCLMC), through the
+    log-density that fits use, all in one program. The No-U-Turn Sampler (NUTS) has no bias and
+    takes longer; tempered sequential Monte Carlo (SMC) finds separate modes in their proportions,
+    and the evidence. They go on until they agree on what is
+    predicted: on the model's predictions at up to 400 training inputs if it is one of this package,
+    on the free variables otherwise. Where they do not, the status is ``undecided``, whatever the
+    prior; MCLMC does not agree where scales of variables are far apart, as under a flat prior on
+    the weights of columns in different units: standardise them, or take NUTS.
+
+    Parameters
+    ----------
+    model
+        As `fit` takes it; for MCLMC with two unconstrained scalars at least, for SMC with priors
+        whose quantile functions are known.
+    engine
+        Name of a sampler: ``mclmc``, ``nuts`` or ``smc``.
+    random_seed
+        Decides starts and moves: the same seed gives the same bits.
+    progress
+        Whether to show draws and agreement.
+    dtype
+        ``float32`` or ``float64``; by default the first for models of this package and the
+        second for others.
+    device
+        As `fit` takes it.
+    **settings
+        Further fields of the engine's settings, as of `Mclmc`, `Nuts` and `Smc` in
+        `pmbnn.inference.samplers`:
+        ``chains``, ``draws``, ``tuning``, ``thin``, …
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete, an observation is outside the support of its
+        distribution or an operation has no form in JAX, naming the variable, or the engine or a
+        setting is unknown or out of its range.
+    DeviceError
+        If the device is not there.
+    TypeError
+        If `model` is no model, or the engine has no such setting.
+
+    References
+    ----------
+    Robnik and Seljak (2024), Fluctuation without dissipation: Microcanonical Langevin Monte Carlo;
+    Vehtari et al. (2021), Rank-normalization, folding, and localization (of R-hat).
+
+    Examples
+    --------
+    >>> reference = pb.sample(model)  # doctest: +SKIP
+    >>> reference.status, reference.reason  # doctest: +SKIP
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
+    if engine not in SAMPLING:
+        raise must_be_one_of("engine", SAMPLING, engine)
+    chosen = _chosen(engine, random_seed, settings)
+    dtype = chosen_dtype(model, dtype)
+    place = device_here(device)
+    with running_on(place), shown(progress):
+        density = build_log_density(model, n_observations(model), dtype)
+        check_support(model, value_shapes(model))
+        sampler = build_sampler(density, chosen)
+        samples = sample_posterior(
+            sampler,
+            model_values(model),
+            compared_functions(model),
+            identity=f"{engine}/{chosen.seed}",
+        )
+        if samples.chains.broken.all():
+            reason = _why_chains_are_not_finite(model, chosen, dtype)
+            if reason is not None:
+                raise ValueError(f"`model` cannot be sampled: {reason}.")
+    kept = KeptDraws.spread(samples.chains.merged)
+    return Posterior(
+        of=model,
+        settings=chosen,
+        sources={0: kept},
+        weights={0: 1.0},
+        best=0,
+        status=samples.status,
+        reason=samples.reason,
+        draws_of=f"the posterior by {engine.upper()}",
+        n_draws=len(kept.values),
+        dtype=dtype,
+        device=place,
+        samples=samples,
+    )
+
+
+def _chosen(engine: str, random_seed: int, further: Mapping[str, object]) -> Sampling:
+    """Settings of a sampler from the arguments of `sample`."""
+    fields = SAMPLING[engine].model_fields
+    places = {name: name for name in fields} | {"seed": "random_seed"}
+    elsewhere = {"cores": "all chains run in one program, on all cores."}
+    for name in further:
+        found = HABITS.get(name, name)
+        others = [other for other, cls in sorted(SAMPLING.items()) if found in cls.model_fields]
+        if others:
+            elsewhere[name] = f"`{found}` is one of {' and '.join(others)}, not of {engine}."
+    arguments = {*places.values(), "progress", "dtype", "device"}
+    check_arguments(further, arguments, "pb.sample", **elsewhere)
+    return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
+
+
+def _why_chains_are_not_finite(model: pm.Model, settings: Sampling, dtype: str) -> str | None:
+    """What of the log-density is finite at none of some points, as far apart as chains start."""
+    flat, spread = flatten_model(model, n_observations(model)), getattr(settings, "spread", 1.0)
+    points = np.random.default_rng(settings.seed).standard_normal((CANDIDATES, flat.size))
+    return why_not_finite(flat, model_values(model), spread * points, dtype, fewest=CANDIDATES)

@@ -1,0 +1,549 @@
+"""The posterior of a model, whether a fitted guide or draws of a sampler stand for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.inference.batches import model_values
+from pmbnn.inference.convergence import final_mean
+from pmbnn.inference.device import Device, current_device, running_on
+from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
+from pmbnn.inference.samplers.chains import Evidence, Samples
+from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import NetworkParts, likelihood_of
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.datatree import build_datatree
+from pmbnn.prediction.draws import DrawSource
+from pmbnn.prediction.leave_one_out import pareto_k
+from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.predictor import Predictor, checked_inputs
+from pmbnn.spec.display import Summarised
+from pmbnn.spec.errors import check_whole
+
+DRAWS = 1000
+"""Draws of a guide unless another number is asked for."""
+
+DRAWS_AT_ONCE = 256
+"""Draws in memory at once while variables are read off them."""
+
+SHAPES = 8
+"""Shapes of models whose predictors a process keeps."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkModel:
+    """A model of this package that is built when it is needed.
+
+    Attributes
+    ----------
+    parts
+        What the model is made of, on at least one of the rows.
+    training
+        All training rows, or a function that loads them.
+    standardisation, target_standardisation
+        The maps from inputs and targets in their own units to those of the model.
+    """
+
+    parts: NetworkParts
+    training: Rows | Callable[[], Rows]
+    standardisation: Standardisation
+    target_standardisation: Standardisation
+
+    @cached_property
+    def graph_model(self) -> pm.Model:
+        """The model with the rows of `parts` alone: its variables are the same."""
+        return self.parts.build()
+
+    @cached_property
+    def model(self) -> pm.Model:
+        """The model with all training rows."""
+        training = self.training
+        return self.parts.build(training() if callable(training) else training)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(Summarised):
+    """The posterior of a model: a variational approximation, or draws of chains.
+
+    `fit` and `sample` return one; so do the attribute `posterior_` of estimators, the attribute
+    `posterior` of a stored cell, and `load`. Draws of a guide are draws of an approximation.
+
+    Attributes
+    ----------
+    of
+        The model as it was handed over, or the network that it is built of.
+    settings
+        How the guide was fitted, or how the chains moved.
+    sources
+        Where draws come from: the guide of each restart that did not diverge, or the draws of
+        each chain, by number.
+    weights
+        Of each source in what is predicted, by number; their sum is 1.
+    best
+        Number of the source that stands for all where one must: the restart of highest ELBO.
+    status
+        Verdict: ``converged``, ``not_converged`` or ``improper`` of a guide; ``converged``,
+        ``undecided`` or ``diverged`` of chains.
+    reason
+        A few words on the verdict.
+    draws_of
+        What the draws are of, in words.
+    n_draws
+        Draws of each source that are taken unless another number is asked for.
+    dtype
+        Precision that it was found in.
+    device
+        The device that draws and predictions are computed on.
+    history
+        ELBO of each restart on the way, ``(restart, window)``, nats; None of chains.
+    samples
+        The chains, with their statistics; None of a guide.
+    trace
+        Draws as ArviZ takes them, where they are stored.
+    """
+
+    of: pm.Model | NetworkModel
+    settings: Inference | Sampling
+    sources: Mapping[int, DrawSource]
+    weights: Mapping[int, float]
+    best: int
+    status: str
+    reason: str
+    draws_of: str
+    n_draws: int = DRAWS
+    dtype: str = "float32"
+    device: Device = field(default_factory=current_device)
+    history: xr.Dataset | None = None
+    samples: Samples | None = None
+    trace: xr.DataTree | None = None
+
+    # What is known of it
+
+    @cached_property
+    def model(self) -> pm.Model:
+        """The model with its training rows; of a stored cell they are loaded for it.
+
+        Raises
+        ------
+        DataError
+            If the rows must be loaded and are not available, or have changed.
+        """
+        return self.of.model if isinstance(self.of, NetworkModel) else self.of
+
+    @property
+    def coords(self) -> dict[str, tuple]:
+        """Labels of the dims of the model's variables, by the name of the dim."""
+        coords = self._graph_model.coords.items()
+        return {dim: labels for dim, labels in coords if labels is not None}
+
+    @property
+    def elbo(self) -> float:
+        """Mean ELBO of the best restart over the last tenth of its steps, in nats.
+
+        Not a number for chains.
+        """
+        if self.history is None:
+            return float("nan")
+        elbo = self.history["elbo"].sel(restart=self.best).values
+        return final_mean(elbo[~np.isnan(elbo)])
+
+    @property
+    def convergence(self) -> Convergence | None:
+        """R-hat of what was compared between chains; None if some chain diverged, or of a guide."""
+        return None if self.samples is None else self.samples.convergence
+
+    @property
+    def log_evidence(self) -> Evidence | None:
+        """Logarithm of the evidence with its error, in nats; None of other engines than SMC."""
+        return None if self.samples is None else self.samples.log_evidence
+
+    @cached_property
+    def pareto_k(self) -> float:
+        """Pareto k-hat of the importance ratios of model and guide: above 0.7 the guide is far off.
+
+        Not a number for chains, and for a guide without a density.
+
+        References
+        ----------
+        Yao et al. (2018), Yes, but did it work? Evaluating variational inference.
+        """
+        values = self._values(None)
+        log_q = self._log_guide(values)
+        if log_q is None:
+            return float("nan")
+        return pareto_k((self._read(values)["log_p"] - log_q)[0])
+
+    def __repr__(self) -> str:
+        verdict = f"{self.status} ({self.reason})"
+        if self.samples is None:
+            guide = self.settings.guide.replace("_", "-")
+            restarts = self.settings.restarts
+            return f"{guide} guide, ELBO {self.elbo:.2f} (highest of {restarts}): {verdict}"
+        chains, draws, _ = self.samples.chains.values.shape
+        evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence}"
+        engine = self.settings.engine.upper()
+        return f"{chains} chains of {draws} draws by {engine}: {verdict}{evidence}"
+
+    def _summary(self) -> dict[str, object]:
+        if self.samples is None:
+            settings = self.settings
+            found = {"guide": settings.guide, "ELBO": f"{self.elbo:.2f} nats"}
+            found["restarts"] = settings.restarts
+        else:
+            chains, draws, _ = self.samples.chains.values.shape
+            found = {"engine": self.settings.engine, "chains": chains, "draws": draws}
+            if self.log_evidence is not None:
+                found["log evidence"] = str(self.log_evidence)
+        return found | {
+            "status": f"{self.status} ({self.reason})",
+            "variables": ", ".join(variable.name for variable in self._graph_model.free_RVs),
+            "settings": self.settings,
+        }
+
+    # Draws
+
+    def sample(self, draws: int | None = None) -> dict[str, np.ndarray]:
+        """Draws of every free variable and deterministic, ``(draw, *shape)`` each.
+
+        Variables are on their own scale, bounded ones within their bounds. The same draws come
+        back whoever asks for them. The first of many draws of a guide are those of few.
+
+        Parameters
+        ----------
+        draws
+            How many: `n_draws` of a guide unless given. Of chains all draws, one chain after the
+            other, unless given; else at most so many, evenly spread over all.
+        """
+        found = self._read(self._one_chain(draws))["posterior"]
+        return {name: array[0] for name, array in found.items()}
+
+    def log_joint(self, draws: int | None = None) -> np.ndarray:
+        """Log joint density of parameters and observations at the draws of `sample`, ``(draw,)``.
+
+        In nats; a density of the unconstrained variables.
+        """
+        return self._read(self._one_chain(draws))["log_p"][0]
+
+    def to_datatree(self, draws: int | None = None) -> xr.DataTree:
+        """Draws as ArviZ takes them.
+
+        Parameters
+        ----------
+        draws
+            Of each chain at most; a guide's are in one chain.
+
+        Returns
+        -------
+        xr.DataTree
+            ``posterior``, with status and reason among its attributes; ``log_likelihood`` of each
+            observed variable; ``sample_stats``; ``observed_data``; ``constant_data``.
+
+            The statistics of a guide are the log-densities of model and guide, ``log_p`` and
+            ``log_q``, for importance weights; its group ``fit`` has the ELBO on the way, nats.
+            Those of chains are ``lp``, the log-density of the unconstrained variables,
+            ``diverging``, and what else the engine knows (MCLMC: ``energy_error``, the root mean
+            square of a step's on the way to a draw, nats; ``n_steps`` and their ``step_size``;
+            NUTS: what ``pm.sample`` has; SMC: of the run that a draw comes from ``log_evidence``,
+            nats, ``n_temperatures``, and ``acceptance_rate`` at the last); ``log_evidence`` with
+            ``log_evidence_error`` are attributes of the posterior of SMC.
+
+            Of a stored cell it is the trace that was stored, unless `draws` is given.
+        """
+        return (self._tree if draws is None else self._datatree(draws)).copy()
+
+    @cached_property
+    def _tree(self) -> xr.DataTree:
+        return self._datatree(None) if self.trace is None else self.trace
+
+    def _datatree(self, draws: int | None) -> xr.DataTree:
+        values = self._values(draws)
+        found = self._read(values)
+        attrs = {"status": self.status, "reason": self.reason, "draws_of": self.draws_of}
+        if self.samples is None:
+            log_q = self._log_guide(values)
+            log_q = np.full(values.shape[:2], np.nan) if log_q is None else log_q
+            statistics = {"log_p": found["log_p"], "log_q": log_q}
+        else:
+            number = self._numbers(draws)
+            statistics = {n: a[:, number] for n, a in self.samples.chains.statistics.items()}
+        if self.log_evidence is not None:
+            attrs["log_evidence"], attrs["log_evidence_error"] = self.log_evidence
+        groups = {name: found[name] for name in ("posterior", "log_likelihood")}
+        groups["sample_stats"] = statistics
+        tree = build_datatree(self.model, groups, {"posterior": attrs})
+        if self.history is not None:
+            tree["fit"] = xr.DataTree(self.history)
+        return tree
+
+    def _numbers(self, draws: int | None) -> np.ndarray:
+        """Numbers of the draws that are taken of each chain."""
+        count = self.samples.chains.draws
+        return spread_numbers(count, count if draws is None else check_whole(draws, "draws"))
+
+    def _values(self, draws: int | None) -> np.ndarray:
+        """Draws of the flat vector, ``(chain, draw, size)``; a guide's as if of one chain."""
+        if self.samples is not None:
+            return self.samples.chains.values[:, self._numbers(draws)]
+        draws = self.n_draws if draws is None else check_whole(draws, "draws")
+        numbers = source_of_draws(self.sources, self.weights, self.best, draws)
+        with running_on(self.device), precision(self.dtype):
+            drawn = {
+                i: np.asarray(_draw_all(self.sources[i].on_device(self.dtype), jnp.arange(draws)))
+                for i in np.unique(numbers)
+            }
+        return np.stack([drawn[i][k] for k, i in enumerate(numbers)])[None]
+
+    def _one_chain(self, draws: int | None) -> np.ndarray:
+        """So many draws of the flat vector in all, ``(1, draw, size)``."""
+        if self.samples is None:
+            return self._values(draws)
+        merged = self.samples.chains.merged
+        count = len(merged) if draws is None else check_whole(draws, "draws")
+        return merged[None, spread_numbers(len(merged), count)]
+
+    def _log_guide(self, values: np.ndarray) -> np.ndarray | None:
+        """Log-density of the guides at draws, ``(chain, draw)``; None if there is none."""
+        used = {i: weight for i, weight in self.weights.items() if weight > 0}
+        with running_on(self.device):
+            parts = [self.sources[i].log_density(values[0], DRAWS_AT_ONCE) for i in used]
+        if any(part is None for part in parts):
+            return None
+        weighted = [part + np.log(w) for part, w in zip(parts, used.values(), strict=True)]
+        return np.logaddexp.reduce(weighted, axis=0)[None]
+
+    def _read(self, values: np.ndarray) -> dict:
+        """What the model says at draws of the flat vector ``(chain, draw, size)``.
+
+        Returns
+        -------
+        dict
+            ``posterior`` and ``log_likelihood`` by name, and ``log_p``: ``(chain, draw, ...)``.
+        """
+        flat, read = self._compiled
+        flat.check_labels(model_values(self.model))
+        merged = values.reshape(-1, values.shape[-1])
+        with running_on(self.device), precision(self.dtype):
+            data = [jnp.asarray(v) for v in model_values(self.model).values()]
+            posterior, log_likelihood, log_p = jax.device_get(
+                read(jnp.asarray(merged, self.dtype), data)
+            )
+        others = [name for name in flat.posterior if name not in posterior]
+        posterior |= computed_by_pytensor(flat, others, merged, model_values(self.model))
+
+        def by_chain(array: np.ndarray) -> np.ndarray:
+            return array.reshape(*values.shape[:2], *array.shape[1:])
+
+        return {
+            "posterior": {name: by_chain(posterior[name]) for name in flat.posterior},
+            "log_likelihood": {n: by_chain(log_likelihood[n]) for n in flat.log_likelihoods},
+            "log_p": by_chain(log_p),
+        }
+
+    @cached_property
+    def _compiled(self) -> tuple[FlatModel, Callable]:
+        """Everything that JAX reads off draws, as one compiled function of them."""
+        # Not the fit's own, which may have rows that do not count.
+        flat = flatten_model(self.model, n_observations(self.model))
+        vector, data = flat_vector(flat), list(flat.data.values())
+        posterior = {name: flat.posterior[name] for name in names_in_jax(flat, self.dtype)}
+        groups = [posterior, flat.log_likelihoods]
+        terms = [flat.log_prior, *(g.sum() for g in flat.log_likelihoods.values())]
+        log_p = sum([*terms, *flat.potentials.values()])
+        graphs = [graph for group in groups for graph in group.values()]
+        with running_on(self.device), precision(self.dtype):
+            read = jax_function([vector, *data], flat.at(vector, [*graphs, log_p]))
+
+        def of_one(vector, data):
+            *arrays, log_p = read(vector, *data)
+            found = iter(arrays)
+            return *({name: next(found) for name in group} for group in groups), log_p
+
+        def of_all(values, data):
+            return jax.lax.map(lambda v: of_one(v, data), values, batch_size=DRAWS_AT_ONCE)
+
+        return flat, jax.jit(of_all)
+
+    # Predictions
+
+    def predict(self, x: np.ndarray, draws: int | None = None) -> Predictive:
+        """Prediction at new inputs, ``(observation, feature)``: class probabilities or a density.
+
+        Inputs and predicted numbers are in their own units where a data set standardised them.
+
+        Parameters
+        ----------
+        draws
+            Draws of each guide, or of each chain at most, that it is a mean over.
+
+        Raises
+        ------
+        ValueError
+            If the model is not one of this package, whose inputs are known, if `x` does not fit
+            it, or if some chain diverged.
+        """
+        predictor = self.predictor
+        if self.samples is not None and self.samples.chains.broken.any():
+            raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
+        draws = self.n_draws if draws is None else check_whole(draws, "draws")
+        x, sources = self.standardised(x), list(self.sources.values())
+        with running_on(self.device):
+            found = predictor.predict(sources, [*self.weights.values()], self.data, x, draws)
+        return found.in_units_of(self.of.target_standardisation) if self._is_network else found
+
+    def predict_proba(self, x: np.ndarray, draws: int | None = None) -> np.ndarray:
+        """Class probabilities at new inputs, ``(observation, class)``: means over draws.
+
+        Raises
+        ------
+        ValueError
+            As `predict`, or if the model is not of classes.
+        """
+        found = self.predict(x, draws)
+        if not isinstance(found, ClassProbabilities):
+            raise ValueError("`predict_proba` must have a model of classes: see `predict`.")
+        return np.asarray(found.mean, np.float64)
+
+    def single_draws(
+        self, x: np.ndarray, draws: int | None = None
+    ) -> list[tuple[float, dict[str, np.ndarray]]]:
+        """What the likelihood names at new inputs, at single draws of each source.
+
+        With the weight of each source that has one; ``(draw, observation, ...)`` by name, of
+        targets as the model has them.
+        """
+        draws = self.n_draws if draws is None else check_whole(draws, "draws")
+        x, predictor, data = self.standardised(x), self.predictor, self.data
+        used = {i: weight for i, weight in self.weights.items() if weight > 0}
+        with running_on(self.device):
+            return [
+                (weight, predictor.single_draws(self.sources[i], data, x, draws))
+                for i, weight in used.items()
+            ]
+
+    def standardised(self, x: np.ndarray) -> np.ndarray:
+        """Inputs ``(observation, feature)`` as the model takes them; a ValueError for others."""
+        x = checked_inputs(x, self.data)
+        return self.of.standardisation(x) if self._is_network else x
+
+    @property
+    def data(self) -> dict[str, np.ndarray]:
+        """Values of the data variables of the model that predicts, by name."""
+        return self.of.parts.data if self._is_network else model_values(self.of)
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """What predicts from draws; a ValueError for a model that is not of this package."""
+        if self._is_network:
+            return predictor_of(self.of.parts, self.device)
+        likelihood = likelihood_of(self.of)
+        if likelihood is None:
+            raise ValueError(
+                "`predict` must have a model of this package, whose inputs it knows. For another, "
+                "set its data and call pm.sample_posterior_predictive(posterior.to_datatree())."
+            )
+        return Predictor(self.of, likelihood)
+
+    @property
+    def _is_network(self) -> bool:
+        return isinstance(self.of, NetworkModel)
+
+    @property
+    def _graph_model(self) -> pm.Model:
+        """A model with the same variables, whatever its rows."""
+        return self.of.graph_model if self._is_network else self.of
+
+    # Files
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a netCDF file, which `pmbnn.load` reads, and ArviZ as that of its draws.
+
+        The file holds settings and arrays; nothing in it is code. It appears whole or not at all.
+
+        Raises
+        ------
+        ValueError
+            If the model is made of a class that is not registered: see `pmbnn.register`.
+        """
+        from pmbnn.prediction.posterior_file import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, model: pm.Model | None = None) -> Self:
+        """Read what `save` wrote; see `pmbnn.load`."""
+        from pmbnn.prediction.posterior_file import load
+
+        return load(path, model)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What another process needs, which compiles programs on a device of its own."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "device"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, device=current_device())
+
+
+@jax.jit
+def _draw_all(source: DrawSource, numbers):
+    """Draws of these numbers, ``(draw, size)``."""
+    return jax.vmap(source.draw)(numbers)
+
+
+@lru_cache(maxsize=SHAPES)
+def _predictor(key: "_Key") -> Predictor:
+    return Predictor(key.parts.build(), key.parts.likelihood)
+
+
+@dataclass(frozen=True, eq=False)
+class _Key:
+    """Parts by the graph of their model, and the device that it is compiled for."""
+
+    parts: NetworkParts
+    device: Device
+
+    @property
+    def _decides(self) -> tuple:
+        return self.parts.structure, self.device
+
+    def __hash__(self) -> int:
+        return hash(self._decides)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._decides == other._decides
+
+
+def predictor_of(parts: NetworkParts, device: Device) -> Predictor:
+    """What predicts with a network, once a process and device for all of its shape."""
+    with running_on(device):
+        return _predictor(_Key(parts, device))
+
+
+def source_of_draws(
+    sources: Mapping[int, DrawSource], weights: Mapping[int, float], best: int, draws: int
+) -> np.ndarray:
+    """The number of the source that each draw of a mixture is from, ``(draw,)``.
+
+    Each as often as its weight says; draw ``k`` is the ``k``-th of its source. The first few of
+    many draws are the same as few.
+    """
+    used = [i for i, weight in weights.items() if weight > 0]
+    rng = np.random.default_rng([*sources[best].draw_key, 2])
+    return rng.choice(used, size=draws, p=[weights[i] for i in used])
+
+
+def spread_numbers(number: int, most: int) -> np.ndarray:
+    """At most so many of the numbers below `number`, evenly spread."""
+    return np.linspace(0, number - 1, min(most, number)).round().astype(int)
