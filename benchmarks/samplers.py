@@ -57,6 +57,7 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
     import pmbnn as pb
     from pmbnn.data import Moons
     from pmbnn.inference.batches import model_values
+    from pmbnn.prediction.draws import KeptDraws
 
     data = Moons(noise=NOISE).load()
     model = pb.dense_classifier(
@@ -73,7 +74,10 @@ def run(prior: str, hyperprior: str, engine: str, folder: Path) -> None:
         before = settings.descent + found.samples.tuned["warm_up_steps"]
     values = model_values(model)
     means = [
-        found.predictor.predict_from(values, chain, data.x_test).mean for chain in chains.values
+        found.predictor.predict(
+            [KeptDraws.spread(chain)], [1.0], values, data.x_test, chains.draws
+        ).mean
+        for chain in chains.values
     ]
     np.savez(
         file_of(folder, prior, hyperprior, engine),

@@ -21,8 +21,9 @@ from pmbnn.cli.shared import (
 
 if TYPE_CHECKING:
     from pmbnn.data.own_images import OwnImage
+    from pmbnn.prediction.posterior import Posterior
     from pmbnn.prediction.rejection import Classification, Threshold
-    from pmbnn.results.restore import Restored
+    from pmbnn.results.loading import StoredCell
 
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -32,7 +33,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 class Answer(NamedTuple):
     """What was found for the images that could be read, and why others could not."""
 
-    restored: "Restored"
+    cell: "StoredCell"
     images: "list[OwnImage]"
     classifications: "list[Classification]"
     threshold: "Threshold"
@@ -167,32 +168,31 @@ def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer
     import numpy as np
 
     from pmbnn.prediction.rejection import classify, rejection_threshold
-    from pmbnn.results.restore import restore_cell
+    from pmbnn.results.restore import open_cell
     from pmbnn.results.store import ResultsError
 
-    restored = restore_cell(cell)
-    shape = images[0].digit.shape
-    if restored.dataset.input_shape != (1, *shape):
+    opened = open_cell(cell)
+    posterior, shape = opened.posterior, images[0].digit.shape
+    if posterior.origin.parts.rows.input_shape != (1, *shape):
         raise ResultsError(
             f"`{cell}` must be fitted on images of {shape[0]} × {shape[1]} pixels, "
-            f"got data set `{restored.dataset.kind}`."
+            f"got data set `{opened.record.cell.dataset.kind}`."
         )
-    x = restored.standardisation(np.stack([image.digit.ravel() for image in images]))
-    parts, weights = zip(*_draws(restored, x, draws), strict=True)
+    x = np.stack([image.digit.ravel() for image in images])
+    parts, weights = zip(*_draws(posterior, x, draws), strict=True)
     p, weight = np.concatenate(parts), np.concatenate(weights)
     if not np.isfinite(p).all():
         raise ResultsError(f"The predictions of cell `{cell}` are not finite.")
-    limit = rejection_threshold(restored.trace, percentile)
-    return Answer(restored, images, classify(p, weight), limit, unread, len(weight))
+    limit = rejection_threshold(opened.trace, percentile)
+    return Answer(opened, images, classify(p, weight), limit, unread, len(weight))
 
 
-def _draws(restored: "Restored", x, draws: int) -> Iterator[tuple]:
+def _draws(posterior: "Posterior", x, draws: int) -> Iterator[tuple]:
     """Probabilities ``(draw, observation, class)`` of each restart, and weights of its draws."""
     import numpy as np
 
-    for restart, weight in restored.weights.items():
-        fit = restored.fits[restart]
-        p = restored.predictor.single_draws(fit, restored.data, x, draws)["probability"]
+    for weight, drawn in posterior.single_draws(x, draws):
+        p = drawn["probability"]
         yield p, np.full(len(p), weight / len(p))
 
 
@@ -282,7 +282,7 @@ def _rule(answer: Answer) -> str:
 
 
 def _classes(answer: Answer) -> list[str]:
-    return [str(name) for name in answer.restored.model.coords["output"]]
+    return [str(name) for name in answer.cell.posterior.coords["output"]]
 
 
 def _draw(path: Path, answers: list[Answer]) -> None:
@@ -291,7 +291,7 @@ def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.results.names import cell_title
 
     answer, *others = answers
-    title = " beside\n".join(cell_title(a.restored.record) for a in answers)
+    title = " beside\n".join(cell_title(a.cell.record) for a in answers)
     title, classes = f"{title}\n{_rule(answer)}", _classes(answer)
     found = [a.classifications for a in answers]
     if others:

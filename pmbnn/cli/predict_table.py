@@ -9,7 +9,7 @@ from pmbnn.cli.shared import written
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmbnn.results.restore import Restored
+    from pmbnn.results.loading import StoredCell
 
 TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm", ".xls", ".ods")
 """Suffixes that tell a table, one of packing perhaps behind them."""
@@ -45,15 +45,15 @@ def predict_table(
     """
     from pmbnn.data import DataError
     from pmbnn.results.new_rows import predict_rows
-    from pmbnn.results.restore import restore_cell
+    from pmbnn.results.restore import open_cell
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")
     (file,) = files
     if not file.exists():
         raise DataError(f"{file} does not exist.")
-    it = restore_cell(cell)
-    found = predict_rows(it, _read(file, it), draws, title=str(file))
+    opened = open_cell(cell)
+    found = predict_rows(opened, _read(file, opened), draws, title=str(file))
     text = (
         found.to_json(orient="records", indent=2) + "\n" if as_json else found.to_csv(index=False)
     )
@@ -64,7 +64,7 @@ def predict_table(
             out.write_text(text, encoding="utf-8")
 
 
-def _read(file: Path, it: "Restored") -> "pd.DataFrame":
+def _read(file: Path, cell: "StoredCell") -> "pd.DataFrame":
     """The table, in a format of its own; where that is not clear, in that of the training rows.
 
     Columns of categories stay text.
@@ -72,9 +72,10 @@ def _read(file: Path, it: "Restored") -> "pd.DataFrame":
     from pmbnn.data.local_files import stamp_of
     from pmbnn.data.table_file import SEPARATORS, Format, read_table
 
-    separator = getattr(it.dataset, "separator", ",")
+    dataset = cell.record.cell.dataset
+    separator = getattr(dataset, "separator", ",")
     given = Format() if separator in SEPARATORS else Format(separator)
-    features = it.model.coords.get("feature", ())
+    features = cell.posterior.coords.get("feature", ())
     texts = {name[:end] for name in features for end, sign in enumerate(name) if sign == "="}
-    decimal = getattr(it.dataset, "decimal", None)
+    decimal = getattr(dataset, "decimal", None)
     return read_table(stamp_of(file), str(file), given, decimal, frozenset(texts)).frame

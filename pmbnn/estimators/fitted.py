@@ -100,7 +100,7 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     parts = (cell.network, cell.prior, inferred.hyperprior, cell.likelihood, rows.take([0]))
     maps = dataset.standardisation, dataset.target_standardisation
     return Posterior(
-        of=NetworkModel(NetworkParts(*parts), rows, *maps),
+        origin=NetworkModel(NetworkParts(*parts), rows, *maps),
         settings=cell.inference,
         sources=sources,
         weights={i: inferred.weights[i] for i in sources},

@@ -86,7 +86,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         if not 0 < level < 1:
             raise ValueError(f"`level` must be between 0 and 1, got {level}.")
         weights, drawn = zip(*self._posterior().single_draws(self._checked(X)), strict=True)
-        found = mixture(self.posterior_.of.parts.likelihood, drawn, weights)
+        found = mixture(self.posterior_.origin.parts.likelihood, drawn, weights)
         bounds = found.total_interval(level) if noise else found.output_interval(level)
         return self._of_targets.undo(bounds.T)
 
@@ -102,4 +102,4 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
 
     @property
     def _of_targets(self) -> Standardisation:
-        return self._posterior().of.target_standardisation
+        return self._posterior().origin.target_standardisation

@@ -15,10 +15,10 @@ from pmbnn.fitting.prediction_groups import line_arrays, line_attributes, target
 from pmbnn.models.build import build_model
 from pmbnn.prediction import prior_measures as measures
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.compared import spread_rows
 from pmbnn.prediction.density import LEVEL, Density, mixture
 from pmbnn.prediction.prior_draws import NotDrawnError
 from pmbnn.prediction.prior_functions import PriorFunctions
-from pmbnn.prediction.reference import spread_rows
 
 DRAWS, LARGE_DRAWS = 1_000, 200
 """Functions of a small network and of a large one. Of so many, a share is known to 0.016 or less,

@@ -1,7 +1,8 @@
 """Posterior draws of a fit, what they predict, and how good that is.
 
-A likelihood names the kind of its predictions, `ClassProbabilities` or `Density`; a `Predictor`
-makes them from a model and its fits; `metrics_of` scores them.
+A `Posterior` is what users have of a fit or of chains. A likelihood names the kind of its
+predictions, `ClassProbabilities` or `Density`; a `Predictor` makes them from a model and sources of
+draws; `metrics_of` scores them.
 """
 
 import lazy_loader
@@ -13,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "density": ["Density"],
         "draws": ["DrawSource", "GuideDraws", "KeptDraws"],
         "metrics": ["metrics_of"],
+        "posterior": ["Posterior"],
         "predictive": ["Predictive"],
         "predictor": ["PREDICTIVES", "Predictor"],
         "rejection": ["classify", "rejection_threshold"],

@@ -129,7 +129,7 @@ def fit(
     alive = [fit for fit in fits if not fit.failed]
     best = max(alive, key=lambda fit: fit.elbo)
     return Posterior(
-        of=model,
+        origin=model,
         settings=chosen,
         sources={fit.replica: GuideDraws.of(program.guide, fit) for fit in alive},
         weights={fit.replica: float(fit is best) for fit in alive},
@@ -254,7 +254,7 @@ def sample(
                 raise ValueError(f"`model` cannot be sampled: {reason}.")
     kept = KeptDraws.spread(samples.chains.merged)
     return Posterior(
-        of=model,
+        origin=model,
         settings=chosen,
         sources={0: kept},
         weights={0: 1.0},

@@ -42,7 +42,9 @@ def build_datatree(
         dims=dims | by_row,
         attrs=attrs,
     )
-    observed = {v.name: model.rvs_to_values[v].eval() for v in model.observed_RVs}
+    # Nothing is computed but casts: other modes compile for seconds.
+    mode = "FAST_COMPILE"
+    observed = {v.name: model.rvs_to_values[v].eval(mode=mode) for v in model.observed_RVs}
     for name, group in (("observed_data", observed), ("constant_data", find_constants(model))):
         if group:
             found = arviz_base.dict_to_dataset(group, coords=coords, dims=dims, sample_dims=[])

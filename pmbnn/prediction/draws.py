@@ -21,6 +21,12 @@ from pmbnn.spec.display import Summarised
 
 GOLDEN = (np.sqrt(5) - 1) / 2
 
+AT_ONCE = 100
+"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
+
+NUMBERS_AT_ONCE = 2_000_000
+"""Numbers of these at most: of a large network, fewer draws are in memory together."""
+
 ROWS_AT_ONCE = 500_000
 """Rows × draws of a program at most: with fifty units, a layer of as many takes 100 MB."""
 
@@ -175,6 +181,11 @@ def over_draws(
         ("over draws", function, brief),
         lambda: jax.jit(jax.vmap(function, axes), compiler_options=options),
     )
+
+
+def draws_in_memory(size: int) -> int:
+    """How many draws of a vector of so many numbers are made or read together."""
+    return max(1, min(AT_ONCE, NUMBERS_AT_ONCE // size))
 
 
 def draws_at_once(values: np.ndarray, x: np.ndarray) -> int:

@@ -17,7 +17,7 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.device import Device, current_device, running_on
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
-from pmbnn.inference.samplers.chains import Evidence, Samples
+from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
@@ -26,7 +26,7 @@ from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import NetworkParts, likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
-from pmbnn.prediction.draws import DrawSource
+from pmbnn.prediction.draws import DrawSource, draws_in_memory, filled
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
@@ -35,9 +35,6 @@ from pmbnn.spec.errors import check_whole
 
 DRAWS = 1000
 """Draws of a guide unless another number is asked for."""
-
-DRAWS_AT_ONCE = 256
-"""Draws in memory at once while variables are read off them."""
 
 SHAPES = 8
 """Shapes of models whose predictors a process keeps."""
@@ -73,6 +70,10 @@ class NetworkModel:
         training = self.training
         return self.parts.build(training() if callable(training) else training)
 
+    def __getstate__(self) -> dict[str, object]:
+        """What another process needs, which builds models itself."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Summarised):
@@ -83,8 +84,8 @@ class Posterior(Summarised):
 
     Attributes
     ----------
-    of
-        The model as it was handed over, or the network that it is built of.
+    origin
+        The model as it was handed over, or the network that it is built from.
     settings
         How the guide was fitted, or how the chains moved.
     sources
@@ -108,14 +109,15 @@ class Posterior(Summarised):
     device
         The device that draws and predictions are computed on.
     history
-        ELBO of each restart on the way, ``(restart, window)``, nats; None of chains.
+        ELBO of each restart during the fit, ``(restart, window)``, nats: the negative losses. None
+        of chains.
     samples
         The chains, with their statistics; None of a guide.
     trace
         Draws as ArviZ takes them, where they are stored.
     """
 
-    of: pm.Model | NetworkModel
+    origin: pm.Model | NetworkModel
     settings: Inference | Sampling
     sources: Mapping[int, DrawSource]
     weights: Mapping[int, float]
@@ -141,7 +143,7 @@ class Posterior(Summarised):
         DataError
             If the rows must be loaded and are not available, or have changed.
         """
-        return self.of.model if isinstance(self.of, NetworkModel) else self.of
+        return self.origin.model if isinstance(self.origin, NetworkModel) else self.origin
 
     @property
     def coords(self) -> dict[str, tuple]:
@@ -159,6 +161,11 @@ class Posterior(Summarised):
             return float("nan")
         elbo = self.history["elbo"].sel(restart=self.best).values
         return final_mean(elbo[~np.isnan(elbo)])
+
+    @property
+    def chains(self) -> Chains | None:
+        """Draws of the unconstrained vector and their statistics; None of a guide."""
+        return None if self.samples is None else self.samples.chains
 
     @property
     def convergence(self) -> Convergence | None:
@@ -192,7 +199,7 @@ class Posterior(Summarised):
             guide = self.settings.guide.replace("_", "-")
             restarts = self.settings.restarts
             return f"{guide} guide, ELBO {self.elbo:.2f} (highest of {restarts}): {verdict}"
-        chains, draws, _ = self.samples.chains.values.shape
+        chains, draws, _ = self.chains.values.shape
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence}"
         engine = self.settings.engine.upper()
         return f"{chains} chains of {draws} draws by {engine}: {verdict}{evidence}"
@@ -203,7 +210,7 @@ class Posterior(Summarised):
             found = {"guide": settings.guide, "ELBO": f"{self.elbo:.2f} nats"}
             found["restarts"] = settings.restarts
         else:
-            chains, draws, _ = self.samples.chains.values.shape
+            chains, draws, _ = self.chains.values.shape
             found = {"engine": self.settings.engine, "chains": chains, "draws": draws}
             if self.log_evidence is not None:
                 found["log evidence"] = str(self.log_evidence)
@@ -278,7 +285,7 @@ class Posterior(Summarised):
             statistics = {"log_p": found["log_p"], "log_q": log_q}
         else:
             number = self._numbers(draws)
-            statistics = {n: a[:, number] for n, a in self.samples.chains.statistics.items()}
+            statistics = {n: a[:, number] for n, a in self.chains.statistics.items()}
         if self.log_evidence is not None:
             attrs["log_evidence"], attrs["log_evidence_error"] = self.log_evidence
         groups = {name: found[name] for name in ("posterior", "log_likelihood")}
@@ -290,13 +297,13 @@ class Posterior(Summarised):
 
     def _numbers(self, draws: int | None) -> np.ndarray:
         """Numbers of the draws that are taken of each chain."""
-        count = self.samples.chains.draws
+        count = self.chains.draws
         return spread_numbers(count, count if draws is None else check_whole(draws, "draws"))
 
     def _values(self, draws: int | None) -> np.ndarray:
         """Draws of the flat vector, ``(chain, draw, size)``; a guide's as if of one chain."""
         if self.samples is not None:
-            return self.samples.chains.values[:, self._numbers(draws)]
+            return self.chains.values[:, self._numbers(draws)]
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         numbers = source_of_draws(self.sources, self.weights, self.best, draws)
         with running_on(self.device), precision(self.dtype):
@@ -310,7 +317,7 @@ class Posterior(Summarised):
         """So many draws of the flat vector in all, ``(1, draw, size)``."""
         if self.samples is None:
             return self._values(draws)
-        merged = self.samples.chains.merged
+        merged = self.chains.merged
         count = len(merged) if draws is None else check_whole(draws, "draws")
         return merged[None, spread_numbers(len(merged), count)]
 
@@ -318,7 +325,10 @@ class Posterior(Summarised):
         """Log-density of the guides at draws, ``(chain, draw)``; None if there is none."""
         used = {i: weight for i, weight in self.weights.items() if weight > 0}
         with running_on(self.device):
-            parts = [self.sources[i].log_density(values[0], DRAWS_AT_ONCE) for i in used]
+            parts = [
+                self.sources[i].log_density(values[0], draws_in_memory(values.shape[-1]))
+                for i in used
+            ]
         if any(part is None for part in parts):
             return None
         weighted = [part + np.log(w) for part, w in zip(parts, used.values(), strict=True)]
@@ -335,11 +345,14 @@ class Posterior(Summarised):
         flat, read = self._compiled
         flat.check_labels(model_values(self.model))
         merged = values.reshape(-1, values.shape[-1])
+        at_once = draws_in_memory(flat.size)
         with running_on(self.device), precision(self.dtype):
             data = [jnp.asarray(v) for v in model_values(self.model).values()]
-            posterior, log_likelihood, log_p = jax.device_get(
-                read(jnp.asarray(merged, self.dtype), data)
-            )
+            blocks = filled(np.asarray(merged, self.dtype), at_once)
+            parts = [jax.device_get(read(jnp.asarray(block), data)) for block in blocks]
+        posterior, log_likelihood, log_p = jax.tree.map(
+            lambda *blocks: np.concatenate(blocks)[: len(merged)], *parts
+        )
         others = [name for name in flat.posterior if name not in posterior]
         posterior |= computed_by_pytensor(flat, others, merged, model_values(self.model))
 
@@ -371,10 +384,7 @@ class Posterior(Summarised):
             found = iter(arrays)
             return *({name: next(found) for name in group} for group in groups), log_p
 
-        def of_all(values, data):
-            return jax.lax.map(lambda v: of_one(v, data), values, batch_size=DRAWS_AT_ONCE)
-
-        return flat, jax.jit(of_all)
+        return flat, jax.jit(jax.vmap(of_one, (0, None)))
 
     # Predictions
 
@@ -395,13 +405,13 @@ class Posterior(Summarised):
             it, or if some chain diverged.
         """
         predictor = self.predictor
-        if self.samples is not None and self.samples.chains.broken.any():
+        if self.samples is not None and self.chains.broken.any():
             raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, sources = self.standardised(x), list(self.sources.values())
         with running_on(self.device):
             found = predictor.predict(sources, [*self.weights.values()], self.data, x, draws)
-        return found.in_units_of(self.of.target_standardisation) if self._is_network else found
+        return found.in_units_of(self.origin.target_standardisation) if self._is_network else found
 
     def predict_proba(self, x: np.ndarray, draws: int | None = None) -> np.ndarray:
         """Class probabilities at new inputs, ``(observation, class)``: means over draws.
@@ -436,34 +446,35 @@ class Posterior(Summarised):
     def standardised(self, x: np.ndarray) -> np.ndarray:
         """Inputs ``(observation, feature)`` as the model takes them; a ValueError for others."""
         x = checked_inputs(x, self.data)
-        return self.of.standardisation(x) if self._is_network else x
+        return self.origin.standardisation(x) if self._is_network else x
 
     @property
     def data(self) -> dict[str, np.ndarray]:
         """Values of the data variables of the model that predicts, by name."""
-        return self.of.parts.data if self._is_network else model_values(self.of)
+        return self.origin.parts.data if self._is_network else model_values(self.origin)
 
     @cached_property
     def predictor(self) -> Predictor:
         """What predicts from draws; a ValueError for a model that is not of this package."""
         if self._is_network:
-            return predictor_of(self.of.parts, self.device)
-        likelihood = likelihood_of(self.of)
+            return predictor_of(self.origin.parts, self.device)
+        likelihood = likelihood_of(self.origin)
         if likelihood is None:
             raise ValueError(
                 "`predict` must have a model of this package, whose inputs it knows. For another, "
                 "set its data and call pm.sample_posterior_predictive(posterior.to_datatree())."
             )
-        return Predictor(self.of, likelihood)
+        with running_on(self.device):
+            return Predictor(self.origin, likelihood)
 
     @property
     def _is_network(self) -> bool:
-        return isinstance(self.of, NetworkModel)
+        return isinstance(self.origin, NetworkModel)
 
     @property
     def _graph_model(self) -> pm.Model:
         """A model with the same variables, whatever its rows."""
-        return self.of.graph_model if self._is_network else self.of
+        return self.origin.graph_model if self._is_network else self.origin
 
     # Files
 

@@ -102,8 +102,8 @@ def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Datas
     del tree[GROUP]
     try:
         said = {n: json.loads(kept.attrs[n]) for n in ("settings", "variables", "parts", "plugins")}
-        of = _model(path, model, said, kept)
-        return _posterior(of, tree, said, kept), further
+        origin = _model(path, model, said, kept)
+        return _posterior(origin, tree, said, kept), further
     except (KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"`{path}` is damaged: {error}.") from error
 
@@ -135,14 +135,14 @@ def _reading(path: Path) -> Iterator[None]:
 # The model
 
 
-def _network(of: pm.Model | NetworkModel) -> NetworkModel | None:
+def _network(origin: pm.Model | NetworkModel) -> NetworkModel | None:
     """A model as it can be built again of its parts; None of any that cannot."""
-    if isinstance(of, NetworkModel):
-        return of
-    parts = parts_of(of)
-    if parts is None or not _is_as_built(of, parts):
+    if isinstance(origin, NetworkModel):
+        return origin
+    parts = parts_of(origin)
+    if parts is None or not _is_as_built(origin, parts):
         return None
-    values, rows = model_values(of), parts.rows
+    values, rows = model_values(origin), parts.rows
     rows = replace(rows, x=values["x"], y=values["target"])
     maps = map(identity_standardisation, (len(rows.features), rows.n_targets))
     return NetworkModel(replace(parts, rows=rows.take([0])), rows, *maps)
@@ -159,9 +159,9 @@ def _is_as_built(model: pm.Model, parts: NetworkParts) -> bool:
     )
 
 
-def _variables(of: pm.Model | NetworkModel) -> list[tuple[str, list[int]]]:
+def _variables(origin: pm.Model | NetworkModel) -> list[tuple[str, list[int]]]:
     """Names and shapes of the unconstrained free variables of a model, in their order."""
-    shapes = value_shapes(of.graph_model if isinstance(of, NetworkModel) else of)
+    shapes = value_shapes(origin.graph_model if isinstance(origin, NetworkModel) else origin)
     return [(name, [int(length) for length in shape]) for name, shape in shapes.items()]
 
 
@@ -265,11 +265,11 @@ def _plugins(parts: NetworkParts) -> dict[str, str]:
 
 def _of_posterior(posterior: Posterior) -> xr.Dataset:
     """What is kept of a posterior beside its draws."""
-    network = _network(posterior.of)
+    network = _network(posterior.origin)
     attrs = {
         "format": FORMAT,
         "settings": json.dumps(posterior.settings.model_dump(mode="json")),
-        "variables": json.dumps(_variables(posterior.of)),
+        "variables": json.dumps(_variables(posterior.origin)),
         "parts": json.dumps({} if network is None else _parts(network)),
         "plugins": json.dumps({} if network is None else _plugins(network.parts)),
     }
@@ -317,14 +317,14 @@ def _chain_arrays(posterior: Posterior) -> dict[str, Any]:
     return arrays
 
 
-def _posterior(of, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset) -> Posterior:
+def _posterior(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset) -> Posterior:
     settings = said["settings"]
     settings = SAMPLING.get(settings["engine"], Inference).model_validate_json(json.dumps(settings))
     is_fit = isinstance(settings, Inference)
     numbers = kept["number"].values.tolist()
     sources = _guides(settings, kept) if is_fit else map(KeptDraws, kept["kept"].values)
     return Posterior(
-        of=of,
+        origin=origin,
         settings=settings,
         sources=dict(zip(numbers, sources, strict=True)),
         weights=dict(zip(numbers, kept["weight"].values.tolist(), strict=True)),

@@ -34,14 +34,15 @@ from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import STANDARD
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
-from pmbnn.prediction.draws import DrawSource, GuideDraws, draws_at_once, filled, over_draws
+from pmbnn.prediction.draws import (
+    DrawSource,
+    GuideDraws,
+    draws_at_once,
+    draws_in_memory,
+    filled,
+    over_draws,
+)
 from pmbnn.prediction.predictive import Predictive, Weights
-
-AT_ONCE = 100
-"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
-
-NUMBERS_AT_ONCE = 2_000_000
-"""Numbers of these at most: of a large network, fewer draws are in memory together."""
 
 PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbabilities, Density)}
 """Kinds of predictions by the key that likelihoods name them by."""
@@ -83,7 +84,7 @@ class Predictor:
         if isinstance(settings, Inference):
             self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
         self.vector = values = flat_vector(flat)
-        self.at_once = max(1, min(AT_ONCE, NUMBERS_AT_ONCE // flat.size))
+        self.at_once = draws_in_memory(flat.size)
         # Standard draws, which stand behind something that a trace keeps, are of no interest.
         in_jax = names_in_jax(flat, dtype)
         wanted = [name for name in flat.posterior if not name.endswith(STANDARD)]

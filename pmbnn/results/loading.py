@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import xarray as xr
@@ -32,6 +32,9 @@ from pmbnn.results.tables import metrics_table, ood_table, summary_table, table_
 from pmbnn.spec.display import Summarised, html_pictures
 from pmbnn.spec.errors import check_arguments
 
+if TYPE_CHECKING:
+    from pmbnn.prediction.posterior import Posterior
+
 SHOWN_PICTURES = 2
 """Figures of a cell that a notebook shows at most."""
 
@@ -41,7 +44,7 @@ SHOWN_CHOICES = 12
 
 @dataclass(frozen=True, repr=False)
 class StoredCell(Summarised):
-    """A finished cell: its record, and its trace on demand."""
+    """A finished cell: its record, and its trace and its posterior on demand."""
 
     record: CellRecord
     folder: Path
@@ -65,6 +68,20 @@ class StoredCell(Summarised):
         if not self.record.results:
             raise ResultsError(f"The cell `{self.folder}` has no fit: {self.record.reason}.")
         return Results(self.folder.parent.parent).load_trace(self.record.name)
+
+    @cached_property
+    def posterior(self) -> "Posterior":
+        """The posterior, ready to draw from and to predict with.
+
+        Raises
+        ------
+        ResultsError, DataError
+            As `pmbnn.results.restore.restore_cell` does.
+        """
+        # Programs that draw are not loaded to read results.
+        from pmbnn.results.restore import restore_cell
+
+        return restore_cell(self)
 
 
 @dataclass(frozen=True, repr=False)

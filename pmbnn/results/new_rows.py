@@ -9,13 +9,14 @@ import xarray as xr
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.frames import inputs_of_frame
+from pmbnn.experiment.plugins import trusting
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.results.faults import ResultsError
 from pmbnn.results.loading import StoredCell
-from pmbnn.results.restore import Restored, restored
+from pmbnn.results.restore import open_cell
 from pmbnn.spec.errors import check_whole
 
 DRAWS = 200
@@ -23,7 +24,7 @@ DRAWS = 200
 
 
 def predict_rows(
-    cell: Path | str | StoredCell | Restored,
+    cell: Path | str | StoredCell,
     rows: pd.DataFrame,
     draws: int = DRAWS,
     title: str = "rows",
@@ -35,7 +36,7 @@ def predict_rows(
     ----------
     cell
         A cell of `load_results`, as ``results.cell(prior="laplace")`` gives one; its folder,
-        ``results/<experiment>/cells/<name>``; or what `restore_cell` made of it.
+        ``results/<experiment>/cells/<name>``.
     rows
         The columns that the network was fitted on, by their names and in their own units, in any
         order; columns of categories as they were before they were encoded. Others are passed over.
@@ -68,18 +69,19 @@ def predict_rows(
     """
     if not isinstance(rows, pd.DataFrame):
         raise TypeError(f"`rows` must be a DataFrame, got {type(rows).__name__}.")
-    it, draws = restored(cell, trust_plugins), check_whole(draws, "draws")
-    features = it.model.coords.get("feature")
+    cell, draws = open_cell(cell), check_whole(draws, "draws")
+    with trusting(trust_plugins):
+        posterior = cell.posterior
+    features, dataset = posterior.coords.get("feature"), cell.record.cell.dataset
     if features is None:
         raise ResultsError(
-            f"The cell `{it.record.name}` was fitted on images: rows of a table are not for it."
+            f"The cell `{cell.record.name}` was fitted on images: rows of a table are not for it."
         )
-    x = inputs_of_frame(rows, features, _fill(it.dataset, it.standardisation.mean), title)
-    fits = [it.fits[number] for number in it.weights]
-    inputs, shares = it.standardisation(x), list(it.weights.values())
-    found = it.predictor.predict(fits, shares, it.data, inputs, draws)
-    found = found.in_units_of(it.target_standardisation)
-    return _table(found, it.trace["test_predictions"].dataset, rows.index)
+    x = inputs_of_frame(
+        rows, features, _fill(dataset, posterior.origin.standardisation.mean), title
+    )
+    found = posterior.predict(x, draws)
+    return _table(found, cell.trace["test_predictions"].dataset, rows.index)
 
 
 def _fill(dataset: DatasetSpec, mean: np.ndarray) -> np.ndarray | None:

@@ -2,85 +2,45 @@
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.data.arrays import Dataset, Rows, Standardisation
 from pmbnn.experiment.plugins import trusting
-from pmbnn.inference.result import StoredGuide
-from pmbnn.models.build import build_model, model_data
+from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.guides import Guide, build_guide
+from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
+from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.settings import Inference
+from pmbnn.models.build import NetworkParts
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Fixed
-from pmbnn.prediction.predictor import Predictor
-from pmbnn.prediction.stored_draws import StoredDraws, kept_draws
+from pmbnn.prediction.draws import GuideDraws, KeptDraws
+from pmbnn.prediction.posterior import NetworkModel, Posterior
 from pmbnn.results.loading import StoredCell
 from pmbnn.results.present import check_present
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.spec import Specification
-from pmbnn.spec.display import Summarised
 from pmbnn.spec.errors import check_whole
 
 SHOWN_CELLS = 5
 """Cells that a message names of those there are."""
 
 
-@dataclass(frozen=True, repr=False)
-class Restored(Summarised):
-    """A fitted cell read back.
+def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> Posterior:
+    """The posterior of a stored cell, ready to draw from and to predict with.
 
-    Attributes
-    ----------
-    record
-        The numbers of the cell (``metrics.json``).
-    trace
-        Everything that was kept of it.
-    dataset
-        What it was fitted on, by its settings.
-    standardisation
-        The map from raw inputs to those of the network.
-    model
-        Its PyMC model, on one row: inputs are handed to the predictor.
-    predictor, data
-        What predicts, and the values of the model's data variables to predict with.
-    fits
-        Guides that did not diverge, by the number of their restart; or the draws of each chain.
-    weights
-        Weights of those that the cell predicts with, by number; their sum is 1.
-    """
-
-    record: CellRecord
-    trace: xr.DataTree
-    dataset: DatasetSpec
-    standardisation: Standardisation
-    model: pm.Model
-    predictor: Predictor
-    data: Mapping[str, np.ndarray]
-    fits: Mapping[int, StoredGuide]
-    weights: Mapping[int, float]
-
-    @property
-    def target_standardisation(self) -> Standardisation:
-        """The map from targets in their own units to those that the predictor speaks of.
-
-        Predictions of numbers take it by `Predictive.in_units_of`.
-        """
-        return target_standardisation(self.trace)
-
-
-def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> Restored:
-    """A stored cell, ready to draw from and to predict with.
-
-    The data set is loaded only where the trace does not keep its standardisation, as those of
-    large networks did not at first.
+    Its predictions are those that the cell was evaluated by. The data set is loaded for what needs
+    the training rows (`Posterior.model`, `Posterior.log_joint`), and where the trace does not keep
+    its standardisation, as those of large networks did not at first.
 
     Parameters
     ----------
@@ -100,63 +60,127 @@ def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> 
     DataError
         If the data set is needed and is no longer available, or has changed.
     """
-    cell = cell_folder(cell)
-    record, trace = _stored(cell)
+    cell = open_cell(cell)
+    record, trace = cell.record, cell.trace
     with trusting(trust_plugins):
-        specs = stored_specifications(cell, record)
-    described = _described(trace, specs["dataset"]) or _loaded(cell, record, specs["dataset"])
-    rows, standardisation = described
+        specs = stored_specifications(cell.folder, record)
+    training = TrainingRows(cell.folder.name, specs["dataset"], record.fingerprint)
+    described = _described(trace, specs["dataset"]) or training.described()
+    row, standardisation = described
     hyperprior = specs["hyperprior"].candidates[0]
     if isinstance(hyperprior, Fixed):
         hyperprior = Fixed(scale=record.results["scale"])
-    model = build_model(specs["network"], specs["prior"], hyperprior, specs["likelihood"], rows)
-    predictor, fits, weights = _predicting(trace, model, specs)
-    return Restored(
-        record=record,
-        trace=trace,
-        dataset=specs["dataset"],
-        standardisation=standardisation,
-        model=model,
-        predictor=predictor,
-        data=model_data(hyperprior, rows, specs["likelihood"]),
-        fits=fits,
-        weights=weights,
-    )
+    parts = NetworkParts(specs["network"], specs["prior"], hyperprior, specs["likelihood"], row)
+    network = NetworkModel(parts, training, standardisation, target_standardisation(trace))
+    common = {
+        "origin": network,
+        "settings": specs["inference"],
+        "status": record.status,
+        "reason": record.reason,
+        "draws_of": trace["posterior"].attrs["draws_of"],
+        "n_draws": specs["predict"].draws,
+        "trace": trace,
+    }
+    return Posterior(**common, **_sources(record, trace, network, specs["inference"]))
 
 
-def restored(cell: object, trust_plugins: bool = False) -> Restored:
-    """A cell that was restored already, or is restored now."""
-    return cell if isinstance(cell, Restored) else restore_cell(cell, trust_plugins)
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows of a stored cell, loaded when they are asked for."""
+
+    cell: str
+    spec: DatasetSpec
+    fingerprint: str
+
+    def __call__(self) -> Rows:
+        """Load them; a DataError if they are unavailable or have changed."""
+        return self._dataset().training
+
+    def described(self) -> tuple[Rows, Standardisation]:
+        """One of them, and their standardisation."""
+        dataset = self._dataset()
+        return dataset.training.take([0]), dataset.standardisation
+
+    def _dataset(self) -> Dataset:
+        dataset = self.spec.load()
+        if dataset.fingerprint != self.fingerprint:
+            raise DataError(f"The data of cell `{self.cell}` are not those it was fitted on.")
+        return dataset
 
 
-def _predicting(
-    trace: xr.DataTree, model: pm.Model, specs: Mapping[str, Specification]
-) -> tuple[Predictor, dict[int, StoredGuide], dict[int, float]]:
-    """What predicts, what it takes of each restart or chain, and their weights, by number."""
-    if "draws" in trace.children:
+def _sources(
+    record: CellRecord, trace: xr.DataTree, network: NetworkModel, settings: Inference | Sampling
+) -> dict[str, Any]:
+    """Guides of the restarts that did not diverge, or draws of the chains: parts of a posterior."""
+    if isinstance(settings, Sampling):
         values = trace["draws"]["values"].values
-        share = 1 / len(values)
-        chains = dict(enumerate(map(kept_draws, values)))
-        return StoredDraws(model, specs["likelihood"]), chains, dict.fromkeys(chains, share)
-    weights = {int(i): float(w) for i, w in enumerate(trace["fit"]["weight"].values) if w > 0}
-    guides = {int(i): _guide(trace["guide"], i) for i in _alive(trace)}
-    return Predictor(model, specs["likelihood"], specs["inference"]), guides, weights
+        chains = dict(enumerate(map(KeptDraws.spread, values)))
+        weights = dict.fromkeys(chains, 1 / len(values))
+        samples = _samples(record, values)
+        return {"sources": chains, "weights": weights, "best": 0, "samples": samples}
+    history = trace["fit"].to_dataset()
+    statuses = json.loads(history.attrs["status"])
+    alive = [i for i, status in enumerate(statuses) if status != "diverged"]
+    flat = flatten_model(network.graph_model, rows=None)
+    guide = build_guide(settings, flat.size, flat.improper, flat.spread)
+    return {
+        "sources": {i: _guide(trace["guide"], i, guide) for i in alive},
+        "weights": {i: float(history["weight"].values[i]) for i in alive},
+        "best": int(history.attrs["best"]),
+        "history": history,
+    }
 
 
-def cell_folder(cell: object) -> Path:
-    """Folder of a cell that Python code names by it, or has opened."""
-    if isinstance(cell, StoredCell):
-        return cell.folder
-    if isinstance(cell, str | os.PathLike):
-        return Path(cell)
-    raise TypeError(
-        "`cell` must be a cell of `load_results`, as `results.cell(...)` gives one, or a cell's "
-        f"folder, got {type(cell).__name__}."
-    )
+def _guide(group: xr.DataTree, restart: int, guide: Guide) -> GuideDraws:
+    """A restart's guide, whose draws are those that were made of it when it was fitted."""
+    kept = group.to_dataset().sel(restart=restart)
+    parameters = {name: kept[name].values for name in guide.constrained_shapes}
+    return GuideDraws(guide, parameters, kept["draw_key"].values)
+
+
+def _samples(record: CellRecord, values: np.ndarray) -> Samples:
+    """Chains as far as a trace keeps them, with what the record says of all of their draws."""
+    chains = Chains(values, {}, np.zeros(len(values), bool))
+    found, evidence = record.sampling, None
+    if "log_evidence" in record.results:
+        names = ("log_evidence", "log_evidence_mcse")
+        evidence = Evidence(*(record.results[name] for name in names))
+    agreement = Convergence(found.rhat_percentile, found.rhat_largest, found.draws)
+    return Samples(chains, record.status, record.reason, agreement, found.tuned, evidence)
+
+
+def open_cell(cell: Path | str | StoredCell) -> StoredCell:
+    """A stored cell by its folder, unless it is open already, with its trace in memory.
+
+    Raises
+    ------
+    ResultsError, TypeError
+        As `restore_cell` does.
+    """
+    if not isinstance(cell, StoredCell | str | os.PathLike):
+        raise TypeError(
+            "`cell` must be a cell of `load_results`, as `results.cell(...)` gives one, or a "
+            f"cell's folder, got {type(cell).__name__}."
+        )
+    folder = cell.folder if isinstance(cell, StoredCell) else Path(cell)
+    results = Results(folder.parent.parent)
+    if folder.parent.name != "cells" or not results.is_finished(folder.name):
+        raise ResultsError(
+            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
+            f"{_found(folder)}."
+        )
+    check_present(folder)
+    try:
+        if not isinstance(cell, StoredCell):
+            cell = StoredCell(results.load_record(folder.name), folder)
+        cell.trace  # noqa: B018
+        return cell
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ResultsError(f"The cell `{folder}` cannot be read: {error}.") from error
 
 
 def sample_posterior(
-    cell: Path | str | StoredCell | Restored, draws: int, trust_plugins: bool = False
+    cell: Path | str | StoredCell, draws: int, trust_plugins: bool = False
 ) -> xr.Dataset:
     """Posterior draws of every weight and scale of a stored cell.
 
@@ -166,7 +190,7 @@ def sample_posterior(
     Parameters
     ----------
     cell
-        A cell as `restore_cell` takes it, or what that has made of it.
+        A cell as `restore_cell` takes it.
     draws
         Draws of each restart, or of each chain at most.
     trust_plugins
@@ -183,30 +207,15 @@ def sample_posterior(
     ResultsError, DataError
         As `restore_cell` does.
     """
-    it, draws = restored(cell, trust_plugins), check_whole(draws, "draws")
-    fits, of_one = it.fits.values(), "chain" if it.record.sampling else "restart"
-    if it.record.sampling:
-        draws = min(it.predictor.n_distinct(fit, draws) for fit in fits)
-    found = [it.predictor.posterior(it.data, it.predictor.values(fit, draws)) for fit in fits]
-    return _dataset(found, of_one, list(it.fits), draws, it.model)
-
-
-def _stored(cell: Path) -> tuple[CellRecord, xr.DataTree]:
-    """Record and trace of a finished cell."""
-    results = Results(cell.parent.parent)
-    if cell.parent.name != "cells" or not results.is_finished(cell.name):
-        raise ResultsError(
-            f"`{cell}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
-            f"{_found(cell)}."
-        )
-    check_present(cell)
-    try:
-        record = results.load_record(cell.name)
-        if not record.results:
-            raise ResultsError(f"The cell `{cell}` has no fit: {record.reason}.")
-        return record, results.load_trace(cell.name)
-    except (OSError, KeyError, json.JSONDecodeError) as error:
-        raise ResultsError(f"The cell `{cell}` cannot be read: {error}.") from error
+    posterior, draws = restore_cell(cell, trust_plugins), check_whole(draws, "draws")
+    predictor, sources = posterior.predictor, posterior.sources.values()
+    if posterior.samples is not None:
+        draws = min(source.n_distinct(draws) for source in sources)
+    found = [
+        predictor.posterior(posterior.data, predictor.values(source, draws)) for source in sources
+    ]
+    of_one = "restart" if posterior.samples is None else "chain"
+    return _dataset(found, of_one, [*posterior.sources], draws, posterior.origin.graph_model)
 
 
 def _found(folder: Path) -> str:
@@ -260,27 +269,6 @@ def _features(trace: xr.DataTree, spec: DatasetSpec, count: int) -> tuple[str, .
     if spec.image_shape is not None if stored is None else len(json.loads(stored)) > 1:
         return tuple(f"pixel_{pixel}" for pixel in range(count))
     return None
-
-
-def _loaded(cell: Path, record: CellRecord, spec: DatasetSpec) -> tuple[Rows, Standardisation]:
-    """The same from the data set that the cell was fitted on."""
-    dataset = spec.load()
-    if dataset.fingerprint != record.fingerprint:
-        raise DataError(f"The data of cell `{cell.name}` are not those it was fitted on.")
-    return dataset.training.take([0]), dataset.standardisation
-
-
-def _alive(trace: xr.DataTree) -> list[int]:
-    """Numbers of the restarts that did not diverge."""
-    statuses = json.loads(trace["fit"].attrs["status"])
-    return [i for i, status in enumerate(statuses) if status != "diverged"]
-
-
-def _guide(group: xr.DataTree, restart: int) -> StoredGuide:
-    """A restart's guide, whose draws are those that were made of it when it was fitted."""
-    kept = group.to_dataset().sel(restart=restart)
-    constrained = {name: kept[name].values for name in kept if name != "draw_key"}
-    return StoredGuide(constrained, kept["draw_key"].values)
 
 
 def _dataset(parts: list[dict], of_one: str, numbers: list[int], draws: int, model) -> xr.Dataset:

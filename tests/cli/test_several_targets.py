@@ -85,11 +85,8 @@ def test_a_trace_keeps_rows_whole_and_is_predicted_from_again(folder, results):
         assert trace["log_likelihood"]["y"].dims == ("chain", "draw", "observation")
         assert trace["posterior_predictive"]["y"].dims[-2:] == ("observation", "target_name")
         assert list(trace["observed_data"]["target_name"].values) == ["height", "weight"]
-        restored, test = restore_cell(cell), trace["test_predictions"]
-        x, fits = restored.standardisation(test["x"].values), [*restored.fits.values()]
-        weights = [restored.weights.get(i, 0.0) for i in restored.fits]
-        found = restored.predictor.predict(fits, weights, restored.data, x, 40)
-        found = found.in_units_of(restored.target_standardisation)
+        test = trace["test_predictions"]
+        found = restore_cell(cell).predict(test["x"].values, 40)
         np.testing.assert_allclose(found.mean, test["mean"].values, rtol=1e-4)
 
 

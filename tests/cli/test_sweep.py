@@ -33,7 +33,7 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
 from pmbnn.fitting import job
-from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
@@ -541,7 +541,7 @@ class Fitter:
         history = History(one, one, one, one)
         lost = Fit({"loc": one}, one, history, np.nan, "diverged", "scripted", keys)
         return [
-            FittedCell(c, c.hyperprior, {}, (lost,), None, (0.0,), None, None, 1.5) for c in cells
+            InferredCell(c, c.hyperprior, {}, (lost,), None, (0.0,), None, None, 1.5) for c in cells
         ]
 
 

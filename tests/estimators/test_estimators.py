@@ -104,7 +104,7 @@ def test_the_seed_decides(classifier):
 def test_a_scale_is_chosen():
     scale = pb.Fixed(scale=pb.Tune(log=(0.001, 1.0, 2)))
     found = pb.BNNClassifier(**FEW, hyperprior=scale).fit(*labelled())
-    assert found.fitted_.hyperprior.scale == 1.0
+    assert found.posterior_.origin.parts.hyperprior.scale == 1.0
 
 
 # PyMC and ArviZ
@@ -193,12 +193,12 @@ def test_specifications_and_labels_survive_a_file(tmp_path):
 
 def test_other_files_are_refused(tmp_path, classifier):
     (tmp_path / "text.nc").write_text("no netCDF")
-    with pytest.raises(ValueError, match=r"text\.nc is no file of an estimator"):
+    with pytest.raises(ValueError, match=r"text\.nc` is no file of a posterior"):
         pb.BNNClassifier.load(tmp_path / "text.nc")
     with pytest.raises(FileNotFoundError):
         pb.BNNClassifier.load(tmp_path / "none.nc")
     classifier.save(tmp_path / "fitted.nc")
-    with pytest.raises(ValueError, match="must hold a BNNRegressor .* got a BNNClassifier"):
+    with pytest.raises(ValueError, match="must hold a BNNRegressor, got a BNNClassifier"):
         pb.BNNRegressor.load(tmp_path / "fitted.nc")
 
 

@@ -333,9 +333,9 @@ def test_a_plane_is_fitted_mapped_and_read_back(here):
     assert trace["predictions"]["probability"].shape == (4, 4, 2)
     content = yaml.safe_load(Path("results/own/experiment.yaml").read_text())
     assert content["data_folder"] == os.path.join("..", "..", "..", "experiments")
-    assert restore_cell(cell).dataset.load().fingerprint == record.fingerprint
+    assert restore_cell(cell).origin.training.spec.load().fingerprint == record.fingerprint
     shutil.rmtree(here / "data")
-    assert restore_cell(cell).standardisation.mean.shape == (2,)
+    assert restore_cell(cell).origin.standardisation.mean.shape == (2,)
     for path in (*Path("results").rglob("*.json"), *Path("results").rglob("*.yaml")):
         assert str(here.parent) not in path.read_text()
 

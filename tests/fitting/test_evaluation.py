@@ -12,7 +12,7 @@ from scripted import ScriptedPredictor
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import FRESH_SEED, evaluate
-from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.selection import best_restart, restart_weights
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
@@ -81,7 +81,7 @@ def fitted_cell(mixture, elbos=ELBOS, cell=CELL):
     best = best_restart(fits, None)
     weights = restart_weights(fits, best, mixture)
     made = replace(cell, predict=predict)
-    return FittedCell(made, HalfNormal(), {}, tuple(fits), best, weights, None, None, 1.0)
+    return InferredCell(made, HalfNormal(), {}, tuple(fits), best, weights, None, None, 1.0)
 
 
 def mixed(weights, x, draws=20):

@@ -12,8 +12,8 @@ from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated
 from pmbnn.data.ood.arrays import digits_of
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.image_evaluation import evaluate_images, load_images
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -70,7 +70,7 @@ def fitted_cell(cell=CELL):
     one, keys = np.ones(1), derive_keys("made")
     history = History(one, one, one, one)
     fits = tuple(Fit({"loc": one}, one, history, float(i), "converged", "", keys) for i in range(2))
-    return FittedCell(cell, Fixed(scale=1.0), {}, fits, 1, WEIGHTS, None, None, 1.0)
+    return InferredCell(cell, Fixed(scale=1.0), {}, fits, 1, WEIGHTS, None, None, 1.0)
 
 
 def unavailable(self, digits):

@@ -8,8 +8,9 @@ from scipy import stats
 
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
-from pmbnn.fitting.fit import FittedCell
 from pmbnn.fitting.importance import importance_results
+from pmbnn.fitting.inferred import InferredCell
+from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
@@ -40,7 +41,7 @@ def cell_with(draws, trace_draws=50, network=SMALL, **inference):
     predict, data = Predict(draws=draws, trace_draws=trace_draws), Moons(noise=0.3)
     prior, settings = (Normal(), HalfNormal()), Inference(**inference)
     cell = Cell("toy", data, network, *prior, Categorical(), settings, predict)
-    return FittedCell(cell, HalfNormal(), {}, ("the only fit",), 0, (1.0,), None, None, 1.0)
+    return InferredCell(cell, HalfNormal(), {}, ("the only fit",), 0, (1.0,), None, None, 1.0)
 
 
 def pareto_k(sd, draws=2000):
@@ -65,8 +66,10 @@ def test_ratios_that_are_not_finite_say_nothing():
 
 def test_loo_of_chains_is_of_targets_in_original_units():
     rng = np.random.default_rng(0)
-    cell = SimpleNamespace(predict=SimpleNamespace(trace_draws=100))
-    sampled = SimpleNamespace(values=np.zeros((2, 50, 1)), cell=cell, data={})
+    settings = SimpleNamespace(trace_draws=100), SimpleNamespace(draws=50)
+    cell = SimpleNamespace(predict=settings[0], inference=settings[1])
+    chains = Chains(np.zeros((2, 50, 1)), {}, np.zeros(2, bool))
+    sampled = SimpleNamespace(samples=SimpleNamespace(chains=chains), cell=cell, data={})
     by_row = rng.normal(-1, 0.1, size=(100, 9))
     predictor = SimpleNamespace(log_joint=lambda data, values: (by_row, None))
     plain, other = (importance_results(sampled, predictor, log_scale) for log_scale in (0.0, 2.5))

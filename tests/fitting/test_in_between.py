@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import xarray as xr
 import yaml
-from pmbnn.prediction.reference import functions_of
 
 import pmbnn as pb
 from pmbnn.data import InBetween, Sine
 from pmbnn.data.arrays import fit_standardisation
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.sampling import across_gaps
+from pmbnn.prediction.compared import functions_of
 from pmbnn.prediction.density import mixture
 from pmbnn.results.restore import restore_cell
 

@@ -6,9 +6,9 @@ import numpy as np
 from scripted import ScriptedPredictor
 
 from pmbnn.fitting.inferred import fit_of_draws, predict_mixture, single_draws_of_mixture
-from pmbnn.inference.result import StoredGuide
 from pmbnn.prediction.class_probabilities import ClassProbabilities, mix
 
+KEY = np.array([3, 7, 1, 2], np.uint32)
 X = np.random.default_rng(0).normal(size=(7, 2))
 
 
@@ -86,12 +86,12 @@ class NumberedDraws:
         self.distinct = distinct
 
     def single_draws(self, fit, data, x, draws):
-        values = 100 * fit.constrained + np.arange(min(draws, self.distinct))
+        values = 100 * fit.number + np.arange(min(draws, self.distinct))
         return {"probability": np.broadcast_to(values[:, None], (len(values), len(x)))}
 
 
 def numbered(*weights):
-    fits = tuple(StoredGuide(i, np.array([3, 7, 1, 2], np.uint32)) for i in range(len(weights)))
+    fits = tuple(SimpleNamespace(number=i, draw_key=KEY) for i in range(len(weights)))
     return SimpleNamespace(weights=weights, fits=fits, data={}, best=len(fits) - 1)
 
 

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import xarray as xr
-from pmbnn.prediction.stored_draws import kept_draws
 from scipy.special import logsumexp
 
 from pmbnn.data import Moons
@@ -24,6 +23,7 @@ from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
+from pmbnn.prediction.draws import KeptDraws
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
@@ -130,12 +130,12 @@ def test_predictions_are_means_over_the_chains(cell):
 
 def test_a_restored_cell_predicts_the_same(cell):
     _, trace, folder = cell
-    restored = restore_cell(folder)
-    test = trace["test_predictions"]
-    x = restored.standardisation(test["x"].values)
-    weights = list(restored.weights.values())
-    again = restored.predictor.predict(list(restored.fits.values()), weights, restored.data, x, 10)
-    np.testing.assert_allclose(again.mean, test["probability"].values, atol=2e-6)
+    posterior, test = restore_cell(folder), trace["test_predictions"]
+    again = posterior.predict_proba(test["x"].values)
+    np.testing.assert_allclose(again, test["probability"].values, atol=2e-6)
+    assert repr(posterior).startswith("4 chains of 16 draws by MCLMC: ")
+    # The rows are loaded for the density.
+    assert posterior.sample()["weight_1"].shape[0] == len(posterior.log_joint()) == 4 * 16
 
 
 def test_draws_made_again_are_those_that_were_kept(cell):
@@ -250,12 +250,12 @@ def test_chains_that_broke_are_a_recorded_failure(tmp_path, monkeypatch):
     (task,) = run.tasks.values()
 
     def broken(cells, *_):
-        from pmbnn.fitting.sampling import SampledCell
+        from pmbnn.fitting.sampling import sampled_cell
         from pmbnn.inference.samplers.chains import Chains, Samples
 
         chains = Chains(np.zeros((4, 2, 3)), {"lp": np.zeros((4, 2))}, np.ones(4, bool))
         samples = Samples(chains, "diverged", "4 of 4 chains", None, {})
-        return [SampledCell(cells[0], cells[0].hyperprior, {}, samples, None, 1.0)]
+        return [sampled_cell(cells[0], cells[0].hyperprior, {}, samples, None, 1.0)]
 
     monkeypatch.setattr(job_module, "sample_job", broken)
     stored = []
@@ -269,7 +269,7 @@ def test_chains_that_broke_are_a_recorded_failure(tmp_path, monkeypatch):
 
 def test_kept_draws_are_all_of_them_and_the_first_few_spread():
     values = np.arange(400.0)[:, None]
-    kept = kept_draws(values).constrained["values"][:, 0]
+    kept = KeptDraws.spread(values).values[:, 0]
     np.testing.assert_array_equal(np.sort(kept), values[:, 0])
     assert np.diff(np.sort(kept[:20])).max() < 2.7 * 400 / 20
     assert abs(kept[:20].mean() - 199.5) < 15

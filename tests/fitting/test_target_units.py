@@ -11,7 +11,7 @@ from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.figures.curves import rows_on
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.job import _selection_entry
 from pmbnn.fitting.programs import graph_model
 from pmbnn.fitting.selection import Selection
@@ -52,7 +52,7 @@ def both():
     history = History(one, one, one, one)
     fit = Fit(guide, guide["scale"], history, 1.0, "converged", "", derive_keys("fit/0"))
     data = model_data(CELL.hyperprior, DATASET.training, likelihood)
-    fitted = FittedCell(CELL, CELL.hyperprior, data, (fit,), 0, (1.0,), None, None, 1.0)
+    fitted = InferredCell(CELL, CELL.hyperprior, data, (fit,), 0, (1.0,), None, None, 1.0)
     found = []
     for dataset in (DATASET, OTHER):
         evaluation = evaluate(fitted, dataset, predictor)

@@ -15,7 +15,8 @@ from pmbnn.data import Mnist, Moons
 from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import FittedCell, fit_job
+from pmbnn.fitting.fit import fit_job
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.prediction_groups import kept_images
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.selection import restart_weights
@@ -126,7 +127,7 @@ def made_cell(cell, dataset, folder, statuses=("converged", "converged"), predic
     best = next((i for i, made in enumerate(fits) if not made.failed), None)
     data = model_data(cell.hyperprior, dataset.training)
     weights = restart_weights(fits, best, cell.predict.mixture)
-    fitted = FittedCell(cell, cell.hyperprior, data, fits, best, weights, None, None, 0.0)
+    fitted = InferredCell(cell, cell.hyperprior, data, fits, best, weights, None, None, 0.0)
     return traced(fitted, dataset, predictor, folder)
 
 

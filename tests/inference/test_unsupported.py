@@ -5,7 +5,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pmbnn.prediction.reference import Reference
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from tiers import slow_but
@@ -18,8 +17,10 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.support import interpreted
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, why_not_finite
 from pmbnn.models.build import dense_classifier
-from pmbnn.prediction import reference
-from pmbnn.prediction.draws import GuideDraws
+from pmbnn.prediction import api
+from pmbnn.prediction.draws import KeptDraws
+from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.predictor import Predictor
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 2))
@@ -57,7 +58,11 @@ def drawn_by_chains(model):
     values = RNG.normal(size=(2, 4, 2))
     chains = Chains(values, {"lp": np.zeros((2, 4))}, np.zeros(2, bool))
     samples = Samples(chains, "undecided", "made up", None, {})
-    return Reference(model, Mclmc(), samples, "float64").to_datatree()
+    kept, verdict = {0: KeptDraws(chains.merged)}, ("undecided", "made up", "no posterior")
+    posterior = Posterior(
+        model, Mclmc(), kept, {0: 1.0}, 0, *verdict, dtype="float64", samples=samples
+    )
+    return posterior.to_datatree()
 
 
 def drawn_by_fit(model):
@@ -77,7 +82,7 @@ def test_models_of_this_package_may_have_them_too():
     model = dense_classifier(X, np.arange(12) % 2, hidden=(2,))
     with model:
         pm.Deterministic("twice", Twice()(model["bias_2"]))
-    draws = GuideDraws(model, pb.Inference())
+    draws = Predictor(model, pb.Categorical())
     values = RNG.normal(size=(3, draws.flat.size)).astype("f4")
     found = draws.posterior(model_values(model), values)
     np.testing.assert_allclose(found["twice"], 2 * found["bias_2"], rtol=1e-5)
@@ -142,8 +147,8 @@ def test_chains_name_it(monkeypatch, chains):
     if chains == "made_up":
         broken = Chains(np.zeros((2, 4, 2)), {}, np.ones(2, bool))
         samples = Samples(broken, "diverged", "2 of 2 chains", None, {})
-        monkeypatch.setattr(reference, "build_sampler", lambda *_: None)
-        monkeypatch.setattr(reference, "sample_posterior", lambda *_, **__: samples)
+        monkeypatch.setattr(api, "build_sampler", lambda *_: None)
+        monkeypatch.setattr(api, "sample_posterior", lambda *_, **__: samples)
     message = "^`model` cannot be sampled: the log-density of `wall` is nan"
     with pytest.raises(ValueError, match=message):
         pb.sample(not_finite(of_potential), chains=2, draws=4, tuning=10, progress=False)

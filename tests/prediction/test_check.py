@@ -6,8 +6,6 @@ import arviz_base
 import numpy as np
 import pymc as pm
 import pytest
-from pmbnn.prediction.approximation import fit
-from pmbnn.prediction.reference import sample
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model, dense_classifier
@@ -15,6 +13,7 @@ from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.prediction.api import fit, sample
 from pmbnn.prediction.check import Agreement, check
 from pmbnn.prediction.distances import floor_of, moments, standard_error, total_variation
 
@@ -212,9 +211,9 @@ def test_numbers_have_the_digits_of_their_error():
 
 
 def test_what_is_no_approximation_or_reference(full_rank):
-    with pytest.raises(TypeError, match="`approx` must be an Approximation, got Model"):
+    with pytest.raises(TypeError, match="`approx` must be a Posterior, got Model"):
         check(full_rank.model)
-    with pytest.raises(TypeError, match="`reference` must be a Reference or a DataTree, got dict"):
+    with pytest.raises(TypeError, match="`reference` must be a Posterior or a DataTree, got dict"):
         check(full_rank, {})
     with pytest.raises(ValueError, match="`x` must be left out"):
         check(full_rank, exact_draws(), X)

@@ -19,7 +19,6 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.results import new_rows, restore
 from pmbnn.results.loading import load_results
 from pmbnn.results.new_rows import predict_rows
-from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, write_header
 
@@ -72,13 +71,13 @@ def health(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def restored(health):
-    return restore_cell(health[0])
+    return restore.open_cell(health[0])
 
 
 @pytest.fixture
 def opened(restored, health, monkeypatch):
     """Folder of the cell, which is not restored anew by each command."""
-    monkeypatch.setattr(restore, "restore_cell", lambda cell: restored)
+    monkeypatch.setattr(restore, "open_cell", lambda cell: restored)
     return health[0]
 
 

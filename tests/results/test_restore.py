@@ -161,9 +161,9 @@ def without_standardisation(load):
 
 
 def test_a_trace_without_standardisation_needs_the_data(toy_cells, monkeypatch):
-    expected = restore_cell(toy_cells[0]).standardisation
+    expected = restore_cell(toy_cells[0]).origin.standardisation
     monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
-    found = restore_cell(toy_cells[0]).standardisation
+    found = restore_cell(toy_cells[0]).origin.standardisation
     np.testing.assert_array_equal(found.mean, expected.mean)
     np.testing.assert_array_equal(found.sd, expected.sd)
 
@@ -184,15 +184,11 @@ def test_changed_data_are_rejected(toy_cells, monkeypatch):
 
 def test_predictions_are_those_that_were_stored(toy_cells):
     """With every restart at the weight it had in them."""
-    it = restore_cell(toy_cells[1])
-    stored = it.trace["test_predictions"].to_dataset()
-    x = it.standardisation(stored["x"].values)
-    assert sum(it.weights.values()) == pytest.approx(1)
-    mean = sum(
-        weight * it.predictor.predict([it.fits[i]], [1.0], it.data, x, 10).mean
-        for i, weight in it.weights.items()
-    )
-    np.testing.assert_allclose(mean, stored["probability"], rtol=1e-3, atol=1e-5)
+    posterior = opened(toy_cells[1]).posterior
+    stored = posterior.to_datatree()["test_predictions"].to_dataset()
+    assert sum(posterior.weights.values()) == pytest.approx(1)
+    found = posterior.predict_proba(stored["x"].values)
+    np.testing.assert_allclose(found, stored["probability"], rtol=1e-3, atol=1e-5)
 
 
 # Folders that are no cell

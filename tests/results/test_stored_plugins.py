@@ -343,9 +343,7 @@ def test_an_edited_network_predicts_nothing_on_old_weights(project):
     (cell,) = run.results.cells.iterdir()
 
     def predictions(it):
-        x = np.linspace(-1, 1, 10).reshape(5, 2).astype(np.float32)
-        fits = [it.fits[number] for number in it.weights]
-        return it.predictor.predict(fits, list(it.weights.values()), it.data, x, 20).mean
+        return it.predict(np.linspace(-1, 1, 10).reshape(5, 2), 20).mean
 
     before = predictions(restore_cell(cell))
     forget()

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from makers import MOONS, plane_trace, record, store
-from pmbnn.prediction.reference import Reference
 
 import pmbnn as pb
-from pmbnn.inference.result import Fit, History, PrngKeys, Snapshot, StoredGuide
+from pmbnn.inference.result import Fit, History, PrngKeys, Snapshot
 from pmbnn.inference.samplers.chains import Chains, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.prediction.density import Mixture
+from pmbnn.prediction.draws import KeptDraws
 from pmbnn.spec.display import Summarised
 
 MOST = 1_000
@@ -52,7 +52,7 @@ def samples():
 OBJECTS = {
     "Fit": fit,
     "History": lambda: fit().history,
-    "StoredGuide": lambda: StoredGuide({"loc": LONG}, np.zeros(4, np.uint32)),
+    "KeptDraws": lambda: KeptDraws(MANY),
     "Samples": samples,
     "Dataset": data,
     "Rows": lambda: data().training,
@@ -157,4 +157,4 @@ def test_every_class_that_holds_arrays_is_summarised():
     assert len(found) > 10
     silent = {name for name, cls in found.items() if not issubclass(cls, Summarised)}
     assert silent <= INSIDE
-    assert issubclass(Reference, Summarised) and issubclass(pb.Approximation, Summarised)
+    assert issubclass(pb.Posterior, Summarised)

@@ -10,7 +10,6 @@ import yaml
 
 import pmbnn as pb
 from pmbnn.experiment.load import load_experiment
-from pmbnn.results.restore import restore_cell
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.in_memory import experiment_in_memory
@@ -144,10 +143,12 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
     assert [s.load().fingerprint for s in again.sweeps[0].sections.dataset] == [
         dataset.fingerprint for dataset in made
     ]
-    cell = restore_cell(pb.load_results(folder).cell(dataset_seed=1).folder)
-    assert cell.dataset.load().fingerprint == made[1].fingerprint
-    assert cell.dataset.load().features == ("x", "colour=blue", "colour=red")
-    np.testing.assert_array_equal(cell.standardisation.mean, made[1].standardisation.mean)
+    cell = pb.load_results(folder).cell(dataset_seed=1)
+    loaded, network = cell.record.cell.dataset.load(), cell.posterior.origin
+    assert loaded.fingerprint == made[1].fingerprint
+    assert loaded.features == ("x", "colour=blue", "colour=red")
+    np.testing.assert_array_equal(network.standardisation.mean, made[1].standardisation.mean)
+    np.testing.assert_array_equal(network.training().x, made[1].x_train)
     assert not prepare(again, folder).missing(again.cells)
 
 

@@ -135,6 +135,8 @@ class Samples(Summarised):
         Agreement of the chains; None where some chain is broken.
     tuned
         What the chains were tuned to, by name.
+    evidence
+        That of all draws, where the chains hold a part of them only.
     """
 
     chains: Chains
@@ -142,9 +144,12 @@ class Samples(Summarised):
     reason: str
     convergence: Convergence | None
     tuned: Mapping[str, float]
+    evidence: Evidence | None = None
 
     @property
     def log_evidence(self) -> Evidence | None:
         """Logarithm of the evidence; None where a sampler does not know it or a run is broken."""
         runs = self.chains.statistics.get("log_evidence")
+        if self.evidence is not None:
+            return self.evidence
         return None if runs is None or self.chains.broken.any() else Evidence.of(runs)
