@@ -191,7 +191,7 @@ class Calibration:
     @cached_property
     def predictor(self) -> Predictor:
         """What reads quantities off draws."""
-        return self.programs.precise_predictor(self.cell, self.rows)
+        return self.programs.predictor(self.cell, self.rows, "float64")
 
     def keys(self, name: str) -> PrngKeys:
         """PRNG keys of one purpose, as ``truth/<simulation>``."""

@@ -60,24 +60,14 @@ class GroupPrograms:
         build_program = ENGINES[cell.inference.engine].build_program
         return build_program(graphs, cell.inference, count, self.width, **how)
 
-    def predictor(self, cell: Cell, rows: Rows) -> Predictor:
-        """Predictions of the group's model."""
+    def predictor(self, cell: Cell, rows: Rows, dtype: str = "float32") -> Predictor:
+        """Predictions of the group's model; in single precision, probabilities round to one."""
 
         @staged("build")
         def build():
-            return Predictor(self._graphs(cell, rows), cell.likelihood, cell.inference)
+            return Predictor(self._graphs(cell, rows), cell.likelihood, cell.inference, dtype)
 
-        return self._once("predictor", build)
-
-    def precise_predictor(self, cell: Cell, rows: Rows) -> Predictor:
-        """Its predictions in double precision: single ones round probabilities to one."""
-
-        @staged("build")
-        def build():
-            graphs = self._graphs(cell, rows)
-            return Predictor(graphs, cell.likelihood, cell.inference, "float64")
-
-        return self._once("precise predictor", build)
+        return self._once(("predictor", dtype), build)
 
     def other(self, group: str, width: int) -> "GroupPrograms":
         """Those of another group that are kept as long as these."""
