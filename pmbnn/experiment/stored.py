@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from pmbnn.experiment.cells import SOURCES, Cell
-from pmbnn.experiment.plugins import digests_of
 from pmbnn.spec import Registry, Specification
+from pmbnn.spec.origins import digests_of
 
 
 class Unknown(Specification):

@@ -16,7 +16,6 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError
 from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError
-from pmbnn.spec.origins import digests_of
 
 
 def stored_specifications(
