@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pydantic import ValidationError
 
 from pmbnn.data.arrays import Rows, Standardisation, identity_standardisation
 from pmbnn.inference.batches import model_values
@@ -104,8 +105,9 @@ def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Datas
         said = {n: json.loads(kept.attrs[n]) for n in ("settings", "variables", "parts", "plugins")}
         origin = _model(path, model, said, kept)
         return _posterior(origin, tree, said, kept), further
-    except (KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"`{path}` is damaged: {error}.") from error
+    except (KeyError, ValidationError, json.JSONDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"`{path}` is damaged, or of another version: {reason}.") from error
 
 
 def _opened(path: Path) -> xr.DataTree:
@@ -119,7 +121,10 @@ def _opened(path: Path) -> xr.DataTree:
         with _reading(path):
             tree = opened.load()
     if GROUP not in tree.children:
-        raise ValueError(f"`{path}` is no file of a posterior: it has no group `{GROUP}`.")
+        raise ValueError(
+            f"`{path}` is no file of a posterior, or of an earlier version: it has no group "
+            f"`{GROUP}`."
+        )
     return tree
 
 
@@ -181,8 +186,17 @@ def _check_variables(path: Path, model: pm.Model, variables: list) -> None:
 
 def _model(path: Path, model: pm.Model | None, said: Mapping[str, Any], kept: xr.Dataset):
     """The model that is handed over, or the network that a file tells how to build."""
+    maps = [
+        Standardisation(kept[f"{name}mean"].values, kept[f"{name}sd"].values)
+        for name in ("", "target_")
+        if said["parts"]
+    ]
     if model is not None:
         _check_variables(path, model, said["variables"])
+        if not all(of.is_identity for of in maps):
+            raise ValueError(
+                f"`model` must be left out for `{path}`: it is built with what standardises rows."
+            )
         return model
     if not said["parts"]:
         raise ValueError(
@@ -193,10 +207,6 @@ def _model(path: Path, model: pm.Model | None, said: Mapping[str, Any], kept: xr
     strange = set().union(*map(digests_of, specs.values())) ^ said["plugins"].keys()
     if strange:
         raise _unregistered(path, said)
-    maps = [
-        Standardisation(kept[f"{name}mean"].values, kept[f"{name}sd"].values)
-        for name in ("", "target_")
-    ]
     return NetworkModel(NetworkParts(**specs, rows=rows.take([0])), rows, *maps)
 
 
