@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -493,7 +492,7 @@ class Posterior(Summarised):
         save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, model: pm.Model | None = None) -> Self:
+    def load(cls, path: str | Path, model: pm.Model | None = None) -> "Posterior":
         """Read what `save` wrote; see `pmbnn.load`."""
         from pmbnn.prediction.posterior_file import load
 
