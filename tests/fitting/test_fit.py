@@ -87,7 +87,7 @@ class Script(ScriptedPredictor):
         self.know(cells)
         datasets = datasets or {cell.dataset: cell.dataset.load() for cell in cells}
         group = GroupPrograms("scripted", 16)
-        group._built["predictor"] = self
+        group._built["predictor", "float32"] = self
         return fit_job(cells, datasets, group)
 
     # An engine
