@@ -57,7 +57,7 @@ TARGET_UNITS = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class KeptDraws:
+class TraceDraws:
     """Draws that a trace keeps.
 
     Attributes
@@ -128,7 +128,7 @@ def _guide_groups(
     fitted: InferredCell, evaluation: Evaluation, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
     """What is kept of draws of guides, and the guides."""
-    kept = _kept_draws(fitted, predictor, large)
+    kept = _trace_draws(fitted, predictor, large)
     groups = _variable_groups(fitted, kept, model)
     groups |= {
         "fit": _fit_group(fitted, evaluation.diagnosis),
@@ -141,7 +141,7 @@ def _guide_groups(
     return groups
 
 
-def _kept_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> KeptDraws:
+def _trace_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> TraceDraws:
     draws = fitted.cell.predict.trace_draws
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
@@ -150,7 +150,7 @@ def _kept_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> Kept
     of_restart = {}
     if not large or fitted.cell.predict.log_likelihood:
         of_restart = {i: predictor.values(fit, draws) for i, fit in fits.items()}
-    return KeptDraws(of_restart, named, fit_of_draws(fitted, draws))
+    return TraceDraws(of_restart, named, fit_of_draws(fitted, draws))
 
 
 def _named(fitted, predictor, fit: Fit, draws: int, large: bool) -> dict[str, np.ndarray]:
@@ -163,11 +163,11 @@ def _named(fitted, predictor, fit: Fit, draws: int, large: bool) -> dict[str, np
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _chain_coords(kept: KeptDraws) -> dict[str, list[int]]:
+def _chain_coords(kept: TraceDraws) -> dict[str, list[int]]:
     return {"chain": [0], "draw": list(range(len(kept.restart)))}
 
 
-def _variable_groups(fitted, kept: KeptDraws, model) -> dict[str, xr.Dataset]:
+def _variable_groups(fitted, kept: TraceDraws, model) -> dict[str, xr.Dataset]:
     """``posterior``, and ``restarts`` where there are several: weights and scales by name."""
     names = list(next(iter(kept.named.values())))
     dims = {name: model.named_vars_to_dims.get(name, ()) for name in names}
@@ -191,7 +191,7 @@ def _variable_groups(fitted, kept: KeptDraws, model) -> dict[str, xr.Dataset]:
     return groups
 
 
-def _density_groups(fitted, predictor, kept: KeptDraws) -> dict[str, xr.Dataset]:
+def _density_groups(fitted, predictor, kept: TraceDraws) -> dict[str, xr.Dataset]:
     log_likelihood, log_p = predictor.log_joint(fitted.data, kept.posterior)
     log_q = predictor.log_guide(fitted.fits, fitted.weights, kept.posterior)
     coords, attrs = _chain_coords(kept), {"draws_of": fitted.draws_of}
@@ -204,7 +204,7 @@ def _density_groups(fitted, predictor, kept: KeptDraws) -> dict[str, xr.Dataset]
     }
 
 
-def _posterior_predictive(fitted, predictor, kept: KeptDraws) -> xr.Dataset:
+def _posterior_predictive(fitted, predictor, kept: TraceDraws) -> xr.Dataset:
     """Targets drawn at the training rows, one for each posterior draw."""
     rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 1])
     targets = predictor.observations(fitted.data, kept.posterior, rng)
