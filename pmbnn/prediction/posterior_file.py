@@ -28,7 +28,7 @@ from pmbnn.models.networks import NETWORKS
 from pmbnn.models.priors import HYPERPRIORS, PRIORS
 from pmbnn.prediction.draws import DrawSource, GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import NetworkModel, Posterior
-from pmbnn.prediction.trace_file import write_trace
+from pmbnn.prediction.trace_file import load_tree, write_trace
 from pmbnn.spec import Registry, Specification, plain
 from pmbnn.spec.origins import ORIGINS, SESSION, digests_of
 
@@ -119,7 +119,7 @@ def _opened(path: Path) -> xr.DataTree:
     with opened:
         check_fits(opened.nbytes, path)
         with _reading(path):
-            tree = opened.load()
+            tree = load_tree(opened)
     if GROUP not in tree.children:
         raise ValueError(
             f"`{path}` is no file of a posterior, or of an earlier version: it has no group "

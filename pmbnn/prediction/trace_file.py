@@ -35,6 +35,18 @@ def write_trace(trace: xr.DataTree, path: Path) -> None:
         raise
 
 
+def load_tree(tree: xr.DataTree) -> xr.DataTree:
+    """The tree of an open file with all of its arrays in memory.
+
+    xarray's own ``DataTree.load`` leaves out arrays that have the name of a group (2026.9): it
+    compares their names with paths. They would be read when used, from whatever file is there then.
+    """
+    for node in tree.subtree:
+        for variable in node.variables.values():
+            variable.load()
+    return tree
+
+
 def trace_writer(trace: xr.DataTree) -> Writer:
     """Writer of a compressed netCDF file that ArviZ opens.
 

@@ -16,6 +16,7 @@ import xarray as xr
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.stored import stored_cell
+from pmbnn.prediction.trace_file import load_tree
 from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
@@ -158,7 +159,7 @@ def load_functions(results: Results, name: str) -> xr.DataTree:
     path = data_path(results, name)
     with reading_netcdf(path), xr.open_datatree(path, engine="netcdf4") as tree:
         check_fits(tree.nbytes, path)
-        return tree.load()
+        return load_tree(tree)
 
 
 def has_functions(results: Results, name: str) -> bool:

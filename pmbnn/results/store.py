@@ -19,7 +19,7 @@ import pandas as pd
 import xarray as xr
 
 from pmbnn.prediction.trace_file import Writer as Writer
-from pmbnn.prediction.trace_file import flush
+from pmbnn.prediction.trace_file import flush, load_tree
 from pmbnn.prediction.trace_file import trace_writer as trace_writer
 from pmbnn.results.faults import (
     ResultsError,
@@ -209,7 +209,7 @@ class Results:
         path = self.cells / name / "trace.nc"
         with reading_netcdf(path), xr.open_datatree(path, engine="netcdf4") as tree:
             check_fits(tree.nbytes, path)
-            return tree.load()
+            return load_tree(tree)
 
     def write_file(self, file: str | Path, write: Writer) -> None:
         """Write a file of the folder, or of a folder in it, which is made; whole or not at all.
