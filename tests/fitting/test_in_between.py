@@ -69,7 +69,7 @@ def test_a_sampled_cell_tells_its_chains_apart(results):
     restored = restore_cell(results.results.cells / record.name)
     line = trace["curve_1"]
     inputs = line["x"].values[:, None] * line["direction"].values
-    drawn = restored.predictor.single_draws(restored.fits[2], restored.data, inputs, 12)
+    drawn = restored.predictor.single_draws(restored.sources[2], restored.data, inputs, 12)
     alone = mixture(restored.predictor.likelihood, [drawn], [1.0])
     np.testing.assert_allclose(line["chain_sd"][2], alone.epistemic_sd, rtol=1e-3, atol=1e-5)
     assert "chain_mean" not in trace_of(results, results.records[0])["curve_1"]

@@ -172,9 +172,9 @@ def test_a_second_run_fits_nothing_and_fills_a_gap(finished):
 def test_a_cell_is_restored(cell):
     folder, record = cell
     restored = restore_cell(folder)
-    data = restored.dataset.load()
-    fits, weights = list(restored.fits.values()), list(restored.weights.values())
-    found = restored.predictor.predict(fits, weights, restored.data, data.x_test, 20)
+    data = record.cell.dataset.load()
+    sources, weights = list(restored.sources.values()), list(restored.weights.values())
+    found = restored.predictor.predict(sources, weights, restored.data, data.x_test, 20)
     rmse = np.sqrt(np.mean((found.mean - data.y_test) ** 2))
     assert rmse == pytest.approx(record.results["rmse"], rel=1e-3)
     assert (sample_posterior(folder, 3)["noise"] > 0).all()

@@ -44,9 +44,9 @@ def test_a_loop_of_steps_is_a_fit(model, start):
         elbos.append(float(info.log_likelihood - info.kl))
     found = advi.constrained_parameters(state, program)
     fitted = pb.fit(model, steps=STEPS, random_seed=3, progress=False)
-    for name, expected in fitted.fits[0].constrained.items():
+    for name, expected in fitted.sources[0].parameters.items():
         np.testing.assert_array_equal(found[name], expected)
-    np.testing.assert_allclose(elbos, fitted.fits[0].history.elbo, rtol=1e-12)
+    np.testing.assert_allclose(elbos, fitted.history["elbo"][0], rtol=1e-12)
     for array, other in zip(arrays_of(begun), before, strict=True):
         np.testing.assert_array_equal(array, other)
     assert int(state.step) == STEPS
@@ -96,5 +96,6 @@ def test_minibatches(model):
     for rows in batch_indices(replica.keys.batches, len(X), 12, 0, STEPS):
         state, _ = advi.step(replica.key, state, program, data, rows.astype(np.int32))
     fitted = pb.fit(model, steps=STEPS, batch=12, progress=False)
-    for name, found in advi.constrained_parameters(state, program).items():
-        np.testing.assert_array_equal(found, fitted.fits[0].constrained[name])
+    found = advi.constrained_parameters(state, program)
+    for name, expected in fitted.sources[0].parameters.items():
+        np.testing.assert_array_equal(found[name], expected)
