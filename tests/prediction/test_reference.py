@@ -149,7 +149,8 @@ def test_rows_are_spread_over_all():
 
 def test_what_diverged_predicts_nothing(network):
     chains = replace(network.chains, broken=np.ones(4, bool))
-    broken = replace(network, samples=replace(network.samples, chains=chains, reason="no draws"))
+    samples = replace(network.samples, chains=chains)
+    broken = replace(network, samples=samples, reason="no draws")
     with pytest.raises(ValueError, match="must have draws of the posterior, but no draws"):
         broken.predict_proba(X)
 
