@@ -144,7 +144,8 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
         dataset.fingerprint for dataset in made
     ]
     cell = pb.load_results(folder).cell(dataset_seed=1)
-    loaded, network = cell.record.cell.dataset.load(), cell.posterior.origin
+    network = cell.posterior.origin
+    loaded = network.training.spec.load()
     assert loaded.fingerprint == made[1].fingerprint
     assert loaded.features == ("x", "colour=blue", "colour=red")
     np.testing.assert_array_equal(network.standardisation.mean, made[1].standardisation.mean)
