@@ -18,7 +18,7 @@ from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import value_shapes
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.memory import check_fits
-from pmbnn.inference.samplers.chains import Chains, Samples
+from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.inference.settings import Inference
@@ -324,6 +324,8 @@ def _chain_arrays(posterior: Posterior) -> dict[str, Any]:
     arrays |= {f"tuned_{name}": value for name, value in samples.tuned.items()}
     if found is not None:
         arrays["convergence"] = [found.percentile, found.largest, found.draws]
+    if samples.log_evidence is not None:
+        arrays["evidence"] = [*samples.log_evidence]
     return arrays
 
 
@@ -366,7 +368,8 @@ def _samples(kept: xr.Dataset) -> Samples:
     chains = Chains(kept["values"].values, named("statistic_"), kept["broken"].values)
     tuned = {name: value.item() for name, value in named("tuned_").items()}
     status, reason = (kept.attrs[name] for name in ("status", "reason"))
-    return Samples(chains, status, reason, convergence, tuned)
+    evidence = Evidence(*kept["evidence"].values.tolist()) if "evidence" in kept else None
+    return Samples(chains, status, reason, convergence, tuned, evidence=evidence)
 
 
 def _numbered(name: str, array: np.ndarray) -> tuple[list[str], np.ndarray]:

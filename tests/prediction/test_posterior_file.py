@@ -12,7 +12,7 @@ import xarray as xr
 
 import pmbnn as pb
 from pmbnn.inference.guides import MeanField
-from pmbnn.inference.samplers.chains import Chains, Samples
+from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.models.build import dense_classifier
@@ -104,9 +104,13 @@ def test_draws_are_of_each_guide_as_often_as_its_weight_says(guides):
 
 def test_chains_are_read_back(tmp_path):
     posterior = made_chains(plain_model(), 3)
+    # Known of more draws than are kept, as of a stored cell.
+    samples = replace(posterior.samples, evidence=Evidence(-3.5, 0.1))
+    posterior = replace(posterior, samples=samples)
     posterior.save(tmp_path / "chains.nc")
     found = pb.load(tmp_path / "chains.nc", plain_model())
     assert_same_draws(found, posterior)
+    assert found.log_evidence == Evidence(-3.5, 0.1)
     assert found.sample()["mu"].shape == (16, 2)
     assert found.convergence == posterior.convergence
     assert found.samples.tuned == {"step_size": 0.5}
