@@ -1,7 +1,5 @@
 """The compiled engine on the large networks; a variant's last word is the estimator."""
 
-from dataclasses import replace
-
 import numpy as np
 import pymc as pm
 import pytensor
@@ -9,8 +7,8 @@ import pytensor.tensor as pt
 
 from contestants.large import INITIAL_SCALE, LEARNING_RATE, ROWS, Task, rows
 from contestants.serving import serve
-from pmbnn.inference.advi import build_program
-from pmbnn.inference.groups import fit
+from pmbnn.inference.advi import build_program, constrained_parameters, init, prepare, run
+from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.networks.convolution import convolve, max_pool
@@ -63,18 +61,21 @@ class Engine:
             learning_rate=LEARNING_RATE,
             initial_scale=INITIAL_SCALE,
         )
-        program = build_program(model(task, x[:1], y[:1]), settings, ROWS, width=1)
-        # One window: a chunk is part of a long fit, whose windows have many steps.
-        self.program = replace(program, window=task.steps)
-        self.replicas = [Replica({"x": x, "target": y}, derive_keys("large"))]
+        self.program = build_program(model(task, x[:1], y[:1]), settings, ROWS, width=1)
+        self.replica = Replica({"x": x, "target": y}, derive_keys("large"))
+        see = self.replica.keys.batches, ROWS, task.batch, 0, task.steps
+        self.rows = batch_indices(*see).astype(np.int32)
 
     def warm_up(self) -> int:
         """Compile, and make one chunk."""
         return self.chunk()
 
     def chunk(self) -> int:
-        """Some steps."""
-        fit(self.program, self.replicas)
+        """A short fit."""
+        replica, program = self.replica, self.program
+        state, data = init(replica, program), prepare(replica, program)
+        state, _ = run(replica.key, state, program, data, self.task.steps, self.rows)
+        constrained_parameters(state, program)
         return self.task.steps
 
 
