@@ -1,8 +1,7 @@
 """The device that programs run on, and everything that follows from it.
 
-A processor has small networks in groups that fit its cache, a process for each core, and
-convolutions as products with patches. A GPU has hundreds of fits in a program, one process, and
-convolutions by its own kernels. Nothing else asks which of them it is.
+A processor has small networks in groups that fit its cache, and a process for each core. A GPU has
+hundreds of fits in a program, and one process. Nothing else asks which of them it is.
 """
 
 import os
@@ -35,8 +34,6 @@ class Traits(NamedTuple):
         Fits of small networks in one program at most.
     rows
         Rows that all fits of a program see at a step at most, if it has several.
-    has_convolutions
-        Whether convolutions are the backend's own; products with patches unless they are.
     exact_products
         Whether products of single precision must be asked for: of a GPU, JAX takes them with 10
         bits of mantissa (TF32) otherwise, and a fit would not be that of a processor.
@@ -48,7 +45,6 @@ class Traits(NamedTuple):
 
     replicas: int
     rows: int
-    has_convolutions: bool
     exact_products: bool
     compiler_options: Mapping[str, int]
     brief_options: Mapping[str, int]
@@ -65,13 +61,13 @@ TRAITS = {
         16,
         100_000,
         False,
-        False,
         {"xla_cpu_prefer_vector_width": 512},
         {"xla_backend_optimization_level": 1},
     ),
-    # Not measured yet (`benchmarks/accelerator.py` would): hundreds, for a step of one fit is too
-    # little work; and rows so that a hundred units, ten arrays each, take 4 GB.
-    "gpu": Traits(256, 1_000_000, True, True, {}, {}),
+    # On one H200 (`benchmarks/accelerator.txt`) a step of 256 fits of 2-5-5-2 at 700 rows takes 1.3
+    # times as long as one of 64, and one of 1,024, to which smaller groups would be filled up, 2.9
+    # times. A hundred units at a million rows, ten arrays each, take 4 GB.
+    "gpu": Traits(256, 1_000_000, True, {}, {}),
 }
 
 

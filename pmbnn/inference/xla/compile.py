@@ -23,7 +23,6 @@ from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.device import current_device, exact_products
 from pmbnn.inference.stages import recount
-from pmbnn.inference.xla.convolutions import use_own_convolutions
 from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 from pmbnn.inference.xla.sharing import GraphKey, shared
 
@@ -85,8 +84,6 @@ def _rewritten(
         elif isinstance(node.op, DisconnectedGrad | ZeroGrad):
             # PyTensor's rewrites take its views out of every graph, before JAX sees them.
             graph.replace(node.outputs[0], StoppedGradient()(*node.inputs), import_missing=True)
-    if current_device().traits.has_convolutions:
-        use_own_convolutions(graph)
     JAX.optimizer.rewrite(graph)
     use_fast_forms(graph)
     return graph
