@@ -148,8 +148,8 @@ def _stored(log: Path) -> Counter[str]:
 def jobs(folder: Path, number: int, rounds: int) -> str:
     """Time of many short jobs by processes and by workers of Dask, from the first cell on."""
     from pmbnn.experiment.machine import cores
+    from pmbnn.processes.workers import run_jobs
     from pmbnn.results.store import Results
-    from pmbnn.sweep.workers import run_jobs
 
     sleep = sleeping_job()
     todo = [sleep(f"cell{i}", 0.1, 2_000_000) for i in range(number)]
@@ -240,7 +240,7 @@ def _on_cluster(client, todo, results, look=lambda done: None) -> tuple[float, i
 
 def _time(events, look=lambda done: None) -> float:
     """Seconds from the first cell of events to the last."""
-    from pmbnn.sweep.workers import Finished, Stored
+    from pmbnn.processes.workers import Finished, Stored
 
     start, done = None, 0
     for event in events:

@@ -206,9 +206,9 @@ def _made_up_sweep(folder: Path):
 
     from pmbnn.cli import app
     from pmbnn.experiment.load import load_experiment
+    from pmbnn.processes.workers import Stored
     from pmbnn.results.store import trace_writer
     from pmbnn.sweep import stages
-    from pmbnn.sweep.workers import Stored
 
     file = folder / "toy.yaml"
     file.write_text(

@@ -25,6 +25,7 @@ from .estimators.classifier import BNNClassifier as BNNClassifier
 from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
 from .experiment.plugins import register as register
+from .experiment.versions import show_versions as show_versions
 from .figures.plot import plot as plot
 from .inference import advi as advi
 from .inference import samplers as samplers
@@ -78,6 +79,5 @@ from .results.new_rows import predict_rows as predict_rows
 from .results.pruning import prune as prune
 from .spec import Positive as Positive
 from .sweep.stages import run as run
-from .sweep.versions import show_versions as show_versions
 
 __version__: str

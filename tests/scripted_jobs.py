@@ -14,9 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from pmbnn.inference.stages import News
+from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, StoredFile
-from pmbnn.sweep.workers import Finished, Progressed, Stored
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ ROOMS = (
     "prediction",
     "experiment",
     "results",
+    "processes",
     "fitting",
     "estimators",
     "testing",
@@ -66,7 +67,7 @@ READ_AND_PLAN = (
     "data",
     "data.ood",
     "data.own_images",
-    "sweep.workers",
+    "processes.workers",
     "fitting.tasks",
 )
 READ_RESULTS = (

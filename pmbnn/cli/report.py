@@ -10,7 +10,7 @@ import typer
 from pmbnn.cli.shared import Command, ResultsFolders, open_results, reported
 
 if TYPE_CHECKING:
-    from pmbnn.figures.processes import Helpers
+    from pmbnn.processes.helpers import Helpers
     from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
@@ -44,7 +44,7 @@ def report(
 def _report(folders: list[Path], out: Path) -> tuple[Path, int]:
     """Path of the page written, and its size in bytes."""
     from pmbnn.experiment.machine import cores
-    from pmbnn.figures.processes import Helpers
+    from pmbnn.processes.helpers import Helpers
 
     read = [open_results(folder) for folder in dict.fromkeys(folders)]
     with Helpers(cores(), sum(len(folder.records) for folder in read)) as helpers:

@@ -6,8 +6,9 @@ planning reports every mistake before anything is compiled.
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.local_files import beside
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
@@ -17,6 +18,9 @@ from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
 from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError, check_keys, must
+
+if TYPE_CHECKING:
+    from pmbnn.data.arrays import Dataset
 
 DATA_FOLDER = "data_folder"
 """Key of where files of data are looked up first, which results folders have."""
@@ -142,6 +146,26 @@ def check_data(experiment: Experiment) -> None:
         sweep.check_data()
     if any(sweep.needs_data for sweep in experiment.sweeps):
         _check_cells(experiment)
+
+
+def load_dataset(spec: DatasetSpec) -> "Dataset":
+    """The rows of a data set.
+
+    Raises
+    ------
+    DataError
+        If it is unavailable; the message names it.
+    """
+    try:
+        return spec.load()
+    except DataError as error:
+        raise DataError(f"Data set `{spec.kind}`: {error}") from error
+
+
+def data_source(spec: DatasetSpec) -> tuple[str, str]:
+    """Fingerprint and source of a data set; raises as `load_dataset` does."""
+    dataset = load_dataset(spec)
+    return dataset.fingerprint, dataset.source
 
 
 def data_folder(content: dict, folder: Path) -> Path:

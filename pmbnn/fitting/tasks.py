@@ -134,7 +134,3 @@ class CalibrationTask:
         from pmbnn.fitting.calibration import run_calibration
 
         return run_calibration(self, folder, stored, programs)
-
-
-Task = JobTask | CalibrationTask
-"""What a worker does: it has a ``group``, and ``run``."""

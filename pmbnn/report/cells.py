@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmbnn.compare.scores import SCORES
-from pmbnn.figures.processes import ALONE, Helpers
 from pmbnn.inference.stages import stage
+from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts
 from pmbnn.results.caveats import choices_at_end, has_converged

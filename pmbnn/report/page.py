@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
-from pmbnn.figures.processes import ALONE, Helpers
+from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.answer import answer_of
 from pmbnn.report.baselines import baseline_views
 from pmbnn.report.cell_table import cell_table, mean_table

@@ -11,7 +11,7 @@ from pmbnn.compare.contrasts import FILE as VERDICTS
 from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import ALONE, Helpers
+from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.writing import check_writable
 from pmbnn.results.faults import ResultsError, StorageError
 from pmbnn.results.loading import ExperimentResults, find_overviews

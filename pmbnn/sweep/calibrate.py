@@ -13,23 +13,23 @@ from rich.console import Console
 
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.load import check_data
+from pmbnn.experiment.load import check_data, data_source
 from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, takes_all_cores, width
 from pmbnn.experiment.plugins import Source, experiment_parts, own_sources
 from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.versions import decisive_versions
 from pmbnn.fitting.tasks import CalibrationTask
 from pmbnn.inference.device import CPU, Device
+from pmbnn.processes.workers import Finished, Progressed, Stored, run_jobs, turns
 from pmbnn.results.lock import writing
 from pmbnn.results.ranks import FOLDER, StoredRanks, Truths, all_ranks, load_ranks
 from pmbnn.results.store import Results
 from pmbnn.spec import Tune
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
-from pmbnn.sweep.cells import data_source, decisive_versions
 from pmbnn.sweep.progress import duration
-from pmbnn.sweep.workers import Finished, Progressed, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
     import pandas as pd

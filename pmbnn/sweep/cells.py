@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmbnn.data import DataError, DatasetSpec
+from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.load import check_data, resolved_text
+from pmbnn.experiment.load import check_data, data_source, resolved_text
 from pmbnn.experiment.plan import (
     Job,
     cell_label,
@@ -25,19 +25,18 @@ from pmbnn.experiment.plan import (
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
+from pmbnn.experiment.versions import RECORDED, decisive_versions
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.inference.device import CPU, Device, device_text
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.processes.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList, checkpoint_name, read_list
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table
-from pmbnn.sweep.versions import RECORDED, decisive_versions
-from pmbnn.sweep.workers import Event, Finished, Stored, run_jobs, turns
 
 if TYPE_CHECKING:
-    from pmbnn.data.arrays import Dataset
     from pmbnn.sweep.cluster.coordinator import Cluster
 
 TWICE = "the worker process was killed, and again with no other beside it: too little memory"
@@ -114,26 +113,6 @@ def _cell_task(
     digest = identity(cell, fingerprint, versions, search, device)
     own = device.decides(width(cell, device))
     return CellTask(cell, f"{cell_label(cell)}-{digest}", digest, fingerprint, **own)
-
-
-def load_dataset(spec: DatasetSpec) -> "Dataset":
-    """The rows of a data set.
-
-    Raises
-    ------
-    DataError
-        If it is unavailable; the message names it.
-    """
-    try:
-        return spec.load()
-    except DataError as error:
-        raise DataError(f"Data set `{spec.kind}`: {error}") from error
-
-
-def data_source(spec: DatasetSpec) -> tuple[str, str]:
-    """Fingerprint and source of a data set; raises as `load_dataset` does."""
-    dataset = load_dataset(spec)
-    return dataset.fingerprint, dataset.source
 
 
 def run_cells(

@@ -10,13 +10,14 @@ from rich.console import Console
 
 from pmbnn.experiment.load import Experiment, load_experiment
 from pmbnn.experiment.machine import cores
+from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.device import CPU, Device
 from pmbnn.results.faults import storing
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.lock import writing
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.cells import Run, decisive_versions, list_cells, prepare, write_header
+from pmbnn.sweep.cells import Run, list_cells, prepare, write_header
 from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
 from pmbnn.sweep.progress import following
 from pmbnn.sweep.stages import write_what_follows

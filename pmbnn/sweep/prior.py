@@ -15,15 +15,17 @@ from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.load import load_dataset
 from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plan import cell_label, identity, is_large
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.priors import Combination, checked_combinations, combinations, left_out
+from pmbnn.experiment.versions import decisive_versions
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import Helpers
 from pmbnn.figures.stage import draw_files
 from pmbnn.inference.device import CPU, claim, running_on
 from pmbnn.models.priors import Hyperprior
+from pmbnn.processes.helpers import Helpers
 from pmbnn.results.lock import writing
 from pmbnn.results.names import OF_POSTERIOR
 from pmbnn.results.present import present_list, present_records
@@ -40,7 +42,6 @@ from pmbnn.results.priors import (
     write_priors,
 )
 from pmbnn.results.store import Results
-from pmbnn.sweep.cells import decisive_versions, load_dataset
 from pmbnn.sweep.progress import duration
 
 if TYPE_CHECKING:

@@ -30,10 +30,11 @@ from pmbnn.figures import (
     overviews_of,
 )
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.figures.processes import Helpers
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.memory import total_memory
 from pmbnn.inference.stages import measured, stage
+from pmbnn.processes.helpers import Helpers
+from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.index_page import index_page
 from pmbnn.results.derived import (
     INDEX,
@@ -73,7 +74,6 @@ from pmbnn.sweep.in_memory import experiment_in_memory
 from pmbnn.sweep.prior import keep_present_priors
 from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
-from pmbnn.sweep.workers import Progressed, Stored
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -17,11 +17,11 @@ from pmbnn.fitting.tasks import Calibrated
 from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
 from pmbnn.prediction.calibration import FAILED
+from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
 from pmbnn.results.store import Results
 from pmbnn.sweep import calibrate as module
 from pmbnn.sweep.calibrate import calibrate, plan_calibration
-from pmbnn.sweep.workers import Finished, Progressed, Stored
 
 TEXT = """
 name: toy

@@ -8,10 +8,10 @@ import pytest
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.device import CPU, Device
+from pmbnn.processes.workers import ENDED_BY, Finished, Stored
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, run_cells, write_header, write_tables
-from pmbnn.sweep.workers import ENDED_BY, Finished, Stored
 
 
 def record(name="a", images=None):

@@ -20,6 +20,7 @@ from pmbnn.cli.sweep import app
 from pmbnn.data import DataError, Npz
 from pmbnn.data.local_files import copies
 from pmbnn.inference.stages import News
+from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
@@ -29,7 +30,6 @@ from pmbnn.sweep.cluster.crew import Crew, Seen, differing
 from pmbnn.sweep.cluster.data import shipments_of, unpack
 from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement
 from pmbnn.sweep.cluster.worker import About
-from pmbnn.sweep.workers import Finished, Progressed, Stored
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from rich.console import Console
 from tiers import slow_but
 
 from pmbnn.experiment.load import load_experiment
+from pmbnn.processes.workers import Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.integrity import verify
 from pmbnn.results.store import TEMPORARY, trace_writer
 from pmbnn.sweep import stages
-from pmbnn.sweep.workers import Stored
 
 TEXT = """
 name: toy

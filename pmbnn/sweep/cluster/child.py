@@ -15,8 +15,8 @@ from pmbnn.data.local_files import copies
 from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source, load_sources
 from pmbnn.inference.device import CPU
+from pmbnn.processes.workers import _serve
 from pmbnn.sweep.cluster.parcels import Lacking
-from pmbnn.sweep.workers import _serve
 
 if TYPE_CHECKING:
     from pmbnn.fitting.programs import GroupPrograms

@@ -16,7 +16,9 @@ from distributed import Client, Future
 
 from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source
-from pmbnn.figures.processes import deferred_interrupts
+from pmbnn.experiment.versions import decisive_versions
+from pmbnn.processes.helpers import deferred_interrupts
+from pmbnn.processes.workers import Event
 from pmbnn.results.lock import WRITER
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster.connect import PATIENCE, ClusterLostError
@@ -24,8 +26,6 @@ from pmbnn.sweep.cluster.crew import Crew, Scout
 from pmbnn.sweep.cluster.parcels import Setting
 from pmbnn.sweep.cluster.turn import Turn
 from pmbnn.sweep.cluster.worker import end_processes, news_of
-from pmbnn.sweep.versions import decisive_versions
-from pmbnn.sweep.workers import Event
 
 if TYPE_CHECKING:
     from pmbnn.fitting.tasks import JobTask

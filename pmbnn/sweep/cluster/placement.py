@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pmbnn.processes.workers import next_job
 from pmbnn.sweep.cluster.crew import Seen
 from pmbnn.sweep.cluster.worker import About
-from pmbnn.sweep.workers import next_job
 
 LARGE = "pmbnn-large"
 """Resource of the workers that large networks go to, where some have it."""

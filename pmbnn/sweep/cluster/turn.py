@@ -16,6 +16,7 @@ from distributed import Client, Future, KilledWorker
 from pmbnn.data import DatasetSpec
 from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
+from pmbnn.processes.workers import Event, Finished, Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import arrivals
@@ -25,7 +26,6 @@ from pmbnn.sweep.cluster.data import ood_shipments, shipments_of
 from pmbnn.sweep.cluster.parcels import Parcel, Receipt, Setting, Shipment
 from pmbnn.sweep.cluster.placement import LARGE, Placement, Slot
 from pmbnn.sweep.cluster.worker import run_parcel
-from pmbnn.sweep.workers import Event, Finished, Stored
 
 if TYPE_CHECKING:
     from pmbnn.fitting.tasks import JobTask

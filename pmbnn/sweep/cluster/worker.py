@@ -25,16 +25,16 @@ from typing import Any
 import dask
 from distributed import Reschedule, Worker, get_worker
 
-from pmbnn.figures.processes import with_variables
+from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.stages import News
+from pmbnn.processes.helpers import with_variables
+from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 from pmbnn.results.lock import WRITER
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, Results
 from pmbnn.sweep.cluster.child import TravelledJob
 from pmbnn.sweep.cluster.data import unpack
 from pmbnn.sweep.cluster.parcels import Lacking, PackedCell, Parcel, Receipt, Setting, Shipment
-from pmbnn.sweep.versions import decisive_versions
-from pmbnn.sweep.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 
 SERVE = "from pmbnn.sweep.cluster.child import serve"
 """What a process imports for its life."""

@@ -22,9 +22,9 @@ from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.stages import News
 from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.sharing import shared
+from pmbnn.processes import workers
+from pmbnn.processes.workers import Finished, Progressed, Stored, next_job, run_jobs
 from pmbnn.results.faults import StorageError
-from pmbnn.sweep import workers
-from pmbnn.sweep.workers import Finished, Progressed, Stored, next_job, run_jobs
 
 SCRIPT = textwrap.dedent(
     '''
@@ -38,7 +38,7 @@ SCRIPT = textwrap.dedent(
 
     from pmbnn.inference.stages import News
     from pmbnn.results.faults import StorageError
-    from pmbnn.sweep.workers import Finished, Progressed, Stored, _Sender
+    from pmbnn.processes.workers import Finished, Progressed, Stored, _Sender
 
 
     def serve(connection, folder, plugins, device):
@@ -81,7 +81,7 @@ UNGUARDED = """
 print("script", flush=True)
 from pathlib import Path
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.sweep import workers
+from pmbnn.processes import workers
 import silent_worker
 workers._serve = silent_worker.serve
 for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
@@ -89,7 +89,7 @@ for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
 """
 
 SILENT = """
-from pmbnn.sweep.workers import Finished
+from pmbnn.processes.workers import Finished
 def serve(connection, folder, plugins, device):
     connection.recv()
     connection.send(Finished(0))

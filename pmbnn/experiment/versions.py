@@ -1,4 +1,4 @@
-"""What a number hangs on beside the code: versions and the machine, for reports of problems."""
+"""Package versions that affect results, and the machine, for reports of problems."""
 
 import os
 import platform

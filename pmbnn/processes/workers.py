@@ -14,18 +14,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pmbnn.experiment.machine import cores
-from pmbnn.figures.processes import deferred_interrupts, environment, spawning
 from pmbnn.inference.device import CPU, Device, claim, processes, running_on
 from pmbnn.inference.stages import News, measured, stage, telling
+from pmbnn.processes.helpers import deferred_interrupts, environment, spawning
 from pmbnn.results.faults import StorageError, fault_of
 
 if TYPE_CHECKING:
     from pmbnn.experiment.plugins import Source
-    from pmbnn.fitting.tasks import Calibrated, Task
-    from pmbnn.results.record import CellRecord
 
 SINGLE_THREADED = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -46,6 +44,27 @@ NEWS_EVERY = 0.2
 """Seconds between two reports of progress of one worker, at least."""
 
 
+class Task(Protocol):
+    """What a worker does. Its class decides how; it is pickled with everything that it needs."""
+
+    @property
+    def group(self) -> str:
+        """Tasks of one group share their compiled programs."""
+
+    def run(self, folder: Path, stored: Callable[[Any], None], programs: Any = None) -> Any:
+        """Do it, and return what is compiled.
+
+        Parameters
+        ----------
+        folder
+            The results folder.
+        stored
+            Called with each result as soon as it is stored: it becomes a `Stored` event.
+        programs
+            What the worker's last task returned.
+        """
+
+
 @dataclass(frozen=True)
 class Progressed:
     """Where a job is: the stages that it is in, outermost first."""
@@ -56,10 +75,10 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Stored:
-    """A cell of a job that is stored, and its record; or a combination that is calibrated."""
+    """A result of a job that is stored, such as the record of a cell."""
 
     job: int
-    record: "CellRecord | Calibrated"
+    record: Any
 
 
 @dataclass(frozen=True)
@@ -124,7 +143,7 @@ def turns[T](
 
 
 def run_jobs(
-    jobs: Sequence["Task"],
+    jobs: Sequence[Task],
     folder: Path,
     workers: int,
     single_threaded: bool,
@@ -165,7 +184,7 @@ def run_jobs(
                 _end(worker)
 
 
-def _give(worker: _Worker, waiting: dict[int, "Task"], pool: list[_Worker]) -> None:
+def _give(worker: _Worker, waiting: dict[int, Task], pool: list[_Worker]) -> None:
     """Send a worker its next job."""
     groups = {number: job.group for number, job in waiting.items()}
     worker.job = next_job(groups, worker.group, {other.group for other in pool})
@@ -315,7 +334,7 @@ class _Sender:
         self.connection = connection
         self.last, self.names = -NEWS_EVERY, ()
 
-    def receive(self) -> "Task | None":
+    def receive(self) -> Task | None:
         """The next job, or None when there will be no more."""
         try:
             return self.connection.recv()
