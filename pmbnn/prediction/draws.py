@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import ClassVar, Protocol, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 from jax.tree_util import register_dataclass
@@ -166,6 +167,20 @@ class KeptDraws(Summarised):
 
     def log_density(self, values, at_once):  # noqa: D102
         return None
+
+
+def first_draws(source: DrawSource, draws: int, dtype: str) -> np.ndarray:
+    """The first draws of a source, ``(draw, size)``."""
+    with precision(dtype):
+        return np.asarray(_draw_all(source.on_device(dtype), jnp.arange(draws)))
+
+
+def draw_all(source: DrawSource, numbers) -> jax.Array:
+    """Draws of these numbers, ``(draw, size)``; a JAX function."""
+    return jax.vmap(source.draw)(numbers)
+
+
+_draw_all = jax.jit(draw_all)
 
 
 def over_draws(

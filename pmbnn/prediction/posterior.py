@@ -25,7 +25,7 @@ from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import NetworkParts, likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
-from pmbnn.prediction.draws import DrawSource, draws_in_memory, filled
+from pmbnn.prediction.draws import DrawSource, draws_in_memory, filled, first_draws
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
@@ -305,11 +305,8 @@ class Posterior(Summarised):
             return self.chains.values[:, self._numbers(draws)]
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         numbers = source_of_draws(self.sources, self.weights, self.best, draws)
-        with running_on(self.device), precision(self.dtype):
-            drawn = {
-                i: np.asarray(_draw_all(self.sources[i].on_device(self.dtype), jnp.arange(draws)))
-                for i in np.unique(numbers)
-            }
+        with running_on(self.device):
+            drawn = {i: first_draws(self.sources[i], draws, self.dtype) for i in np.unique(numbers)}
         return np.stack([drawn[i][k] for k, i in enumerate(numbers)])[None]
 
     def _one_chain(self, draws: int | None) -> np.ndarray:
@@ -504,12 +501,6 @@ class Posterior(Summarised):
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, device=current_device())
-
-
-@jax.jit
-def _draw_all(source: DrawSource, numbers):
-    """Draws of these numbers, ``(draw, size)``."""
-    return jax.vmap(source.draw)(numbers)
 
 
 @lru_cache(maxsize=SHAPES)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,15 @@ from pmbnn.models.build import ROW_DATA, NetworkParts, parts_of
 from pmbnn.models.likelihoods import LIKELIHOODS
 from pmbnn.models.networks import NETWORKS
 from pmbnn.models.priors import HYPERPRIORS, PRIORS
-from pmbnn.prediction.draws import DrawSource, GuideDraws, KeptDraws
+from pmbnn.prediction.draws import DrawSource, GuideDraws, KeptDraws, first_draws
+from pmbnn.prediction.matching_model import (
+    check_log_density,
+    check_parts,
+    check_rows,
+    check_variables,
+    log_density_terms,
+    variables_of,
+)
 from pmbnn.prediction.posterior import NetworkModel, Posterior
 from pmbnn.prediction.trace_file import load_tree, write_trace
 from pmbnn.spec import Registry, Specification, plain
@@ -35,8 +42,14 @@ from pmbnn.spec.origins import ORIGINS, SESSION, digests_of
 GROUP = "pmbnn"
 """Group of what a posterior needs beside the draws that ArviZ reads."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of that group; files of other versions are refused."""
+
+TEXTS = ("settings", "variables", "log_density", "parts", "plugins")
+"""Attributes that are JSON."""
+
+CHECKED = 4
+"""Draws at which the log-density of a model that is handed over is compared with the stored one."""
 
 SECTIONS: dict[str, Registry] = {
     "network": NETWORKS,
@@ -66,8 +79,9 @@ def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
     path
         The file.
     model
-        The model, if it is not one of this package: files hold no code. A model of this package
-        is built of what the file says unless one is given.
+        The model, if it is not one of this package: files hold no code. Its log-density at a few
+        draws is compared with what the file keeps. A model of this package is built of what the
+        file says unless one is given, which must have the same parts and training rows.
 
     Raises
     ------
@@ -75,7 +89,8 @@ def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
         If there is no such file.
     ValueError
         If the file is damaged, of another format, or no file of a posterior; if it needs a model,
-        or a class of one's own that is not registered as it was; if the model does not fit it.
+        or a class of one's own that is not registered as it was; if the model is another one: it
+        has other free variables, another prior or likelihood, or other data.
     TypeError
         If `model` is no model.
 
@@ -102,7 +117,7 @@ def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Datas
         )
     del tree[GROUP]
     try:
-        said = {n: json.loads(kept.attrs[n]) for n in ("settings", "variables", "parts", "plugins")}
+        said = {name: json.loads(kept.attrs[name]) for name in TEXTS}
         origin = _model(path, model, said, kept)
         return _posterior(origin, tree, said, kept), further
     except (KeyError, ValidationError, json.JSONDecodeError) as error:
@@ -164,50 +179,56 @@ def _is_as_built(model: pm.Model, parts: NetworkParts) -> bool:
     )
 
 
-def _variables(origin: pm.Model | NetworkModel) -> list[tuple[str, list[int]]]:
-    """Names and shapes of the unconstrained free variables of a model, in their order."""
-    shapes = value_shapes(origin.graph_model if isinstance(origin, NetworkModel) else origin)
-    return [(name, [int(length) for length in shape]) for name, shape in shapes.items()]
-
-
-def _check_variables(path: Path, model: pm.Model, variables: list) -> None:
-    """Raise ValueError unless a model has the free variables of a stored posterior."""
-    for stored, own in zip_longest(variables, _variables(model)):
-        if stored is None or own is None or list(own) != stored:
-            wanted, got = (
-                "no further free variable" if of is None else f"`{of[0]}` of shape {tuple(of[1])}"
-                for of in (stored, own)
-            )
-            raise ValueError(
-                f"`model` must have the free variables of the posterior in `{path}`, in their "
-                f"order: {wanted}, got {got}."
-            )
-
-
 def _model(path: Path, model: pm.Model | None, said: Mapping[str, Any], kept: xr.Dataset):
     """The model that is handed over, or the network that a file tells how to build."""
-    maps = [
-        Standardisation(kept[f"{name}mean"].values, kept[f"{name}sd"].values)
-        for name in ("", "target_")
-        if said["parts"]
-    ]
     if model is not None:
-        _check_variables(path, model, said["variables"])
-        if not all(of.is_identity for of in maps):
-            raise ValueError(
-                f"`model` must be left out for `{path}`: it is built with what standardises rows."
-            )
+        _check_model(path, model, said, kept)
         return model
     if not said["parts"]:
         raise ValueError(
             f"`model` must be given for `{path}`: it is not one that this package builds."
         )
-    rows = Rows(kept["x"].values, kept["target"].values, **_tuples(said["parts"].pop("rows")))
-    specs = {name: _part(path, name, spec, said) for name, spec in said["parts"].items()}
+    specs = {name: _part(path, name, said["parts"][name], said) for name in SECTIONS}
     strange = set().union(*map(digests_of, specs.values())) ^ said["plugins"].keys()
     if strange:
         raise _unregistered(path, said)
-    return NetworkModel(NetworkParts(**specs, rows=rows.take([0])), rows, *maps)
+    rows = _rows(said, kept)
+    return NetworkModel(NetworkParts(**specs, rows=rows.take([0])), rows, *_maps(kept))
+
+
+def _check_model(path: Path, model: pm.Model, said: Mapping[str, Any], kept: xr.Dataset) -> None:
+    """Raise ValueError unless a model that is handed over is the one of a stored posterior."""
+    check_variables(path, model, said["variables"])
+    if not said["parts"]:
+        check_log_density(path, model, kept["checked"].values, said["log_density"])
+        return
+    if not all(of.is_identity for of in _maps(kept)):
+        raise ValueError(
+            f"`model` must be left out for `{path}`: it is built with what standardises rows."
+        )
+    network = _network(model)
+    if network is None:
+        raise ValueError(
+            f"`model` must be left out for `{path}`, or be the network that it describes as this "
+            "package builds it, got another model."
+        )
+    check_parts(path, {n: said["parts"][n] for n in SECTIONS}, _parts(network))
+    check_rows(path, _rows(said, kept), network.training)
+    if _plugins(network.parts).keys() != said["plugins"].keys():
+        raise _unregistered(path, said)
+
+
+def _maps(kept: xr.Dataset) -> list[Standardisation]:
+    """Of inputs and targets."""
+    return [
+        Standardisation(kept[f"{name}mean"].values, kept[f"{name}sd"].values)
+        for name in ("", "target_")
+    ]
+
+
+def _rows(said: Mapping[str, Any], kept: xr.Dataset) -> Rows:
+    names = {name: tuple(entries) for name, entries in said["parts"]["rows"].items()}
+    return Rows(kept["x"].values, kept["target"].values, **names)
 
 
 def _parts(network: NetworkModel) -> dict[str, Any]:
@@ -217,10 +238,6 @@ def _parts(network: NetworkModel) -> dict[str, Any]:
     return {name: written(spec) for name, spec in specs.items()} | {
         "rows": {name: getattr(rows, name) for name in names}
     }
-
-
-def _tuples(lists: Mapping[str, list]) -> dict[str, tuple]:
-    return {name: tuple(entries) for name, entries in lists.items()}
 
 
 def _part(path: Path, section: str, spec: Mapping[str, Any], said: Mapping) -> Specification:
@@ -275,19 +292,26 @@ def _plugins(parts: NetworkParts) -> dict[str, str]:
 
 def _of_posterior(posterior: Posterior) -> xr.Dataset:
     """What is kept of a posterior beside its draws."""
-    network = _network(posterior.origin)
-    attrs = {
-        "format": FORMAT,
-        "settings": json.dumps(posterior.settings.model_dump(mode="json")),
-        "variables": json.dumps(_variables(posterior.origin)),
-        "parts": json.dumps({} if network is None else _parts(network)),
-        "plugins": json.dumps({} if network is None else _plugins(network.parts)),
-    }
-    attrs |= {name: getattr(posterior, name) for name in NAMED}
+    origin, network, terms = posterior.origin, _network(posterior.origin), {}
+    model = origin.graph_model if isinstance(origin, NetworkModel) else origin
     arrays = {
         "number": np.array([*posterior.sources]),
         "weight": np.array([posterior.weights[i] for i in posterior.sources]),
     }
+    if network is None:
+        # The file does not describe the model, whose log-density tells it from others.
+        best = posterior.sources[posterior.best]
+        arrays["checked"] = first_draws(best, best.n_distinct(CHECKED), posterior.dtype)
+        terms = log_density_terms(model, arrays["checked"])
+    texts = {
+        "settings": posterior.settings.model_dump(mode="json"),
+        "variables": variables_of(model),
+        "log_density": terms,
+        "parts": {} if network is None else _parts(network),
+        "plugins": {} if network is None else _plugins(network.parts),
+    }
+    attrs = {"format": FORMAT} | {name: json.dumps(text) for name, text in texts.items()}
+    attrs |= {name: getattr(posterior, name) for name in NAMED}
     if network is not None:
         training, of_targets = network.training, network.target_standardisation
         rows = training() if callable(training) else training

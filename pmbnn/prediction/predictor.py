@@ -37,6 +37,7 @@ from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import (
     DrawSource,
     GuideDraws,
+    draw_all,
     draws_at_once,
     draws_in_memory,
     filled,
@@ -119,7 +120,7 @@ class Predictor:
             function = jax_function(inputs, predicted)
             self._of_draws, self._reduced = shared(function, lambda: _programs(function))
         options = compiler_options(brief=True)
-        self._draws = shared("draws", lambda: jax.jit(_draw_all, compiler_options=options))
+        self._draws = shared("draws", lambda: jax.jit(draw_all, compiler_options=options))
 
     # Draws, and the model's variables and densities at them
 
@@ -320,11 +321,6 @@ class Predictor:
         for start in range(0, len(x), size):
             rows = np.asarray(x[start : start + size], self.dtype)
             yield np.pad(rows, ((0, size - len(rows)), (0, 0)))
-
-
-def _draw_all(source: DrawSource, numbers):
-    """Draws of these numbers, ``(draw, size)``."""
-    return jax.vmap(source.draw)(numbers)
 
 
 def _programs(parameters: Callable) -> tuple[Callable, Callable]:

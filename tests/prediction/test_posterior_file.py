@@ -25,11 +25,11 @@ X = rng.normal(size=(9, 2))
 KEY = np.array([3, 1, 4, 1], np.uint32)
 
 
-def plain_model(sigma="sigma", shape=(2,), first="mu"):
+def plain_model(sigma="sigma", shape=(2,), first="mu", scale=1.0, y=X[:, 0], observed="y"):
     """A model that is not one of this package."""
     with pm.Model() as model:
-        mu = pm.Normal(first, 0.0, 1.0, shape=shape)
-        pm.Normal("y", mu.sum(), pm.HalfNormal(sigma), observed=X[:, 0])
+        mu = pm.Normal(first, 0.0, scale, shape=shape)
+        pm.Normal(observed, mu.sum(), pm.HalfNormal(sigma), observed=y)
     return model
 
 
@@ -63,6 +63,16 @@ def made_chains(origin, size):
 @pytest.fixture(scope="module")
 def guides():
     return made_guide(plain_model(), 3)
+
+
+NETWORK = {"x": X, "y": np.arange(9) % 2, "hidden": (2,)}
+
+
+@pytest.fixture(scope="module")
+def network_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "network.nc"
+    made_guide(dense_classifier(**NETWORK), 12).save(path)
+    return path
 
 
 @pytest.fixture
@@ -158,6 +168,48 @@ def test_a_model_that_does_not_fit(file, changes, said):
         pb.load(file, plain_model(**changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scale": 2.0}, r"prior and potentials differs, (-?[\d.]+) stored, (-?[\d.]+) now"),
+        ({"y": X[:, 1]}, r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data"),
+        ({"y": X[:5, 0]}, r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data"),
+        ({"scale": np.nan}, r"prior and potentials differs, .* stored, not a number now"),
+        ({"observed": "z"}, r"observed variables of the posterior in .*: y, got z"),
+    ],
+)
+def test_a_model_of_another_density(file, changes, said):
+    with pytest.raises(ValueError, match=said):
+        pb.load(file, plain_model(**changes))
+
+
+def test_a_model_in_single_precision_is_the_same(file, guides):
+    found = pb.load(file, plain_model(y=X[:, 0].astype(np.float32)))
+    np.testing.assert_array_equal(found.sample(3)["mu"], guides.sample(3)["mu"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hyperprior": pb.Fixed(scale=2.0)}, "the hyperprior of the posterior .*1.0.* got .*2.0"),
+        ({"prior": "laplace"}, "the prior of the posterior in .*'normal'.* got .*'laplace'"),
+        ({"x": X + 1}, "the training rows of the posterior .* got others: `x` differs"),
+        ({"y": np.arange(9) // 5}, "the training rows of the posterior .* got others: `y` differs"),
+    ],
+)
+def test_another_network(network_file, changes, said):
+    with pytest.raises(ValueError, match=said):
+        pb.load(network_file, dense_classifier(**NETWORK | changes))
+
+
+def test_another_model_with_the_variables_of_a_network(network_file):
+    model = dense_classifier(**NETWORK)
+    with model:
+        pm.Potential("more", model["bias_2"].sum())
+    with pytest.raises(ValueError, match=r"must be left out for .*\.nc`, or be the network that"):
+        pb.load(network_file, model)
+
+
 def test_models_that_are_none(file):
     with pytest.raises(ValueError, match="`model` must be given for .*posterior.nc"):
         pb.load(file)
@@ -184,7 +236,7 @@ def test_another_format_is_refused(guides, tmp_path, monkeypatch):
     monkeypatch.setattr(posterior_file, "FORMAT", 99)
     guides.save(tmp_path / "later.nc")
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="must be in format 3, got format 99"):
+    with pytest.raises(ValueError, match="must be in format 4, got format 99"):
         pb.load(tmp_path / "later.nc", plain_model())
 
 
