@@ -64,7 +64,7 @@ TRAITS = {
         {"xla_cpu_prefer_vector_width": 512},
         {"xla_backend_optimization_level": 1},
     ),
-    # On one H200 (`benchmarks/accelerator.txt`) a step of 256 fits of 2-5-5-2 at 700 rows takes 1.3
+    # On one H200 (`benchmarks/accelerator.txt`) a step of 256 fits of 2-5-5-2 at 700 rows takes 1.4
     # times as long as one of 64, and one of 1,024, to which smaller groups would be filled up, 2.9
     # times. A hundred units at a million rows, ten arrays each, take 4 GB.
     "gpu": Traits(256, 1_000_000, True, {}, {}),
