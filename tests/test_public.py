@@ -1,8 +1,10 @@
 """``import pmbnn as pb``: what it has, and how little it loads."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,11 +15,21 @@ import yaml
 import pmbnn as pb
 from pmbnn import experiment, testing
 
+ROOT = Path(pb.__file__).parents[1]
 STUBS = {pb: pb.__file__, testing: testing.__file__}
 
 
 def test_version_is_that_of_the_package():
     assert pb.__version__ == version("pmbnn")
+
+
+def test_every_dependency_has_its_reason():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.split("## Dependencies", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
+    named = {name.strip() for row in rows[2:] for name in row.split(",")}
+    assert named == {re.split(r"[<>=]", one)[0] for one in project["dependencies"]}
 
 
 @pytest.mark.parametrize("package", [pb, experiment, testing], ids=lambda package: package.__name__)
