@@ -114,7 +114,7 @@ def kills(folder: Path, minutes: float, every: float, seeds: int) -> str:
     with dask_processes(folder, 3) as cluster:
         status = _sweep(file, out, cluster, folder / "second.log").wait(3600)
     again = _stored(folder / "second.log")
-    verify = [sys.executable, "-m", "pmbnn.cli.verify", str(out)]
+    verify = [sys.executable, "-m", "pmbnn", "verify", str(out)]
     broken = measuring.output_of(verify).strip() or "every file whole"
     twice = sum((stored + again).values()) - len(stored + again)
     missing = 2 * seeds - len(list(out.glob("cells/*/metrics.json")))

@@ -40,9 +40,8 @@ ROOMS = (
 )
 """From the ground up: a room imports from earlier ones only, and from itself."""
 
-SHIMS = {"claims", "predict", "report.__main__", "sweep.__main__"}
-"""What ``python -m`` names: they stand apart, and import the commands."""
-
+SHIMS = {"__main__", "sweep.__main__"}
+"""Programs that ``python -m`` runs: they import the commands only, and no module imports them."""
 
 FITS = {"arviz", "arviz_base", "pymc", "pytensor", "jax", "optax", "dask", "distributed"}
 FITS |= {"matplotlib.pyplot"}

@@ -1,46 +1,35 @@
-"""The commands, alone (``python -m pmbnn.sweep``) and as parts of one: ``pmbnn``.
+"""The command line: ``pmbnn COMMAND``, and ``python -m pmbnn.sweep`` for its first command.
 
-Their modules import typer only; what a command needs is imported when it runs.
+The modules of commands import typer only; what a command needs is imported when it runs.
 """
 
 from typing import Annotated
 
 import typer
 
-from pmbnn.cli import (
-    baselines,
-    calibrate,
-    check,
-    claims,
-    compare,
-    merge,
-    new,
-    predict,
-    prune,
-    report,
-    schema,
-    sweep,
-    verify,
-)
-from pmbnn.cli.shared import Command
+from pmbnn.cli import analyse, calibrate, predict, run
+from pmbnn.cli.command import Command, Commands
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-for _name, _command, _words in (
-    ("sweep", sweep.sweep, "Fit the cells of an experiment file."),
-    ("merge", merge.merge, "Join results folders of one experiment."),
-    ("check", check.check, "Hold fits against the posterior itself."),
-    ("calibrate", calibrate.calibrate, "Tell by simulated data if draws can be believed."),
-    ("predict", predict.predict, "Ask a fitted cell about images or rows of your own."),
-    ("report", report.report, "Write one page of results folders."),
-    ("claims", claims.claims, "Hold claims against results folders."),
-    ("compare", compare.compare, "Hold contrasts under ADVI against the posterior."),
-    ("verify", verify.verify, "Check the files of a results folder."),
-    ("prune", prune.prune, "Remove superseded cells from a results folder."),
-    ("baselines", baselines.baselines, "Fit usual methods to the same data."),
-    ("schema", schema.schema, "Print the JSON Schema of experiment files."),
-    ("new", new.new, "Write an experiment file for a table."),
+RUN, ANALYSE, FILES = "Run experiments", "Analyse results", "Manage files"
+"""Panels of the help."""
+
+app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+for _panel, _command, _help in (
+    (RUN, run.sweep, "Fit the cells of an experiment file."),
+    (RUN, run.check, "Compare fits with MCMC samples of the posterior."),
+    (RUN, calibrate.calibrate, "Run simulation-based calibration (SBC)."),
+    (RUN, analyse.baselines, "Fit baseline models on the same splits."),
+    (ANALYSE, predict.predict, "Predict images or table rows with a fitted cell."),
+    (ANALYSE, analyse.compare, "Compare contrasts under ADVI and the posterior."),
+    (ANALYSE, analyse.claims, "Compare priors and hyperpriors of stored results."),
+    (ANALYSE, analyse.report, "Write a one-page report of results folders."),
+    (FILES, run.new, "Write an experiment file for a table."),
+    (FILES, run.schema, "Print the JSON Schema of experiment files."),
+    (FILES, run.merge, "Merge results folders of one experiment."),
+    (FILES, analyse.verify, "Check the files of a results folder."),
+    (FILES, analyse.prune, "Remove superseded cells from a results folder."),
 ):
-    app.command(_name, cls=Command, short_help=_words)(_command)
+    app.command(cls=Command, short_help=_help, rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -60,4 +49,4 @@ def pmbnn(
         ),
     ] = False,
 ) -> None:
-    """Bayesian neural networks as PyMC models: experiments, and what becomes of them."""
+    """Bayesian neural networks as PyMC models: run and analyse experiments."""

@@ -1,54 +1,46 @@
-"""Calibrate ways to a posterior by simulation: ``pmbnn calibrate EXPERIMENT.yaml``."""
+"""Simulation-based calibration: ``pmbnn calibrate EXPERIMENT.yaml``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pmbnn.cli.shared import (
+from pmbnn.cli.command import (
     FAILED,
-    Command,
     Device,
     DryRun,
+    ExperimentFile,
+    Only,
     Out,
     Quiet,
     TrustPlugins,
     Wait,
     Workers,
-    ending_command,
+    interruptible,
     new_console,
+    print_lines,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-
-@app.command(cls=Command)
 def calibrate(
-    file: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file (YAML).")],
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Calibrate these cells only, e.g. prior=laplace or dataset.seed=0; may be "
-            "repeated.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    file: ExperimentFile,
+    only: Only = None,
     simulations: Annotated[
         int, typer.Option(min=10, help="Simulated data sets of each combination.")
     ] = 500,
     draws: Annotated[
-        int, typer.Option(min=9, help="Posterior draws that a truth has its rank among.")
+        int, typer.Option(min=9, help="Posterior draws among which each truth is ranked.")
     ] = 99,
     restarts: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Fits of each simulated data set, the best of which counts [default: as the "
-            "file says].",
+            help="Fits of each simulated data set, the best of which is used [default: that of "
+            "the file].",
         ),
     ] = None,
     around_data: Annotated[
@@ -56,7 +48,7 @@ def calibrate(
         typer.Option(
             "--around-data",
             help="Draw truths from the posterior given the data, not from the prior, and fit the "
-            "data together with what is simulated.",
+            "data together with the simulated ones.",
         ),
     ] = False,
     out: Out = None,
@@ -67,18 +59,19 @@ def calibrate(
     quiet: Quiet = False,
     trust_plugins: TrustPlugins = False,
 ) -> None:
-    """Fit data simulated from known parameters, and say whether posterior draws can be believed.
+    """Run simulation-based calibration (SBC): fit data simulated from known parameters.
 
     Parameters are drawn from the prior, targets simulated at the training inputs, and each
     combination of network, prior, hyperprior and inference is fitted to them: among draws of the
-    exact posterior, the ranks of the parameters are uniform. What is stored stays; more
-    simulations go on from it.
+    exact posterior, the ranks of the parameters are uniform. Stored simulations are kept, and
+    more are added to them.
 
     Exit status: 0 every combination has its simulations, 1 some do not, 2 bad input, 3 another
-    process is at work in the folder, or the system stood in the way (a full disk).
+    process writes the folder, or I/O error (disk full, permissions): fix it and rerun the same
+    command.
     """
     asked = (simulations, draws, restarts, "posterior" if around_data else "prior")
-    with ending_command("finished simulations are kept"):
+    with interruptible("finished simulations are kept"):
         code = _calibrate(file, only or [], asked, out, dry_run, workers, device, wait, quiet)
     raise typer.Exit(code)
 
@@ -99,11 +92,9 @@ def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) ->
     folder, console = out or Path("results") / experiment.name, new_console()
     outcome = calibrate(experiment, plan, folder, console, workers, wait, quiet)
     console.print(printed_table(outcome.table))
-    for line in notes(outcome.table):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    print_lines(console, *notes(outcome.table))
     if not outcome.table.empty:
-        words = f"table {folder / FILE}; figures {folder / FOLDER}"
-        console.print(words, soft_wrap=True, highlight=False)
+        print_lines(console, f"table {folder / FILE}; figures {folder / FOLDER}")
     return FAILED if outcome.failed else 0
 
 
@@ -126,31 +117,28 @@ def notes(found: "pd.DataFrame") -> list[str]:
 
 def printed_table(found: "pd.DataFrame") -> "Table":
     """A line a combination: how many quantities leave their bands, and which does by most."""
-    from rich.table import Table
-    from rich.text import Text
+    from pmbnn.cli.tables import make_table
 
-    table = Table(title="Ranks of truths among posterior draws", title_justify="left")
-    for name in ("data", "prior", "hyperprior", "inference", "truths"):
-        table.add_column(name)
-    for name in ("simulations", "failed", "miscalibrated"):
-        table.add_column(name, justify="right")
-    table.add_column("furthest off")
-    if found.empty:
-        return table
-    for _, rows in found.groupby("name", sort=False):
-        first = rows.iloc[0]
-        words = [
-            f"{first['dataset.kind']}, seed {first['dataset.seed']}",
-            _words(first, "prior.kind", "prior.nu"),
-            _words(first, "hyperprior.kind", "hyperprior.scale", "hyperprior.on"),
-            _words(first, "inference.engine", "inference.guide"),
-            first["truths"],
-            str(first["simulations"]),
-            str(first["failed"]),
-            f"{(rows['verdict'] == 'miscalibrated').sum()} of {len(rows)}",
-        ]
-        table.add_row(*map(Text, [*words, _furthest(rows)]))
-    return table
+    rows = []
+    for _, quantities in found.groupby("name", sort=False):
+        first = quantities.iloc[0]
+        rows.append(
+            [
+                f"{first['dataset.kind']}, seed {first['dataset.seed']}",
+                _words(first, "prior.kind", "prior.nu"),
+                _words(first, "hyperprior.kind", "hyperprior.scale", "hyperprior.on"),
+                _words(first, "inference.engine", "inference.guide"),
+                first["truths"],
+                first["simulations"],
+                first["failed"],
+                f"{(quantities['verdict'] == 'miscalibrated').sum()} of {len(quantities)}",
+                _furthest(quantities),
+            ]
+        )
+    left = ["data", "prior", "hyperprior", "inference", "truths"]
+    right = ["simulations", "failed", "miscalibrated"]
+    title = "Ranks of truths among posterior draws"
+    return make_table(title, [*left, *right, "furthest off"], rows, right)
 
 
 def _furthest(rows: "pd.DataFrame") -> str:
@@ -168,7 +156,3 @@ def _words(row: "pd.Series", *names: str) -> str:
 
     found = [row[name] for name in names if name in row.index and pd.notna(row[name])]
     return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in found)
-
-
-if __name__ == "__main__":
-    app()

@@ -1,25 +1,26 @@
-"""Ask a fitted network about images or rows of one's own: ``pmbnn predict RESULT_CELL FILE…``."""
+"""Predictions of a fitted cell for images or table rows: ``pmbnn predict RESULT_CELL FILE…``."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from pmbnn.cli.predict_table import is_table, predict_table
-from pmbnn.cli.shared import (
+from pmbnn.cli.command import (
     BAD_INPUT,
     FAILED,
-    Command,
     Device,
     TrustPlugins,
-    check_folder_of,
+    check_parent,
     new_console,
-    reported,
-    written,
+    print_lines,
+    writing_to,
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pmbnn.data.own_images import OwnImage
     from pmbnn.prediction.posterior import Posterior
     from pmbnn.prediction.rejection import Classification, Threshold
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 BARS = " ▁▂▃▄▅▆▇█"
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm", ".xls", ".ods")
+"""Suffixes of tables; a suffix of compression may follow."""
 
 
 class Answer(NamedTuple):
-    """What was found for the images that could be read, and why others could not."""
+    """Predictions for the images that could be read, and why others could not."""
 
     cell: "StoredCell"
     images: "list[OwnImage]"
@@ -41,7 +43,6 @@ class Answer(NamedTuple):
     draws: int
 
 
-@app.command(cls=Command)
 def predict(
     cell: Annotated[
         Path,
@@ -62,7 +63,7 @@ def predict(
         typer.Option(
             min=0,
             max=100,
-            help="Reject what is more uncertain than this share of the held-out digits.",
+            help="Reject images that are more uncertain than this share of the held-out digits.",
         ),
     ] = 99.0,
     whole: Annotated[
@@ -75,56 +76,52 @@ def predict(
         bool | None,
         typer.Option(
             "--invert/--no-invert",
-            help="Foreground is dark on light, or light on dark [default: what stands out more].",
+            help="Foreground is dark on light, or light on dark [default: detected].",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write the answers for a table into this file.")
+        Path | None, typer.Option(help="Write the predictions for a table to this file.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw images and probabilities into this PNG file.")
+        Path | None, typer.Option(help="Plot images and probabilities to this PNG file.")
     ] = None,
     beside: Annotated[
         Path | None,
         typer.Option(
-            metavar="RESULT_CELL", help="Another cell, such as a deterministic one, to compare."
+            metavar="RESULT_CELL", help="Another cell to compare with, such as a deterministic one."
         ),
     ] = None,
     device: Device = "auto",
     trust_plugins: TrustPlugins = False,
 ) -> None:
-    """Tell what a fitted network makes of images or of the rows of a table, and how sure it is.
+    """Predict images or the rows of a table with a fitted cell, with uncertainty.
 
-    Of images: which digit each shows; what is too unsure is rejected. Of a table, which must have
-    the columns that the network was fitted on: a line a row (CSV), with the class and the
+    Images: the digit of each; images that are too uncertain are rejected. A table, which must
+    have the columns that the network was fitted on: a line a row (CSV), with the class and the
     probability of each, or mean, standard deviations and a 95 % interval.
 
-    Exit status: 0 everything was read, 1 some image could not be, 2 none could or bad
-    input, 3 the system stood in the way (a full disk).
+    Exit status: 0 everything was read, 1 some image could not be read, 2 none could or bad
+    input, 3 I/O error (disk full, permissions).
     """
-    from pmbnn.data import DataError
-    from pmbnn.inference.device import DeviceError, claim, find_devices, running_on
-    from pmbnn.results.store import ResultsError
+    from pmbnn.inference.device import claim, find_devices, running_on
 
-    with reported(DataError, DeviceError, ResultsError):
-        devices = find_devices(device)
-        if any(map(is_table, files)):
-            of_images = {"figure": figure, "beside": beside, "whole": whole, "invert": invert}
-            _check_options(files, of_images)
-            with running_on(claim(devices[0])):
-                predict_table(cell, files, draws, as_json, out)
-            return
-        _check_options(files, {"out": out})
-        images, unread = _read(files, whole, invert)
-        cells = [cell] if beside is None else [cell, beside]
+    devices = find_devices(device)
+    if any(map(is_table, files)):
+        _check_options(files, figure=figure, beside=beside, whole=whole, invert=invert)
         with running_on(claim(devices[0])):
-            code = _predict(cells, images, unread, draws, percentile, as_json, figure)
+            _predict_table(cell, files, draws, as_json, out)
+        return
+    _check_options(files, out=out)
+    images, unread = _read_images(files, whole, invert)
+    cells = [cell] if beside is None else [cell, beside]
+    with running_on(claim(devices[0])):
+        code = _predict_images(cells, images, unread, draws, percentile, as_json, figure)
     raise typer.Exit(code)
 
 
-def _check_options(files: list[Path], others: dict[str, Any]) -> None:
-    """Raise DataError where an option is given that is not for such files."""
+def _check_options(files: list[Path], **others: Any) -> None:
+    """Raise DataError if an option is given that is not for such files."""
     from pmbnn.data import DataError
 
     for name, value in others.items():
@@ -132,8 +129,8 @@ def _check_options(files: list[Path], others: dict[str, Any]) -> None:
             raise DataError(f"`--{name}` is not for files such as `{files[0]}`.")
 
 
-def _predict(cells, images, unread, draws, percentile, as_json, figure) -> int:
-    check_folder_of(figure, "--figure")
+def _predict_images(cells, images, unread, draws, percentile, as_json, figure) -> int:
+    check_parent(figure, "--figure")
     for reason in unread.values():
         typer.echo(f"error: {reason}", err=True)
     if not images:
@@ -151,7 +148,7 @@ def _predict(cells, images, unread, draws, percentile, as_json, figure) -> int:
     return FAILED if unread else 0
 
 
-def _read(files: list[Path], whole: bool, invert: bool | None):
+def _read_images(files: list[Path], whole: bool, invert: bool | None):
     """Images that can be read, and the reasons why other files cannot."""
     from pmbnn.data.own_images import ImageError, read_image
 
@@ -263,7 +260,7 @@ def _print_tables(answer: Answer, title: str) -> None:
         shares.add_row(Text(str(image.path)), *map(_bar, found.probability.tolist()))
     console.print(verdicts)
     console.print(shares)
-    console.print(_rule(answer), soft_wrap=True, highlight=False)
+    print_lines(console, _rule(answer))
 
 
 def _bar(share: float) -> str:
@@ -299,13 +296,13 @@ def _draw(path: Path, answers: list[Answer]) -> None:
         figure = plot_compared_predictions(*args)
     else:
         figure = plot_own_images(answer.images, *found, answer.threshold, classes, title)
-    with written(path):
+    with writing_to(path):
         save_figure(figure, path)
         _note(path)
 
 
 def _note(path: Path) -> None:
-    """Have a results folder that the figure lies in know of which cells it was made."""
+    """Note in the results folder of a figure which cells it shows."""
     from pmbnn.results.derived import cells_digest, note_files
     from pmbnn.results.present import present_records
     from pmbnn.results.store import Results
@@ -316,5 +313,70 @@ def _note(path: Path) -> None:
         note_files(results, [f"{path.parent.name}/{path.name}"], digest, "predict")
 
 
-if __name__ == "__main__":
-    app()
+# Tables
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table: by its suffix, or because it is text without an image's suffix."""
+    if any(suffix.lower() in TABLES for suffix in path.suffixes[-2:]):
+        return True
+    from PIL import Image
+
+    is_image = path.suffix.lower() in Image.registered_extensions()
+    return not is_image and path.is_file() and _is_text(path)
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file holds text: no control characters but in UTF-16, which says that it is."""
+    with path.open("rb") as file:
+        start = file.read(2048)
+    is_utf_16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return is_utf_16 or (bool(start) and not set(start) & {*range(9), *range(14, 32)})
+
+
+def _predict_table(
+    cell: Path, files: list[Path], draws: int, as_json: bool, out: Path | None
+) -> None:
+    """Write what a cell predicts for the rows of a table: CSV or JSON, printed or into a file.
+
+    Raises
+    ------
+    DataError, ResultsError
+        If it is not one table, or cannot be predicted for.
+    """
+    from pmbnn.data import DataError
+    from pmbnn.results.new_rows import predict_rows
+    from pmbnn.results.restore import open_cell
+
+    if len(files) > 1:
+        raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")
+    (file,) = files
+    if not file.exists():
+        raise DataError(f"{file} does not exist.")
+    opened = open_cell(cell)
+    table = predict_rows(opened, _read_table(file, opened), draws, title=str(file))
+    text = (
+        table.to_json(orient="records", indent=2) + "\n" if as_json else table.to_csv(index=False)
+    )
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        with writing_to(out):
+            out.write_text(text, encoding="utf-8")
+
+
+def _read_table(file: Path, cell: "StoredCell") -> "pd.DataFrame":
+    """The table, in a format of its own; where that is not clear, in that of the training rows.
+
+    Columns of categories stay text.
+    """
+    from pmbnn.data.local_files import stamp_of
+    from pmbnn.data.table_file import SEPARATORS, Format, read_table
+
+    dataset = cell.record.cell.dataset
+    separator = getattr(dataset, "separator", ",")
+    given = Format() if separator in SEPARATORS else Format(separator)
+    features = cell.posterior.coords.get("feature", ())
+    texts = {name[:end] for name in features for end, sign in enumerate(name) if sign == "="}
+    decimal = getattr(dataset, "decimal", None)
+    return read_table(stamp_of(file), str(file), given, decimal, frozenset(texts)).frame

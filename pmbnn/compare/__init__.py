@@ -7,7 +7,7 @@
 - `measures`: that of one cell, and how few weights of its last layer are away from zero;
 - `agreement`: how far fits are from the posterior itself, ``agreement.csv``;
 - `in_between`: how uncertain each method is in a gap between rows, ``in_between.csv``;
-- `claims`: all but the first as one table, ``claims.csv``, which ``python -m pmbnn.claims`` prints;
+- `claims`: all but the first as one table, ``claims.csv``, which ``pmbnn claims`` prints;
 - `contrasts`: whether a prior matters and whether ADVI says so too, ``compare.csv``, which
   ``pmbnn compare`` prints;
 - `hierarchical`: means of such differences, with intervals that hold all at once.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from pmbnn.spec import Specification
+from pmbnn.spec.errors import UserError
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset, Line
@@ -17,7 +18,7 @@ DEFAULT_LIKELIHOODS: dict[Targets, str] = {"classes": "categorical", "numbers": 
 """Kind of the likelihood of each kind of targets, unless an experiment file names another."""
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """A data set that is unavailable: a missing, foreign or damaged file, too few rows."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.spec import Specification
-from pmbnn.spec.errors import ConfigError, check_keys, must, must_be_one_of, show
+from pmbnn.spec.errors import ConfigError, UserError, check_keys, must, must_be_one_of, show
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
 """Sections that a selection may name."""
@@ -84,7 +84,7 @@ def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
             )
 
 
-class AmbiguousError(ValueError):
+class AmbiguousError(UserError):
     """A contrast has several cells to hold one against; the message says what it must say."""
 
 

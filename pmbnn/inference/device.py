@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
+from pmbnn.spec.errors import UserError
+
 CHOICES = ("auto", "cpu", "gpu")
 """What can be asked for; ``auto`` is every GPU that JAX finds, or else the processor."""
 
@@ -21,7 +23,7 @@ NO_BACKEND = "JAX has no GPU backend installed"
 REMEDY = "install JAX's own backend, pip install 'pmbnn[cuda]', on a machine with an NVIDIA GPU"
 
 
-class DeviceError(ValueError):
+class DeviceError(UserError):
     """A device that is asked for and not there; the message has the choices and the remedy."""
 
 

@@ -1,4 +1,4 @@
-"""One self-contained page of everything that results folders hold: `python -m pmbnn.report`.
+"""One self-contained page of everything that results folders hold: `pmbnn report`.
 
 `report_page` puts it together: each section is a module that turns cells into what is shown, in
 plain words and numbers, and a template under ``templates/`` that shows it. `index_page` writes the

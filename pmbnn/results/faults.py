@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pmbnn.spec.errors import UserError
+
 GO_ON = "what is finished is kept, and the same command goes on from there"
 
 _RIGHTS = "make it writable, or choose another place (`--out`)"
@@ -37,7 +39,7 @@ OF_WHAT_WAS_ASKED = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors over a folder that the user named and that cannot be one."""
 
 
-class ResultsError(ValueError):
+class ResultsError(UserError):
     """A results folder that cannot be written or read."""
 
 

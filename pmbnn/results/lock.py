@@ -19,6 +19,8 @@ LOCK, WRITER = ".lock", ".writer.json"
 class FolderBusyError(ResultsError):
     """A results folder that another process is writing."""
 
+    exit_status = 3
+
 
 @contextmanager
 def writing(folder: Path, wait: bool = False) -> Iterator[None]:

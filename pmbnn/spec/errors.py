@@ -46,7 +46,19 @@ HABITS = {
 """What PyMC, or scikit-learn, calls some arguments."""
 
 
-class ConfigError(ValueError):
+class UserError(ValueError):
+    """An error that the user can correct: a command prints its message and no traceback.
+
+    Attributes
+    ----------
+    exit_status
+        Exit status of a command: 2 for bad input, 3 where the same command can be run again.
+    """
+
+    exit_status = 2
+
+
+class ConfigError(UserError):
     """Settings that cannot be used as written; the message is one line."""
 
 

@@ -1,5 +1,7 @@
-"""``python -m pmbnn.sweep FILE``."""
+"""``python -m pmbnn.sweep FILE``, which is ``pmbnn sweep FILE``."""
 
-from pmbnn.cli.sweep import app
+import sys
 
-app(prog_name="python -m pmbnn.sweep")
+from pmbnn.cli import app
+
+app(["sweep", *sys.argv[1:]], prog_name="pmbnn")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
@@ -31,12 +30,9 @@ from pmbnn.results.names import OF_POSTERIOR
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.priors import (
     FILE,
-    PriorWords,
     StoredPrior,
     data_path,
     is_stored,
-    number_words,
-    prior_words,
     save_prior,
     stored_priors,
     write_priors,
@@ -46,15 +42,6 @@ from pmbnn.sweep.progress import duration
 
 if TYPE_CHECKING:
     from pmbnn.prediction.prior_functions import PriorFunctions
-
-SHOWN = {
-    "constant": "constant",
-    "expected_entropy": "entropy",
-    "boundary_length": "boundary",
-    "saturated": "saturated",
-    "output_range": "range",
-}
-"""Numbers that the closing table has, and their headings."""
 
 
 def run_priors(
@@ -122,27 +109,6 @@ def run_priors(
         with Helpers(workers or cores(), len(due)) as helpers:
             draw_files(due, results, helpers)
         return stored_priors(results)
-
-
-def priors_table(priors: Sequence[StoredPrior]) -> Table:
-    """The main numbers of every combination, with Monte-Carlo errors."""
-    shown = number_words(SHOWN, priors)
-    table = Table(title="Functions drawn from the prior", title_justify="left")
-    for heading in PriorWords._fields:
-        table.add_column(heading)
-    for heading in shown.values():
-        table.add_column(heading, justify="right")
-    for prior, words in zip(priors, prior_words(priors), strict=True):
-        table.add_row(*words, *(_number(prior.numbers, name) for name in shown))
-    return table
-
-
-def _number(numbers: dict, name: str) -> str:
-    value = numbers.get(name)
-    if value is None:
-        return ""
-    error = numbers[f"{name}_mcse"]
-    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
 
 
 def keep_present_priors(

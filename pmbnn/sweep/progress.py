@@ -9,24 +9,17 @@ from functools import partial
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.status import Status
-from rich.table import Table
 from rich.text import Text
 
 from pmbnn.inference.stages import News, telling
 from pmbnn.prediction.progress import duration, is_live, live, shown
-from pmbnn.results.caveats import choices_at_end, count
-from pmbnn.results.groups import group_by_settings, grouped, variants
-from pmbnn.results.names import cell_line, distinct, scale_label
+from pmbnn.results.caveats import choices_at_end
+from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
-    error_note,
     main_score,
-    mean_over_seeds,
-    overlap_of,
-    repeated_words,
 )
-from pmbnn.results.units import with_unit
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
@@ -199,45 +192,3 @@ def far(news: News) -> str:
     """A stage in words, and how much of it is done."""
     counted = f"{news.done:,}/{news.total:,}" if news.total else ""
     return " ".join(filter(None, [news.stage, counted and news.unit, counted]))
-
-
-def accuracy_tables(records: Sequence[CellRecord]) -> list[Table]:
-    """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
-
-    Of regressions it is the root of the mean squared error. A variant is anything else that
-    differs, such as the guide.
-    """
-    return [_accuracy_table(variant.label, variant.records) for variant in variants(records)]
-
-
-def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
-    parts = grouped(records, lambda record: (record.cell.prior, record.cell.hyperprior))
-    priors, hyperpriors = (list(dict.fromkeys(specs)) for specs in zip(*parts, strict=True))
-    score = main_score(records)
-    words = with_unit(SCORE_WORDS[score], score)
-    table = Table(title=f"Test {words}, {title}", title_justify="left")
-    if repeated := repeated_words(group_by_settings(records)):
-        table.caption, table.caption_justify = error_note(repeated, overlap_of(records)), "left"
-    table.add_column("prior")
-    for column in distinct(hyperpriors, scale_label):
-        table.add_column(column, justify="right")
-    for prior, row in zip(priors, distinct(priors), strict=True):
-        entries = (_entry(parts.get((prior, column), []), score) for column in hyperpriors)
-        table.add_row(row, *entries)
-    return table
-
-
-def _entry(records: Sequence[CellRecord], score: str) -> str:
-    """Mean over everything but prior and hyperprior, with its error and what is against it."""
-    entries = []
-    for group in group_by_settings(records):
-        usable = [r for r in group if r.results]
-        mean, error = mean_over_seeds(usable, score)
-        entry = "failed" if not usable else f"{mean:.4f}"
-        entry += f" ± {error:.4f}" if error == error else ""
-        counts, lost = count(usable), len(group) - len(usable)
-        notes = {"failed": lost, "not converged": counts.not_converged}
-        notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
-        words = ", ".join(f"{number} {what}" for what, number in notes.items() if number)
-        entries.append(entry + (f" ({words})" if usable and words else ""))
-    return "\n".join(entries)

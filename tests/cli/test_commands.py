@@ -24,11 +24,10 @@ def test_version():
 
 
 def test_help_has_a_whole_line_for_each_command():
-    text = call("--help").output
-    lines = [line.split(maxsplit=1) for line in text.partition("Commands:")[2].splitlines()]
-    found = dict(line for line in lines if len(line) == 2)
-    assert list(found) == COMMANDS
-    assert all(words.endswith(".") and "..." not in words for words in found.values())
+    _, *panels = call("--help").output.partition("Run experiments:")
+    lines = [line.split(maxsplit=1) for line in "".join(panels).splitlines() if line[:2] == "  "]
+    assert sorted(name for name, _ in lines) == sorted(COMMANDS)
+    assert all(words.endswith(".") and "..." not in words for _, words in lines)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

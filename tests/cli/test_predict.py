@@ -11,7 +11,7 @@ from makers import embedded_digits
 from PIL import Image
 from typer.testing import CliRunner
 
-from pmbnn.cli.predict import app
+from pmbnn.cli import app
 from pmbnn.data import Mnist
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -86,7 +86,7 @@ def whole_run(cell, images):
     figure = images / "figure.png"
     files = [*digit_files(images), images / "bad.png", images / "gone.png"]
     done = subprocess.run(
-        [sys.executable, "-m", "pmbnn.predict", cell, *files, "--figure", figure],
+        [sys.executable, "-m", "pmbnn", "predict", cell, *files, "--figure", figure],
         capture_output=True,
         text=True,
         timeout=120,
@@ -96,7 +96,7 @@ def whole_run(cell, images):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(app, ["predict", *map(str, arguments)])
 
 
 def answers(cell, *arguments):

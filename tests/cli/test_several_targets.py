@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pmbnn as pb
-from pmbnn.cli.report import app as report
-from pmbnn.cli.sweep import app as sweep
+from pmbnn.cli import app
 from pmbnn.compare.baselines import make_baselines
 from pmbnn.data import DataError
 from pmbnn.figures.curves import plot_compared_curves, plot_curves
@@ -104,7 +103,7 @@ def test_figures_have_a_panel_for_each_target(folder, results):
 
 @pytest.mark.slow
 def test_the_page_has_columns_of_each_target(folder, tmp_path):
-    done = CliRunner().invoke(report, [str(folder), "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["report", str(folder), "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "RMSE height" in page
@@ -155,5 +154,5 @@ def test_what_is_wrong_is_told_before_anything_is_fitted(home, section, message)
     lines = [f"    {section}" if f" {name}:" in line else line for line in FILE.splitlines()]
     file = home / "wrong.yaml"
     file.write_text("\n".join(lines))
-    done = CliRunner().invoke(sweep, [str(file), "--dry-run"])
+    done = CliRunner().invoke(app, ["sweep", str(file), "--dry-run"])
     assert (done.exit_code, done.stderr) == (2, f"error: {message}\n")

@@ -27,8 +27,7 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pmbnn.cli import app as commands
-from pmbnn.cli.sweep import app
+from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
@@ -137,7 +136,7 @@ def start(environment, tmp_path_factory):
 
 def call(*arguments):
     """Call the command line in this process."""
-    return CliRunner().invoke(app, arguments)
+    return CliRunner().invoke(app, ["sweep", *arguments])
 
 
 def finish(process, timeout=300):
@@ -341,7 +340,7 @@ def test_shards_joined_have_the_numbers_of_a_whole_run(whole, start, tmp_path):
         done = finish(start(WHOLE, folder, "--shard", f"{number}/2", "--workers", "2"))
         assert done.code == 0, done.stderr
     out = tmp_path / "out"
-    done = CliRunner().invoke(commands, ["merge", *map(str, folders), "--out", str(out)])
+    done = CliRunner().invoke(app, ["merge", *map(str, folders), "--out", str(out)])
     assert done.exit_code == 0, done.stderr
     assert "7 cells copied, 0 there already, 0 missing" in done.stdout
     check_same_cells(whole.out, out, list(whole.cells))

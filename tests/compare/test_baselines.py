@@ -10,7 +10,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.cli.baselines import _tally
+from pmbnn.cli.tables import tally_table
 from pmbnn.compare import baselines, usual_methods
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, LOSS, TIE, UNKNOWN, WIN, make_baselines, tally
 from pmbnn.compare.published_splits import read_splits, stored_splits
@@ -345,9 +345,9 @@ def test_the_command(folder, tmp_path):
     paired = pd.read_csv(results.folder / "paired_baselines.csv")
     assert {"Dropout", BY_ELBO, *usual} < set(paired["method"])
     assert "over data sets" not in done.stdout, "there is one"
-    shown = _tally("houses", pd.concat([paired, paired.assign(data="huts")]))
+    shown = tally_table("houses", pd.concat([paired, paired.assign(data="huts")]))
     assert "over data sets, the network against" in str(shown.title)
-    assert [column.header for column in shown.columns[:2]] == ["method", "metric"]
+    assert [str(column.header) for column in shown.columns[:2]] == ["method", "metric"]
     assert shown.row_count == len(paired[paired["kind"] != "combination"])
 
     (results.folder / "published.yaml").write_text(named.format("Named", "dropout.csv"))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pmbnn.cli.claims import app
+from pmbnn.cli import app
 from pmbnn.compare.claims import (
     BOUNDARY,
     CLAIMS,
@@ -120,7 +120,7 @@ def test_arrays_are_read_as_xarray_reads_them(made, results):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(app, ["claims", *map(str, arguments)])
 
 
 def test_tables_are_printed_and_written(results, rows):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pmbnn.cli.compare import app
+from pmbnn.cli import app
 from pmbnn.compare import hierarchical
 from pmbnn.compare.contrasts import (
     VERDICT_COLUMNS,
@@ -305,7 +305,7 @@ def folder(made, tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
 
 
 def test_the_command_prints_and_writes_verdicts(folder, normal_draws):

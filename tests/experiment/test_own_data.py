@@ -13,7 +13,7 @@ from PIL import Image
 from tiers import slow_but
 from typer.testing import CliRunner
 
-from pmbnn.cli.sweep import app
+from pmbnn.cli import app
 from pmbnn.data import (
     DataError,
     Folds,
@@ -306,7 +306,7 @@ def test_what_is_wrong_is_told_before_anything_is_written(here, monkeypatch, tex
             good = (here / "data" / "pictures" / "train" / name / f"{i}.png").read_bytes()
             path = here / "data" / "broken" / name / f"{i}.png"
             path.write_bytes(b"nothing" if (name, i) == ("a", 1) else good)
-    done = CliRunner().invoke(app, [str(write(here, text)), "--device", "cpu", "--quiet"])
+    done = CliRunner().invoke(app, ["sweep", str(write(here, text)), "--device", "cpu", "--quiet"])
     assert done.exit_code == 2, done.output
     assert done.stderr == f"error: {message}\n"
     assert not list(Path.cwd().iterdir())
@@ -430,7 +430,7 @@ def test_a_file_is_read_without_its_data(here, monkeypatch, dataset):
     assert {cell.likelihood.kind for cell in experiment.cells} == {"categorical"}
     with pytest.raises(DataError, match=r"^`sweeps\[0\]\.dataset\[1\]"):
         check_data(experiment)
-    done = CliRunner().invoke(app, [str(file), "--device", "cpu", "--dry-run"])
+    done = CliRunner().invoke(app, ["sweep", str(file), "--device", "cpu", "--dry-run"])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith("error: `sweeps[0].dataset[1]")
     assert len(done.stderr.splitlines()) == 1

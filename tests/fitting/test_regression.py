@@ -9,6 +9,7 @@ import xarray as xr
 import yaml
 from rich.console import Console
 
+from pmbnn.cli.tables import accuracy_tables
 from pmbnn.data import Sine
 from pmbnn.data.arrays import Line
 from pmbnn.experiment.load import load_experiment
@@ -22,7 +23,7 @@ from pmbnn.report.index_page import index_page
 from pmbnn.results.present import present_records
 from pmbnn.results.restore import restore_cell, sample_posterior
 from pmbnn.sweep.cells import prepare, write_header, write_tables
-from pmbnn.sweep.progress import Display, accuracy_tables
+from pmbnn.sweep.progress import Display
 
 pytestmark = pytest.mark.slow
 
@@ -198,7 +199,7 @@ def test_the_page_and_the_lines_speak_of_errors(finished):
     page = index_page("tiny", figures, records, run.results.cells)
     assert "<th>rmse (target&#39;s units)</th>" in page
     assert "accuracy" not in page and "curves.png" in page
-    titles = [table.title.split(",")[0] for table in accuracy_tables(records)]
+    titles = [str(table.title).split(",")[0] for table in accuracy_tables(records)]
     assert titles == ["Test RMSE (target's units)"] * 2
     console = Console(record=True, width=200, file=io.StringIO())
     with Display(console, {records[0].name: 1.0}, quiet=False) as display:

@@ -13,7 +13,7 @@ from makers import list_present
 from PIL import Image
 from typer.testing import CliRunner
 
-from pmbnn.cli.report import app
+from pmbnn.cli import app
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
 from pmbnn.report.index_page import index_page
 from pmbnn.results.derived import cells_digest, note_files, overview_files
@@ -230,7 +230,7 @@ def page(folder):
     with pytest.MonkeyPatch.context() as alone:
         alone.setattr("pmbnn.report.rebuild.draw_files", lambda *_: [])
         alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
-        done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
+        done = CliRunner().invoke(app, ["report", str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"
 
@@ -247,7 +247,7 @@ def hostile_folders(tmp_path_factory):
             # What is drawn is no part of the page's text.
             alone.setattr("pmbnn.report.rebuild.rebuild", lambda folder, *_: folder)
             alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
-            done = CliRunner().invoke(app, [str(folder)])
+            done = CliRunner().invoke(app, ["report", str(folder)])
         assert done.exit_code == 0, done.output
         figures = [Path(f"figures/{as_folder(one)}.png") for one in words]
         index = index_page(words[0], figures, said, folder / "cells")

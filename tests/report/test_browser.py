@@ -18,7 +18,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 from typer.testing import CliRunner
 
-from pmbnn.cli.report import app
+from pmbnn.cli import app
 from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
 from pmbnn.results.loading import load_results
 from pmbnn.results.store import Results
@@ -201,7 +201,7 @@ def judged(make, tmp_path_factory):
     ]
     Results(folder).write_table(FILE, pd.DataFrame(rows, columns=VERDICT_COLUMNS))
     load_results(folder).note_made([FILE])
-    done = CliRunner().invoke(app, [str(folder), "--out", str(folder.parent / "out")])
+    done = CliRunner().invoke(app, ["report", str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"
 

@@ -10,7 +10,7 @@ import pytest
 from makers import list_present
 from typer.testing import CliRunner
 
-from pmbnn.cli.report import app
+from pmbnn.cli import app
 from pmbnn.experiment.published import read_published
 from pmbnn.results.store import Results
 
@@ -57,7 +57,7 @@ def without_figures(page, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
 # What is on it

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from typer.testing import CliRunner
 
-from pmbnn.cli.report import app
+from pmbnn.cli import app
 from pmbnn.report.page import report_page
 from pmbnn.report.priors import atlas_sheets
 from pmbnn.results.loading import load_results
@@ -63,14 +63,14 @@ def test_without_a_table_there_is_no_section(folder, make, tmp_path):
 
 def test_the_report_draws_what_is_missing_and_shows_it(folder):
     """Of the one that has functions; the numbers of both are in the table."""
-    done = CliRunner().invoke(app, [str(folder)])
+    done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
     assert "making figures of priors" in done.stderr
     assert figure_path(Results(folder), "a").is_file()
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert text.count('<details id="atlas-0-figure-') == 1
     assert "priors/prior/a.png" in text
-    again = CliRunner().invoke(app, [str(folder)])
+    again = CliRunner().invoke(app, ["report", str(folder)])
     assert "figures of priors" not in again.stderr
 
 

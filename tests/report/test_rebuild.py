@@ -11,7 +11,7 @@ import pytest
 from makers import list_present
 from typer.testing import CliRunner
 
-from pmbnn.cli.report import app
+from pmbnn.cli import app
 from pmbnn.results.store import Results, trace_writer
 
 OVERVIEW = "figures/synthetic-moons-noise-0.4-maps.png"
@@ -50,7 +50,7 @@ def bare(make, folder):
 
 def report(folder, *arguments):
     """Lines on the terminal but for the page's and those of stages, once the page is written."""
-    done = CliRunner().invoke(app, [str(folder), *map(str, arguments)])
+    done = CliRunner().invoke(app, ["report", str(folder), *map(str, arguments)])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("page ") and done.stdout.count("\n") == 1
     return [line for line in done.stderr.splitlines() if not STAGE.fullmatch(line)]
@@ -93,7 +93,7 @@ def test_missing_figures_and_claims_are_made(small):
 
 
 def test_what_takes_long_shows_itself(small):
-    lines = CliRunner().invoke(app, [str(small)]).stderr.splitlines()
+    lines = CliRunner().invoke(app, ["report", str(small)]).stderr.splitlines()
     stages = [line for line in lines if STAGE.fullmatch(line)]
     drawn = len(list(small.glob("figures/*.png")))
     assert stages == [f"overviews figure 0/{drawn}", "comparing cell 0/1", "reading cell 0/1"]

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pmbnn.cli import baselines as baselines_command
-from pmbnn.cli import claims as claims_command
+from pmbnn.cli.tables import accuracy_tables, claims_tables, means_table
 from pmbnn.compare.baselines import make_baselines
 from pmbnn.compare.claims import claims_table
 from pmbnn.compare.ranking import rank_combinations
@@ -23,7 +22,6 @@ from pmbnn.report.gallery import grids
 from pmbnn.report.traces import Parts
 from pmbnn.results.combinations import combine
 from pmbnn.results.tables import CORRECTED, mean_and_error, overlap_of, summary_table
-from pmbnn.sweep.progress import accuracy_tables
 
 OVERLAP = 0.25
 VALUES = (0.80, 0.84, 0.91)
@@ -122,10 +120,10 @@ def test_baselines_and_claims(made, tmp_path, records):
     chosen = means[means["kind"] == "combination"]
     np.testing.assert_allclose(chosen["accuracy_se"], ERROR)
     assert (means["overlap"] == OVERLAP).all()
-    assert CORRECTED in shown(baselines_command._means("title", means))
+    assert CORRECTED in shown(means_table("title", means))
     claims = claims_table("own", results, records)
     assert (claims["overlap"] == OVERLAP).all()
-    text = "".join(shown(table) for table in claims_command.printed_tables(claims))
+    text = "".join(shown(table) for table in claims_tables(claims))
     assert CORRECTED in re.sub(r"\s+", " ", text)
     for _, rows in claims.groupby(["claim", "measure"]):
         assert ((rows["se"] >= 0) | rows["se"].isna()).all()

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pmbnn.cli.claims import grid_end_lines, printed_tables
-from pmbnn.cli.closing_tables import reliability_table
+from pmbnn.cli.tables import accuracy_tables, claims_tables, grid_end_lines, reliability_table
 from pmbnn.compare.baselines import CHOSEN, make_baselines
 from pmbnn.compare.claims import HYPERPRIORS, claims_table
 from pmbnn.compare.contrasts import delta_table
@@ -34,7 +33,6 @@ from pmbnn.results.caveats import (
 from pmbnn.results.combinations import combine
 from pmbnn.results.record import LearningRateSearch, Restart, ScaleSelection
 from pmbnn.results.tables import metrics_table, summary_table
-from pmbnn.sweep.progress import accuracy_tables
 
 GRID = (0.1, 0.3, 1.0)
 FIT = {"engine": "compiled", "guide": "mean_field", "seed": 0}
@@ -243,7 +241,7 @@ def test_claims_say_how_many_pairs(made, tmp_path, records):
     assert line.startswith("own: in 4 of 5 pairs the fixed scale is at an end of its grid")
     (line,) = grid_end_lines(table)
     assert line.startswith("own: in 3 of 4 pairs the fixed scale is at an end of its grid")
-    text = shown(*printed_tables(table))
+    text = shown(*claims_tables(table))
     assert "†‡" in text and "‡ some fixed scales at an end of the grid" in text
 
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from pmbnn.cli.predict import app
-from pmbnn.cli.predict_table import is_table
+from pmbnn.cli import app
+from pmbnn.cli.predict import is_table
 from pmbnn.data import DataError
 from pmbnn.data.frames import inputs_of_frame
 from pmbnn.experiment.load import load_experiment
@@ -152,7 +152,7 @@ def test_what_is_missing_is_the_mean_of_the_training_rows(health, restored):
 
 
 def run(cell, *arguments):
-    return CliRunner().invoke(app, [str(cell), *map(str, arguments)])
+    return CliRunner().invoke(app, ["predict", str(cell), *map(str, arguments)])
 
 
 def test_the_command(health, tmp_path):

@@ -16,7 +16,7 @@ from clusters import SERVE, finished, script, stored
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
-from pmbnn.cli.sweep import app
+from pmbnn.cli import app
 from pmbnn.data import DataError, Npz
 from pmbnn.data.local_files import copies
 from pmbnn.inference.stages import News
@@ -422,7 +422,7 @@ def test_the_command_says_so_in_one_line(monkeypatch, packages, status, match):
     if not packages:
         monkeypatch.setitem(sys.modules, "distributed", None)
     given = ["experiment.yaml", "--scheduler", "tcp://127.0.0.1:1"]
-    done = CliRunner().invoke(app, given)
+    done = CliRunner().invoke(app, ["sweep", *given])
     assert (done.exit_code, done.output.count("\n")) == (status, 1)
     assert done.output.startswith(match)
 

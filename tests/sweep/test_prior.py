@@ -11,6 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.cli.tables import priors_table
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.selection import select_cells
 from pmbnn.figures import priors as figures
@@ -19,7 +20,7 @@ from pmbnn.results.integrity import verify
 from pmbnn.results.priors import figure_path, load_functions, posterior_beside, stored_priors
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.sweep.cells import prepare
-from pmbnn.sweep.prior import priors_table, run_priors
+from pmbnn.sweep.prior import run_priors
 
 TEXT = """
 name: toy

@@ -8,11 +8,12 @@ import pytest
 from makers import changed
 from rich.console import Console
 
+from pmbnn.cli.tables import accuracy_tables
 from pmbnn.inference.stages import News, stage
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress
-from pmbnn.sweep.progress import Display, accuracy_tables, duration, following
+from pmbnn.sweep.progress import Display, duration, following
 
 TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
 HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}
@@ -258,12 +259,16 @@ def test_columns_that_would_be_named_the_same_say_what_differs():
         record(0, hyperprior=centred, accuracy=0.85),
     ]
     [table] = accuracy_tables(records)
-    assert [column.header for column in table.columns] == [
+    assert [str(column.header) for column in table.columns] == [
         "prior",
         "half_normal, centred False",
         "half_normal, centred True",
     ]
-    assert [list(column.cells) for column in table.columns] == [["normal"], ["0.7500"], ["0.8500"]]
+    assert [list(map(str, column.cells)) for column in table.columns] == [
+        ["normal"],
+        ["0.7500"],
+        ["0.8500"],
+    ]
 
 
 def test_a_table_counts_what_failed():
@@ -275,7 +280,7 @@ def test_a_table_counts_what_failed():
 
 def test_each_data_set_has_its_table():
     records = [record(0, accuracy=0.8), record(0, accuracy=0.7, noise=0.1)]
-    assert [t.title for t in accuracy_tables(records)] == [
+    assert [str(t.title) for t in accuracy_tables(records)] == [
         "Test accuracy, toy: moons, noise 0.4",
         "Test accuracy, toy: moons, noise 0.1",
     ]

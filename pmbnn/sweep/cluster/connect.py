@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmbnn.spec.errors import UserError
+
 if TYPE_CHECKING:
     from distributed import Client
 
@@ -16,12 +18,14 @@ PATIENCE = 10.0
 """Seconds in which a scheduler must answer."""
 
 
-class ClusterError(ValueError):
+class ClusterError(UserError):
     """A cluster that cannot be used as it is: the message says what to mend."""
 
 
 class ClusterLostError(ClusterError):
     """A scheduler that does not answer, from the start or any more."""
+
+    exit_status = 3
 
 
 @contextmanager

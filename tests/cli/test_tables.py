@@ -1,12 +1,12 @@
-"""What a finished sweep shows of classifiers of images, from made records."""
+"""Tables at the end of a sweep of classifiers of images, from made records."""
 
 import io
 from pathlib import Path
 
 from rich.console import Console
 
-from pmbnn.cli import sweep
-from pmbnn.cli.closing_tables import diagnostics_tables, ood_tables, unavailable_lines
+from pmbnn.cli import run
+from pmbnn.cli.tables import diagnostics_tables, ood_tables, unavailable_lines
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep.stages import Outcome
 
@@ -119,8 +119,8 @@ def test_sets_that_were_unavailable_are_named_once():
 
 def test_steps_of_a_cell():
     (table,) = diagnostics_tables([record(diagnostics=diagnostics())])
-    assert table.title == "Steps of digits (nats an image): mnist, seed 0, normal × fixed 0.1"
-    columns = [column.header for column in table.columns]
+    assert str(table.title) == "Steps of digits (nats an image): mnist, seed 0, normal × fixed 0.1"
+    columns = [str(column.header) for column in table.columns]
     numbers = ["accuracy", "log-lik.", "ELBO", "evidence"]
     assert columns == ["step", "KL", *(f"{p} {n}" for p in ("train", "test") for n in numbers)]
     assert shown([table])[1:] == [
@@ -136,7 +136,7 @@ def test_steps_of_a_cell():
 def test_validation_rows_are_shown_rather_than_test_rows():
     snapshots = diagnostics(parts=("train", "validation", "test"))
     (table,) = diagnostics_tables([record(diagnostics=snapshots)])
-    headers = [column.header.split()[0] for column in table.columns]
+    headers = [str(column.header).split()[0] for column in table.columns]
     assert (headers.count("validation"), headers.count("test")) == (4, 0)
 
 
@@ -208,8 +208,7 @@ def test_numbers_that_were_not_finite_are_left_out():
 
 def concluded(records, failed=()):
     console = Console(file=io.StringIO(), width=220)
-    status = sweep._conclude(console, Outcome(Path("out"), tuple(records), tuple(failed)))
-    assert status == (1 if failed else 0)
+    run._print_outcome(console, Outcome(Path("out"), tuple(records), tuple(failed)))
     return console.file.getvalue()
 
 
@@ -223,7 +222,7 @@ def test_a_sweep_ends_with_its_tables():
             "AUROC of out-of-distribution images",
             "0.900 / 0.800",
             "Steps of digits (nats an image)",
-            "How far these cells can be relied on",
+            "Reliability of these cells",
             "out-of-distribution set fashion was unavailable: no [network]",
             "tables out/metrics.csv, out/summary.csv, out/ood.csv; figures",
         )
@@ -238,7 +237,7 @@ def test_a_sweep_of_points_ends_as_before():
     assert "tables out/metrics.csv, out/summary.csv; figures" in text
 
 
-def test_a_cell_that_failed_is_named_and_is_the_exit_status():
+def test_a_cell_that_failed_is_named():
     lost = record(status="diverged", reason="not finite", results={})
     text = concluded([record(), lost], [lost])
     (line,) = [line for line in text.splitlines() if line.startswith("failed: ")]

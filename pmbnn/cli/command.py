@@ -1,0 +1,209 @@
+"""What the commands share: options, exit statuses, errors that end a command, the console."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from click import Context, HelpFormatter
+    from rich.console import Console
+
+    from pmbnn.results.loading import ExperimentResults
+
+FAILED = 1
+"""Exit status: some of the cells, or of the files, failed."""
+
+BAD_INPUT = 2
+"""Exit status: the input cannot be used."""
+
+FAULT = 3
+"""Exit status: I/O error (disk full, permissions): fix it and rerun the same command."""
+
+INTERRUPTED = 130
+"""Exit status: Ctrl-C."""
+
+LOG_WIDTH = 160
+"""Width in columns of tables that are not printed on a terminal: none is folded."""
+
+ExperimentFile = Annotated[
+    Path, typer.Argument(metavar="EXPERIMENT", help="Experiment file (YAML).")
+]
+
+ResultsFolder = Annotated[
+    Path, typer.Argument(metavar="RESULTS", help="Results folder: results/<experiment>.")
+]
+
+ResultsFolders = Annotated[
+    list[Path], typer.Argument(metavar="RESULTS...", help="Results folders: results/<experiment>.")
+]
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Use these cells only, e.g. prior=laplace or dataset.seed=0; may be repeated.",
+        metavar="KEY=VALUE",
+    ),
+]
+
+Out = Annotated[Path | None, typer.Option(help="Results folder [default: results/<experiment>].")]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes for all but the largest networks [default: one per core; one per GPU].",
+    ),
+]
+
+Device = Annotated[
+    str,
+    typer.Option(
+        help="Compute device: auto (GPUs if JAX finds some), cpu or gpu.", metavar="auto|cpu|gpu"
+    ),
+]
+
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait for another process that writes the same folder.")
+]
+
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", help="Suppress progress output: show failures and tables only."),
+]
+
+
+def _trust(context: typer.Context, trust: bool) -> bool:
+    """Allow stored copies of plugins to be run until the command ends."""
+    if trust:
+        from pmbnn.experiment.plugins import trusting
+
+        context.with_resource(trusting())
+    return trust
+
+
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust-plugins",
+        callback=_trust,
+        help="Run the copies of plugins stored in a results folder if the original files are "
+        "missing or changed. They are Python code: only if you trust who wrote them.",
+    ),
+]
+"""Of commands that rebuild stored cells, or read the experiment file of a results folder."""
+
+
+class Command(TyperCommand):
+    """A command that ends with one line and an exit status after an error that a user can correct.
+
+    Any other error is a fault of the program, and keeps its traceback.
+    """
+
+    def invoke(self, ctx: typer.Context) -> object:
+        """Run it."""
+        from pmbnn.results.faults import StorageError, named_faults
+        from pmbnn.spec.errors import UserError
+
+        try:
+            with named_faults():
+                return super().invoke(ctx)
+        except UserError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(error.exit_status) from error
+        except StorageError as error:
+            with suppress(OSError):  # the log may lie on the disk that is full
+                typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(FAULT) from error
+
+
+class Commands(TyperGroup):
+    """Commands whose help lists them by panel, without importing rich."""
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+        """Write a section for each panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in self.commands.items():
+            panels.setdefault(command.rich_help_panel, []).append((name, command.short_help))
+        for panel, lines in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(lines)
+
+
+@contextmanager
+def interruptible(kept: str) -> Iterator[None]:
+    """End the command with one line after Ctrl-C.
+
+    Parameters
+    ----------
+    kept
+        What the command keeps.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        typer.echo(f"interrupted: {kept}; the same command goes on from here", err=True)
+        raise typer.Exit(INTERRUPTED) from stop
+
+
+def open_results(folder: Path) -> "ExperimentResults":
+    """Open a results folder; a line says how many superseded cells are left out.
+
+    Raises
+    ------
+    ResultsError
+        As `load_results` does.
+    """
+    from pmbnn.results.loading import load_results
+    from pmbnn.results.present import superseded_line
+
+    read = load_results(folder)
+    if line := superseded_line(folder, read.superseded):
+        typer.echo(line, err=True)
+    return read
+
+
+@contextmanager
+def writing_to(path: Path) -> Iterator[None]:
+    """Turn an `OSError` over a file or folder into an error that names it.
+
+    Raises
+    ------
+    ResultsError, StorageError
+        If it cannot be written.
+    """
+    from pmbnn.results.faults import OF_WHAT_WAS_ASKED, ResultsError, storage_error
+
+    try:
+        yield
+    except (FileNotFoundError, *OF_WHAT_WAS_ASKED) as error:
+        raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def check_parent(path: Path | None, option: str) -> None:
+    """Raise ResultsError if an option names a file in a folder that does not exist."""
+    from pmbnn.results.faults import ResultsError
+
+    if path is not None and not path.parent.is_dir():
+        raise ResultsError(f"`{option}` must lie in a folder that exists, got `{path}`.")
+
+
+def new_console() -> "Console":
+    """A console as wide as the terminal, or as a log."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+
+
+def print_lines(console: "Console", *lines: str) -> None:
+    """Print lines as they are, without folding, markup or colours."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)

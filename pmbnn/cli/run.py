@@ -1,0 +1,328 @@
+"""Commands that run experiments: sweep, check, merge; new and schema for experiment files."""
+
+import os
+import shlex
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pmbnn.cli.command import (
+    FAILED,
+    Device,
+    DryRun,
+    ExperimentFile,
+    Only,
+    Out,
+    Quiet,
+    ResultsFolder,
+    ResultsFolders,
+    TrustPlugins,
+    Wait,
+    Workers,
+    interruptible,
+    new_console,
+    print_lines,
+    writing_to,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pmbnn.experiment.load import Experiment
+    from pmbnn.sweep.stages import Outcome
+
+
+def sweep(
+    file: ExperimentFile,
+    out: Out = None,
+    only: Only = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit this fixed part alone, for job arrays: the third of eight, in a results "
+            "folder of its own [default: results/<experiment>-shard-3-of-8]. `pmbnn merge` joins "
+            "them.",
+            metavar="3/8",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Fit stored cells again.")] = False,
+    workers: Workers = None,
+    device: Device = "auto",
+    wait: Wait = False,
+    quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Fit on the workers of this Dask scheduler: tcp://HOST:PORT, or a scheduler file.",
+            metavar="ADDRESS|FILE.json",
+        ),
+    ] = None,
+    shared_folder: Annotated[
+        bool,
+        typer.Option(
+            "--shared-folder",
+            help="These workers see the results folder under the same path, and write it.",
+        ),
+    ] = False,
+    prior_only: Annotated[
+        bool, typer.Option("--prior-only", help="Fit nothing: prior predictive checks only.")
+    ] = False,
+) -> None:
+    """Fit every cell of an experiment and write tables, traces and figures.
+
+    Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep writes
+    the folder, the scheduler does not answer, or I/O error (disk full, permissions): fix it and
+    rerun the same command.
+    """
+    from pmbnn.experiment.load import check_data, load_experiment
+    from pmbnn.experiment.selection import select_cells
+    from pmbnn.experiment.shards import default_folder, in_shard, read_shard
+    from pmbnn.inference.device import find_devices
+    from pmbnn.spec.errors import must
+
+    if prior_only and shard is not None:
+        raise must("--shard", "must be left out with `--prior-only`", shard)
+    with (
+        interruptible("finished cells are kept"),
+        _cluster(None if dry_run or prior_only else scheduler, shared_folder) as cluster,
+    ):
+        devices = find_devices(device if scheduler is None else _worker_device(device))
+        part = None if shard is None else read_shard(shard)
+        experiment = load_experiment(file)
+        check_data(experiment)
+        wanted = select_cells(list(experiment.cells), only or [])
+        folder = out or default_folder(experiment.name, part)
+        if dry_run and prior_only:
+            from pmbnn.experiment.priors import prior_lines
+
+            typer.echo("\n".join(prior_lines(experiment, wanted)))
+        elif prior_only:
+            _sample_priors(experiment, wanted, folder, workers, fresh, wait, quiet)
+        elif dry_run:
+            _print_plan(experiment, in_shard(experiment, wanted, part, devices), workers, devices)
+            _print_left_behind(experiment, folder)
+        else:
+            from pmbnn.sweep.stages import run_experiment
+
+            wanted, console = in_shard(experiment, wanted, part, devices), new_console()
+            options = (workers, fresh, wait, quiet, devices, cluster)
+            outcome = run_experiment(experiment, wanted, folder, console, *options)
+            _print_outcome(console, outcome)
+            raise typer.Exit(FAILED if outcome.failed else 0)
+
+
+def _cluster(scheduler: str | None, shared_folder: bool) -> "AbstractContextManager":
+    """The cluster of a scheduler, if one is named."""
+    if scheduler is None:
+        return nullcontext()
+    from pmbnn.sweep.cluster.connect import connected
+
+    return connected(scheduler, shared_folder)
+
+
+def _worker_device(device: str) -> str:
+    from pmbnn.sweep.cluster.connect import device_of_workers
+
+    return device_of_workers(device)
+
+
+def _sample_priors(experiment, cells, folder, *options) -> None:
+    from pmbnn.cli.tables import priors_table
+    from pmbnn.sweep.prior import run_priors
+
+    console = new_console()
+    priors = run_priors(experiment, cells, folder, console, *options)
+    console.print(priors_table(priors))
+    print_lines(console, f"table {folder}/prior.csv; figures {folder}/prior")
+
+
+def _print_plan(experiment, cells, workers, devices) -> None:
+    from pmbnn.experiment.machine import cores
+    from pmbnn.experiment.plan import print_plan
+
+    print_plan(experiment, cells, workers or cores(), devices)
+
+
+def _print_left_behind(experiment: "Experiment", folder: Path) -> None:
+    """Say how many stored cells other settings leave behind; other data show when they are read."""
+    from pmbnn.experiment.plan import content_digest
+    from pmbnn.results.present import left_behind_line, settings_left_behind
+
+    gone = settings_left_behind(folder, map(content_digest, experiment.cells))
+    if gone:
+        typer.echo(left_behind_line(folder, len(gone)))
+
+
+def _print_outcome(console: "Console", outcome: "Outcome") -> None:
+    """Print the tables, where the files are, and which cells failed."""
+    from pmbnn.cli import tables
+    from pmbnn.results.names import cell_line
+
+    records, folder = outcome.records, outcome.folder
+    ood = tables.ood_tables(records)
+    shown = [*tables.accuracy_tables(records), *ood, *tables.diagnostics_tables(records)]
+    for table in filter(None, [*shown, tables.reliability_table(records)]):
+        console.print(table)
+    files = ["metrics.csv", "summary.csv", *(["ood.csv"] if ood else [])]
+    print_lines(
+        console,
+        *tables.unavailable_lines(records),
+        f"tables {', '.join(f'{folder}/{name}' for name in files)}; figures {folder}/figures; "
+        f"traces and maps {folder}/cells",
+        *(f"failed: {cell_line(record.cell)}: {record.reason}" for record in outcome.failed),
+    )
+
+
+def check(
+    folder: ResultsFolder,
+    only: Only = None,
+    engine: Annotated[str, typer.Option(help="Sampler of the reference.")] = "mclmc",
+    dry_run: DryRun = False,
+    workers: Workers = None,
+    device: Device = "auto",
+    wait: Wait = False,
+    quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Sample the posterior of every finished cell and report how far its fit is from it.
+
+    Nothing is fitted again. References are cells of the same folder; stored ones are not sampled
+    again.
+
+    Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep writes the
+    folder, or I/O error (disk full, permissions): fix it and rerun the same command.
+    """
+    from pmbnn.compare.agreement import agreement_table
+    from pmbnn.inference.device import find_devices
+    from pmbnn.inference.samplers.settings import SAMPLING
+    from pmbnn.results.store import Results
+    from pmbnn.spec.errors import must_be_one_of
+    from pmbnn.sweep.check import check_folder, references
+
+    if engine not in SAMPLING:
+        raise must_be_one_of("--engine", SAMPLING, engine)
+    devices, console = find_devices(device), new_console()
+    wanted = references(folder, SAMPLING[engine](), only or [], devices)
+    print_lines(console, *(f"left out: {line}" for line in wanted.left_out))
+    if dry_run:
+        _print_plan(wanted.experiment, wanted.cells, workers, devices)
+        return
+    outcome = check_folder(folder, wanted, console, workers, wait, quiet)
+    from pmbnn.cli.tables import agreement_tables
+
+    for table in agreement_tables(agreement_table(Results(folder), outcome.records)):
+        console.print(table)
+    raise typer.Exit(FAILED if outcome.failed else 0)
+
+
+def merge(
+    folders: ResultsFolders,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="RESULTS", help="Results folder of all cells, existing or not."),
+    ],
+    wait: Wait = False,
+    quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Merge results folders of one experiment, such as those of `sweep --shard`.
+
+    Whole cells are copied, except those that the folder has already. Tables, figures and page are
+    then those of all cells, as a sweep writes them, and `pmbnn sweep --out RESULTS` finds the
+    cells stored.
+
+    Exit status: 0 merged, 2 a folder does not belong to the others or a cell is broken, 3 I/O
+    error (disk full, permissions): fix it and rerun the same command.
+    """
+    from pmbnn.sweep.merge import merge as merge_folders
+
+    console = new_console()
+    merged = merge_folders(folders, out, console, wait, quiet)
+    counts = f"{merged.copied} cells copied, {merged.there} there already, {merged.missing} missing"
+    if merged.left_out:
+        counts += f", {merged.left_out} left out that the experiment does not have"
+    print_lines(console, f"{out}: {counts}")
+
+
+def new(
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="CSV file, compressed or not, Parquet or Excel."),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Column to predict [default: the last one].")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Experiment file [default: the table's name .yaml]."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing experiment file.")
+    ] = False,
+) -> None:
+    """Read a table and write an experiment file for it, with comments.
+
+    Exit status: 0 written, 2 bad input, 3 I/O error (disk full, permissions).
+    """
+    from pmbnn.data import DataError
+    from pmbnn.experiment.draft import draft, name_of
+    from pmbnn.experiment.load import check_data, experiment_of
+    from pmbnn.experiment.yaml_file import parse_yaml
+
+    file = out or Path(f"{name_of(table)}.yaml")
+    if not table.is_file():
+        raise DataError(f"{table} does not exist.")
+    if file.exists() and not force:
+        raise DataError(f"{file} is there already: choose another (`--out`), or `--force`.")
+    relative = os.path.relpath(table.resolve(), file.resolve().parent)
+    text = draft(table, Path(relative).as_posix(), target)
+    # A draft that is not valid is an error here, not in the user's first sweep.
+    experiment = experiment_of(parse_yaml(text, str(file)), file.resolve().parent)
+    check_data(experiment)
+    with writing_to(file):
+        file.write_text(text, encoding="utf-8")
+    typer.echo(text, nl=False)
+    typer.echo(f"\n{file}: {len(experiment.cells)} cells. Next:", err=True)
+    quoted = shlex.quote(str(file))
+    typer.echo(f"  pmbnn sweep {quoted} --dry-run   # how long it will take", err=True)
+    typer.echo(f"  pmbnn sweep {quoted}", err=True)
+    typer.echo(f"  pmbnn baselines results/{experiment.name}", err=True)
+    typer.echo(f"  pmbnn report results/{experiment.name}", err=True)
+
+
+def schema(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write it to a file instead of printing it."),
+    ] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option(
+            "--for",
+            metavar="EXPERIMENT",
+            help="Include what the plugins of this experiment file register.",
+        ),
+    ] = None,
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Print the JSON Schema of experiment files, for editors that complete and check YAML.
+
+    Exit status: 0 written, 2 bad input, 3 I/O error (disk full, permissions).
+    """
+    import json
+
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.schema import schema as json_schema
+
+    if experiment is not None:
+        load_experiment(experiment)
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        with writing_to(out):
+            out.write_text(text, encoding="utf-8")

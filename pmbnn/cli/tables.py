@@ -1,0 +1,481 @@
+"""The tables that commands print: of a finished sweep, of comparisons, of baselines."""
+
+import math
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from rich.table import Table
+from rich.text import Text
+
+from pmbnn.compare.agreement import KINDS, Kind
+from pmbnn.compare.baselines import CHOSEN, against_words, metrics_of, tally
+from pmbnn.compare.claims import CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
+from pmbnn.compare.contrasts import COLUMN
+from pmbnn.compare.paired import ALL
+from pmbnn.report.numbers import to_error
+from pmbnn.results.caveats import AT_GRID_END, NOT_CONVERGED, count, has_converged
+from pmbnn.results.groups import (
+    Variant,
+    best_group,
+    families,
+    group_by_settings,
+    grouped,
+    variants,
+)
+from pmbnn.results.names import (
+    OF_POSTERIOR,
+    combination_label,
+    dataset_label,
+    distinct,
+    scale_label,
+    seed_label,
+)
+from pmbnn.results.priors import PriorWords, StoredPrior, number_words, prior_words
+from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import (
+    SCORE_WORDS,
+    error_note,
+    main_score,
+    mean_and_error,
+    mean_over_seeds,
+    overlap_of,
+    repeated_words,
+)
+from pmbnn.results.units import with_unit
+
+SHOWN_SCORES = ("sd", "entropy")
+"""Uncertainty scores whose areas are shown; ``ood.csv`` has them all."""
+
+LONGEST_REASON = 100
+"""Characters of the reason why a set was unavailable."""
+
+MOST_DIAGNOSED = 4
+"""Cells of a sweep whose snapshots are shown; ``metrics.json`` of a cell has them all."""
+
+JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence": ".3g"}
+"""Quantities of each part at each step, and their formats."""
+
+HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
+
+PRIOR_NUMBERS = {
+    "constant": "constant",
+    "expected_entropy": "entropy",
+    "boundary_length": "boundary",
+    "saturated": "saturated",
+    "output_range": "range",
+}
+"""Numbers of a prior predictive check in the table, and their headings."""
+
+VERDICTS = ("agrees", "differs", "undecided")
+
+
+def make_table(
+    title: str,
+    headings: Sequence[str],
+    rows: Iterable[Iterable[object]],
+    right: Collection[str] = (),
+    caption: str = "",
+) -> Table:
+    """A table of plain words, whatever brackets they have.
+
+    Parameters
+    ----------
+    right
+        Headings of the columns that are aligned to the right.
+    """
+    below = Text(caption) if caption else None
+    table = Table(title=Text(title), title_justify="left", caption=below, caption_justify="left")
+    for heading in headings:
+        table.add_column(Text(heading), justify="right" if heading in right else "left")
+    for row in rows:
+        table.add_row(*(Text(str(value)) for value in row))
+    return table
+
+
+# A finished sweep
+
+
+def accuracy_tables(records: Sequence[CellRecord]) -> list[Table]:
+    """Accuracy ± standard error over seeds per prior × hyperprior, of each data set and variant.
+
+    For regression it is the root mean squared error. A variant is anything else that differs,
+    such as the guide.
+    """
+    return [_accuracy_table(variant.label, variant.records) for variant in variants(records)]
+
+
+def _accuracy_table(title: str, records: Sequence[CellRecord]) -> Table:
+    parts = grouped(records, lambda record: (record.cell.prior, record.cell.hyperprior))
+    priors, hyperpriors = (list(dict.fromkeys(specs)) for specs in zip(*parts, strict=True))
+    score = main_score(records)
+    repeated = repeated_words(group_by_settings(records))
+    columns = distinct(hyperpriors, scale_label)
+    rows = (
+        [name, *(_accuracy(parts.get((prior, column), []), score) for column in hyperpriors)]
+        for prior, name in zip(priors, distinct(priors), strict=True)
+    )
+    title = f"Test {with_unit(SCORE_WORDS[score], score)}, {title}"
+    caption = error_note(repeated, overlap_of(records)) if repeated else ""
+    return make_table(title, ["prior", *columns], rows, columns, caption)
+
+
+def _accuracy(records: Sequence[CellRecord], score: str) -> str:
+    """Mean over everything but prior and hyperprior, with its error and its caveats."""
+    entries = []
+    for group in group_by_settings(records):
+        usable = [r for r in group if r.results]
+        mean, error = mean_over_seeds(usable, score)
+        entry = "failed" if not usable else f"{mean:.4f}"
+        entry += f" ± {error:.4f}" if error == error else ""
+        counts, lost = count(usable), len(group) - len(usable)
+        notes = {"failed": lost, "not converged": counts.not_converged}
+        notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
+        words = ", ".join(f"{number} {what}" for what, number in notes.items() if number)
+        entries.append(entry + (f" ({words})" if usable and words else ""))
+    return "\n".join(entries)
+
+
+def ood_tables(records: Sequence[CellRecord]) -> list[Table]:
+    """How well each uncertainty score detects out-of-distribution images, a table a data set.
+
+    A row is a cell, or the mean over data seeds; a column is a set.
+    """
+    shown = [r for r in records if r.images and r.images["ood"]]
+    return [_ood_table(family) for family in families(shown)]
+
+
+def _ood_table(family: Sequence[Variant]) -> Table:
+    cell = family[0].records[0].cell
+    title = (
+        f"AUROC of out-of-distribution images by {' / '.join(SHOWN_SCORES)}, "
+        f"{cell.sweep}: {dataset_label(cell.dataset)}"
+    )
+    sets = list(dict.fromkeys(n for v in family for r in v.records for n in r.images["ood"]))
+    rows = (
+        [
+            "; ".join([*variant.words, combination_label(group[0].cell)]),
+            *(_areas(group, name) for name in sets),
+        ]
+        for variant in family
+        for group in group_by_settings(variant.records)
+    )
+    return make_table(title, ["cell", *sets], rows, sets)
+
+
+def _areas(group: Sequence[CellRecord], name: str) -> str:
+    """Mean areas of a set over the cells that predicted it; empty if there are none."""
+    areas = [r.images["ood"][name] for r in group if r.images["ood"].get(name) is not None]
+    means = [mean_and_error([n[f"auroc_{score}"] for n in areas])[0] for score in SHOWN_SCORES]
+    return " / ".join(f"{mean:.3f}" for mean in means) if areas else ""
+
+
+def unavailable_lines(records: Sequence[CellRecord]) -> list[str]:
+    """Sets of images that were unavailable for some cell and why, a line each."""
+    reasons: dict[str, str] = {}
+    for record in records:
+        reasons |= (record.images or {}).get("unavailable", {})
+    return [
+        f"out-of-distribution set {name} was unavailable: "
+        + textwrap.shorten(reason, LONGEST_REASON, placeholder=" …")
+        for name, reason in reasons.items()
+    ]
+
+
+def diagnostics_tables(records: Sequence[CellRecord]) -> list[Table]:
+    """How the fits of each sweep went, nats an image: the first data seed of all settings.
+
+    The best cell is first if something was held out to choose it by. The caption of the last
+    table of a sweep has the number of cells without a table.
+    """
+    sweeps = grouped([r for r in records if r.diagnostics], lambda record: record.sweep)
+    return [table for of_sweep in sweeps.values() for table in _diagnostics_of_sweep(of_sweep)]
+
+
+def _diagnostics_of_sweep(records: Sequence[CellRecord]) -> list[Table]:
+    titled = _titled(records)
+    best = best_group(records)[:1]
+    titled.sort(key=lambda pair: pair[1] not in best)
+    shown, more = titled[:MOST_DIAGNOSED], len(titled) - MOST_DIAGNOSED
+    captions = [""] * len(shown)
+    if more > 0:
+        captions[-1] = f"and {more} more: `diagnostics` in metrics.json of their cells"
+    return [_diagnostics_table(*one, words) for one, words in zip(shown, captions, strict=True)]
+
+
+def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
+    """The first seed of all settings of a sweep, with a title that no other has."""
+    titled = []
+    for family in families(records):
+        groups = [(v.words, g[0]) for v in family for g in group_by_settings(v.records)]
+        cells = [record.cell for _, record in groups]
+        priors, hyperpriors = (
+            distinct([getattr(cell, name) for cell in cells]) for name in ("prior", "hyperprior")
+        )
+        for (words, record), *names in zip(groups, priors, hyperpriors, strict=True):
+            status = [] if has_converged(record) else ["not converged"]
+            title = ", ".join([seed_label(record.cell), *words, " × ".join(names), *status])
+            titled.append((f"Steps of {record.sweep} (nats an image): {title}", record))
+    return titled
+
+
+def _diagnostics_table(title: str, record: CellRecord, caption: str) -> Table:
+    diagnostics = record.diagnostics
+    parts = diagnostics["parts"]
+    shown = ["train", "validation" if "validation" in parts else "test"]
+    headings = ["step", "KL", *(f"{p} {HEADINGS.get(n, n)}" for p in shown for n in JUDGED)]
+    rows = (
+        [
+            f"{step:,}",
+            _formatted(diagnostics["kl"][i], ".4f"),
+            *(_formatted(parts[p][name][i], JUDGED[name]) for p in shown for name in JUDGED),
+        ]
+        for i, step in enumerate(diagnostics["step"])
+    )
+    return make_table(title, headings, rows, headings, caption)
+
+
+def _formatted(value: float | None, form: str) -> str:
+    """A number; what was not finite is stored as nothing."""
+    return "" if value is None else format(value, form)
+
+
+def reliability_table(records: Sequence[CellRecord]) -> Table | None:
+    """How many cells of each data set did not converge, or chose an end of a grid."""
+    counted = [(v.label, v.records, count(v.records)) for v in variants(records)]
+    always = {
+        "failed": [(len(of) - c.fitted, len(of)) for _, of, c in counted],
+        "not converged": [(c.not_converged, c.fitted) for *_, c in counted],
+    }
+    improper = [(c.improper, c.fitted) for *_, c in counted]
+    at_end = {
+        f"scale {AT_GRID_END}": [(c.scales_at_end, c.scales) for *_, c in counted],
+        f"learning rate {AT_GRID_END}": [(c.rates_at_end, c.rates) for *_, c in counted],
+    }
+    parts = always | ({"improper": improper} if any(n for n, _ in improper) else {})
+    parts |= {name: numbers for name, numbers in at_end.items() if any(of for _, of in numbers)}
+    entries = [[f"{n} of {of}" if of else "" for n, of in numbers] for numbers in parts.values()]
+    rows = zip([label for label, *_ in counted], *entries, strict=True)
+    title = "Reliability of these cells"
+    return make_table(title, ["cells", *parts], rows, parts) if counted else None
+
+
+def priors_table(priors: Sequence[StoredPrior]) -> Table:
+    """The main numbers of every prior predictive check, with Monte-Carlo errors."""
+    numbers = number_words(PRIOR_NUMBERS, priors)
+    rows = (
+        [*words, *(_with_mcse(prior.numbers, name) for name in numbers)]
+        for prior, words in zip(priors, prior_words(priors), strict=True)
+    )
+    headings = [*PriorWords._fields, *numbers.values()]
+    return make_table("Functions drawn from the prior", headings, rows, numbers.values())
+
+
+def _with_mcse(numbers: Mapping[str, Any], name: str) -> str:
+    value = numbers.get(name)
+    if value is None:
+        return ""
+    error = numbers[f"{name}_mcse"]
+    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
+
+
+# Agreement with the posterior
+
+
+def agreement_tables(agreement: pd.DataFrame) -> list[Table]:
+    """A table for each kind of prediction in the agreement of fits with the posterior."""
+    kinds = [kind for kind in KINDS.values() if kind.name in agreement.columns]
+    return [_agreement_table(kind, agreement[agreement[kind.name].notna()]) for kind in kinds]
+
+
+def _agreement_table(kind: Kind, agreement: pd.DataFrame) -> Table:
+    """Distance at test rows, mean and largest over data seeds, of each posterior and guide."""
+    keys = ["dataset.kind", "prior.kind", "hyperprior.kind", "guide"]
+    others = [
+        name
+        for name in agreement.columns
+        if name.split(".")[0] in (*OF_POSTERIOR, "mixture")
+        and name not in (*keys, "dataset.seed")
+        and agreement[name].nunique(dropna=False) > 1
+    ]
+    rows = []
+    for every, group in agreement.groupby([*keys, *others], sort=False, dropna=False):
+        key, values = every[: len(keys)], every[len(keys) :]
+        settings = ", ".join(
+            f"{name.split('.')[-1]} {value}"
+            for name, value in zip(others, values, strict=True)
+            if value == value  # what is missing is not equal to itself
+        )
+        distance, floor = group[kind.name], group[f"{kind.name}_floor"]
+        lost = f"{group['fit_status'].isin(NOT_CONVERGED).sum()} of {len(group)}"
+        numbers = [f"{n:.4f}" for n in (distance.mean(), distance.max(), floor.mean())]
+        counts = [(group["verdict"] == verdict).sum() for verdict in VERDICTS]
+        rows.append([*key, settings, lost, *numbers, f"{group['sd_ratio'].median():.2f}", *counts])
+    left = ["data", "prior", "hyperprior", "guide", "settings"]
+    right = ["not converged", "mean", "largest", "floor", "sd ratio", *VERDICTS]
+    return make_table(f"{kind.title}, test rows", [*left, *right], rows, right)
+
+
+# Contrasts
+
+
+def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
+    """A line a contrast and data set: differences in thousandths of a nat, and verdicts."""
+    exploratory = contrasts["exploratory"].any()
+    kind = "exploratory: the experiment file names none" if exploratory else "named"
+    title = f"{name}: contrasts ({kind}), first less second, thousandths of a nat"
+    numbers = dict(zip(COLUMN, ("reference", "ADVI", "ADVI less reference"), strict=True))
+    verdicts = {"posterior_verdict": "posterior says", "advi_verdict": "ADVI says"}
+    # Without sampled cells the posterior has no numbers and no verdict.
+    numbers = {name: words for name, words in numbers.items() if contrasts[name].notna().any()}
+    verdicts = {name: words for name, words in verdicts.items() if contrasts[name].any()}
+    rows = (
+        [row["data"], row["contrast"], row["seeds"]]
+        + [_interval(row, quantity) for quantity in numbers]
+        + [row[name] for name in verdicts]
+        for row in contrasts.to_dict("records")
+    )
+    headings = ["data", "contrast", "seeds", *numbers.values(), *verdicts.values()]
+    return make_table(title, headings, rows, numbers.values())
+
+
+def _interval(row: Mapping[str, Any], name: str) -> str:
+    """Mean and both ends of its interval, as far as they are finite."""
+    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
+    if not math.isfinite(mean):
+        return ""
+    return f"{mean:.2f}" + (f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else "")
+
+
+def regret_table(name: str, regret: pd.DataFrame) -> Table:
+    """A line a data set and criterion: what choosing a combination by it costs."""
+    title = f"{name}: regret of choosing a combination by, thousandths of a nat under the posterior"
+    left = ["data", "chosen by", "of"]
+    right = ["seeds", "not converged", "regret", "largest", "right", "by chance"]
+    rows = (
+        [
+            *(row["data"], row["criterion"], row["source"].replace("_", " "), row["seeds"]),
+            f"{row['not_converged']} of {row['cells']}",
+            f"{1000 * row['regret']:.2f}" + _plus_minus(1000 * row["regret_se"], ".2f"),
+            *(f"{1000 * row['regret_largest']:.2f}", f"{row['right']:.0%}"),
+            f"{1000 * row['by_chance']:.2f}",
+        ]
+        for row in regret.to_dict("records")
+    )
+    has_errors = regret["regret_se"].notna().any()
+    caption = error_note("data seeds", regret["overlap"].max()) if has_errors else ""
+    return make_table(title, [*left, *right], rows, right, caption)
+
+
+def _plus_minus(error: float, form: str) -> str:
+    return f" ± {error:{form}}" if math.isfinite(error) else ""
+
+
+# Priors and hyperpriors
+
+
+def claims_tables(claims: pd.DataFrame) -> Iterator[Table]:
+    """A table for every comparison and data set: a line a combination, a column a measure."""
+    for claim in CLAIMS:
+        own = claims[claims["claim"] == claim]
+        places = ["experiment", "sweep", "data", "variant"]
+        for (experiment, sweep, *data), rows in own.groupby(places, sort=False):
+            title = f"{claim}: {experiment}, {sweep}, {'; '.join(filter(None, data))}"
+            yield _claims_table(title, rows)
+
+
+def _claims_table(title: str, rows: pd.DataFrame) -> Table:
+    names = [name for name in ("prior", "hyperprior", "against") if rows[name].any()]
+    measures = rows["measure"].drop_duplicates().tolist()
+    lines = rows.assign(words=rows.apply(_mean_and_marks, axis=1)).pivot_table(
+        index=names, columns="measure", values="words", aggfunc="last", sort=False, fill_value=""
+    )
+    units = map(unit_of_measure, measures)
+    right = [f"{m} ({u})" if u else m for m, u in zip(measures, units, strict=True)]
+    shown = lines[measures].reset_index().itertuples(index=False)
+    notes = {
+        error_note("data seeds", rows["overlap"].max()): rows["se"].notna(),
+        "† some fits not converged": rows["not_converged"] > 0,
+        f"‡ some fixed scales {AT_GRID_END}": rows["at_grid_end"] > 0,
+    }
+    caption = "; ".join(words for words, marked in notes.items() if marked.any())
+    return make_table(title, [*names, *right], shown, right, caption)
+
+
+def _mean_and_marks(row: pd.Series) -> str:
+    """Mean ± standard error, in three digits, with the marks of the caption."""
+    marks = "†" * bool(row["not_converged"]) + "‡" * bool(row["at_grid_end"])
+    return f"{row['mean']:.3g}{_plus_minus(row['se'], '.2g')}{marks}"
+
+
+def grid_end_lines(claims: pd.DataFrame) -> Iterator[str]:
+    """How many pairs have a fixed scale at an end of its grid, a line an experiment."""
+    pairs = claims[(claims["claim"] == HYPERPRIORS) & (claims["prior"] != ALL)]
+    # All measures are of the same pairs.
+    pairs = pairs.drop_duplicates([n for n in KEYS if n != "measure"])
+    for experiment, rows in pairs.groupby("experiment", sort=False):
+        if at_end := int(rows["at_grid_end"].sum()):
+            yield (
+                f"{experiment}: in {at_end} of {int(rows['cells'].sum())} pairs the fixed scale is "
+                "at an end of its grid (marked ‡): where the learned one is better, a fixed one "
+                "beyond may be better still"
+            )
+
+
+# Baselines
+
+
+def baselines_tables(name: str, means: pd.DataFrame, paired: pd.DataFrame) -> Iterator[Table]:
+    """Means and paired differences of each data set, and counts over several data sets."""
+    for data, rows in means.groupby("data", sort=False):
+        yield means_table(f"{name}, {data}", rows.dropna(axis=1, how="all"))
+        differences = paired if paired.empty else paired[paired["data"] == data]
+        if not differences.empty:
+            yield _paired_table(f"{name}, {data}", differences)
+    if not paired.empty and paired["data"].nunique() > 1:
+        yield tally_table(name, paired)
+
+
+def means_table(title: str, means: pd.DataFrame) -> Table:
+    """Means of networks and baseline models, with standard errors over data seeds."""
+    metrics = metrics_of(means)
+    rows = []
+    for row in means.to_dict("records"):
+        method = ": ".join(filter(None, (row["method"], row["combination"])))
+        numbers = [to_error(row[metric], row.get(f"{metric}_se", math.nan)) for metric in metrics]
+        rows.append(["\n".join([method, *against_words(row)]), row["seeds"], *numbers])
+    right = ["seeds", *(with_unit(metric.replace("_", " "), metric) for metric in metrics)]
+    seeds = means["seeds"].max()
+    caption = error_note(f"{seeds} data seeds", means["overlap"].max()) if seeds > 1 else ""
+    title = f"{title}: networks and baseline models"
+    return make_table(title, ["method", *right], rows, right, caption)
+
+
+def _paired_table(title: str, paired: pd.DataFrame) -> Table:
+    """Differences of the chosen network and every other method on the same data seeds."""
+    rows = []
+    for row in paired.to_dict("records"):
+        has_interval = row["low"] == row["low"]
+        rows.append(
+            [
+                *(row["method"], with_unit(row["metric"], row["metric"]), row["seeds"]),
+                f"{row['difference']:+.3g}",
+                f"{row['low']:+.3g} to {row['high']:+.3g}" if has_interval else "",
+                f"{row['p_value']:.2g}" if has_interval else "",
+                f"{row['ahead']}/{row['level']}/{row['behind']}",
+                row["verdict"],
+            ]
+        )
+    title = f"{title}: {CHOSEN} less other methods, below zero it is better"
+    right = ["seeds", "difference", "95 % interval", "p", "ahead/level/behind", "verdict"]
+    return make_table(title, ["method", "metric", *right], rows, right)
+
+
+def tally_table(name: str, paired: pd.DataFrame) -> Table:
+    """Wins, ties and losses of the chosen network over data sets."""
+    counts = tally(paired)
+    verdicts = [verdict for verdict in counts.columns[2:] if counts[verdict].any()]
+    rows = counts[["method", "metric", *verdicts]].itertuples(index=False)
+    title = f"{name}: over data sets, the network against"
+    return make_table(title, ["method", "metric", *verdicts], rows, verdicts)
