@@ -43,7 +43,7 @@ from pmbnn.experiment.plan import jobs
 from pmbnn.figures.stage import _write, missing_cell_figures
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.inference.stages import measured
+from pmbnn.core.stages import measured
 from pmbnn.inference.xla.compile import use_compilation_cache
 from pmbnn.inference.xla.sharing import sharing_programs
 from pmbnn.sweep.cells import prepare

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pmbnn.inference.stages import News
+from pmbnn.core.stages import News
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, StoredFile

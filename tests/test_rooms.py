@@ -22,6 +22,7 @@ SLOW |= {"arviz_stats", "blackjax", "dask", "distributed", "rich", "matplotlib.p
 
 ROOMS = (
     "spec",
+    "core",
     "data",
     "models",
     "inference",

@@ -228,7 +228,7 @@ def _write_page(
     """Write the page; its path, and its size in bytes."""
     from rich.console import Console
 
-    from pmbnn.inference.stages import stage
+    from pmbnn.core.stages import stage
     from pmbnn.report.page import published_tables, report_page
     from pmbnn.report.rebuild import rebuild
     from pmbnn.report.writing import check_writable, write_page

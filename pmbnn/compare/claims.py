@@ -10,7 +10,7 @@ import pandas as pd
 from pmbnn.compare.measures import CellMeasures, read_measures
 from pmbnn.compare.paired import paired_rows
 from pmbnn.compare.scales import scale_rows
-from pmbnn.inference.stages import stage
+from pmbnn.core.stages import stage
 from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.results.caveats import AT_GRID_END, count
 from pmbnn.results.combinations import Combinations, combine

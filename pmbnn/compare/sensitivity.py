@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.inference.stages import stage
 from pmbnn.models.priors import Fixed
 from pmbnn.results.names import posterior_row
 from pmbnn.results.reading import load_arrays

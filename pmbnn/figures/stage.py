@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from pmbnn.core.stages import stage
 from pmbnn.figures.cell_figures import draw_cell
 from pmbnn.figures.overviews import FIGURES, sheets
 from pmbnn.figures.style import save_figure
-from pmbnn.inference.stages import stage
 from pmbnn.processes.helpers import ALONE, Helpers, helping_pool, spawning
 from pmbnn.results.derived import cells_digest, note_files
 from pmbnn.results.faults import storing

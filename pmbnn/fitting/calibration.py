@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import group_key, settings_digest, width
@@ -25,7 +26,6 @@ from pmbnn.fitting.tasks import Calibrated, CalibrationTask
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.inference.stages import stage
 from pmbnn.models.build import model_data
 from pmbnn.prediction.calibration import FAILED, fixed_inputs, ranks_among
 from pmbnn.prediction.compared import functions_of

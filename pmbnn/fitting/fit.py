@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
@@ -28,7 +29,6 @@ from pmbnn.fitting.validation import HeldOut, ValidationCallback
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.result import Fit, Replica, derive_keys
-from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Tune

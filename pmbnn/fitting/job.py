@@ -9,6 +9,7 @@ from typing import Any
 
 from xarray import DataTree
 
+from pmbnn.core.stages import stage, staged
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.evaluation import evaluate
@@ -21,7 +22,6 @@ from pmbnn.fitting.selection import Search, Selection
 from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
-from pmbnn.inference.stages import stage, staged
 from pmbnn.models.priors import Fixed
 from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pymc as pm
 
+from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.selection import Search
@@ -12,7 +13,6 @@ from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
-from pmbnn.inference.stages import staged
 from pmbnn.models.build import build_model
 from pmbnn.prediction.predictor import Predictor
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
@@ -19,7 +20,6 @@ from pmbnn.fitting.selection import Selection
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.inference.stages import staged
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed, Hyperprior
 from pmbnn.prediction.compared import functions_of

@@ -28,6 +28,7 @@ import numpy as np
 import optax
 import pymc as pm
 
+from pmbnn.core.stages import staged
 from pmbnn.inference.batches import cast, flatten_for_steps, model_values, stack
 from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
 from pmbnn.inference.flat import FlatModel, ModelGraphs, n_observations, value_shapes
@@ -36,7 +37,6 @@ from pmbnn.inference.initial import initial_means
 from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.stages import staged
 from pmbnn.inference.support import check_support
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import (

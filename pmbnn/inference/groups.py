@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pmbnn.core.stages import stage
 from pmbnn.inference.advi import (
     Info,
     Parameters,
@@ -29,7 +30,6 @@ from pmbnn.inference.checkpoint import Checkpoint, Checkpoints, arrays_of, resto
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
-from pmbnn.inference.stages import stage
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 

@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
+from pmbnn.core.stages import stage
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.convergence import final_mean, verdict
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
@@ -20,7 +21,6 @@ from pmbnn.inference.initial import initial_means
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.stages import stage
 from pmbnn.spec.display import Summarised
 
 WINDOWS = 200

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 from scipy.special import logsumexp
 
+from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.batches import cast
 from pmbnn.inference.flat import (
@@ -24,7 +25,6 @@ from pmbnn.inference.products import depends_on
 from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.stages import stage
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
 from pmbnn.inference.xla.rewrites import computed_once

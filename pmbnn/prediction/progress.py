@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from pmbnn.inference.stages import News, measured, telling
+from pmbnn.core.stages import News, measured, telling
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pmbnn.compare.scores import SCORES
-from pmbnn.inference.stages import stage
+from pmbnn.core.stages import stage
 from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.traces import Parts, read_parts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pmbnn.inference.stages import News
+from pmbnn.core.stages import News
 from pmbnn.sweep.progress import LOG_EVERY, far
 
 

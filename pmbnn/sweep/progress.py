@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.status import Status
 from rich.text import Text
 
-from pmbnn.inference.stages import News, telling
+from pmbnn.core.stages import News, telling
 from pmbnn.prediction.progress import duration, is_live, live, shown
 from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import cell_line

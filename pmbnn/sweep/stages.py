@@ -13,6 +13,7 @@ from rich.console import Console
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
+from pmbnn.core.stages import measured, stage
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.expand import name_of
@@ -32,7 +33,6 @@ from pmbnn.figures import (
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.inference.device import CPU, Device, device_text, find_devices, processes
 from pmbnn.inference.memory import total_memory
-from pmbnn.inference.stages import measured, stage
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.index_page import index_page

@@ -28,6 +28,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.core.stages import telling
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
@@ -36,7 +37,6 @@ from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
-from pmbnn.inference.stages import telling
 from pmbnn.results.lock import LOCK
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results

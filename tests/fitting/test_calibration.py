@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_softmax
 
+from pmbnn.core.stages import telling
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting import calibration as module
 from pmbnn.fitting.calibration import (
@@ -19,7 +20,6 @@ from pmbnn.fitting.calibration import (
 from pmbnn.fitting.job import load_dataset
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.inference.result import derive_keys
-from pmbnn.inference.stages import telling
 from pmbnn.prediction.calibration import FAILED, uniformity
 from pmbnn.results.ranks import FOLDER, load_ranks
 from pmbnn.results.store import Results

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scripted import ScriptedPredictor
 
+from pmbnn.core.stages import telling
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
@@ -29,7 +30,6 @@ from pmbnn.fitting.selection import (
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.stages import telling
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, Flat, HalfNormal, Normal, Tune

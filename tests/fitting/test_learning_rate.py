@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import pmbnn.sweep.cells as runner
+from pmbnn.core.stages import telling
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
@@ -22,7 +23,6 @@ from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.stages import telling
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 from scipy.special import logsumexp
 
+from pmbnn.core.stages import telling
 from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -18,7 +19,6 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.samplers.mclmc import MclmcSampler
-from pmbnn.inference.stages import telling
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from pmbnn.inference.stages import News, stage
+from pmbnn.core.stages import News, stage
 from pmbnn.prediction import notebook
 from pmbnn.prediction.progress import shown, times_text
 from pmbnn.sweep.progress import Display

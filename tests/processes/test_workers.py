@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from pmbnn.core.stages import News
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.device import CPU, Device
-from pmbnn.inference.stages import News
 from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.sharing import shared
 from pmbnn.processes import workers
@@ -36,7 +36,7 @@ SCRIPT = textwrap.dedent(
     import sys
     import time
 
-    from pmbnn.inference.stages import News
+    from pmbnn.core.stages import News
     from pmbnn.results.faults import StorageError
     from pmbnn.processes.workers import Finished, Progressed, Stored, _Sender
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from pmbnn.inference.stages import News
+from pmbnn.core.stages import News
 from pmbnn.sweep import calibration_progress
 from pmbnn.sweep.calibration_progress import CalibrationDisplay
 

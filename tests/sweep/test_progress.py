@@ -9,7 +9,7 @@ from makers import changed
 from rich.console import Console
 
 from pmbnn.cli.tables import accuracy_tables
-from pmbnn.inference.stages import News, stage
+from pmbnn.core.stages import News, stage
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress

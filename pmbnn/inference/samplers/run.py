@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from pmbnn.core.stages import stage, staged
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers import mclmc, nuts, smc
@@ -11,7 +12,6 @@ from pmbnn.inference.samplers.chains import Chains, Sampler, Samples
 from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.convergence import Convergence, Status
 from pmbnn.inference.samplers.settings import Sampling
-from pmbnn.inference.stages import stage, staged
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 

@@ -25,8 +25,8 @@ from typing import Any
 import dask
 from distributed import Reschedule, Worker, get_worker
 
+from pmbnn.core.stages import News
 from pmbnn.experiment.versions import decisive_versions
-from pmbnn.inference.stages import News
 from pmbnn.processes.helpers import with_variables
 from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 from pmbnn.results.lock import WRITER

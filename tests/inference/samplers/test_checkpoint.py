@@ -5,11 +5,11 @@ import pytest
 from posteriors import regression, sampler_of
 from tiers import slow_but
 
+from pmbnn.core.stages import telling
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.inference.stages import telling
 
 SETTINGS = {
     "mclmc": {"draws": 8, "thin": 2, "tuning": 50, "descent": 5},

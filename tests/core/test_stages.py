@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pmbnn.inference import stages
-from pmbnn.inference.stages import News, measured, recount, stage, staged, telling
+from pmbnn.core import stages
+from pmbnn.core.stages import News, measured, recount, stage, staged, telling
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What every room above uses: stages of work and their times, compute devices."""
