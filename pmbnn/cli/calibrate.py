@@ -78,9 +78,9 @@ def calibrate(
 
 def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) -> int:
     from pmbnn.compare.calibration import FILE
+    from pmbnn.core.device import find_devices
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.machine import cores
-    from pmbnn.inference.device import find_devices
     from pmbnn.results.ranks import FOLDER
     from pmbnn.sweep.calibrate import calibrate, plan_calibration, plan_lines
 

@@ -78,10 +78,10 @@ def sweep(
     the folder, the scheduler does not answer, or I/O error (disk full, permissions): fix it and
     rerun the same command.
     """
+    from pmbnn.core.device import find_devices
     from pmbnn.experiment.load import check_data, load_experiment
     from pmbnn.experiment.selection import select_cells
     from pmbnn.experiment.shards import default_folder, in_shard, read_shard
-    from pmbnn.inference.device import find_devices
     from pmbnn.spec.errors import must
 
     if prior_only and shard is not None:
@@ -197,7 +197,7 @@ def check(
     folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
     from pmbnn.compare.agreement import agreement_table
-    from pmbnn.inference.device import find_devices
+    from pmbnn.core.device import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
     from pmbnn.results.store import Results
     from pmbnn.spec.errors import must_be_one_of

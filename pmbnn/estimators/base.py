@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pmbnn.core.device import device_here, running_on
 from pmbnn.data.arrays import (
     Dataset,
     Standardisation,
@@ -23,7 +24,6 @@ from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_estimator, write_estimator
 from pmbnn.experiment.cells import ENGINES, Cell
-from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Literal
 
+from pmbnn.core.device import Device, current_device
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell
@@ -10,7 +11,6 @@ from pmbnn.experiment.plan import group_key, is_large
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
-from pmbnn.inference.device import Device, current_device
 from pmbnn.models.build import NetworkParts
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws

@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pmbnn.core.device import CPU, Device, device_text, processes
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import (
@@ -29,7 +30,6 @@ from pmbnn.experiment.machine import cores, slowness
 from pmbnn.experiment.memory import memory_line, too_large_lines
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
-from pmbnn.inference.device import CPU, Device, device_text, processes
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.inference.device import CPU, Device
 from pmbnn.spec.errors import must
 
 

@@ -4,8 +4,8 @@ import os
 import platform
 from importlib.metadata import version
 
+from pmbnn.core.device import device_text, find_devices
 from pmbnn.experiment.machine import cores
-from pmbnn.inference.device import device_text, find_devices
 from pmbnn.inference.memory import total_memory
 
 DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pymc as pm
 
+from pmbnn.core.device import device_here, running_on
 from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
-from pmbnn.inference.device import device_here, running_on
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
 from pmbnn.inference.initial import initial_means

@@ -8,8 +8,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.core.device import running_on
 from pmbnn.inference.batches import model_values
-from pmbnn.inference.device import running_on
 from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.models.build import likelihood_of

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from jax.tree_util import register_dataclass
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.device import Device, current_device
+from pmbnn.core.device import Device, current_device
 from pmbnn.inference.flat import flat_vector
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit

@@ -11,10 +11,10 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.core.device import Device, current_device, running_on
 from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
-from pmbnn.inference.device import Device, current_device, running_on
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
 from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence

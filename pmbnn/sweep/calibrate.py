@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import check_data, data_source
@@ -21,7 +22,6 @@ from pmbnn.experiment.plugins import Source, experiment_parts, own_sources
 from pmbnn.experiment.selection import select_cells
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.fitting.tasks import CalibrationTask
-from pmbnn.inference.device import CPU, Device
 from pmbnn.processes.workers import Finished, Progressed, Stored, run_jobs, turns
 from pmbnn.results.lock import writing
 from pmbnn.results.ranks import FOLDER, StoredRanks, Truths, all_ranks, load_ranks

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.core.device import CPU, Device, device_text
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import check_data, data_source, resolved_text
@@ -27,7 +28,6 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.experiment.versions import RECORDED, decisive_versions
 from pmbnn.fitting.tasks import CellTask, JobTask
-from pmbnn.inference.device import CPU, Device, device_text
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.processes.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.results.present import FILE as CELLS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import as_written, experiment_of, load_experiment, resolved
 from pmbnn.experiment.selection import select_cells
-from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.results.present import present_list
 from pmbnn.results.store import ResultsError

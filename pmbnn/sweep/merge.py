@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.experiment.load import Experiment, load_experiment
 from pmbnn.experiment.machine import cores
 from pmbnn.experiment.versions import decisive_versions
-from pmbnn.inference.device import CPU, Device
 from pmbnn.results.faults import storing
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.lock import writing

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pmbnn.core.device import CPU, claim, running_on
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DatasetSpec
@@ -22,7 +23,6 @@ from pmbnn.experiment.priors import Combination, checked_combinations, combinati
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.stage import draw_files
-from pmbnn.inference.device import CPU, claim, running_on
 from pmbnn.models.priors import Hyperprior
 from pmbnn.processes.helpers import Helpers
 from pmbnn.results.lock import writing

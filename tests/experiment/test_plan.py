@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pmbnn.core import device
+from pmbnn.core.device import CPU, Device
 from pmbnn.data import Circles, Mnist, Moons, Table
 from pmbnn.data.curves import Sine
 from pmbnn.data.ood import NormalNoise
@@ -40,8 +42,6 @@ from pmbnn.experiment.plan import (
     wall_seconds,
     width,
 )
-from pmbnn.inference import device
-from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical

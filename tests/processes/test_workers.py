@@ -17,9 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.inference.device import CPU, Device
 from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.sharing import shared
 from pmbnn.processes import workers

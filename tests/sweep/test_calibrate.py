@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.cli.calibrate import notes
 from pmbnn.compare.calibration import FILE, calibration_table
+from pmbnn.core.device import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.fitting.tasks import Calibrated
-from pmbnn.inference.device import CPU, Device
 from pmbnn.prediction.calibration import FAILED
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.experiment.load import load_experiment
-from pmbnn.inference.device import CPU, Device
 from pmbnn.processes.workers import ENDED_BY, Finished, Stored
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results

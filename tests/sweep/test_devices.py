@@ -2,8 +2,8 @@
 
 import pytest
 
+from pmbnn.core.device import CPU, Device
 from pmbnn.experiment.load import load_experiment
-from pmbnn.inference.device import CPU, Device
 from pmbnn.results.loading import load_results
 from pmbnn.sweep import stages
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import pmbnn as pb
 from pmbnn.cli import app
+from pmbnn.core.device import CPU
 from pmbnn.experiment.load import load_experiment
-from pmbnn.inference.device import CPU
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.derived import note_files
 from pmbnn.results.lock import writing

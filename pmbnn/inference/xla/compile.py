@@ -21,8 +21,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
 
+from pmbnn.core.device import current_device, exact_products
 from pmbnn.core.stages import recount
-from pmbnn.inference.device import current_device, exact_products
 from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 from pmbnn.inference.xla.sharing import GraphKey, shared
 

@@ -11,10 +11,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmbnn.core.device import CPU
 from pmbnn.data.local_files import copies
 from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source, load_sources
-from pmbnn.inference.device import CPU
 from pmbnn.processes.workers import _serve
 from pmbnn.sweep.cluster.parcels import Lacking
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 import pytest
 
-from pmbnn.inference.device import Device, running_on
+from pmbnn.core.device import Device, running_on
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.inference.xla.sharing import KEPT, shared, sharing_programs
 

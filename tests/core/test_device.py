@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 
 import pmbnn
-from pmbnn.inference import device as module
-from pmbnn.inference.advi import build_program
-from pmbnn.inference.device import (
+from pmbnn.core import device as module
+from pmbnn.core.device import (
     CPU,
     Device,
     DeviceError,
@@ -31,6 +30,7 @@ from pmbnn.inference.device import (
     processes,
     running_on,
 )
+from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
@@ -261,7 +261,7 @@ ON_FOUR = """
 import json
 import jax, numpy as np
 import pmbnn as pb
-from pmbnn.inference.device import Device, running_on
+from pmbnn.core.device import Device, running_on
 from pmbnn.inference import advi
 from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys
