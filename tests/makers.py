@@ -7,10 +7,10 @@ from zlib import crc32
 import numpy as np
 import xarray as xr
 
+from pmbnn.calibration.store import StoredRanks
 from pmbnn.experiment.stored import stored_cell
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
-from pmbnn.results.ranks import StoredRanks
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, trace_writer
 
@@ -61,8 +61,7 @@ def ranks(shape="uniform", name="moons-normal", simulations=300, draws=99, seed=
     stored = StoredRanks(
         name=f"{name}-prior-0123456789ab",
         identity="0123456789ab",
-        sweep="toy",
-        settings=record().settings | {"inference": {"engine": "compiled", "guide": "mean_field"}},
+        cell=record(inference={"engine": "compiled", "guide": "mean_field"}).cell,
         truths="prior",
         reference="",
         effective_draws=float("nan"),

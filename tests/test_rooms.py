@@ -36,6 +36,7 @@ ROOMS = (
     "figures",
     "compare",
     "report",
+    "calibration",
     "sweep",
     "cli",
 )

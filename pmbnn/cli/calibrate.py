@@ -1,7 +1,7 @@
 """Simulation-based calibration: ``pmbnn calibrate EXPERIMENT.yaml``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -20,10 +20,6 @@ from pmbnn.cli.command import (
     new_console,
     print_lines,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from rich.table import Table
 
 
 def calibrate(
@@ -77,82 +73,25 @@ def calibrate(
 
 
 def _calibrate(file, only, asked, out, dry_run, workers, device, wait, quiet) -> int:
-    from pmbnn.compare.calibration import FILE
+    from pmbnn.calibration.plan import plan_calibration, plan_lines
     from pmbnn.core.device import find_devices
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.machine import cores
-    from pmbnn.results.ranks import FOLDER
-    from pmbnn.sweep.calibrate import calibrate, plan_calibration, plan_lines
 
     devices, experiment = find_devices(device), load_experiment(file)
     plan = plan_calibration(experiment, only, *asked, devices)
     if dry_run:
         typer.echo("\n".join(plan_lines(plan, workers or cores())))
         return 0
-    folder, console = out or Path("results") / experiment.name, new_console()
-    outcome = calibrate(experiment, plan, folder, console, workers, wait, quiet)
-    console.print(printed_table(outcome.table))
-    print_lines(console, *notes(outcome.table))
-    if not outcome.table.empty:
-        print_lines(console, f"table {folder / FILE}; figures {folder / FOLDER}")
-    return FAILED if outcome.failed else 0
-
-
-def notes(found: "pd.DataFrame") -> list[str]:
-    """What a reader of the verdicts must know beside them."""
-    if found.empty:
-        return []
-    lines = []
-    for name, rows in found.groupby("name", sort=False):
-        first = rows.iloc[0]
-        if first["effective_draws"] < first["simulations"]:
-            lines.append(
-                f"{name}: truths are worth {first['effective_draws']:.0f} independent ones, so "
-                "that draws of the exact posterior would be found miscalibrated too often"
-            )
-        if first["reference"].endswith("undecided"):
-            lines.append(f"{name}: chains that truths are from disagree")
-    return lines
-
-
-def printed_table(found: "pd.DataFrame") -> "Table":
-    """A line a combination: how many quantities leave their bands, and which does by most."""
+    from pmbnn.calibration.run import calibrate
+    from pmbnn.calibration.table import COUNTS, FILE, notes, summary
     from pmbnn.cli.tables import make_table
 
-    rows = []
-    for _, quantities in found.groupby("name", sort=False):
-        first = quantities.iloc[0]
-        rows.append(
-            [
-                f"{first['dataset.kind']}, seed {first['dataset.seed']}",
-                _words(first, "prior.kind", "prior.nu"),
-                _words(first, "hyperprior.kind", "hyperprior.scale", "hyperprior.on"),
-                _words(first, "inference.engine", "inference.guide"),
-                first["truths"],
-                first["simulations"],
-                first["failed"],
-                f"{(quantities['verdict'] == 'miscalibrated').sum()} of {len(quantities)}",
-                _furthest(quantities),
-            ]
-        )
-    left = ["data", "prior", "hyperprior", "inference", "truths"]
-    right = ["simulations", "failed", "miscalibrated"]
-    title = "Ranks of truths among posterior draws"
-    return make_table(title, [*left, *right, "furthest off"], rows, right)
-
-
-def _furthest(rows: "pd.DataFrame") -> str:
-    """The quantity whose ranks are furthest from uniform, and how."""
-    if rows["deviation"].isna().all():
-        return "every fit diverged"
-    worst = rows.loc[rows["deviation"].idxmax()]
-    how = worst["direction"] or "within its band"
-    return f"{worst['quantity']}: {worst['deviation']:.1f} × band, {how}"
-
-
-def _words(row: "pd.Series", *names: str) -> str:
-    """Values of some columns, as far as the row has them."""
-    import pandas as pd
-
-    found = [row[name] for name in names if name in row.index and pd.notna(row[name])]
-    return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in found)
+    folder, console = out or Path("results") / experiment.name, new_console()
+    table, failed = calibrate(experiment, plan, folder, console, workers, wait, quiet)
+    headings, rows = summary(table)
+    console.print(make_table("Ranks of truths among posterior draws", headings, rows, COUNTS))
+    print_lines(console, *notes(table))
+    if not table.empty:
+        print_lines(console, f"table {folder / FILE}; figures {folder / 'calibration'}")
+    return FAILED if failed else 0

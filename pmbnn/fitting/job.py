@@ -19,7 +19,7 @@ from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import Search, Selection
-from pmbnn.fitting.tasks import CalibrationTask, CellTask, JobTask
+from pmbnn.fitting.tasks import CellTask, JobTask, TaskWithData
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
@@ -116,7 +116,7 @@ def forget_datasets() -> None:
 
 
 @staged("load")
-def load_dataset(task: CellTask | CalibrationTask) -> Dataset:
+def load_dataset(task: TaskWithData) -> Dataset:
     """Data of a task, once for all tasks of a worker; an error if they changed meanwhile."""
     if task.fingerprint in _RECEIVED:
         return _RECEIVED[task.fingerprint]

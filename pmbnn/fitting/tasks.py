@@ -1,18 +1,24 @@
 """What the parent process hands to its workers: cells with everything that names them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plugins import sources_of
-from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.present import checkpoint_name
 from pmbnn.results.record import CellRecord, StoredPlugin
 
 if TYPE_CHECKING:
     from pmbnn.fitting.programs import GroupPrograms
+
+
+class TaskWithData(Protocol):
+    """What has a cell, and the fingerprint that its data must have."""
+
+    cell: Cell
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -84,53 +90,3 @@ class JobTask:
         from pmbnn.fitting.job import run_job
 
         return run_job(self, folder, stored, programs)
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A combination whose ranks are stored, or the reason why some are missing."""
-
-    name: str
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class CalibrationTask:
-    """A cell whose way to its posterior is to be calibrated; see `run_calibration`.
-
-    Attributes
-    ----------
-    name, identity
-        Of its file of ranks, and what decides every one of them.
-    simulations
-        How many there are to be.
-    draws, restarts, truths
-        As those of `StoredRanks`.
-    """
-
-    cell: Cell
-    name: str
-    identity: str
-    fingerprint: str
-    group: str
-    width: int
-    simulations: int
-    draws: int
-    restarts: int
-    truths: Literal["prior", "posterior"]
-
-    @property
-    def sampled(self) -> Cell:
-        """The cell that draws of its posterior are from: itself, or by MCLMC if it is fitted."""
-        return self.cell if self.cell.is_sampled else replace(self.cell, inference=Mclmc())
-
-    def run(
-        self,
-        folder: Path,
-        stored: Callable[[Calibrated], None],
-        programs: "GroupPrograms | None" = None,
-    ) -> "GroupPrograms":
-        """Simulate what is missing; see `run_calibration`."""
-        from pmbnn.fitting.calibration import run_calibration
-
-        return run_calibration(self, folder, stored, programs)

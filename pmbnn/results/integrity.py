@@ -123,14 +123,14 @@ def checked_record(results: Results, name: str, digests: bool = False) -> CellRe
 def _broken_files(results: Results) -> Iterator[Problem]:
     """Priors and ranks that cannot be read."""
     from pmbnn.results.priors import read_prior
-    from pmbnn.results.ranks import FOLDER, read_ranks
+    from pmbnn.results.reading import load_netcdf
 
-    for folder, read in ((results.priors, read_prior), (results.folder / FOLDER, read_ranks)):
+    for folder, read in ((results.priors, read_prior), (results.calibration, load_netcdf)):
         for path in sorted(folder.glob("*.nc")):
             try:
                 read(path)
-            except ResultsError as error:
-                yield Problem(path, None, f"cannot be read: {error.__cause__}")
+            except (OSError, ValueError) as error:
+                yield Problem(path, None, f"cannot be read: {error.__cause__ or error}")
 
 
 def _broken_figures(results: Results) -> Iterator[Problem]:

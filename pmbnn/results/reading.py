@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 
 import netCDF4
 import numpy as np
@@ -57,6 +58,19 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
         check_fits(sum(_bytes(held[group]) for group in wanted if group in held), path)
         found = {g: _arrays(held[g], pattern) for g, pattern in wanted.items() if g in held}
     return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
+
+
+def load_netcdf(path: Path) -> xr.Dataset:
+    """The one group of a netCDF file, in memory.
+
+    Raises
+    ------
+    OSError, ValueError
+        If it cannot be read.
+    """
+    with reading_netcdf(path), xr.open_dataset(path, engine="netcdf4") as opened:
+        check_fits(opened.nbytes, path)
+        return opened.load()
 
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:

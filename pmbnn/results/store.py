@@ -56,6 +56,7 @@ class Results:
         self.cells = self.folder / "cells"
         self.figures = self.folder / "figures"
         self.priors = self.folder / "prior"
+        self.calibration = self.folder / "calibration"
 
     def prepare(self) -> None:
         """Make the folders and clear away what an interrupted run left half written.

@@ -24,6 +24,7 @@ from pmbnn.experiment.versions import decisive_versions
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.figures.stage import draw_files
 from pmbnn.models.priors import Hyperprior
+from pmbnn.prediction.progress import duration
 from pmbnn.processes.helpers import Helpers
 from pmbnn.results.lock import writing
 from pmbnn.results.names import OF_POSTERIOR
@@ -38,7 +39,6 @@ from pmbnn.results.priors import (
     write_priors,
 )
 from pmbnn.results.store import Results
-from pmbnn.sweep.progress import duration
 
 if TYPE_CHECKING:
     from pmbnn.prediction.prior_functions import PriorFunctions

@@ -1,153 +1,33 @@
 """What a running sweep shows: a live display on a terminal, plain lines in a log."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.console import Console
 from rich.status import Status
-from rich.text import Text
 
 from pmbnn.core.stages import News, telling
-from pmbnn.prediction.progress import duration, is_live, live, shown
+from pmbnn.prediction.progress import shown
+from pmbnn.processes.progress import LOG_EVERY, JobDisplay, far
 from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import (
-    SCORE_WORDS,
-    main_score,
-)
-
-SHOWN_JOBS = 8
-"""Running jobs listed on a terminal."""
-
-TRUST_IN_ESTIMATE = 0.1
-"""Share of the expected work that weighs as much as the estimate made beforehand."""
+from pmbnn.results.tables import SCORE_WORDS, main_score
 
 
-LOG_EVERY = 60.0
-"""Seconds between two lines on one running job in a log, at least."""
-
-
-@dataclass
-class _Running:
-    """A job on its way: where its innermost stage was when first heard of, and its latest line."""
-
-    first: News
-    since: float
-    latest: News
-    told: float
-    line: str = ""
-
-    def is_of(self, news: News) -> bool:
-        """Whether news are of the same run of a stage."""
-        return news.stage == self.latest.stage and news.done >= self.latest.done
-
-    def left(self, now: float) -> str:
-        """Time left of this stage at its pace so far."""
-        done, latest = self.latest.done - self.first.done, self.latest
-        if not done or not latest.total:
-            return ""
-        return f"{duration((now - self.since) / done * (latest.total - latest.done))} left"
-
-
-class Display:
-    """Progress over cells; ``advance`` with each stored cell, ``work`` weighs the time left.
-
-    Parameters
-    ----------
-    work
-        Seconds that each cell still to be fitted is expected to take, by folder name.
-    quiet
-        Show failures only.
-    """
-
-    def __init__(self, console: Console, work: Mapping[str, float], quiet: bool) -> None:
-        self.console, self.work, self.quiet = console, dict(work), quiet
-        self.total, self.done = len(work), 0
-        self.all_work = sum(work.values()) or 1.0
-        self.left = self.all_work
-        self.running: dict[str, _Running] = {}
-        self.start = time.monotonic()
-        self.bar = Progress(
-            TextColumn("cells"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-        )
-        self.task = self.bar.add_task("cells", total=self.total, left="")
-        self._live = ExitStack()
-
-    def __enter__(self) -> "Display":
-        """Start the live display, on a terminal or in a notebook."""
-        if self._is_live:
-            self._live.enter_context(live(self.console, self._render))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End the live display; in a notebook, the bar stays."""
-        self.running.clear()
-        self.bar.update(self.task, left=f"in {duration(time.monotonic() - self.start)}")
-        self._live.close()
-
-    @property
-    def _is_live(self) -> bool:
-        return is_live(self.console) and not self.quiet
-
-    def running_job(self, job: str, stages: Sequence[News]) -> None:
-        """Show how far a job is; `job` says what is fitted, `stages` where, outermost first."""
-        if not stages:
-            return
-        now, news = time.monotonic(), stages[-1]
-        before = self.running.get(job)
-        told = before.told if before else now
-        if before is None or not before.is_of(news):
-            before = _Running(news, now, news, told)
-        before.latest = news
-        where = ", ".join(filter(None, [*map(far, stages), before.left(now), news.words]))
-        before.line = f"{where}: {job}"
-        self.running[job] = before
-        if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
-            before.told = now
-            self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
-
-    def finished_job(self, job: str) -> None:
-        """Take a job off the list."""
-        self.running.pop(job, None)
+class Display(JobDisplay):
+    """Progress over cells."""
 
     def stored(self, record: CellRecord) -> None:
         """Count a cell and say how it went."""
-        self.done += 1
-        self.left -= self.work.get(record.name, 0.0)
-        self.bar.update(self.task, completed=self.done, left=self._time_left())
-        if record.failed or (not self.quiet and not self._is_live):
-            self.console.print(self._line(record), soft_wrap=True, highlight=False, markup=False)
-
-    def _line(self, record: CellRecord) -> str:
-        results = record.results
-        score = main_score([record])
+        results, score = record.results, main_score([record])
         how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
         status = ", ".join([record.status, *choices_at_end(record)])
-        words = f"[{self.done}/{self.total}] {cell_line(record.cell)}: {status}, {how}"
-        return f"{words} ({record.seconds:.1f} s; {self._time_left()})"
-
-    def _time_left(self) -> str:
-        """Time left at the pace so far, which counts for little until a tenth is done."""
-        trust = TRUST_IN_ESTIMATE * self.all_work
-        elapsed = time.monotonic() - self.start
-        pace = (elapsed + trust) / (self.all_work - self.left + trust)
-        return f"about {duration(pace * max(self.left, 0.0))} left"
-
-    def _render(self) -> Group:
-        lines = [
-            Text(running.line, no_wrap=True, overflow="ellipsis")
-            for running in list(self.running.values())[:SHOWN_JOBS]
-        ]
-        return Group(self.bar, *lines)
+        words = f"{cell_line(record.cell)}: {status}, {how}"
+        self.finished(record.name, words, f"{record.seconds:.1f} s", failed=record.failed)
 
 
 @contextmanager
@@ -186,9 +66,3 @@ class _Log:
         if news.stage != self.stage or now - self.told >= LOG_EVERY:
             self.stage, self.told = news.stage, now
             self.console.print(far(news), soft_wrap=True, highlight=False, markup=False)
-
-
-def far(news: News) -> str:
-    """A stage in words, and how much of it is done."""
-    counted = f"{news.done:,}/{news.total:,}" if news.total else ""
-    return " ".join(filter(None, [news.stage, counted and news.unit, counted]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
@@ -59,7 +60,6 @@ from pmbnn.results.present import (
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import other_scales, refutations
-from pmbnn.sweep.calibrate import keep_present_ranks
 from pmbnn.sweep.cells import (
     Run,
     forget,

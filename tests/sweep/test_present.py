@@ -16,6 +16,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import pmbnn as pb
+from pmbnn.calibration.plan import plan_calibration
+from pmbnn.calibration.run import present_ranks
+from pmbnn.calibration.store import save_ranks
 from pmbnn.cli import app
 from pmbnn.core.device import CPU
 from pmbnn.experiment.load import load_experiment
@@ -24,12 +27,10 @@ from pmbnn.results.derived import note_files
 from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.priors import stored_priors
-from pmbnn.results.ranks import save_ranks
 from pmbnn.results.references import pairs
 from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
-from pmbnn.sweep.calibrate import plan_calibration, present_ranks
 from pmbnn.sweep.check import check_folder, references
 from pmbnn.sweep.merge import merge
 from pmbnn.sweep.prior import run_priors
@@ -450,7 +451,7 @@ def test_ranks_of_other_data_leave_the_table(file, fitted):
     sweep(file)
     assert not table.exists()
     write_rows(file.parent)
-    assert len(present_ranks(Results(folder), load_experiment(file), [CPU])) == 1
+    assert len(present_ranks(Results(folder), load_experiment(file), [CPU], {})) == 1
 
 
 @pytest.mark.slow

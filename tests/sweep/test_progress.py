@@ -10,10 +10,11 @@ from rich.console import Console
 
 from pmbnn.cli.tables import accuracy_tables
 from pmbnn.core.stages import News, stage
+from pmbnn.prediction.progress import duration
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep import progress
-from pmbnn.sweep.progress import Display, duration, following
+from pmbnn.sweep.progress import Display, following
 
 TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
 HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}

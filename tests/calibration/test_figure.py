@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pmbnn.figures.calibration import plot_calibration
-from pmbnn.prediction.calibration import FAILED, curves
+from pmbnn.calibration.figure import plot_calibration
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 
 
 def test_a_panel_has_its_curve_and_band(made):
     stored = made.ranks("narrow")
     figure = plot_calibration(stored, "moons")
-    uniform, narrow = curves(stored.ranks, stored.draws)
+    uniform, narrow = rank_ecdfs(stored.ranks, stored.draws)
     for axes, curve in zip(figure.axes, (uniform, narrow), strict=True):
         (line,) = (one for one in axes.lines if len(one.get_xdata()) > 50)
         assert line.get_xdata()[1:-1] == pytest.approx(curve.rank)
@@ -31,7 +31,7 @@ def test_verdicts_are_written(made, words):
 
 def test_what_diverged_is_counted(made, words):
     stored = made.ranks()
-    lost = stored.followed_by(np.array([300]), np.full((1, 2), FAILED), 1.0)
+    lost = stored.followed_by(made.ranks(numbers=np.array([300]), ranks=np.full((1, 2), FAILED)))
     assert any("300 simulations, 1 more diverged" in text for text in words(
         plot_calibration(lost, "moons")
     ))  # fmt: skip

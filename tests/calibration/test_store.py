@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
+from pmbnn.calibration.store import (
+    StoredRanks,
+    all_ranks,
+    load_ranks,
+    missing_simulations,
+    save_ranks,
+)
 from pmbnn.results.faults import StorageError
-from pmbnn.results.ranks import FOLDER, StoredRanks, all_ranks, load_ranks, save_ranks
 from pmbnn.results.store import TEMPORARY, Results, ResultsError
 
 
@@ -34,23 +40,24 @@ def test_what_is_stored_comes_back(results, ranks):
     assert [one.name for one in all_ranks(results)] == [ranks.name]
 
 
-def test_more_simulations_follow(ranks):
-    more = ranks.followed_by(np.array([300, 302]), np.array([[1, 2], [3, 4]]), 2.0)
+def test_more_simulations_follow(made, ranks):
+    further = {"numbers": np.array([300, 302]), "ranks": np.array([[1, 2], [3, 4]])}
+    more = ranks.followed_by(made.ranks(**further, seconds=2.0))
     assert more.numbers[-2:].tolist() == [300, 302]
     assert more.ranks[-1].tolist() == [3, 4]
     assert more.seconds == ranks.seconds + 2
-    assert more.missing(303) == [301]
-    assert more.missing(10) == []
+    assert missing_simulations(more, 303) == [301]
+    assert missing_simulations(more, 10) == []
 
 
-def test_an_interrupted_write_leaves_what_was_there(results, ranks, monkeypatch):
+def test_an_interrupted_write_leaves_what_was_there(made, results, ranks, monkeypatch):
     save_ranks(results, ranks)
 
     def fail(*_, **__):
         raise OSError("disk full")
 
     monkeypatch.setattr("pmbnn.results.store.os.replace", fail)
-    more = ranks.followed_by(np.array([300]), np.array([[1, 2]]), 1.0)
+    more = ranks.followed_by(made.ranks(numbers=np.array([300]), ranks=np.array([[1, 2]])))
     with pytest.raises(StorageError, match="disk full"):
         save_ranks(results, more)
     monkeypatch.undo()
@@ -60,7 +67,7 @@ def test_an_interrupted_write_leaves_what_was_there(results, ranks, monkeypatch)
 
 
 def test_what_cannot_be_read_is_named(results, ranks):
-    (results.folder / FOLDER).mkdir()
-    (results.folder / FOLDER / "broken.nc").write_bytes(b"no netCDF")
+    results.calibration.mkdir()
+    (results.calibration / "broken.nc").write_bytes(b"no netCDF")
     with pytest.raises(ResultsError, match=r"broken\.nc` cannot be read: .* Remove the file"):
         load_ranks(results, "broken")

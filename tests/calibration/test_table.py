@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pmbnn.compare.calibration import calibration_table
-from pmbnn.prediction.calibration import FAILED, uniformity
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
+from pmbnn.calibration.table import calibration_table
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_rows_say_what_is_wrong(made, shape, direction):
     assert list(table["verdict"]) == ["calibrated"] * 3 + ["miscalibrated"]
     assert list(table["direction"]) == ["", "", "", direction]
     assert list(table["deviation"][2:]) == [
-        one.deviation for one in uniformity(stored.ranks, stored.draws)
+        one.deviation for one in rank_ecdfs(stored.ranks, stored.draws)
     ]
     row = table.iloc[3]
     assert (row["prior.kind"], row["hyperprior.kind"]) == ("normal", "half_normal")
@@ -31,7 +31,9 @@ def test_rows_say_what_is_wrong(made, shape, direction):
 
 def test_fits_that_diverged_are_counted(made):
     stored = made.ranks()
-    lost = stored.followed_by(np.array([300, 301]), np.full((2, 2), FAILED), 1.0)
+    lost = stored.followed_by(
+        made.ranks(numbers=np.array([300, 301]), ranks=np.full((2, 2), FAILED))
+    )
     table = calibration_table([lost])
     assert table["simulations"].tolist() == [300, 300]
     assert table["failed"].tolist() == [2, 2]

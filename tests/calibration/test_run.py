@@ -9,19 +9,18 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from pmbnn.calibration import run as module
+from pmbnn.calibration.plan import plan_calibration
+from pmbnn.calibration.ranks import FAILED
+from pmbnn.calibration.run import calibrate
+from pmbnn.calibration.store import load_ranks, save_ranks
+from pmbnn.calibration.table import FILE, calibration_table, notes
 from pmbnn.cli import app
-from pmbnn.cli.calibrate import notes
-from pmbnn.compare.calibration import FILE, calibration_table
 from pmbnn.core.device import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.experiment.load import ConfigError, load_experiment
-from pmbnn.fitting.tasks import Calibrated
-from pmbnn.prediction.calibration import FAILED
 from pmbnn.processes.workers import Finished, Progressed, Stored
-from pmbnn.results.ranks import FOLDER, load_ranks, save_ranks
 from pmbnn.results.store import Results
-from pmbnn.sweep import calibrate as module
-from pmbnn.sweep.calibrate import calibrate, plan_calibration
 
 TEXT = """
 name: toy
@@ -139,16 +138,15 @@ def scripted(made, monkeypatch):
             done.append(task.name)
             yield Progressed(number, (News("simulate", 5, task.simulations),))
             if task.cell.prior.kind == "laplace":
-                yield Stored(number, Calibrated(task.name, "ValueError: no luck"))
+                yield Stored(number, "ValueError: no luck")
             elif task.cell.prior.kind == "cauchy":
                 yield Finished(number, "the worker process was ended by SIGKILL")
                 continue
             else:
-                settings = {k: v.model_dump(mode="json") for k, v in task.cell.settings.items()}
-                own = {"name": task.name, "settings": settings, "truths": task.truths}
+                own = {"name": task.name, "cell": task.cell, "truths": task.truths}
                 ranks = made.ranks("narrow", simulations=task.simulations)
                 save_ranks(Results(folder), replace(ranks, **own))
-                yield Stored(number, Calibrated(task.name))
+                yield Stored(number, None)
             yield Finished(number)
 
     monkeypatch.setattr(module, "run_jobs", run_jobs)
@@ -159,13 +157,14 @@ def test_failures_do_not_stop_the_others(tmp_path, scripted):
     file = experiment(tmp_path, prior="[normal, laplace, cauchy]")
     console = Console(file=io.StringIO(), width=200)
     one = load_experiment(file)
-    found = calibrate(one, plan(file, simulations=300), tmp_path / "out", console, workers=1)
+    asked = plan(file, simulations=300)
+    table, failed = calibrate(one, asked, tmp_path / "out", console, workers=1)
     assert len(scripted) == 3
-    assert sorted(found.failed.values()) == [
+    assert sorted(failed.values()) == [
         "ValueError: no luck",
         "the worker process was ended by SIGKILL",
     ]
-    assert list(found.table["verdict"]) == ["calibrated", "miscalibrated"]
+    assert list(table["verdict"]) == ["calibrated", "miscalibrated"]
     text = console.file.getvalue()
     assert "3 combinations, 3 to simulate" in text
     assert "[2/3] moons-noise0.3-train60-test40-seed0 dense-2 laplace fixed steps60: failed" in text
@@ -178,14 +177,13 @@ def test_a_combination_whose_fits_all_diverged_has_no_figure(tmp_path, scripted,
     results = Results(out)
     results.prepare()
     ranks = made.ranks("narrow", simulations=60)
-    settings = {k: v.model_dump(mode="json") for k, v in task.cell.settings.items()}
     failed = np.full_like(ranks.ranks, FAILED)
-    own = {"name": task.name, "settings": settings, "truths": task.truths, "ranks": failed}
+    own = {"name": task.name, "cell": task.cell, "truths": task.truths, "ranks": failed}
     save_ranks(results, replace(ranks, **own))
-    found = calibrate(one, asked, out, Console(file=io.StringIO()), workers=1)
+    table, _ = calibrate(one, asked, out, Console(file=io.StringIO()), workers=1)
     assert not scripted
-    assert found.table["failed"].tolist() == [60, 60]
-    assert not list((out / FOLDER).glob("*.png"))
+    assert table["failed"].tolist() == [60, 60]
+    assert not list((out / "calibration").glob("*.png"))
 
 
 def test_numbers_of_restarts_are_combinations_of_their_own(tmp_path):
@@ -206,7 +204,7 @@ def test_what_is_there_stays_and_more_goes_on(tmp_path, scripted):
     table = pd.read_csv(out / FILE)
     assert table["simulations"].tolist() == [60, 60]
     assert "1 of 2" in output
-    (figure,) = (out / FOLDER).glob("*.png")
+    (figure,) = (out / "calibration").glob("*.png")
     assert figure.read_bytes().startswith(b"\x89PNG")
     before = figure.stat().st_mtime_ns
     run("--simulations", "50")
@@ -269,4 +267,4 @@ def test_a_small_experiment_is_calibrated(tmp_path):
     table = pd.read_csv(out / FILE)
     assert table["quantity"].tolist()[-3:] == ["layer_1_scale", "layer_2_scale", "log-likelihood"]
     assert (table["simulations"] == 20).all()
-    assert len(list((out / FOLDER).glob("*.png"))) == 1
+    assert len(list((out / "calibration").glob("*.png"))) == 1

@@ -7,23 +7,16 @@ import pytest
 from scipy import stats
 from scipy.special import log_softmax
 
+from pmbnn.calibration import simulate as module
+from pmbnn.calibration.plan import plan_calibration
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
+from pmbnn.calibration.simulate import Calibration, Simulated, fixed_inputs, run_calibration
+from pmbnn.calibration.store import load_ranks
 from pmbnn.core.stages import telling
 from pmbnn.experiment.load import load_experiment
-from pmbnn.fitting import calibration as module
-from pmbnn.fitting.calibration import (
-    PRIOR,
-    Calibration,
-    Simulated,
-    run_calibration,
-    simulated_ranks,
-)
 from pmbnn.fitting.job import load_dataset
 from pmbnn.fitting.programs import GroupPrograms
-from pmbnn.inference.result import derive_keys
-from pmbnn.prediction.calibration import FAILED, uniformity
-from pmbnn.results.ranks import FOLDER, load_ranks
 from pmbnn.results.store import Results
-from pmbnn.sweep.calibrate import plan_calibration
 
 MOONS = """
 name: tiny
@@ -71,8 +64,9 @@ def guide(tmp_path_factory):
 
 
 def test_targets_have_the_probabilities_of_their_truth(guide):
-    truth, reference = guide.truths([3])
-    assert reference == PRIOR
+    truth, reference, effective_draws = guide.truths([3])
+    assert reference == ""
+    assert np.isnan(effective_draws)
     many = guide.simulate(range(400), np.repeat(truth, 400, axis=0))
     p = guide.predictor.parameters(many[0].data, truth, guide.rows.x)["probability"][0, :, 1]
     drawn = np.stack([one.rows.y for one in many])
@@ -84,7 +78,7 @@ def test_targets_have_the_probabilities_of_their_truth(guide):
 
 
 def test_a_simulation_is_decided_by_its_number_alone(guide):
-    truths, _ = guide.truths(range(5))
+    truths, *_ = guide.truths(range(5))
     assert (guide.truths([3])[0][0] == truths[3]).all()
     every, alone = guide.simulate(range(5), truths), guide.simulate([3], truths[3:4])
     assert (every[3].rows.y == alone[0].rows.y).all()
@@ -92,7 +86,7 @@ def test_a_simulation_is_decided_by_its_number_alone(guide):
 
 
 def test_fits_do_not_depend_on_their_company(guide):
-    truths, _ = guide.truths(range(3))
+    truths, *_ = guide.truths(range(3))
     simulated = guide.simulate(range(3), truths)
     every, (alone,) = guide.infer(simulated), guide.infer(simulated[2:])
     assert alone.shape == (19, guide.predictor.flat.size)
@@ -161,9 +155,9 @@ def test_around_the_data_both_are_fitted(tmp_path):
 def test_truths_around_the_data_are_draws_of_the_posterior(tmp_path):
     task, _ = tasks(tmp_path, LINEAR, truths="posterior")
     around = bench(task)
-    truths, reference = around.truths(range(800))
-    assert reference.words == "MCLMC, converged"
-    assert reference.effective_draws > 1000
+    truths, reference, effective_draws = around.truths(range(800))
+    assert reference == "MCLMC, converged"
+    assert effective_draws > 1000
     x, y = around.rows.x[:, 0], around.rows.y
     design = np.column_stack([x, np.ones(len(x))])
     covariance = np.linalg.inv(design.T @ design + np.eye(2))
@@ -182,21 +176,37 @@ def simulated(number, truth):
     return Simulated(number, np.array(truth), None, {})
 
 
-def test_a_truth_without_draws_has_no_ranks():
-    def infer(every):
-        return [None if one.number == 1 else np.full((9, 1), one.number) for one in every]
+class Scripted(Calibration):
+    """Draws are the number of the simulation; there are none of the first."""
 
-    def quantities(data, values):
+    def infer(self, simulated):
+        return [None if one.number == 1 else np.full((9, 1), one.number) for one in simulated]
+
+    def quantities(self, data, values):
         return {"first": values[:, 0], "second": np.where(values[:, 0] == 2, np.nan, 0.0)}
 
+
+def test_a_truth_without_draws_has_no_ranks(guide):
+    scripted = Scripted(guide.task, guide.dataset, guide.programs)
     every = [simulated(0, [5.0]), simulated(1, [5.0]), simulated(2, [5.0])]
-    names, ranks = simulated_ranks(every, infer, quantities, derive_keys)
+    names, ranks = scripted.ranks(every)
     assert names == ("first", "second")
     assert ranks[1:].tolist() == [[FAILED] * 2] * 2
     assert ranks[0, 0] == 9
     assert 0 <= ranks[0, 1] <= 9
-    _, again = simulated_ranks(every[:1], infer, quantities, derive_keys)
+    _, again = scripted.ranks(every[:1])
     assert again.tolist() == ranks[:1].tolist()
+
+
+def test_fixed_inputs_are_apart_and_one_lies_outside():
+    x = np.random.default_rng(0).uniform(-1, 1, size=(200, 2))
+    near, far, third, outside = fixed_inputs(x)
+    rows = x.tolist()
+    assert all(point.tolist() in rows for point in (near, far, third))
+    assert outside.tolist() not in rows
+    assert np.linalg.norm(near) < 0.2 < 0.8 < np.linalg.norm(far)
+    assert min(np.linalg.norm(third - near), np.linalg.norm(third - far)) > 0.8
+    assert np.abs(outside).max() > 1
 
 
 # From task to file
@@ -204,7 +214,7 @@ def test_a_truth_without_draws_has_no_ranks():
 
 def calibrated(task, folder, programs=None):
     """Stored ranks of a task, and what was said of it."""
-    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    (folder / "calibration").mkdir(parents=True, exist_ok=True)
     said, stages = [], []
     with telling(stages.append):
         programs = run_calibration(task, folder, said.append, programs)
@@ -216,13 +226,13 @@ def test_interrupted_and_gone_on_with_ranks_are_the_same(guide, tmp_path, monkey
     task, _ = tasks(tmp_path, simulations=40)
     whole, (said,), stages, programs = calibrated(task, tmp_path / "whole", guide.programs)
     assert programs is guide.programs
-    assert said.reason is None
+    assert said is None
     assert whole.numbers.tolist() == list(range(40))
     assert whole.ranks.shape == (40, 7)
     assert ((whole.ranks >= 0) & (whole.ranks <= 19)).all()
     done = [outer.done for outer, *_ in filter(None, stages) if outer.stage == "simulate"]
     assert list(dict.fromkeys(done)) == [0, 16, 32, 40]
-    assert whole.settings["prior"]["kind"] == "normal"
+    assert whole.cell == task.cell
     # Stopped after the first sixteen ...
     save, stored = module.save_ranks, []
 
@@ -252,7 +262,7 @@ def test_interrupted_and_gone_on_with_ranks_are_the_same(guide, tmp_path, monkey
 def test_a_sampler_is_ranked_the_same_way(tmp_path):
     _, task = tasks(tmp_path, simulations=2)
     found, (said,), _, _ = calibrated(task, tmp_path / "out")
-    assert said.reason is None
+    assert said is None
     assert task.width == task.restarts == 1
     assert found.ranks.shape == (2, 7)
     assert ((found.ranks >= 0) & (found.ranks <= 19)).all()
@@ -263,8 +273,7 @@ def test_what_goes_wrong_is_said(tmp_path):
     changed = replace(task, fingerprint="another")
     found, (said,), _, _ = calibrated(changed, tmp_path / "out")
     assert found is None
-    assert said.name == task.name
-    assert said.reason == "DataError: the data changed while the sweep was running"
+    assert said == "DataError: the data changed while the sweep was running"
 
 
 # Linear regression, whose posterior the guide can be
@@ -275,9 +284,9 @@ def test_what_goes_wrong_is_said(tmp_path):
 def test_an_exact_guide_is_calibrated_and_one_that_never_moved_is_not(tmp_path, truths):
     exact, unmoved = tasks(tmp_path, LINEAR, simulations=320, draws=99, truths=truths)
     found, *_ = calibrated(exact, tmp_path / "out")
-    assert [one.verdict for one in uniformity(found.ranks, 99)] == ["calibrated"] * 5
+    assert [one.verdict for one in rank_ecdfs(found.ranks, 99)] == ["calibrated"] * 5
     found, *_ = calibrated(unmoved, tmp_path / "out")
-    judged = dict(zip(found.quantities, uniformity(found.ranks, 99), strict=True))
+    judged = dict(zip(found.quantities, rank_ecdfs(found.ranks, 99), strict=True))
     # Its draws hardly scatter, about where fits start.
     wrong = {"prior": "under-dispersed", "posterior": "biased high"}
     assert judged["mu at input 2"].direction == wrong[truths]

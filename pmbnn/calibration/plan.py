@@ -1,0 +1,242 @@
+"""Plan of a calibration: which cells are calibrated, which are left out, and the expected time."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pmbnn.core.device import CPU, Device
+from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.load import check_data, data_source
+from pmbnn.experiment.machine import slowness
+from pmbnn.experiment.names import cell_label, model_words, spec_label
+from pmbnn.experiment.plan import cell_work, group_key, settings_digest, width
+from pmbnn.experiment.plugins import experiment_parts, own_sources
+from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.versions import decisive_versions
+from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.prediction.progress import duration
+from pmbnn.spec import Tune
+from pmbnn.spec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pmbnn.fitting.programs import GroupPrograms
+
+type Truths = Literal["prior", "posterior"]
+
+
+@dataclass(frozen=True)
+class CalibrationTask:
+    """A cell to calibrate, which a worker can run.
+
+    Attributes
+    ----------
+    name, identity
+        Name of its file of ranks, and digest of everything that decides a rank.
+    fingerprint
+        Fingerprint of its data.
+    group, width
+        Group whose compiled programs it shares, and simulations times restarts in one program.
+    simulations
+        Number of simulated data sets.
+    draws, restarts, truths
+        As those of `StoredRanks`.
+    """
+
+    cell: Cell
+    name: str
+    identity: str
+    fingerprint: str
+    group: str
+    width: int
+    simulations: int
+    draws: int
+    restarts: int
+    truths: Truths
+
+    @property
+    def label(self) -> str:
+        """The cell in words."""
+        return " ".join([spec_label(self.cell.dataset), *model_words(self.cell)])
+
+    @property
+    def sampled(self) -> Cell:
+        """The cell whose sampler draws truths around the data: itself, or with MCLMC."""
+        return self.cell if self.cell.is_sampled else replace(self.cell, inference=Mclmc())
+
+    @property
+    def seconds(self) -> float:
+        """Rough time of fitting every simulated data set on one core."""
+        cell = self.cell
+        if not cell.is_sampled:
+            changes = {"restarts": self.restarts, "validation": 0}
+            cell = replace(cell, inference=cell.inference.model_copy(update=changes))
+        rows = 2 if self.truths == "posterior" else 1
+        return self.simulations * slowness() * rows * cell_work(cell).fitting
+
+    def run(
+        self,
+        folder: Path,
+        stored: Callable[[str | None], None],
+        programs: "GroupPrograms | None" = None,
+    ) -> "GroupPrograms":
+        """Simulate what is missing; see `run_calibration`."""
+        from pmbnn.calibration.simulate import run_calibration
+
+        return run_calibration(self, folder, stored, programs)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells to calibrate.
+
+    Attributes
+    ----------
+    tasks
+        One for each combination of settings.
+    left_out
+        Why other cells are left out, a line for each reason.
+    devices
+        Devices that fits run on.
+    """
+
+    tasks: tuple[CalibrationTask, ...]
+    left_out: tuple[str, ...]
+    devices: tuple[Device, ...] = (CPU,)
+
+
+def plan_calibration(
+    experiment: Experiment,
+    only: Sequence[str] = (),
+    simulations: int = 500,
+    draws: int = 99,
+    restarts: int | None = None,
+    truths: Truths = "prior",
+    devices: tuple[Device, ...] = (CPU,),
+) -> Plan:
+    """Plan the calibration of an experiment's cells.
+
+    Parameters
+    ----------
+    only
+        Cells to calibrate, as ``["prior=laplace"]``; all unless given.
+    simulations
+        Simulated data sets of each combination.
+    draws
+        Posterior draws that a truth has its rank among.
+    restarts
+        Fits of each simulated data set; those of the cell unless given.
+    truths
+        Distribution that truths are drawn from.
+    devices
+        Devices that fits run on.
+
+    Raises
+    ------
+    ConfigError
+        If the experiment does not fit its data, `only` matches no cell, no cell that it matches
+        can be calibrated, or truths are drawn from a posterior of which fewer draws are sampled
+        than there are simulations.
+    DataError
+        If some data set is unavailable.
+    """
+    check_data(experiment)
+    chosen, left_out = [], {}
+    for cell in select_cells(list(experiment.cells), list(only)):
+        reason = why_left_out(cell, draws)
+        if reason is None:
+            chosen.append(cell)
+        else:
+            left_out[reason] = None
+    if not chosen:
+        raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
+    sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
+    asked = (simulations, draws, restarts, truths, devices[0])
+    with experiment_parts(experiment.plugins):
+        tasks = [calibration_task(cell, sources[cell.dataset], *asked) for cell in chosen]
+    for task in tasks:
+        _check_enough_truths(task)
+    # Cells that differ in what is predicted are fitted alike: the first stands for them.
+    distinct = {task.identity: task for task in reversed(tasks)}
+    return Plan(tuple(reversed(distinct.values())), tuple(left_out), devices)
+
+
+def why_left_out(cell: Cell, draws: int) -> str | None:
+    """Why a cell cannot be calibrated; None if it can."""
+    prior, inference = cell.prior, cell.inference
+    if not prior.has_scale:
+        return f"prior {prior.kind}: improper, no truth can be drawn from it"
+    if cell.has_points:
+        return "point parameters: they are maximised, no truth can be drawn from them"
+    if len(cell.hyperprior.candidates) > 1:
+        return "tuned scales: give a fixed one, or a hyperprior"
+    if cell.is_sampled:
+        if inference.chains * inference.draws < draws:
+            return f"{inference.engine} with fewer than {draws} draws of all chains"
+        return None
+    if inference.is_point:
+        return f"guide {inference.guide}: a point has no draws to rank a truth among"
+    if isinstance(inference.learning_rate, Tune):
+        return "learning rates to be searched for: give a number"
+    return None
+
+
+def calibration_task(
+    cell: Cell,
+    fingerprint: str,
+    simulations: int,
+    draws: int,
+    restarts: int | None,
+    truths: Truths,
+    device: Device,
+) -> CalibrationTask:
+    """The task of a cell, with its name; parts of plugins must be registered."""
+    if cell.is_sampled:
+        restarts = 1
+    elif restarts is None:
+        restarts = cell.inference.restarts
+    content = [
+        settings_digest(cell),
+        fingerprint,
+        decisive_versions(),
+        {"draws": draws, "restarts": restarts, "truths": truths},
+        own_sources(cell),
+        *filter(None, [device.decides(width(cell, device))]),
+    ]
+    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return CalibrationTask(
+        cell=cell,
+        name=f"{cell_label(cell)}-{truths}-{identity}",
+        identity=identity,
+        fingerprint=fingerprint,
+        group=group_key(cell),
+        width=width(cell, device),
+        simulations=simulations,
+        draws=draws,
+        restarts=restarts,
+        truths=truths,
+    )
+
+
+def _check_enough_truths(task: CalibrationTask) -> None:
+    sampler = task.sampled.inference
+    draws = sampler.chains * sampler.draws
+    if task.truths == "posterior" and task.simulations > draws:
+        raise ConfigError(
+            f"`--simulations` must be at most {draws} around the data, which is how many draws "
+            f"of the posterior there are ({task.label}); got {task.simulations}."
+        )
+
+
+def plan_lines(plan: Plan, workers: int) -> list[str]:
+    """The plan in words, with a rough time on that many workers."""
+    lines = [f"left out: {line}" for line in plan.left_out]
+    for task in plan.tasks:
+        lines.append(f"{task.simulations} simulations, {duration(task.seconds)}: {task.label}")
+    seconds = sum(task.seconds for task in plan.tasks)
+    total = f"in all: {duration(seconds)} of fitting on one core"
+    if not plan.devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
+        total += f", about {duration(seconds / used)} with {used} workers"
+    return [*lines, total]

@@ -1,0 +1,152 @@
+"""Run a calibration on worker processes: ``calibration/*.nc``, its table and figures."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
+from pmbnn.calibration.ranks import valid_ranks
+from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
+from pmbnn.calibration.table import FILE, calibration_table
+from pmbnn.core.device import CPU, Device, processes
+from pmbnn.data import DatasetSpec
+from pmbnn.experiment.cells import Experiment
+from pmbnn.experiment.load import data_source
+from pmbnn.experiment.machine import cores
+from pmbnn.experiment.plan import takes_all_cores
+from pmbnn.experiment.plugins import experiment_parts
+from pmbnn.processes.progress import JobDisplay
+from pmbnn.processes.workers import Progressed, Stored, run_jobs, turns
+from pmbnn.results.lock import writing
+from pmbnn.results.store import Results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+    from rich.console import Console
+
+
+def calibrate(
+    experiment: Experiment,
+    plan: Plan,
+    folder: "Path",
+    console: "Console",
+    workers: int | None = None,
+    wait: bool = False,
+    quiet: bool = False,
+) -> "tuple[pd.DataFrame, dict[str, str]]":
+    """Simulate what a plan lacks, and write the table and the figures of all stored ranks.
+
+    Stored ranks are kept whatever stops it; a combination that fails does not stop the others.
+
+    Returns
+    -------
+    table : DataFrame
+        That of `calibration_table`, of the combinations of the plan that have ranks.
+    failed : dict
+        Why combinations lack some, by the names of their files.
+    """
+    results, workers = Results(folder), workers or cores()
+    with writing(folder, wait):
+        results.prepare()
+        due = [
+            task
+            for task in plan.tasks
+            if missing_simulations(load_ranks(results, task.name), task.simulations)
+        ]
+        if not quiet:
+            for line in plan.left_out:
+                console.print(f"left out: {line}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"{len(plan.tasks)} combinations, {len(due)} to simulate")
+        failed = _simulate(experiment, due, results, console, workers, plan.devices, quiet)
+        fingerprints = {task.cell.dataset: task.fingerprint for task in plan.tasks}
+        present = present_ranks(results, experiment, plan.devices, fingerprints)
+        results.replace_table(FILE, calibration_table(present))
+        by_name = {ranks.name: ranks for ranks in present}
+        stored = {task: by_name[task.name] for task in plan.tasks if task.name in by_name}
+        for task, ranks in stored.items():
+            _draw(results, task, ranks, is_new=task in due)
+    return calibration_table(stored.values()), failed
+
+
+def _simulate(
+    experiment: Experiment,
+    due: Sequence[CalibrationTask],
+    results: Results,
+    console: "Console",
+    workers: int,
+    devices: Sequence[Device],
+    quiet: bool,
+) -> dict[str, str]:
+    """Run tasks on worker processes; reasons of those that fail, by name."""
+    reasons: dict[str, str | None] = {}
+    work = {task.name: task.seconds / processes(workers, devices) for task in due}
+    groups = turns(due, lambda task: takes_all_cores(task.cell), workers, devices)
+    with JobDisplay(console, work, quiet, "combinations") as display:
+        for tasks, n_processes, single_threaded in groups:
+            for event in run_jobs(
+                tasks, results.folder, n_processes, single_threaded, experiment.plugins, devices
+            ):
+                task = tasks[event.job]
+                if isinstance(event, Progressed):
+                    display.running_job(task.label, event.stages)
+                elif task.name not in reasons:
+                    # A worker that is done says so after the task that it has stored.
+                    reason = event.record if isinstance(event, Stored) else event.died
+                    reasons[task.name] = reason
+                    display.finished_job(task.label)
+                    words = f"{task.label}: {f'failed, {reason}' if reason else 'done'}"
+                    display.finished(task.name, words, failed=reason is not None)
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def present_ranks(
+    results: Results,
+    experiment: Experiment,
+    devices: Sequence[Device],
+    fingerprints: Mapping[DatasetSpec, str],
+) -> list[StoredRanks]:
+    """Stored ranks of combinations that the experiment has with its data and plugins as they are.
+
+    Those of other plans of it, such as of another number of draws, are among them.
+
+    Parameters
+    ----------
+    fingerprints
+        Fingerprints of data sets that were loaded already.
+    """
+    stored = list(all_ranks(results))
+    asked = {(0, ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
+    cells = experiment.cells if stored else ()
+    specs = {cell.dataset for cell in cells}
+    data = {spec: fingerprints.get(spec) or data_source(spec)[0] for spec in specs}
+    with experiment_parts(experiment.plugins):
+        names = {
+            calibration_task(cell, data[cell.dataset], *settings, device).name
+            for cell, settings, device in product(cells, asked, {CPU, devices[0]})
+        }
+    return [ranks for ranks in stored if ranks.name in names]
+
+
+def keep_present_ranks(
+    results: Results,
+    experiment: Experiment,
+    devices: Sequence[Device],
+    fingerprints: Mapping[DatasetSpec, str],
+) -> None:
+    """Leave combinations that the experiment no longer has out of the table, if there is one."""
+    if (results.folder / FILE).is_file():
+        present = present_ranks(results, experiment, devices, fingerprints)
+        results.replace_table(FILE, calibration_table(present))
+
+
+def _draw(results: Results, task: CalibrationTask, ranks: StoredRanks, is_new: bool) -> None:
+    """Write the figure of a combination, if it has ranks and the figure is missing or stale."""
+    from pmbnn.calibration.figure import plot_calibration
+    from pmbnn.figures.style import save_figure
+
+    path = (results.calibration / f"{task.name}.png").relative_to(results.folder)
+    if len(valid_ranks(ranks.ranks)) and (is_new or not (results.folder / path).is_file()):
+        figure = plot_calibration(ranks, task.label)
+        results.write_file(path, lambda part: save_figure(figure, part))
