@@ -1,6 +1,6 @@
 """Sources of draws of a model's flat vector: a fitted guide, or draws that are kept."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, Protocol, Self
@@ -11,6 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from jax.tree_util import register_dataclass
 from pytensor.tensor import TensorVariable
+from scipy.special import logsumexp
 
 from pmbnn.core.device import Device, current_device
 from pmbnn.inference.flat import flat_vector
@@ -87,6 +88,15 @@ class GuideDraws(Summarised):
     def of(cls, guide: Guide, fit: Fit) -> "GuideDraws":
         """Those of a fit."""
         return cls(guide, {n: fit.constrained[n] for n in guide.constrained_shapes}, fit.draw_key)
+
+    @classmethod
+    def restored(cls, guide: Guide, arrays: Mapping[str, np.ndarray]) -> list["GuideDraws"]:
+        """Those of restarts, from stored arrays ``(restart, ...)``: parameters and ``draw_key``."""
+        named = {name: np.asarray(arrays[name]) for name in guide.constrained_shapes}
+        return [
+            cls(guide, {name: array[i] for name, array in named.items()}, key)
+            for i, key in enumerate(np.asarray(arrays["draw_key"]))
+        ]
 
     def draw(self, i):  # noqa: D102
         # Faster generators give other numbers under vmap, and a draw must not depend on that.
@@ -167,6 +177,20 @@ class KeptDraws(Summarised):
 
     def log_density(self, values, at_once):  # noqa: D102
         return None
+
+
+def log_density_of_mixture(
+    sources: Iterable[DrawSource], weights: Sequence[float], values: np.ndarray, at_once: int
+) -> np.ndarray:
+    """Log-density of a mixture of sources at flat vectors ``(draw, size)``, ``(draw,)``, nats.
+
+    Not a number if a source with a weight has no density.
+    """
+    used = [(source, w) for source, w in zip(sources, weights, strict=True) if w > 0]
+    parts = [source.log_density(values, at_once) for source, _ in used]
+    if any(part is None for part in parts):
+        return np.full(len(values), np.nan)
+    return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
 
 
 def first_draws(source: DrawSource, draws: int, dtype: str) -> np.ndarray:

@@ -25,7 +25,13 @@ from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import NetworkParts, likelihood_of
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
-from pmbnn.prediction.draws import DrawSource, draws_in_memory, filled, first_draws
+from pmbnn.prediction.draws import (
+    DrawSource,
+    draws_in_memory,
+    filled,
+    first_draws,
+    log_density_of_mixture,
+)
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
@@ -188,36 +194,34 @@ class Posterior(Summarised):
         """
         values = self._values(None)
         log_q = self._log_guide(values)
-        if log_q is None:
+        if np.isnan(log_q).all():
             return float("nan")
         return pareto_k((self._read(values)["log_p"] - log_q)[0])
 
     def __repr__(self) -> str:
-        verdict = f"{self.status} ({self.reason})"
-        if self.samples is None:
-            guide = self.settings.guide.replace("_", "-")
-            restarts = self.settings.restarts
-            return f"{guide} guide, ELBO {self.elbo:.2f} (highest of {restarts}): {verdict}"
-        chains, draws, _ = self.chains.values.shape
         evidence = "" if self.log_evidence is None else f", log evidence {self.log_evidence}"
-        engine = self.settings.engine.upper()
-        return f"{chains} chains of {draws} draws by {engine}: {verdict}{evidence}"
+        return f"{self._described[0]}: {self.status} ({self.reason}){evidence}"
 
     def _summary(self) -> dict[str, object]:
-        if self.samples is None:
-            settings = self.settings
-            found = {"guide": settings.guide, "ELBO": f"{self.elbo:.2f} nats"}
-            found["restarts"] = settings.restarts
-        else:
-            chains, draws, _ = self.chains.values.shape
-            found = {"engine": self.settings.engine, "chains": chains, "draws": draws}
-            if self.log_evidence is not None:
-                found["log evidence"] = str(self.log_evidence)
+        found = self._described[1]
+        if self.log_evidence is not None:
+            found["log evidence"] = str(self.log_evidence)
         return found | {
             "status": f"{self.status} ({self.reason})",
             "variables": ", ".join(variable.name for variable in self._graph_model.free_RVs),
             "settings": self.settings,
         }
+
+    @property
+    def _described(self) -> tuple[str, dict[str, object]]:
+        """The guide or the chains in words, and what there is to say of them by name."""
+        if self.chains is None:
+            guide, restarts, elbo = self.settings.guide, self.settings.restarts, f"{self.elbo:.2f}"
+            words = f"{guide.replace('_', '-')} guide, ELBO {elbo} (highest of {restarts})"
+            return words, {"guide": guide, "ELBO": f"{elbo} nats", "restarts": restarts}
+        engine, (chains, draws, _) = self.settings.engine, self.chains.values.shape
+        words = f"{chains} chains of {draws} draws by {engine.upper()}"
+        return words, {"engine": engine, "chains": chains, "draws": draws}
 
     # Draws
 
@@ -233,7 +237,7 @@ class Posterior(Summarised):
             How many: `n_draws` of a guide unless given. Of chains all draws, one chain after the
             other, unless given; else at most so many, evenly spread over all.
         """
-        found = self._read(self._one_chain(draws))["posterior"]
+        found = self._read(self._values(draws, merged=True))["posterior"]
         return {name: array[0] for name, array in found.items()}
 
     def log_joint(self, draws: int | None = None) -> np.ndarray:
@@ -241,7 +245,7 @@ class Posterior(Summarised):
 
         In nats; a density of the unconstrained variables.
         """
-        return self._read(self._one_chain(draws))["log_p"][0]
+        return self._read(self._values(draws, merged=True))["log_p"][0]
 
     def to_datatree(self, draws: int | None = None) -> xr.DataTree:
         """Draws as ArviZ takes them.
@@ -278,13 +282,11 @@ class Posterior(Summarised):
         values = self._values(draws)
         found = self._read(values)
         attrs = {"status": self.status, "reason": self.reason, "draws_of": self.draws_of}
-        if self.samples is None:
-            log_q = self._log_guide(values)
-            log_q = np.full(values.shape[:2], np.nan) if log_q is None else log_q
-            statistics = {"log_p": found["log_p"], "log_q": log_q}
+        if self.chains is None:
+            statistics = {"log_p": found["log_p"], "log_q": self._log_guide(values)}
         else:
-            number = self._numbers(draws)
-            statistics = {n: a[:, number] for n, a in self.chains.statistics.items()}
+            numbers = spread_numbers(self.chains.draws, draws)
+            statistics = {n: a[:, numbers] for n, a in self.chains.statistics.items()}
         if self.log_evidence is not None:
             attrs["log_evidence"], attrs["log_evidence_error"] = self.log_evidence
         groups = {name: found[name] for name in ("posterior", "log_likelihood")}
@@ -294,41 +296,28 @@ class Posterior(Summarised):
             tree["fit"] = xr.DataTree(self.history)
         return tree
 
-    def _numbers(self, draws: int | None) -> np.ndarray:
-        """Numbers of the draws that are taken of each chain."""
-        count = self.chains.draws
-        return spread_numbers(count, count if draws is None else check_whole(draws, "draws"))
+    def _values(self, draws: int | None, merged: bool = False) -> np.ndarray:
+        """Draws of the flat vector, ``(chain, draw, size)``; a guide's as if of one chain.
 
-    def _values(self, draws: int | None) -> np.ndarray:
-        """Draws of the flat vector, ``(chain, draw, size)``; a guide's as if of one chain."""
-        if self.samples is not None:
-            return self.chains.values[:, self._numbers(draws)]
-        draws = self.n_draws if draws is None else check_whole(draws, "draws")
+        With `merged`, so many draws in all, as if of one chain.
+        """
+        if draws is not None:
+            check_whole(draws, "draws")
+        if self.chains is not None:
+            values = self.chains.merged[None] if merged else self.chains.values
+            return values[:, spread_numbers(values.shape[1], draws)]
+        draws = self.n_draws if draws is None else draws
         numbers = source_of_draws(self.sources, self.weights, self.best, draws)
         with running_on(self.device):
             drawn = {i: first_draws(self.sources[i], draws, self.dtype) for i in np.unique(numbers)}
         return np.stack([drawn[i][k] for k, i in enumerate(numbers)])[None]
 
-    def _one_chain(self, draws: int | None) -> np.ndarray:
-        """So many draws of the flat vector in all, ``(1, draw, size)``."""
-        if self.samples is None:
-            return self._values(draws)
-        merged = self.chains.merged
-        count = len(merged) if draws is None else check_whole(draws, "draws")
-        return merged[None, spread_numbers(len(merged), count)]
-
-    def _log_guide(self, values: np.ndarray) -> np.ndarray | None:
-        """Log-density of the guides at draws, ``(chain, draw)``; None if there is none."""
-        used = {i: weight for i, weight in self.weights.items() if weight > 0}
+    def _log_guide(self, values: np.ndarray) -> np.ndarray:
+        """Log-density of the guides at draws, ``(chain, draw)``; not a number if there is none."""
+        sources, weights = self.sources.values(), [*self.weights.values()]
+        at_once = draws_in_memory(values.shape[-1])
         with running_on(self.device):
-            parts = [
-                self.sources[i].log_density(values[0], draws_in_memory(values.shape[-1]))
-                for i in used
-            ]
-        if any(part is None for part in parts):
-            return None
-        weighted = [part + np.log(w) for part, w in zip(parts, used.values(), strict=True)]
-        return np.logaddexp.reduce(weighted, axis=0)[None]
+            return log_density_of_mixture(sources, weights, values[0], at_once)[None]
 
     def _read(self, values: np.ndarray) -> dict:
         """What the model says at draws of the flat vector ``(chain, draw, size)``.
@@ -401,7 +390,7 @@ class Posterior(Summarised):
             it, or if some chain diverged.
         """
         predictor = self.predictor
-        if self.samples is not None and self.chains.broken.any():
+        if self.chains is not None and self.chains.broken.any():
             raise ValueError(f"`predict` must have draws of the posterior, but {self.reason}.")
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, sources = self.standardised(x), list(self.sources.values())
@@ -545,6 +534,7 @@ def source_of_draws(
     return rng.choice(used, size=draws, p=[weights[i] for i in used])
 
 
-def spread_numbers(number: int, most: int) -> np.ndarray:
-    """At most so many of the numbers below `number`, evenly spread."""
-    return np.linspace(0, number - 1, min(most, number)).round().astype(int)
+def spread_numbers(number: int, most: int | None) -> np.ndarray:
+    """At most so many of the numbers below `number`, evenly spread; all of them if None."""
+    count = number if most is None else min(most, number)
+    return np.linspace(0, number - 1, count).round().astype(int)

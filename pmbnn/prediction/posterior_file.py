@@ -25,7 +25,7 @@ from pmbnn.models.build import ROW_DATA, NetworkParts, parts_of
 from pmbnn.models.likelihoods import LIKELIHOODS
 from pmbnn.models.networks import NETWORKS
 from pmbnn.models.priors import HYPERPRIORS, PRIORS
-from pmbnn.prediction.draws import DrawSource, GuideDraws, KeptDraws, first_draws
+from pmbnn.prediction.draws import GuideDraws, KeptDraws, first_draws
 from pmbnn.prediction.matching_model import (
     check_log_density,
     check_parts,
@@ -331,7 +331,7 @@ NAMED = ("status", "reason", "draws_of", "n_draws", "best", "dtype")
 def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
     guide = sources[0].guide
     arrays = {
-        f"guide_{name}": np.stack([source.parameters[name] for source in sources])
+        name: np.stack([source.parameters[name] for source in sources])
         for name in guide.constrained_shapes
     }
     arrays["draw_key"] = np.stack([source.draw_key for source in sources])
@@ -342,8 +342,7 @@ def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
 
 def _chain_arrays(posterior: Posterior) -> dict[str, Any]:
     samples, found = posterior.samples, posterior.samples.convergence
-    arrays = {"kept": np.stack([source.values for source in posterior.sources.values()])}
-    arrays |= {"values": samples.chains.values, "broken": samples.chains.broken}
+    arrays = {"values": samples.chains.values, "broken": samples.chains.broken}
     arrays |= {f"statistic_{n}": array for n, array in samples.chains.statistics.items()}
     arrays |= {f"tuned_{name}": value for name, value in samples.tuned.items()}
     if found is not None:
@@ -358,7 +357,7 @@ def _posterior(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Data
     settings = SAMPLING.get(settings["engine"], Inference).model_validate_json(json.dumps(settings))
     is_fit = isinstance(settings, Inference)
     numbers = kept["number"].values.tolist()
-    sources = _guides(settings, kept) if is_fit else map(KeptDraws, kept["kept"].values)
+    sources = _guides(settings, kept) if is_fit else _kept_draws(kept["values"].values, numbers)
     return Posterior(
         origin=origin,
         settings=settings,
@@ -371,13 +370,16 @@ def _posterior(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Data
     )
 
 
-def _guides(settings: Inference, kept: xr.Dataset) -> Iterator[DrawSource]:
-    size = kept["guide_loc"].shape[-1]
+def _guides(settings: Inference, kept: xr.Dataset) -> list[GuideDraws]:
     spread = kept["spread"].values if "spread" in kept else None
-    guide = build_guide(settings, size, bool(kept["is_improper"]), spread)
-    parameters = {name: kept[f"guide_{name}"].values for name in guide.constrained_shapes}
-    for i, key in enumerate(kept["draw_key"].values):
-        yield GuideDraws(guide, {name: array[i] for name, array in parameters.items()}, key)
+    guide = build_guide(settings, kept["loc"].shape[-1], bool(kept["is_improper"]), spread)
+    return GuideDraws.restored(guide, kept)
+
+
+def _kept_draws(values: np.ndarray, numbers: Sequence[int]) -> list[KeptDraws]:
+    """Sources of all chains together, or of one each."""
+    by_source = values.reshape(len(numbers), -1, values.shape[-1])
+    return [KeptDraws.spread(of_source) for of_source in by_source]
 
 
 def _samples(kept: xr.Dataset) -> Samples:

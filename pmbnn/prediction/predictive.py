@@ -2,17 +2,35 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Rows, Standardisation
     from pmbnn.inference.result import Fit
-    from pmbnn.prediction.predictor import Predictor
+    from pmbnn.models.likelihoods import Likelihood
+    from pmbnn.prediction.draws import DrawSource
 
 type Weights = Sequence[float] | None
 """Of fits in a mixture, with sum 1; None takes the draws of all as if drawn from one."""
+
+
+class DrawReader(Protocol):
+    """What reads a likelihood's parameters off draws: a `Predictor`, which documents the methods.
+
+    Kinds of predictions ask for no more of it, so that they need not know the class.
+    """
+
+    likelihood: "Likelihood"
+
+    def single_draws(self, fit, data, x, draws) -> dict[str, np.ndarray]: ...  # noqa: D102
+
+    def reduced(self, reduce, fit, data, x, draws, block) -> list[np.ndarray]: ...  # noqa: D102
+
+    def n_distinct(self, fit, draws: int) -> int: ...  # noqa: D102
+
+    def predict(self, fits, weights, data, x, draws) -> "Predictive": ...  # noqa: D102
 
 
 class Predictive(ABC):
@@ -35,8 +53,8 @@ class Predictive(ABC):
     @abstractmethod
     def of_mixtures(
         cls,
-        predictor: "Predictor",
-        fits: "Sequence[Fit]",
+        predictor: DrawReader,
+        fits: "Sequence[Fit | DrawSource]",
         mixtures: Sequence[Weights],
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
@@ -49,8 +67,8 @@ class Predictive(ABC):
     @abstractmethod
     def nll(
         cls,
-        predictor: "Predictor",
-        fit: "Fit",
+        predictor: DrawReader,
+        fit: "Fit | DrawSource",
         data: Mapping[str, np.ndarray],
         rows: "Rows",
         draws: int,

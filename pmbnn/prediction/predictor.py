@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
-from scipy.special import logsumexp
 
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Rows
@@ -41,6 +40,7 @@ from pmbnn.prediction.draws import (
     draws_at_once,
     draws_in_memory,
     filled,
+    log_density_of_mixture,
     over_draws,
 )
 from pmbnn.prediction.predictive import Predictive, Weights
@@ -186,11 +186,8 @@ class Predictor:
         Nats, on the unconstrained vector; that of a point guide, and of kept draws, is not a
         number.
         """
-        used = [(fit, weight) for fit, weight in zip(fits, weights, strict=True) if weight > 0]
-        parts = [self.source(fit).log_density(values, self.at_once) for fit, _ in used]
-        if any(part is None for part in parts):
-            return np.full(len(values), np.nan)
-        return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
+        sources = map(self.source, fits)
+        return log_density_of_mixture(sources, weights, values, self.at_once)
 
     # Predictions
 

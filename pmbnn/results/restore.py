@@ -13,7 +13,7 @@ from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset, Rows, Standardisation
 from pmbnn.experiment.plugins import trusting
 from pmbnn.inference.flat import flatten_model
-from pmbnn.inference.guides import Guide, build_guide
+from pmbnn.inference.guides import build_guide
 from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
 from pmbnn.inference.samplers.convergence import Convergence
 from pmbnn.inference.samplers.settings import Sampling
@@ -123,19 +123,13 @@ def _sources(
     alive = [i for i, status in enumerate(statuses) if status != "diverged"]
     flat = flatten_model(network.graph_model, rows=None)
     guide = build_guide(settings, flat.size, flat.improper, flat.spread)
+    kept = trace["guide"].to_dataset().sel(restart=alive)
     return {
-        "sources": {i: _guide(trace["guide"], i, guide) for i in alive},
+        "sources": dict(zip(alive, GuideDraws.restored(guide, kept), strict=True)),
         "weights": {i: float(history["weight"].values[i]) for i in alive},
         "best": int(history.attrs["best"]),
         "history": history,
     }
-
-
-def _guide(group: xr.DataTree, restart: int, guide: Guide) -> GuideDraws:
-    """A restart's guide, whose draws are those that were made of it when it was fitted."""
-    kept = group.to_dataset().sel(restart=restart)
-    parameters = {name: kept[name].values for name in guide.constrained_shapes}
-    return GuideDraws(guide, parameters, kept["draw_key"].values)
 
 
 def _samples(record: CellRecord, values: np.ndarray) -> Samples:
