@@ -4,11 +4,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pmbnn.compare.paired import best_by_seed
+import pandas as pd
+
+from pmbnn.compare.paired import best_fixed, last_of_seed
 from pmbnn.results.caveats import count
 from pmbnn.results.combinations import Combinations
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of, repetitions
+from pmbnn.results.tables import (
+    by_data_seed,
+    mean_and_error,
+    mean_over_seeds,
+    overlap_of,
+    repetitions,
+    result_of,
+)
 
 SCORES = {"excess NLL": "excess_nll", "excess error": "excess_error", "NLL": "nll"}
 """What the best of several fixed scales may be judged by; the first that cells have is taken."""
@@ -29,53 +38,38 @@ def scale_rows(
     learned
         Learned scales by the names of cells, from `pmbnn.results.weights.learned_scales`.
     """
-    for row, prior in enumerate(combinations.rows):
-        if row in combinations.without_scale:
-            continue
-        for found in (*_fixed_rows(combinations, row), *_learned_rows(combinations, row, learned)):
-            yield {"prior": prior} | found
+    cells = combinations.cells
+    cells = cells[~cells["row"].isin(combinations.without_scale)]
+    for _, of_prior in cells.groupby("row"):
+        for found in (*_fixed_rows(of_prior), *_learned_rows(of_prior, learned)):
+            yield {"prior": of_prior["prior"].iloc[0]} | found
 
 
-def _fixed_rows(combinations: Combinations, row: int) -> Iterator[dict[str, Any]]:
+def _fixed_rows(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The best of several given scales by its score, and what held-out rows would choose."""
-    given, chosen, at_end = {}, [], 0
-    for column in range(combinations.shape[1]):
-        records = combinations.finished(row, column)
-        scale = records[0].cell.scale if records else None
-        if isinstance(scale, float | int):
-            given[scale] = column
-        elif scale is not None:
-            tuned = [r for r in records if r.results.get("scale")]
-            chosen += [(r, r.results["scale"]) for r in tuned]
-            at_end += count(tuned).scales_at_end
-    if len(given) > 1:
-        yield from _best_given(combinations, row, given)
-        by_seed = [
-            {r.cell.data_seed: r for r in combinations.finished(row, column)}
-            for column in given.values()
-        ]
-        best = best_by_seed(by_seed).values()
-        of_best = [(r, r.cell.scale) for r in best]
-        chosen += of_best
-        at_end += sum(scale in (min(given), max(given)) for _, scale in of_best)
-    if chosen:
-        row = {"hyperprior": "fixed", "measure": "chosen on held-out rows"} | _geometric(chosen)
-        yield row | {"at_grid_end": at_end}
+    tuned = cells[~cells["is_learned"] & cells["scale"].isna()]
+    tuned = tuned.assign(scale=result_of(tuned["record"], "scale")).query("scale > 0")
+    given = cells[cells["scale"].notna()]
+    yield from _best_given(given)
+    best = best_fixed(last_of_seed(given))
+    chosen = pd.concat([tuned, best])
+    if len(chosen):
+        at_end = count(tuned["record"]).scales_at_end + int(best["at_grid_end"].sum())
+        row = {"hyperprior": "fixed", "measure": "chosen on held-out rows"}
+        yield row | _geometric(chosen) | {"at_grid_end": at_end}
 
 
-def _best_given(
-    combinations: Combinations, row: int, given: Mapping[float, int]
-) -> Iterator[dict[str, Any]]:
-    """Scale of the lowest mean score, and that score."""
-    for measure, result in SCORES.items():
-        scores = {s: combinations.score(row, column, result) for s, column in given.items()}
+def _best_given(given: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of several given scales the one of the lowest mean score, and that score."""
+    by_scale = {scale: list(own["record"]) for scale, own in given.groupby("scale", sort=False)}
+    for measure, result in SCORES.items() if len(by_scale) > 1 else ():
+        scores = {scale: mean_over_seeds(own, result) for scale, own in by_scale.items()}
         scores = {scale: score for scale, score in scores.items() if math.isfinite(score[0])}
         if scores:
             best = min(scores, key=lambda scale: scores[scale][0])
-            records = combinations.finished(row, given[best])
+            records, (mean, error) = by_scale[best], scores[best]
             seeds = len(repetitions(records, result))
-            mean, error = scores[best]
-            at_end = {"at_grid_end": int(best in (min(given), max(given)))}
+            at_end = {"at_grid_end": int(best in (min(by_scale), max(by_scale)))}
             numbers = {"mean": best, "se": math.nan, "seeds": seeds} | at_end | _counts(records)
             yield {"hyperprior": "fixed", "measure": f"best by {measure}"} | numbers
             numbers |= {"mean": mean, "se": error}
@@ -84,22 +78,26 @@ def _best_given(
 
 
 def _learned_rows(
-    combinations: Combinations, row: int, learned: Mapping[str, Mapping[str, float]]
+    cells: pd.DataFrame, learned: Mapping[str, Mapping[str, float]]
 ) -> Iterator[dict[str, Any]]:
     """Scale of every layer, or of the network, under each hyperprior."""
-    for column, hyperprior in enumerate(combinations.columns):
-        cells = [(r, learned.get(r.name, {})) for r in combinations.finished(row, column)]
-        for name in sorted({name for _, cell in cells for name in cell}):
+    scales = [learned.get(record.name, {}) for record in cells["record"]]
+    layers = pd.DataFrame(scales, index=cells.index)
+    for _, own in cells.groupby("column"):
+        for name in sorted(layers.loc[own.index].dropna(axis="columns", how="all")):
+            of_layer = own.assign(scale=layers[name]).dropna(subset="scale")
             measure = f"learned, {name.removesuffix('_scale').replace('_', ' ')}"
-            scales = _geometric([(r, cell[name]) for r, cell in cells if name in cell])
-            yield {"hyperprior": hyperprior, "measure": measure} | scales
+            head = {"hyperprior": own["hyperprior"].iloc[0], "measure": measure}
+            yield head | _geometric(of_layer)
 
 
-def _geometric(scales: Sequence[tuple[CellRecord, float]]) -> dict[str, Any]:
-    logs = by_data_seed((record, math.log(scale)) for record, scale in scales)
-    mean, error = mean_and_error(logs, overlap_of(record for record, _ in scales))
+def _geometric(cells: pd.DataFrame) -> dict[str, Any]:
+    """Geometric mean over data seeds of the ``scale`` of some cells."""
+    records = list(cells["record"])
+    logs = by_data_seed((r, math.log(s)) for r, s in zip(records, cells["scale"], strict=True))
+    mean, error = mean_and_error(logs, overlap_of(records))
     numbers = {"mean": math.exp(mean), "se": math.exp(mean) * error, "seeds": len(logs)}
-    return numbers | _counts([record for record, _ in scales])
+    return numbers | _counts(records)
 
 
 def _counts(records: Sequence[CellRecord]) -> dict[str, int]:

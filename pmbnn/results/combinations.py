@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
 
 from pmbnn.results.caveats import Counts, count
 from pmbnn.results.groups import grouped
@@ -35,6 +39,27 @@ class Combinations:
     def finished(self, row: int, column: int) -> list[CellRecord]:
         """Those records of a combination that have results."""
         return [r for r in self.records.get((row, column), ()) if r.results]
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """A row for each cell with results, for ``groupby``.
+
+        Its place is in ``row`` and ``column``, their names in ``prior`` and ``hyperprior``;
+        ``is_learned`` says whether the scale is, and ``scale`` is that which was given, missing
+        where it was learned or tuned; ``seed`` is that of the data, and ``record`` its record.
+        """
+        rows = [
+            (row, column, self.rows[row], self.columns[column], record)
+            for row, column in sorted(self.records)
+            for record in self.finished(row, column)
+        ]
+        table = pd.DataFrame(rows, columns=["row", "column", "prior", "hyperprior", "record"])
+        scales = [record.cell.scale for record in table["record"]]
+        return table.assign(
+            seed=[record.cell.data_seed for record in table["record"]],
+            is_learned=[scale is None for scale in scales],
+            scale=[scale if isinstance(scale, float | int) else np.nan for scale in scales],
+        )
 
     def absence(self, row: int, column: int) -> str:
         """Why a combination has no results."""

@@ -166,6 +166,11 @@ def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
     return by_data_seed((record, record.results.get(name)) for record in group)
 
 
+def result_of(records: pd.Series, name: str) -> pd.Series:
+    """A result of each of some records, missing where one does not have it."""
+    return records.map(lambda record: record.results.get(name)).astype(float)
+
+
 def by_data_seed(values: Iterable[tuple[CellRecord, float | None]]) -> list[float | None]:
     """As `repetitions`, of any values of cells."""
     by_data: dict[Any, list[float | None]] = {}
