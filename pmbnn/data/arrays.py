@@ -8,81 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pmbnn.data.base import Standardise, Targets
+from pmbnn.data.base import DataError, Standardise, Targets
+from pmbnn.data.raw import Given, RawRows, raw_of_arrays
+from pmbnn.data.splits import Share, Split
+from pmbnn.data.standardisation import (
+    Standardisation,
+    fit_standardisation,
+    identity_standardisation,
+    is_constant,
+)
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pmbnn.data.raw import Given
-    from pmbnn.data.splits import Split
-
-
-@dataclass(frozen=True, repr=False)
-class Standardisation(Summarised):
-    """Affine map ``(x - mean) / sd``, fitted on training rows only.
-
-    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
-    ``(target,)``.
-    """
-
-    mean: np.ndarray
-    sd: np.ndarray
-
-    def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Standardised copy of raw inputs ``(observation, feature)``."""
-        return (x - self.mean) / self.sd
-
-    def undo(self, x: np.ndarray) -> np.ndarray:
-        """Raw inputs of standardised ones, ``(observation, feature)``."""
-        return x * self.sd + self.mean
-
-    @property
-    def log_scale(self) -> float:
-        """Sum of the logarithms of ``sd``, by which standardising raises a row's log-density."""
-        return float(np.log(self.sd).sum())
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether it leaves everything as it is."""
-        return not self.mean.any() and bool((self.sd == 1).all())
-
-
-def identity_standardisation(features: int = 1) -> Standardisation:
-    """The standardisation that leaves so many columns as they are."""
-    return Standardisation(np.zeros(features), np.ones(features))
-
-
-def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
-    """Standardisation of training inputs ``(observation, feature)``.
-
-    ``feature`` uses one mean and standard deviation a column, ``global`` one for all columns
-    together, ``none`` leaves the inputs as they are. A column that `is_constant` keeps its scale.
-    """
-    features = x.shape[1]
-    if how == "none":
-        return identity_standardisation(features)
-    axis = 0 if how == "feature" else None
-    mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
-    sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
-    return Standardisation(mean, np.where(is_constant(x, axis), 1.0, sd))
-
-
-def is_constant(x: np.ndarray, axis: int | None = 0) -> np.ndarray:
-    """Whether the values along an axis differ by no more than rounding errors.
-
-    The rule is that of ``sklearn.preprocessing.StandardScaler``: the variance is at most the error
-    that computing it in two passes may have. The standard deviation of 0.1 in every row can be
-    1e-17 instead of 0, and no value may be divided by it.
-
-    References
-    ----------
-    T. F. Chan, G. H. Golub and R. J. LeVeque (1983), Algorithms for computing the sample variance.
-    """
-    rows = x.size if axis is None else x.shape[axis]
-    mean, variance = x.mean(axis=axis), x.var(axis=axis)
-    epsilon = np.finfo(np.float64).eps
-    return variance <= rows * epsilon * variance + (rows * mean * epsilon) ** 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,7 +134,7 @@ class Origin(Summarised):
         What the rows are called.
     """
 
-    given: "Given"
+    given: Given
     settings: dict[str, Any]
     name: str
 
@@ -266,7 +204,7 @@ class Dataset(Summarised):
         target_names: Sequence[str] = (),
         groups: Sequence | np.ndarray | None = None,
         target_is: Targets | None = None,
-        split: "Split | None" = None,
+        split: Split | None = None,
         seed: int = 0,
         standardise: Standardise = "feature",
         standardise_target: bool = True,
@@ -305,9 +243,6 @@ class Dataset(Summarised):
         DataError
             The arrays are not as they must be.
         """
-        from pmbnn.data.raw import Given, dataset_of
-        from pmbnn.data.splits import Share
-
         given = Given(
             np.asarray(x),
             np.asarray(y),
@@ -336,7 +271,7 @@ class Dataset(Summarised):
         without: Sequence[str] = (),
         categorical: Sequence[str] = (),
         target_is: Targets | None = None,
-        split: "Split | None" = None,
+        split: Split | None = None,
         seed: int = 0,
         standardise: Standardise = "feature",
         standardise_target: bool = True,
@@ -365,8 +300,6 @@ class Dataset(Summarised):
             The frame is not as it must be.
         """
         from pmbnn.data.frames import Columns, given_of_frame
-        from pmbnn.data.raw import dataset_of
-        from pmbnn.data.splits import Share
 
         split = split or Share()
         target = target if isinstance(target, str) else tuple(target)
@@ -415,3 +348,82 @@ class Dataset(Summarised):
             for array in (self.target_standardisation.mean, self.target_standardisation.sd):
                 digest.update(np.float64(array).tobytes())
         return digest.hexdigest()
+
+
+def split_dataset(
+    raw: RawRows,
+    split: Split,
+    seed: int,
+    standardise: Standardise,
+    standardise_target: bool,
+    source: str,
+) -> Dataset:
+    """Data set of the rows, in two parts, standardised by the training rows.
+
+    Missing inputs become the mean of the training rows.
+
+    Raises
+    ------
+    DataError
+        The rows cannot be split so.
+    """
+    train, test = split.parts(raw, seed)
+    x_train, x_test = _filled(raw, train, test)
+    standardisation = fit_standardisation(x_train, standardise)
+    of_target = identity_standardisation(len(raw.target_names) or 1)
+    if not raw.classes and standardise_target:
+        of_target = _target_standardisation(raw, raw.y[train])
+    y_train, y_test = raw.y[train], raw.y[test]
+    if not of_target.is_identity:
+        y_train, y_test = of_target(y_train), of_target(y_test)
+    return Dataset(
+        x_train=standardisation(x_train),
+        y_train=y_train,
+        x_test=standardisation(x_test),
+        y_test=y_test,
+        features=raw.features,
+        classes=raw.classes,
+        standardisation=standardisation,
+        source=source,
+        input_shape=raw.input_shape,
+        overlap=len(test) / len(train) if split.resplits else 0.0,
+        target_standardisation=of_target,
+        target_names=raw.target_names,
+    )
+
+
+def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs of both parts, missing ones the mean of the training rows."""
+    x_train, x_test = raw.x[train], raw.x[test]
+    gaps = np.isnan(x_train)
+    if not gaps.any() and not np.isnan(x_test).any():
+        return x_train, x_test
+    if (empty := gaps.all(axis=0)).any():
+        name = raw.features[int(np.argmax(empty))]
+        raise DataError(f"{raw.title}: column `{name}` has no value in any training row.")
+    mean = np.nanmean(x_train, axis=0)
+    return np.where(gaps, mean, x_train), np.where(np.isnan(x_test), mean, x_test)
+
+
+def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
+    columns = y.reshape(len(y), -1)
+    for column, name in zip(columns.T, raw.target_names or ("",), strict=True):
+        if is_constant(column):
+            words = f"target `{name}`" if name else "the target"
+            raise DataError(f"{raw.title}: {words} has one value only in the training rows.")
+    return fit_standardisation(columns, "feature")
+
+
+def dataset_of(origin: Origin, title: str, target: str, source: str) -> Dataset:
+    """Data set of rows in memory, with what it was made of.
+
+    Raises
+    ------
+    DataError
+        The rows are not as they must be, or cannot be split so.
+    """
+    settings = origin.settings
+    checks = (settings[name] for name in ("target_is", "missing", "redundant"))
+    raw = raw_of_arrays(origin.given, *checks, title, target)
+    how = (settings[name] for name in ("split", "seed", "standardise", "standardise_target"))
+    return replace(split_dataset(raw, *how, source), origin=origin)

@@ -51,7 +51,8 @@ class Regression(DatasetSpec):
         """Rows from the formula, the same whenever the seed is."""
         import numpy as np
 
-        from pmbnn.data.arrays import Dataset, fit_standardisation
+        from pmbnn.data.arrays import Dataset
+        from pmbnn.data.standardisation import fit_standardisation
 
         x = self.inputs()
         x_test = np.linspace(*self.ranges[0], TEST_ROWS)

@@ -54,7 +54,8 @@ class InBetween(DatasetSpec):
         DataError
             The file is missing or damaged.
         """
-        from pmbnn.data.arrays import Dataset, fit_standardisation
+        from pmbnn.data.arrays import Dataset
+        from pmbnn.data.standardisation import fit_standardisation
 
         path = self._find()
         values = read_columns(path, COLUMNS)

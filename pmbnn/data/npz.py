@@ -1,19 +1,14 @@
 """Arrays of a NumPy archive."""
 
-import zipfile
-import zlib
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pmbnn.data.base import DataError, DataSettingError, Standardise
+from pmbnn.data.base import Standardise
 from pmbnn.data.local_files import Stamp, find, stamp_of
 from pmbnn.data.own import SplitRows
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from pmbnn.data.raw import RawRows
 
 
@@ -61,6 +56,7 @@ class Npz(SplitRows):
 
 @lru_cache(maxsize=8)
 def _read(stamp: Stamp, title: str, names, target_is, missing, redundant) -> "RawRows":
+    from pmbnn.data.archive import read_archive
     from pmbnn.data.raw import Given, raw_of_arrays
 
     found = read_archive(Path(stamp[0]), title, dict(names))
@@ -70,36 +66,3 @@ def _read(stamp: Stamp, title: str, names, target_is, missing, redundant) -> "Ra
     groups = found.get("split.group")
     given = Given(found["x"], found["y"], features, groups, target_names=target_names)
     return raw_of_arrays(given, target_is, missing, redundant, title, dict(names)["y"])
-
-
-def read_archive(path: Path, title: str, names: Mapping[str, str]) -> dict[str, "np.ndarray"]:
-    """Arrays of an archive by the settings that name them; objects are never unpickled.
-
-    Raises
-    ------
-    DataError
-        It is no archive, or lacks an array.
-    """
-    import numpy as np
-
-    from pmbnn.data.raw import show_names
-
-    try:
-        # Opened here, because NumPy leaves a file open whose archive is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if not hasattr(arrays, "files"):
-                raise DataError(f"{title}: must be an .npz archive, got a single array.")
-            for setting, name in names.items():
-                if name not in arrays.files:
-                    there = show_names(sorted(arrays.files))
-                    raise DataSettingError(
-                        setting, f"must be one of {there} of {title}, got {name!r}"
-                    )
-            return {setting: arrays[name] for setting, name in names.items()}
-    except DataError:
-        raise
-    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        if "allow_pickle" in reason or "pickle" in reason.lower():
-            reason = "it is no archive, or holds Python objects, which are never unpickled"
-        raise DataError(f"{title}: cannot be read: {reason}.") from error

@@ -113,7 +113,7 @@ class SplitRows(OwnData):
         DataError
             They are unavailable, or not as they must be.
         """
-        from pmbnn.data.raw import split_dataset
+        from pmbnn.data.arrays import split_dataset
 
         return split_dataset(
             self.raw(),

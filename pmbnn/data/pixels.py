@@ -4,8 +4,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from pmbnn.data.arrays import Dataset, Standardisation, fit_standardisation
+from pmbnn.data.arrays import Dataset
 from pmbnn.data.base import DataError, Standardise
+from pmbnn.data.standardisation import Standardisation, fit_standardisation
 
 AT_ONCE = 4_096
 """Images standardised together: in double precision all of them would take a gigabyte."""

@@ -1,23 +1,13 @@
-"""Rows as they were read, checked, and the data set that is made of them by a split."""
+"""Rows as they were read, checked: a split makes a `Dataset` of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pmbnn.data.arrays import (
-    Dataset,
-    Origin,
-    Standardisation,
-    fit_standardisation,
-    identity_standardisation,
-    is_constant,
-)
-from pmbnn.data.base import DataError, DataSettingError, Standardise, Targets
-
-if TYPE_CHECKING:
-    from pmbnn.data.splits import Split
+from pmbnn.data.base import DataError, DataSettingError, Targets
+from pmbnn.data.standardisation import is_constant
 
 Missing = Literal["refuse", "mean", "drop"]
 Redundant = Literal["refuse", "drop", "keep"]
@@ -97,88 +87,6 @@ class Given(NamedTuple):
     numbers: np.ndarray | None = None
     read: int | None = None
     target_names: tuple[str, ...] = ()
-
-
-def split_dataset(
-    raw: RawRows,
-    split: "Split",
-    seed: int,
-    standardise: Standardise,
-    standardise_target: bool,
-    source: str,
-) -> Dataset:
-    """Data set of the rows, in two parts, standardised by the training rows.
-
-    Missing inputs become the mean of the training rows.
-
-    Raises
-    ------
-    DataError
-        The rows cannot be split so.
-    """
-    train, test = split.parts(raw, seed)
-    x_train, x_test = _filled(raw, train, test)
-    standardisation = fit_standardisation(x_train, standardise)
-    of_target = identity_standardisation(len(raw.target_names) or 1)
-    if not raw.classes and standardise_target:
-        of_target = _target_standardisation(raw, raw.y[train])
-    y_train, y_test = raw.y[train], raw.y[test]
-    if not of_target.is_identity:
-        y_train, y_test = of_target(y_train), of_target(y_test)
-    return Dataset(
-        x_train=standardisation(x_train),
-        y_train=y_train,
-        x_test=standardisation(x_test),
-        y_test=y_test,
-        features=raw.features,
-        classes=raw.classes,
-        standardisation=standardisation,
-        source=source,
-        input_shape=raw.input_shape,
-        overlap=len(test) / len(train) if split.resplits else 0.0,
-        target_standardisation=of_target,
-        target_names=raw.target_names,
-    )
-
-
-def _filled(raw: RawRows, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of both parts, missing ones the mean of the training rows."""
-    x_train, x_test = raw.x[train], raw.x[test]
-    gaps = np.isnan(x_train)
-    if not gaps.any() and not np.isnan(x_test).any():
-        return x_train, x_test
-    if (empty := gaps.all(axis=0)).any():
-        name = raw.features[int(np.argmax(empty))]
-        raise DataError(f"{raw.title}: column `{name}` has no value in any training row.")
-    mean = np.nanmean(x_train, axis=0)
-    return np.where(gaps, mean, x_train), np.where(np.isnan(x_test), mean, x_test)
-
-
-def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
-    columns = y.reshape(len(y), -1)
-    for column, name in zip(columns.T, raw.target_names or ("",), strict=True):
-        if is_constant(column):
-            words = f"target `{name}`" if name else "the target"
-            raise DataError(f"{raw.title}: {words} has one value only in the training rows.")
-    return fit_standardisation(columns, "feature")
-
-
-# From arrays
-
-
-def dataset_of(origin: Origin, title: str, target: str, source: str) -> Dataset:
-    """Data set of rows in memory, with what it was made of.
-
-    Raises
-    ------
-    DataError
-        The rows are not as they must be, or cannot be split so.
-    """
-    settings = origin.settings
-    checks = (settings[name] for name in ("target_is", "missing", "redundant"))
-    raw = raw_of_arrays(origin.given, *checks, title, target)
-    how = (settings[name] for name in ("split", "seed", "standardise", "standardise_target"))
-    return replace(split_dataset(raw, *how, source), origin=origin)
 
 
 def raw_of_arrays(

@@ -155,7 +155,7 @@ class Indices(NamesFiles, Split):
                 raise DataError(
                     f"{title}: must be text with a row number a line: {error}."
                 ) from error
-        from pmbnn.data.npz import read_archive
+        from pmbnn.data.archive import read_archive
 
         if self.test is None:
             raise DataSettingError("split.test", f"must name an array of {title}, got null")

@@ -65,7 +65,8 @@ class Synthetic(DatasetSpec):
         import numpy as np
         from sklearn.model_selection import train_test_split
 
-        from pmbnn.data.arrays import Dataset, fit_standardisation
+        from pmbnn.data.arrays import Dataset
+        from pmbnn.data.standardisation import fit_standardisation
 
         x, y = self._generate(self.train + self.test)
         x_train, x_test, y_train, y_test = train_test_split(

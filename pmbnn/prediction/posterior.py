@@ -12,7 +12,8 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.core.device import Device, current_device, running_on
-from pmbnn.data.arrays import Rows, Standardisation
+from pmbnn.data.arrays import Rows
+from pmbnn.data.standardisation import Standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations

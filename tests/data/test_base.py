@@ -21,10 +21,11 @@ from pmbnn.data import (
     Sklearn,
     Table,
 )
-from pmbnn.data.arrays import Dataset, fit_standardisation
+from pmbnn.data.arrays import Dataset, split_dataset
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.raw import Given, raw_of_arrays, split_dataset
+from pmbnn.data.raw import Given, raw_of_arrays
 from pmbnn.data.splits import Share
+from pmbnn.data.standardisation import fit_standardisation
 from pmbnn.estimators.regressor import BNNRegressor
 
 

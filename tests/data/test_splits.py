@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pmbnn.data import DataError, Folds, Indices, Npz, Share, Table
-from pmbnn.data.raw import RawRows, split_dataset
+from pmbnn.data.arrays import split_dataset
+from pmbnn.data.raw import RawRows
 
 
 def rows(y=None, classes=(), groups=None, count=40):

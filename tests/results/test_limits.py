@@ -10,7 +10,7 @@ import xarray as xr
 from PIL import Image
 
 from pmbnn.data import DataError
-from pmbnn.data.npz import read_archive
+from pmbnn.data.archive import read_archive
 from pmbnn.inference import memory
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.results import limits

@@ -7,7 +7,7 @@ import pytest
 from makers import embedded_digits
 
 from pmbnn.data import DataError
-from pmbnn.data.arrays import Dataset, Standardisation
+from pmbnn.data.arrays import Dataset
 from pmbnn.data.digit_format import BOX, CENTRE, SIDE
 from pmbnn.data.ood import (
     OOD,
@@ -17,6 +17,7 @@ from pmbnn.data.ood import (
     UniformNoise,
 )
 from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
+from pmbnn.data.standardisation import Standardisation
 from pmbnn.spec.errors import ConfigError
 
 DATA = os.environ.get("PMBNN_DATA")
