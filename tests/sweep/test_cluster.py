@@ -25,9 +25,10 @@ from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import connect, coordinator, turn, worker
-from pmbnn.sweep.cluster.connect import ClusterError, ClusterLostError, cluster_of, connected
+from pmbnn.sweep.cluster.connect import cluster_of, connected
 from pmbnn.sweep.cluster.crew import Crew, Seen, differing
 from pmbnn.sweep.cluster.data import shipments_of, unpack
+from pmbnn.sweep.cluster.errors import ClusterError, ClusterLostError
 from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement
 from pmbnn.sweep.cluster.worker import About
 

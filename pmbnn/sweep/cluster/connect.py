@@ -7,26 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmbnn.spec.errors import UserError
+from pmbnn.sweep.cluster.errors import PATIENCE, ClusterError, ClusterLostError
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from pmbnn.sweep.cluster.coordinator import Cluster
-
-PATIENCE = 10.0
-"""Seconds in which a scheduler must answer."""
-
-
-class ClusterError(UserError):
-    """A cluster that cannot be used as it is: the message says what to mend."""
-
-
-class ClusterLostError(ClusterError):
-    """A scheduler that does not answer, from the start or any more."""
-
-    exit_status = 3
-
 
 @contextmanager
 def connected(scheduler: str, shared_folder: bool = False) -> "Iterator[Cluster]":

@@ -21,8 +21,8 @@ from pmbnn.processes.helpers import deferred_interrupts
 from pmbnn.processes.workers import Event
 from pmbnn.results.lock import WRITER
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster.connect import PATIENCE, ClusterLostError
 from pmbnn.sweep.cluster.crew import Crew, Scout
+from pmbnn.sweep.cluster.errors import PATIENCE, ClusterLostError
 from pmbnn.sweep.cluster.parcels import Setting
 from pmbnn.sweep.cluster.turn import Turn
 from pmbnn.sweep.cluster.worker import end_processes, news_of

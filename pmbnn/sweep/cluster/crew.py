@@ -9,7 +9,7 @@ from typing import Any
 
 from distributed import Client
 
-from pmbnn.sweep.cluster.connect import ClusterError, ClusterLostError
+from pmbnn.sweep.cluster.errors import ClusterError, ClusterLostError
 from pmbnn.sweep.cluster.worker import About, about
 
 LOOK_AROUND = 1.0
