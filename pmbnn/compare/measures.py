@@ -9,7 +9,7 @@ from xarray import DataTree
 
 from pmbnn.compare.boundary import Sureness, at_points, boundary_measures
 from pmbnn.data import Synthetic
-from pmbnn.figures.plane import plane_map
+from pmbnn.results.plane import plane_map
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results

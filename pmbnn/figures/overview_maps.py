@@ -13,7 +13,6 @@ from pmbnn.figures import style
 from pmbnn.figures.plane import (
     HIGHEST_SD,
     UNCERTAINTY_LABEL,
-    PlaneMap,
     draw_decision_boundary,
     draw_probability,
     draw_uncertainty,
@@ -21,6 +20,7 @@ from pmbnn.figures.plane import (
     shape_of,
 )
 from pmbnn.results.combinations import Combinations, Place
+from pmbnn.results.plane import PlaneMap
 from pmbnn.results.record import CellRecord
 
 WIDTH = 1.7

@@ -28,7 +28,6 @@ from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.lines import plot_lines
 from pmbnn.figures.overview_accuracy import plot_accuracy_overview
 from pmbnn.figures.overview_maps import plot_map_overview
-from pmbnn.figures.plane import PlaneMap, plane_map
 from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
 from pmbnn.figures.scales import comparable_rows, plot_scales
 from pmbnn.prediction.rejection import HELD_OUT
@@ -37,6 +36,7 @@ from pmbnn.results.derived import is_current
 from pmbnn.results.groups import Variant, best_group, families, group_by_settings, variants
 from pmbnn.results.lines import AlongLine, along_lines
 from pmbnn.results.names import cell_title, combination_title, dataset_label, dataset_title
+from pmbnn.results.plane import PlaneMap, plane_map
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import LADDER, pairs

@@ -1,8 +1,7 @@
 """One cell over the plane: the probability of the first class beside its uncertainty."""
 
-import json
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import xarray as xr
@@ -14,7 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from pmbnn.figures import style
-from pmbnn.results.reading import group_of
+from pmbnn.results.plane import PlaneMap, plane_map
 
 HIGHEST_SD = 0.5
 """No probability has a larger standard deviation than that of a fair coin."""
@@ -36,45 +35,6 @@ class OverPlane(Protocol):
 
     x1: np.ndarray
     x2: np.ndarray
-
-
-class PlaneMap(NamedTuple):
-    """Posterior over the plane.
-
-    ``probability`` and ``sd`` are mean and standard deviation over posterior draws of the
-    first class's probability, ``(x1, x2)``; ``x1``, ``x2`` are raw coordinates, of the
-    ``features`` of these names.
-    """
-
-    x1: np.ndarray
-    x2: np.ndarray
-    probability: np.ndarray
-    sd: np.ndarray
-    first_class: str
-    features: tuple[str, str] = ("x1", "x2")
-
-
-def plane_map(trace: xr.DataTree) -> PlaneMap:
-    """Map of the first class that a trace holds.
-
-    Raises
-    ------
-    ValueError
-        If the trace has no group ``predictions``.
-    """
-    group = group_of(trace, "predictions")
-    first = group.isel(output=0)
-    probability, sd = (first[name].transpose("x1", "x2").values for name in ("probability", "sd"))
-    name = str(first["output"].item())
-    coordinates = group["x1"].values, group["x2"].values
-    return PlaneMap(*coordinates, probability, sd, name, plane_features(trace))
-
-
-def plane_features(trace: xr.DataTree) -> tuple[str, str]:
-    """Names of the two inputs that a trace's map is over."""
-    kept = group_of(trace, "predictions").attrs.get("features", '["x1", "x2"]')
-    first, second = json.loads(kept)
-    return first, second
 
 
 def name_axes(axes: Axes, features: tuple[str, str]) -> None:

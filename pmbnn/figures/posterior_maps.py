@@ -8,13 +8,13 @@ from matplotlib.figure import Figure, SubFigure
 
 from pmbnn.figures import style
 from pmbnn.figures.plane import (
-    PlaneMap,
     draw_decision_boundary,
     draw_difference,
     draw_probability,
     probability_label,
     shape_of,
 )
+from pmbnn.results.plane import PlaneMap
 
 WIDTH = 1.7
 """Width of a map, in inches."""

@@ -24,17 +24,16 @@ from pmbnn.figures.curves import (
 from pmbnn.figures.overviews import load_map
 from pmbnn.figures.plane import (
     HIGHEST_SD,
-    PlaneMap,
     draw_decision_boundary,
     draw_probability,
     draw_uncertainty,
-    plane_map,
     probability_label,
     shape_of,
 )
 from pmbnn.figures.stage import Drawing
 from pmbnn.results.derived import cells_digest, is_current
 from pmbnn.results.names import combination_title, dataset_title, method_name
+from pmbnn.results.plane import PlaneMap, plane_map
 from pmbnn.results.priors import (
     StoredPrior,
     data_path,

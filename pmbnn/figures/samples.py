@@ -5,7 +5,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.plane import name_axes, plane_map, set_frame
+from pmbnn.figures.plane import name_axes, set_frame
+from pmbnn.results.plane import plane_map
 from pmbnn.results.reading import images_of, target_standardisation, values_of
 
 TEST = "test_predictions"

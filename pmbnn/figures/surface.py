@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.plane import draw_over_plane, name_axes, plane_features, shape_of
+from pmbnn.figures.plane import draw_over_plane, name_axes, shape_of
+from pmbnn.results.plane import plane_features
 from pmbnn.results.reading import by_target, values_of
 
 GROUP, TEST = "predictions", "test_predictions"

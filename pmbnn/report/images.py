@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.colors import Colormap
 from PIL import Image as Raster
 
-from pmbnn.figures.plane import PlaneMap
 from pmbnn.figures.style import few_coloured
 from pmbnn.results.limits import MOST_PIXELS
+from pmbnn.results.plane import PlaneMap
 from pmbnn.results.store import ResultsError
 
 SHADES = 255

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pmbnn.figures.plane import PlaneMap, plane_map
+from pmbnn.results.plane import PlaneMap, plane_map
 from pmbnn.results.reading import load_arrays, values_of
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.weights import WEIGHT, away_from_zero, best_restart, last_layer

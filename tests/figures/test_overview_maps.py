@@ -3,8 +3,8 @@
 import numpy as np
 
 from pmbnn.figures.overview_maps import plot_map_overview
-from pmbnn.figures.plane import plane_map
 from pmbnn.results.combinations import combine
+from pmbnn.results.plane import plane_map
 
 
 def draw(made, records, traces=None):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.plane import plane_map
 from pmbnn.figures.priors import plot_prior_curves, plot_prior_maps
+from pmbnn.results.plane import plane_map
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pmbnn.sweep.cluster.coordinator import Cluster
 
+
 @contextmanager
 def connected(scheduler: str, shared_folder: bool = False) -> "Iterator[Cluster]":
     """The cluster of a scheduler, for as long as the `with` lasts.
