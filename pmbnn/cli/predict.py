@@ -165,7 +165,7 @@ def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer
     import numpy as np
 
     from pmbnn.prediction.rejection import classify, rejection_threshold
-    from pmbnn.results.restore import open_cell
+    from pmbnn.results.loading import open_cell
     from pmbnn.results.store import ResultsError
 
     opened = open_cell(cell)
@@ -345,8 +345,8 @@ def _predict_table(
         If it is not one table, or cannot be predicted for.
     """
     from pmbnn.data import DataError
+    from pmbnn.results.loading import open_cell
     from pmbnn.results.new_rows import predict_rows
-    from pmbnn.results.restore import open_cell
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")

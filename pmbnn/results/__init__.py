@@ -7,11 +7,16 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "faults": ["StorageError"],
         "integrity": ["Problem", "verify"],
-        "loading": ["ExperimentResults", "StoredCell", "load_results"],
+        "loading": [
+            "ExperimentResults",
+            "StoredCell",
+            "load_results",
+            "restore_cell",
+            "sample_posterior",
+        ],
         "lock": ["FolderBusyError", "writing"],
         "pruning": ["Superseded", "prune"],
         "record": ["CellRecord"],
-        "restore": ["restore_cell", "sample_posterior"],
         "store": ["Results", "ResultsError"],
     },
 )

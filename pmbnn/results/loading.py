@@ -1,6 +1,7 @@
 """A results folder opened for reading: records, tables, cells and their traces."""
 
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,19 +25,22 @@ from pmbnn.results.faults import ResultsError
 from pmbnn.results.integrity import Problem, checked_record
 from pmbnn.results.limits import read_json_text
 from pmbnn.results.names import settings_row
-from pmbnn.results.present import present_list, stored_names, superseded_names
+from pmbnn.results.present import check_present, present_list, stored_names, superseded_names
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table, table_of
 from pmbnn.spec.display import Summarised, html_pictures
-from pmbnn.spec.errors import check_arguments
+from pmbnn.spec.errors import check_arguments, check_whole
 
 if TYPE_CHECKING:
     from pmbnn.prediction.posterior import Posterior
 
 SHOWN_PICTURES = 2
 """Figures of a cell that a notebook shows at most."""
+
+SHOWN_CELLS = 5
+"""Cells that a message names of those there are."""
 
 SHOWN_CHOICES = 12
 """Choices that a message names at most."""
@@ -76,12 +80,116 @@ class StoredCell(Summarised):
         Raises
         ------
         ResultsError, DataError
-            As `pmbnn.results.restore.restore_cell` does.
+            As `restore_cell` does.
         """
-        # Programs that draw are not loaded to read results.
-        from pmbnn.results.restore import restore_cell
-
         return restore_cell(self)
+
+
+def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> "Posterior":
+    """The posterior of a stored cell, ready to draw from and to predict with.
+
+    Its predictions are those that the cell was evaluated by. The data set is loaded for what needs
+    the training rows (`Posterior.model`, `Posterior.log_joint`), and where the trace does not keep
+    its standardisation, as those of large networks did not at first.
+
+    Parameters
+    ----------
+    cell
+        A cell of `load_results`, or its folder, ``results/<experiment>/cells/<name>``.
+    trust_plugins
+        Whether to run the copies of plugins that the results folder keeps, where the plugins
+        themselves are not there as they were when the cell was fitted.
+
+    Raises
+    ------
+    ResultsError
+        If there is no such cell, it is superseded, it failed, it was stored by another version, or
+        needs a plugin that is not there as it was.
+    TypeError
+        If it is something else.
+    DataError
+        If the data set is needed and is no longer available, or has changed.
+    """
+    # Programs that draw are not loaded to read results.
+    from pmbnn.results.restore import restored_posterior
+
+    cell = open_cell(cell)
+    return restored_posterior(cell.record, cell.folder, cell.trace, trust_plugins)
+
+
+def sample_posterior(
+    cell: Path | str | StoredCell, draws: int, trust_plugins: bool = False
+) -> xr.Dataset:
+    """Posterior draws of every weight and scale of a stored cell.
+
+    The first draws are those that the cell's predictions and its trace were made with. Of a sampled
+    cell they are spread over those that were kept.
+
+    Parameters
+    ----------
+    cell
+        A cell as `restore_cell` takes it.
+    draws
+        Draws of each restart, or of each chain at most.
+    trust_plugins
+        As that of `restore_cell`.
+
+    Returns
+    -------
+    xr.Dataset
+        Variables with dims ``(restart, draw, ...)``, of restarts that did not diverge, or
+        ``(chain, draw, ...)``.
+
+    Raises
+    ------
+    ResultsError, DataError
+        As `restore_cell` does.
+    """
+    from pmbnn.results.restore import drawn_variables
+
+    draws = check_whole(draws, "draws")
+    return drawn_variables(restore_cell(cell, trust_plugins), draws)
+
+
+def open_cell(cell: Path | str | StoredCell) -> StoredCell:
+    """A stored cell by its folder, unless it is open already, with its trace in memory.
+
+    Raises
+    ------
+    ResultsError, TypeError
+        As `restore_cell` does.
+    """
+    if not isinstance(cell, StoredCell | str | os.PathLike):
+        raise TypeError(
+            "`cell` must be a cell of `load_results`, as `results.cell(...)` gives one, or a "
+            f"cell's folder, got {type(cell).__name__}."
+        )
+    folder = cell.folder if isinstance(cell, StoredCell) else Path(cell)
+    results = Results(folder.parent.parent)
+    if folder.parent.name != "cells" or not results.is_finished(folder.name):
+        raise ResultsError(
+            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
+            f"{_found(folder)}."
+        )
+    check_present(folder)
+    try:
+        if not isinstance(cell, StoredCell):
+            cell = StoredCell(results.load_record(folder.name), folder)
+        cell.trace  # noqa: B018
+        return cell
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ResultsError(f"The cell `{folder}` cannot be read: {error}.") from error
+
+
+def _found(folder: Path) -> str:
+    """Cells within a folder that is none, for a message."""
+    levels = ("*", "cells/*", "*/cells/*")
+    stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
+    if not stored:
+        return "there are none in it" if folder.is_dir() else "there is no such folder"
+    names = ", ".join(str(path) for path in sorted(stored)[:SHOWN_CELLS])
+    more = len(stored) - SHOWN_CELLS
+    return f"it holds {names}" + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,8 +15,7 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.results.faults import ResultsError
-from pmbnn.results.loading import StoredCell
-from pmbnn.results.restore import open_cell
+from pmbnn.results.loading import StoredCell, open_cell
 from pmbnn.spec.errors import check_whole
 
 DRAWS = 200

@@ -1,7 +1,6 @@
 """A stored cell made ready to draw from and to predict with, from what its trace keeps."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,48 +23,18 @@ from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import NetworkModel, Posterior
-from pmbnn.results.loading import StoredCell
-from pmbnn.results.present import check_present
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
-from pmbnn.results.store import Results, ResultsError
-from pmbnn.spec.errors import check_whole
-
-SHOWN_CELLS = 5
-"""Cells that a message names of those there are."""
 
 
-def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> Posterior:
-    """The posterior of a stored cell, ready to draw from and to predict with.
-
-    Its predictions are those that the cell was evaluated by. The data set is loaded for what needs
-    the training rows (`Posterior.model`, `Posterior.log_joint`), and where the trace does not keep
-    its standardisation, as those of large networks did not at first.
-
-    Parameters
-    ----------
-    cell
-        A cell of `load_results`, or its folder, ``results/<experiment>/cells/<name>``.
-    trust_plugins
-        Whether to run the copies of plugins that the results folder keeps, where the plugins
-        themselves are not there as they were when the cell was fitted.
-
-    Raises
-    ------
-    ResultsError
-        If there is no such cell, it is superseded, it failed, it was stored by another version, or
-        needs a plugin that is not there as it was.
-    TypeError
-        If it is something else.
-    DataError
-        If the data set is needed and is no longer available, or has changed.
-    """
-    cell = open_cell(cell)
-    record, trace = cell.record, cell.trace
+def restored_posterior(
+    record: CellRecord, folder: Path, trace: xr.DataTree, trust_plugins: bool = False
+) -> Posterior:
+    """The posterior of a stored cell; see `pmbnn.results.restore_cell`."""
     with trusting(trust_plugins):
-        specs = stored_specifications(cell.folder, record)
-    training = TrainingRows(cell.folder.name, specs["dataset"], record.fingerprint)
+        specs = stored_specifications(folder, record)
+    training = TrainingRows(folder.name, specs["dataset"], record.fingerprint)
     described = _described(trace, specs["dataset"]) or training.described()
     row, standardisation = described
     hyperprior = specs["hyperprior"].candidates[0]
@@ -144,65 +113,8 @@ def _samples(record: CellRecord, values: np.ndarray) -> Samples:
     return Samples(chains, record.status, record.reason, agreement, found.tuned, evidence)
 
 
-def open_cell(cell: Path | str | StoredCell) -> StoredCell:
-    """A stored cell by its folder, unless it is open already, with its trace in memory.
-
-    Raises
-    ------
-    ResultsError, TypeError
-        As `restore_cell` does.
-    """
-    if not isinstance(cell, StoredCell | str | os.PathLike):
-        raise TypeError(
-            "`cell` must be a cell of `load_results`, as `results.cell(...)` gives one, or a "
-            f"cell's folder, got {type(cell).__name__}."
-        )
-    folder = cell.folder if isinstance(cell, StoredCell) else Path(cell)
-    results = Results(folder.parent.parent)
-    if folder.parent.name != "cells" or not results.is_finished(folder.name):
-        raise ResultsError(
-            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
-            f"{_found(folder)}."
-        )
-    check_present(folder)
-    try:
-        if not isinstance(cell, StoredCell):
-            cell = StoredCell(results.load_record(folder.name), folder)
-        cell.trace  # noqa: B018
-        return cell
-    except (OSError, KeyError, json.JSONDecodeError) as error:
-        raise ResultsError(f"The cell `{folder}` cannot be read: {error}.") from error
-
-
-def sample_posterior(
-    cell: Path | str | StoredCell, draws: int, trust_plugins: bool = False
-) -> xr.Dataset:
-    """Posterior draws of every weight and scale of a stored cell.
-
-    The first draws are those that the cell's predictions and its trace were made with. Of a sampled
-    cell they are spread over those that were kept.
-
-    Parameters
-    ----------
-    cell
-        A cell as `restore_cell` takes it.
-    draws
-        Draws of each restart, or of each chain at most.
-    trust_plugins
-        As that of `restore_cell`.
-
-    Returns
-    -------
-    xr.Dataset
-        Variables with dims ``(restart, draw, ...)``, of restarts that did not diverge, or
-        ``(chain, draw, ...)``.
-
-    Raises
-    ------
-    ResultsError, DataError
-        As `restore_cell` does.
-    """
-    posterior, draws = restore_cell(cell, trust_plugins), check_whole(draws, "draws")
+def drawn_variables(posterior: Posterior, draws: int) -> xr.Dataset:
+    """Posterior draws of every weight and scale; see `pmbnn.results.sample_posterior`."""
     predictor, sources = posterior.predictor, posterior.sources.values()
     if posterior.samples is not None:
         draws = min(source.n_distinct(draws) for source in sources)
@@ -211,17 +123,6 @@ def sample_posterior(
     ]
     of_one = "restart" if posterior.samples is None else "chain"
     return _dataset(found, of_one, [*posterior.sources], draws, posterior.origin.graph_model)
-
-
-def _found(folder: Path) -> str:
-    """Cells within a folder that is none, for a message."""
-    levels = ("*", "cells/*", "*/cells/*")
-    stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
-    if not stored:
-        return "there are none in it" if folder.is_dir() else "there is no such folder"
-    names = ", ".join(str(path) for path in sorted(stored)[:SHOWN_CELLS])
-    more = len(stored) - SHOWN_CELLS
-    return f"it holds {names}" + (f" and {more} more" if more > 0 else "")
 
 
 def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisation] | None:

@@ -16,7 +16,7 @@ from pmbnn.data import DataError
 from pmbnn.figures.curves import plot_compared_curves, plot_curves
 from pmbnn.figures.pit import plot_pit
 from pmbnn.figures.predicted_observed import plot_predicted_observed
-from pmbnn.results.restore import restore_cell
+from pmbnn.results.loading import restore_cell
 from pmbnn.results.store import Results
 
 FILE = """

@@ -34,7 +34,7 @@ from pmbnn.figures import draw_cells, missing_cell_figures
 from pmbnn.figures.samples import plot_samples
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.results.restore import restore_cell
+from pmbnn.results.loading import restore_cell
 from pmbnn.results.store import Results
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header

@@ -15,7 +15,7 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.sampling import across_gaps
 from pmbnn.prediction.compared import functions_of
 from pmbnn.prediction.density import mixture
-from pmbnn.results.restore import restore_cell
+from pmbnn.results.loading import restore_cell
 
 pytestmark = pytest.mark.slow
 

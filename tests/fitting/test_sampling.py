@@ -24,7 +24,7 @@ from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import KeptDraws
-from pmbnn.results.restore import restore_cell, sample_posterior
+from pmbnn.results.loading import restore_cell, sample_posterior
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 

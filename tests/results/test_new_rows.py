@@ -16,7 +16,7 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.results import new_rows, restore
+from pmbnn.results import loading, new_rows
 from pmbnn.results.loading import load_results
 from pmbnn.results.new_rows import predict_rows
 from pmbnn.results.store import Results
@@ -71,13 +71,13 @@ def health(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def restored(health):
-    return restore.open_cell(health[0])
+    return loading.open_cell(health[0])
 
 
 @pytest.fixture
 def opened(restored, health, monkeypatch):
     """Folder of the cell, which is not restored anew by each command."""
-    monkeypatch.setattr(restore, "open_cell", lambda cell: restored)
+    monkeypatch.setattr(loading, "open_cell", lambda cell: restored)
     return health[0]
 
 

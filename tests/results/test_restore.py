@@ -16,8 +16,7 @@ from pmbnn.inference.engines import ENGINES, Engine
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History
-from pmbnn.results.loading import StoredCell, load_results
-from pmbnn.results.restore import restore_cell, sample_posterior
+from pmbnn.results.loading import StoredCell, load_results, restore_cell, sample_posterior
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep.cells import prepare, write_header
 

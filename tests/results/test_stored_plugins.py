@@ -21,8 +21,7 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.models.networks import NETWORKS, Dense
 from pmbnn.models.priors import PRIORS, Laplace
-from pmbnn.results.loading import load_results
-from pmbnn.results.restore import restore_cell
+from pmbnn.results.loading import load_results, restore_cell
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.spec import METRICS

@@ -24,11 +24,11 @@ from pmbnn.core.device import CPU
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.results.derived import note_files
+from pmbnn.results.loading import restore_cell
 from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.priors import stored_priors
 from pmbnn.results.references import pairs
-from pmbnn.results.restore import restore_cell
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
 from pmbnn.sweep.check import check_folder, references
