@@ -14,21 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from pmbnn.core.stages import stage
-from pmbnn.inference.advi import (
+from pmbnn.inference.batches import batch_indices, cast, stack
+from pmbnn.inference.checkpoint import Checkpoint, Checkpoints, arrays_of, restored
+from pmbnn.inference.convergence import final_mean, may_stop, verdict
+from pmbnn.inference.initial import initial_means
+from pmbnn.inference.optimisers import relative_rate
+from pmbnn.inference.program import (
     Info,
     Parameters,
     Program,
     State,
+    as_many,
     constrained_and_scale,
-    init,
     n_rows,
     prepare,
     reported,
 )
-from pmbnn.inference.batches import batch_indices, stack
-from pmbnn.inference.checkpoint import Checkpoint, Checkpoints, arrays_of, restored
-from pmbnn.inference.convergence import final_mean, may_stop, verdict
-from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
@@ -67,6 +68,52 @@ def fit(
             group = _build_group(program, padded, first, steps, snapshots)
             fits += _results(group, _run_to_end(group, progress, checkpoint), len(own))
     return fits
+
+
+# What a fit starts from
+
+
+def init(
+    replicas: Replica | Sequence[Replica],
+    program: Program,
+    means: Sequence[np.ndarray] | None = None,
+) -> State:
+    """State before the first step.
+
+    Parameters
+    ----------
+    replicas
+        One replica, or a list of `program.width`.
+    means
+        Where the guide's means start, ``(size,)`` of each replica; as the settings say unless
+        given.
+
+    Raises
+    ------
+    ValueError
+        If the number of replicas is not `program.width`.
+    """
+    replicas = as_many(replicas, program)
+    starts = []
+    means = start_means(program, replicas) if means is None else means
+    for replica, mean in zip(replicas, means, strict=True):
+        rng = np.random.default_rng([*replica.keys.initial, 1])
+        mean = np.asarray(mean, np.float64)
+        starts.append(program.guide.initial(mean, program.settings.initial_scale, rng))
+    with precision(program.dtype):
+        typed = [cast(start, program.dtype) for start in starts]
+        return program.compiled_start(stack(typed, program.width))
+
+
+def start_means(program: Program, replicas: Sequence[Replica]) -> list[np.ndarray]:
+    """Where the means of each replica start, ``(size,)`` each."""
+    if program.starter is not None:
+        return [found.loc for found in fit(program.starter, replicas)]
+    generators = [np.random.default_rng(r.keys.initial) for r in replicas]
+    return [initial_means(program.flat.layout, program.settings, rng) for rng in generators]
+
+
+# Groups
 
 
 class GroupState(NamedTuple):

@@ -13,8 +13,8 @@ import pytensor
 import pytest
 
 from pmbnn.data.arrays import Rows
-from pmbnn.inference.advi import build_program, split_objective
 from pmbnn.inference.batches import cast
+from pmbnn.inference.program import build_program, split_objective
 from pmbnn.inference.settings import ESTIMATORS, Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import build_model, model_data

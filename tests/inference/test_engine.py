@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from tiers import slow_but
 
-from pmbnn.inference.advi import build_program, init, start_means
+from pmbnn.inference.advi import build_program, init
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.groups import WINDOWS
+from pmbnn.inference.groups import WINDOWS, start_means
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.initial import initial_means

@@ -1,0 +1,555 @@
+"""A compiled ADVI program: a model's ELBO and the gradient steps that raise it.
+
+`pmbnn.inference.advi` has the public names.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pymc as pm
+
+from pmbnn.core.stages import staged
+from pmbnn.inference.batches import cast, flatten_for_steps, model_values, stack
+from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
+from pmbnn.inference.flat import FlatModel, ModelGraphs, n_observations, value_shapes
+from pmbnn.inference.guides import Guide, build_guide
+from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
+from pmbnn.inference.result import Replica, derive_keys
+from pmbnn.inference.settings import Inference
+from pmbnn.inference.support import check_support
+from pmbnn.inference.unsupported import explained
+from pmbnn.inference.xla.compile import (
+    compiler_options,
+    jax_function,
+    precision,
+    split_jax_function,
+)
+from pmbnn.inference.xla.partition import Leaves, divided, divided_graph, joined
+from pmbnn.inference.xla.random import draw_noise
+from pmbnn.inference.xla.rewrites import computed_once
+from pmbnn.spec import Tune
+from pmbnn.spec.display import Summarised
+
+MAP_SHARE = 0.1
+"""Share of the steps that a MAP fit takes which gives the means their start."""
+
+type Parameters = dict[str, jax.Array | Leaves]
+
+
+class State(NamedTuple):
+    """State of a fit; the vectors of a large network in leaves.
+
+    Of several fits at once, every array has them on its first axis.
+
+    Attributes
+    ----------
+    parameters
+        The guide's unconstrained parameters.
+    average
+        Their running average; empty unless the settings have ``iterate_averaging``.
+    optimiser
+        The optimiser's state.
+    step
+        Number of steps done.
+    """
+
+    parameters: Parameters
+    average: Parameters
+    optimiser: optax.OptState
+    step: jax.Array
+
+
+class Info(NamedTuple):
+    """Parts of the ELBO, ``log_likelihood - kl``, in nats, summed over the steps of a call.
+
+    Attributes
+    ----------
+    log_likelihood
+        Log-probability of all observations and potentials, at a draw of the guide.
+    kl
+        Divergence of the guide from the prior, unweighted.
+    """
+
+    log_likelihood: jax.Array
+    kl: jax.Array
+
+
+# The program of a model
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Program(Summarised):
+    """What the fits of one model share; `build_program` makes one.
+
+    Attributes
+    ----------
+    settings, rows, width, dtype
+        As given to `build_program`.
+    batch, padding
+        Rows that a step sees, and rows after them that do not count.
+    fewer
+        Whether it also runs fits of fewer rows.
+    flat, guide, objective
+        Graphs of the model, of the guide, and of the ELBO.
+    optimiser
+        Direction of a step at learning rate 1, downhill being positive.
+    precompute, evaluate
+        The objective as two JAX functions: what no parameter moves, of the data; and the rest,
+        of parameters and noise, in order, and of what the first one gives.
+    starter
+        Program of the MAP fits that give means their start, if the settings ask for them.
+    """
+
+    settings: Inference
+    rows: int
+    width: int
+    dtype: str
+    batch: int
+    padding: int
+    fewer: bool
+    flat: FlatModel
+    guide: Guide
+    objective: Objective
+    optimiser: optax.GradientTransformation
+    precompute: Callable[..., tuple]
+    evaluate: Callable[..., tuple]
+    starter: "Program | None"
+
+    @property
+    def steps(self) -> int:
+        """Length of a fit."""
+        return self.settings.total_steps(self.rows)
+
+    @property
+    def improper(self) -> bool:
+        """Whether the ELBO has no maximum."""
+        return self.flat.improper and not self.settings.is_point
+
+    def takes(self, rows: int) -> bool:
+        """Whether it runs fits of so many rows."""
+        least = 1 if self.batch == self.rows else self.batch
+        return rows == self.rows or (self.fewer and least <= rows < self.rows)
+
+    def start(self, parameters: Parameters) -> State:
+        """State of a fit whose guide has these unconstrained parameters."""
+        parameters = {name: jnp.asarray(p, self.dtype) for name, p in parameters.items()}
+        parameters = divided(parameters, self.objective.leaves)
+        average = parameters if self.settings.iterate_averaging else {}
+        return State(parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
+
+    def prepare(self, data) -> tuple[jax.Array, ...]:
+        """What the objective needs of the data, by name: everything that no parameter moves."""
+        return self.precompute(*(data[name] for name in self.objective.data))
+
+    def parts(self, parameters: Parameters, noise, prepared) -> Info:
+        """Log-likelihood and divergence of the objective, at given noise."""
+        # By name: JAX sorts the keys of a dictionary that it hands back.
+        inputs = [parameters[n] for n in self.objective.parameters]
+        inputs += [noise[n] for n in self.objective.noise]
+        arrays = jax.tree.leaves(divided(inputs, self.objective.leaves))
+        return Info(*self.evaluate(*arrays, *prepared))
+
+    def loss(self, parameters: Parameters, noise, prepared, kl_weight) -> tuple[jax.Array, Info]:
+        """Negative ELBO at the given KL weight, and its parts."""
+        info = self.parts(parameters, noise, prepared)
+        return kl_weight * info.kl - info.log_likelihood, info
+
+    def noise(self, key, step) -> dict[str, jax.Array | Leaves]:
+        """Noise of one step."""
+        shapes = {n: (v.kind, v.variable.type.shape) for n, v in self.objective.noise.items()}
+        return draw_noise(key, step, shapes, self.objective.leaves, self.dtype)
+
+    def kl_weight(self, step, steps):
+        """The KL weight of the settings, rising to it from zero while it is annealed."""
+        weight, share = self.settings.kl_weight, self.settings.kl_annealing
+        return weight * jnp.minimum(1.0, step / (share * steps)) if share else weight
+
+    # Compiled for as many replicas as it runs at once
+
+    def _each(self, function: Callable) -> Callable:
+        return jax.jit(jax.vmap(function, axis_size=self.width) if self.width > 1 else function)
+
+    @cached_property
+    def compiled_run(self) -> Callable:
+        """`run`, of `n` steps, as the program of them all."""
+        return jax.jit(partial(_run, self), compiler_options=compiler_options())
+
+    @cached_property
+    def compiled_start(self) -> Callable:
+        """`start` as a program."""
+        return self._each(self.start)
+
+    @cached_property
+    def compiled_prepare(self) -> Callable:
+        """`prepare` as a program."""
+        return self._each(self.prepare)
+
+    @cached_property
+    def compiled_constrained(self) -> Callable[[Parameters], tuple[dict, jax.Array]]:
+        """Constrained parameters and standard deviations of a guide's own parameters."""
+        parameters = self.objective.parameters
+        constrained = self.guide.constrained(parameters)
+        outputs = [*constrained.values(), self.guide.marginal_scale(constrained)]
+        graph = jax_function(list(parameters.values()), outputs)
+
+        def evaluate(values: Parameters):
+            *arrays, scale = graph(*(values[n] for n in parameters))
+            return dict(zip(constrained, arrays, strict=True)), scale
+
+        return self._each(evaluate)
+
+
+@staged("build")
+def build_program(
+    model: pm.Model | ModelGraphs,
+    settings: Inference | None = None,
+    rows: int | None = None,
+    width: int = 1,
+    dtype: str = "float32",
+    fewer: bool = False,
+) -> Program:
+    """The program of fits of one model.
+
+    Parameters
+    ----------
+    model
+        Of any replica: only its graph is used.
+    settings
+        How to fit; the defaults unless given.
+    rows
+        Number of training rows of each replica: the length of the dim ``observation``; that of
+        the model's own data unless given.
+    width
+        Replicas that it runs at once. Shorter groups are padded, so that the numbers of a
+        replica never depend on its company; 1 runs them one by one, on all cores.
+    dtype
+        ``float32``, which is enough for networks; or ``float64``, as ``pb.fit`` takes for other
+        models.
+    fewer
+        Whether it is to run fits of fewer rows as well, where the model's rows count one by one:
+        two programs cost seconds; with 704 rows for 560, a step takes 1.15 of its time.
+
+    Raises
+    ------
+    ValueError
+        If the guide, the estimator or minibatches do not fit the model, or if it cannot be
+        fitted by gradients through JAX; the message names the variable.
+    """
+    settings = settings or Inference()
+    rows = n_observations(model) if rows is None else rows
+    flat, batch, padding, fewer = flatten_for_steps(
+        model, rows, settings.batch, jacobian=not settings.is_point, fewer=fewer
+    )
+    improper = flat.improper and not settings.is_point
+    guide = build_guide(settings, flat.size, improper, flat.spread)
+    objective = build_objective(flat, guide, settings, rows, batch, padding, fewer=fewer)
+    with precision(dtype), explained(flat, dtype):
+        precompute, evaluate = split_objective(objective)
+    return Program(
+        settings=settings,
+        rows=rows,
+        width=width,
+        dtype=dtype,
+        batch=batch,
+        padding=padding,
+        fewer=fewer,
+        flat=flat,
+        guide=guide,
+        objective=objective,
+        optimiser=build_optimiser(settings),
+        precompute=precompute,
+        evaluate=evaluate,
+        starter=_build_starter(model, settings, rows, width, dtype, fewer),
+    )
+
+
+def split_objective(objective: Objective) -> tuple[Callable[..., tuple], Callable[..., tuple]]:
+    """``precompute`` and ``evaluate`` of a `Program`; call it within `precision`."""
+    inputs = [*objective.parameters.values(), *(n.variable for n in objective.noise.values())]
+    outputs = [objective.log_likelihood, objective.kl]
+    graph = divided_graph(inputs, outputs, objective.leaves)
+    return split_jax_function(list(objective.data.values()), *graph)
+
+
+def _build_starter(model, settings: Inference, rows, width, dtype, fewer) -> Program | None:
+    if settings.initial_mean != "map":
+        return None
+    plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "iterate_averaging": 0.0}
+    length = {"steps": max(1, round(MAP_SHARE * settings.total_steps(rows))), "epochs": None}
+    point = {"guide": "map", "kl_scaling": "sum", "early_stop": False}
+    settings = settings.model_copy(update=point | plain | length)
+    return build_program(model, settings, rows, width, dtype, fewer)
+
+
+# What a fit starts from
+
+
+def build_replicas(
+    model: pm.Model, restarts: int = 1, random_seed: int = 0, identity: str = "fit_model"
+) -> list[Replica]:
+    """Independent fits of a model with the values that its data variables have.
+
+    Those of ``pb.fit(model, restarts=restarts, random_seed=random_seed)``.
+
+    Parameters
+    ----------
+    restarts
+        Number of fits.
+    random_seed
+        Decides initial values, noise and minibatches.
+    identity
+        Fits of other identities have other PRNG keys at the same seed.
+
+    Raises
+    ------
+    ValueError
+        If an observation is outside the support of its distribution.
+    """
+    check_support(model, value_shapes(model))
+    names = [f"{identity}/{random_seed}/{restart}" for restart in range(restarts)]
+    return [Replica(model_values(model), derive_keys(name)) for name in names]
+
+
+def prepare(replicas: Replica | Sequence[Replica], program: Program) -> Any:
+    """Data of replicas in the form that `step` and `run` take.
+
+    With minibatches, arrays by name. Where a step sees all rows, the part of the objective that
+    depends on the data alone is computed here, once.
+
+    Parameters
+    ----------
+    replicas
+        One replica, or a list of `program.width`.
+
+    Raises
+    ------
+    ValueError
+        If labels or counts are outside the support of the model, or if the number of replicas is
+        not `program.width`.
+    """
+    replicas, flat = as_many(replicas, program), program.flat
+    for replica in replicas:
+        flat.check_labels(replica.data)
+    rows = n_rows(replicas, program)
+    padding, more = program.padding + program.rows - rows, {}
+    if program.fewer:
+        own = (rows, padding) if program.batch == program.rows else (program.batch, 0)
+        more = {ROW_WEIGHTS: row_weights(rows, *own).astype(program.dtype)}
+    with precision(program.dtype), explained(flat, program.dtype):
+        data = [cast(r.data, program.dtype, flat.row_data, padding) | more for r in replicas]
+        data = stack(data, program.width)
+        # In a program of its own: within the loop's, XLA would read it through a transposition.
+        return program.compiled_prepare(data) if program.batch == program.rows else data
+
+
+def n_rows(replicas: Sequence[Replica], program: Program) -> int:
+    """Number of rows of each replica."""
+    if not program.fewer:
+        return program.rows
+    return len(replicas[0].data[program.flat.row_data[0]])
+
+
+def as_many(replicas: Replica | Sequence[Replica], program: Program) -> Sequence[Replica]:
+    """Replicas as a list of `program.width`."""
+    given = [replicas] if isinstance(replicas, Replica) else replicas
+    if len(given) != program.width:
+        raise ValueError(f"`replicas` must be {program.width} for this program, got {len(given)}.")
+    return given
+
+
+# Steps
+
+
+def step(
+    key,
+    state: State,
+    program: Program,
+    data,
+    rows=None,
+    learning_rate=None,
+    steps: int | None = None,
+) -> tuple[State, Info]:
+    """The state after one gradient step, and the parts of the ELBO before it.
+
+    Called directly, it runs the compiled program of ``pb.fit`` and gives the same numbers to the
+    last bit. Within ``jax.jit``, ``jax.lax.scan`` or ``jax.vmap`` it is traced into that program,
+    and its numbers differ by rounding.
+
+    Parameters
+    ----------
+    key
+        Key of the fit's noise, ``(2,)`` unsigned 32-bit words: ``replica.key``, or
+        ``jax.random.key_data(key)`` for a key of JAX. The noise of a step depends on the key and
+        on ``state.step``, so all steps of a fit take the same key.
+    state
+        From `init`, or from the step before.
+    program
+        From `build_program`.
+    data
+        From `prepare`.
+    rows
+        Rows that the step sees, ``(batch,)``, where the settings have a ``batch``.
+    learning_rate
+        The highest learning rate, which the schedule scales; by default that of the settings.
+    steps
+        Number of steps that the schedule spans; by default that of the settings.
+
+    Raises
+    ------
+    ValueError
+        If rows are missing, or given where a step sees all of them.
+
+    References
+    ----------
+    Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, algorithm 1.
+    """
+    if not _is_traced(key, state, data, rows, learning_rate, steps):
+        rows = None if rows is None else np.expand_dims(rows, -2)
+        return run(key, state, program, data, 1, rows, learning_rate, steps)
+    given = _checked(key, program, rows, learning_rate, steps)
+    with precision(program.dtype):
+        return _step(program, state, data, *given)
+
+
+def run(
+    key,
+    state: State,
+    program: Program,
+    data,
+    n: int,
+    rows=None,
+    learning_rate=None,
+    steps: int | None = None,
+) -> tuple[State, Info]:
+    """The state after `n` gradient steps, and the sums of the ELBO's parts over them.
+
+    One compiled loop serves any `n`. A divergence that is known exactly is computed at both ends
+    of the loop only; its sum assumes that it changes by the same amount at every step.
+
+    Parameters
+    ----------
+    key, state, program, data, learning_rate, steps
+        As in `step`.
+    n
+        Number of steps.
+    rows
+        Rows that each step sees, ``(step, batch)``, where the settings have a ``batch``.
+
+    Raises
+    ------
+    ValueError
+        If rows are missing, or given where a step sees all of them.
+    """
+    is_traced = _is_traced(key, state, data, n, rows, learning_rate, steps)
+    advance = partial(_run, program) if is_traced else program.compiled_run
+    given = _checked(key, program, rows, learning_rate, steps)
+    with precision(program.dtype), explained(program.flat, program.dtype):
+        return advance(state, data, *given, n)
+
+
+def _is_traced(*given) -> bool:
+    """Whether some array is one of a program that JAX is tracing."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given))
+
+
+def _checked(key, program: Program, rows, learning_rate, steps) -> tuple:
+    """Key, rows, highest learning rate and length of a fit as a program takes them."""
+    if (rows is None) != (program.batch == program.rows):
+        needed = "left out: a step sees all rows" if rows is not None else "given: a step sees some"
+        raise ValueError(f"`rows` must be {needed} (`batch` is {program.settings.batch}).")
+    if learning_rate is None:
+        if isinstance(program.settings.learning_rate, Tune):
+            raise ValueError("`learning_rate` must be given: the settings have a search for it.")
+        learning_rate = program.settings.learning_rate
+    if np.ndim(learning_rate) == 0 and not isinstance(learning_rate, jax.Array):
+        shape = (program.width,) if program.width > 1 else ()
+        learning_rate = np.full(shape, learning_rate, program.dtype)
+    return key, rows, learning_rate, program.steps if steps is None else steps
+
+
+def _run(program: Program, state: State, data, key, rows, learning_rate, steps, n):
+    """`run`; all but `n` and `steps` have replicas on the first axis if there are several.
+
+    They are mapped over within the loop: of a loop that is mapped over, JAX traces the body
+    three times.
+    """
+    is_noisy = program.objective.has_noisy_kl
+
+    def each(function):
+        return jax.vmap(function) if program.width > 1 else function
+
+    def body(i, carry):
+        def one(state, total, data, key, rows, learning_rate):
+            seen = None if rows is None else rows[i]
+            state, info = _step(program, state, data, key, seen, learning_rate, steps)
+            kl = info.kl if is_noisy else jnp.zeros_like(info.kl)
+            return state, total + jnp.stack([info.log_likelihood, kl])
+
+        return each(one)(*carry, data, key, rows, learning_rate)
+
+    sums = jnp.zeros((*jnp.shape(learning_rate), 2), program.dtype)
+    end, sums = jax.lax.fori_loop(0, n, body, (state, sums))
+    if not is_noisy:
+        divergence = jax.jit(each(partial(_divergence, program)))  # traced once for both
+        first, last = (divergence(at, data, key, rows) for at in (state, end))
+        sums = sums.at[..., 1].set(n * first + (n - 1) / 2 * (last - first))
+    return end, Info(sums[..., 0], sums[..., 1])
+
+
+def _divergence(program: Program, state: State, data, key, rows) -> jax.Array:
+    """Divergence where a fit is, at the noise and the first of the rows of its next steps."""
+    noise = program.noise(key, state.step)
+    seen = None if rows is None else rows[0]
+    return program.parts(state.parameters, noise, _seen(program, data, seen)).kl
+
+
+def _seen(program: Program, data, rows) -> tuple[jax.Array, ...]:
+    """What the objective needs of the rows of a step."""
+    if rows is None:
+        return data
+    by_row = program.objective.row_data
+    return program.prepare({n: v[rows] if n in by_row else v for n, v in data.items()})
+
+
+def _step(program: Program, state: State, data, key, rows, learning_rate, steps):
+    """`step` of one replica."""
+    settings, prepared = program.settings, _seen(program, data, rows)
+    noise = program.noise(key, state.step)
+    slope = jax.grad(program.loss, has_aux=True)
+    weight = program.kl_weight(state.step, steps)
+    gradient, info = slope(state.parameters, noise, prepared, weight)
+    gradient = jax.tree.map(computed_once, gradient)
+    direction, optimiser = program.optimiser.update(gradient, state.optimiser)
+    rate = computed_once(learning_rate * relative_rate(settings, state.step, steps))
+    parameters = jax.tree.map(
+        lambda p, d: p - (rate * d).astype(p.dtype), state.parameters, direction
+    )
+    done, average = state.step + 1, state.average
+    if share := settings.iterate_averaging:
+        average = averaged(average, parameters, done, share)
+    return State(parameters, average, optimiser, done), info
+
+
+def constrained_parameters(state: State, program: Program) -> dict[str, np.ndarray]:
+    """Constrained parameters of the guide, by name: ``loc`` and, of a mean-field one, ``scale``.
+
+    Of the running average, if the settings have ``iterate_averaging``.
+    """
+    return constrained_and_scale(reported(state, program), program)[0]
+
+
+def constrained_and_scale(parameters: Parameters, program: Program) -> tuple[dict, np.ndarray]:
+    """Constrained parameters of unconstrained ones, and the standard deviation of each element."""
+    with precision(program.dtype):
+        return jax.device_get(program.compiled_constrained(joined(parameters)))
+
+
+def reported(state: State, program: Program) -> Parameters:
+    """Parameters that count as those of the fits where they are."""
+    return state.average if program.settings.iterate_averaging else state.parameters
