@@ -6,6 +6,7 @@ import itertools
 import json
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -151,19 +152,28 @@ def modules() -> dict[str, ast.Module]:
     return {name: tree for name, tree in trees.items() if name}
 
 
-def imported(tree: ast.Module, known: set[str]) -> set[str]:
-    """Modules of this package that a module imports anywhere, for types or within functions."""
-    found = set()
-    for node in ast.walk(tree):
+def imported(tree: ast.AST, known: set[str], types: bool = True) -> set[str]:
+    """Modules of this package that a module imports anywhere, also within functions.
+
+    Parameters
+    ----------
+    types
+        Whether to count imports under ``if TYPE_CHECKING``.
+    """
+    names: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        is_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if types or not is_types:
+            names |= imported(node, known, types)
         if isinstance(node, ast.Import):
             assert not any(alias.name.startswith("pmbnn") for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             if node.module.split(".")[0] == "pmbnn":
                 inner = node.module.removeprefix("pmbnn").lstrip(".")
-                names = {f"{inner}.{alias.name}".lstrip(".") for alias in node.names}
-                found |= (names & known) or ({inner} if inner else set())
-    return found
+                modules = {f"{inner}.{alias.name}".lstrip(".") for alias in node.names}
+                names |= (modules & known) or ({inner} if inner else set())
+    return names
 
 
 def room_of(module: str) -> str:
@@ -181,6 +191,14 @@ def test_every_import_points_to_an_earlier_room():
             elif ROOMS.index(room_of(other)) > ROOMS.index(room_of(module)):
                 wrong.append(f"{module} imports {other}")
     assert wrong == []
+
+
+def test_no_module_imports_itself_through_others():
+    """Nor within functions; only imports for types may point either way."""
+    trees = modules()
+    TopologicalSorter(
+        {name: imported(tree, set(trees), types=False) - {name} for name, tree in trees.items()}
+    ).prepare()  # a CycleError names the modules
 
 
 def test_every_room_exists_and_none_stands_outside():
