@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmbnn.calibration.plan import CalibrationTask
 from pmbnn.calibration.ranks import FAILED, ranks_among
 from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
 from pmbnn.core.stages import stage
@@ -34,6 +34,9 @@ from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.prior_draws import seeded_prior_draws
 from pmbnn.results.store import Results
 from pmbnn.results.weights import scale_draws
+
+if TYPE_CHECKING:
+    from pmbnn.calibration.plan import CalibrationTask
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Simulated:
 
 
 def run_calibration(
-    task: CalibrationTask,
+    task: "CalibrationTask",
     folder: Path,
     stored: Callable[[str | None], None],
     programs: GroupPrograms | None = None,
@@ -86,7 +89,7 @@ def run_calibration(
     return programs
 
 
-def _simulate_missing(task: CalibrationTask, results: Results, programs: GroupPrograms) -> None:
+def _simulate_missing(task: "CalibrationTask", results: Results, programs: GroupPrograms) -> None:
     stored, start = load_ranks(results, task.name), time.monotonic()
     missing = missing_simulations(stored, task.simulations)
     if not missing:
@@ -133,7 +136,7 @@ class Calibration:
         Compiled programs of its group.
     """
 
-    task: CalibrationTask
+    task: "CalibrationTask"
     dataset: Dataset
     programs: GroupPrograms
 

@@ -4,15 +4,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from pmbnn.calibration.plan import Truths
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.stored import stored_cell
 from pmbnn.results.reading import load_netcdf
 from pmbnn.results.store import Results, ResultsError, trace_writer
+
+if TYPE_CHECKING:
+    from pmbnn.calibration.plan import Truths
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,7 @@ class StoredRanks:
     name: str
     identity: str
     cell: Cell
-    truths: Truths
+    truths: "Truths"
     reference: str
     effective_draws: float
     draws: int

@@ -3,9 +3,10 @@
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xarray import DataTree
 
@@ -19,7 +20,6 @@ from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import Search, Selection
-from pmbnn.fitting.tasks import CellTask, JobTask, TaskWithData
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
@@ -27,12 +27,15 @@ from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
 
+if TYPE_CHECKING:
+    from pmbnn.fitting.tasks import CellTask, JobTask, TaskWithData
+
 Outcome = InferredCell | Exception
 """What became of a cell: fits, draws, or why there are none."""
 
 
 def run_job(
-    job: JobTask,
+    job: "JobTask",
     folder: Path,
     stored: Callable[[CellRecord], None],
     programs: GroupPrograms | None = None,
@@ -61,7 +64,9 @@ def run_job(
     return programs
 
 
-def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[CellTask, Outcome]]:
+def _fit(
+    job: "JobTask", results: Results, programs: GroupPrograms
+) -> "list[tuple[CellTask, Outcome]]":
     """Fits of every cell, or why there are none; cells that fail together are tried alone."""
     try:
         datasets = {task.cell.dataset: load_dataset(task) for task in job.tasks}
@@ -82,7 +87,7 @@ def _fit(job: JobTask, results: Results, programs: GroupPrograms) -> list[tuple[
         raise_fault(error, results)
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
-    alone = [JobTask(job.group, job.width, (task,), job.search_cell) for task in job.cells]
+    alone = [replace(job, cells=(task,)) for task in job.cells]
     found = [pair for single in alone for pair in _fit(single, results, programs)]
     for single in alone:
         results.remove_checkpoints(single.identity)
@@ -116,7 +121,7 @@ def forget_datasets() -> None:
 
 
 @staged("load")
-def load_dataset(task: TaskWithData) -> Dataset:
+def load_dataset(task: "TaskWithData") -> Dataset:
     """Data of a task, once for all tasks of a worker; an error if they changed meanwhile."""
     if task.fingerprint in _RECEIVED:
         return _RECEIVED[task.fingerprint]
@@ -127,7 +132,7 @@ def load_dataset(task: TaskWithData) -> Dataset:
 
 
 def _finish(
-    task: CellTask, outcome: Outcome, programs: GroupPrograms, results: Results
+    task: "CellTask", outcome: Outcome, programs: GroupPrograms, results: Results
 ) -> CellRecord:
     """Evaluate and store one cell; its record."""
     spent = 0.0 if isinstance(outcome, Exception) else outcome.seconds
@@ -209,7 +214,7 @@ def _selection_entry(selection: Selection | None, log_scale: float) -> ScaleSele
 
 
 def _evaluate(
-    task: CellTask, fitted: InferredCell, programs: GroupPrograms
+    task: "CellTask", fitted: InferredCell, programs: GroupPrograms
 ) -> tuple[dict[str, Any], DataTree]:
     """What a record says of a cell's predictions, and its trace."""
     dataset, cell = load_dataset(task), task.cell
