@@ -67,7 +67,7 @@ from .prediction.check import check as check
 from .prediction.class_probabilities import ClassProbabilities as ClassProbabilities
 from .prediction.density import Density as Density
 from .prediction.posterior import Posterior as Posterior
-from .prediction.posterior_file import load as load
+from .prediction.posterior import load as load
 from .prediction.settings import Diagnostics as Diagnostics
 from .prediction.settings import Fresh as Fresh
 from .prediction.settings import Map as Map

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from sklearn.base import BaseEstimator
 
-from pmbnn.prediction.posterior import Posterior
-from pmbnn.prediction.posterior_file import SECTIONS, read, read_part, save, written
+from pmbnn.prediction.posterior import Posterior, read
+from pmbnn.prediction.posterior_file import SECTIONS, read_part, save, written
 from pmbnn.spec import Specification, plain
 
 

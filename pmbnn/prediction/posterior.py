@@ -12,8 +12,6 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.core.device import Device, current_device, running_on
-from pmbnn.data.arrays import Rows
-from pmbnn.data.standardisation import Standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
@@ -34,6 +32,8 @@ from pmbnn.prediction.draws import (
     log_density_of_mixture,
 )
 from pmbnn.prediction.leave_one_out import pareto_k
+from pmbnn.prediction.network_model import NetworkModel
+from pmbnn.prediction.posterior_file import read_fields, save
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor, checked_inputs
 from pmbnn.spec.display import Summarised
@@ -44,41 +44,6 @@ DRAWS = 1000
 
 SHAPES = 8
 """Shapes of models whose predictors a process keeps."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NetworkModel:
-    """A model of this package that is built when it is needed.
-
-    Attributes
-    ----------
-    parts
-        What the model is made of, on at least one of the rows.
-    training
-        All training rows, or a function that loads them.
-    standardisation, target_standardisation
-        The maps from inputs and targets in their own units to those of the model.
-    """
-
-    parts: NetworkParts
-    training: Rows | Callable[[], Rows]
-    standardisation: Standardisation
-    target_standardisation: Standardisation
-
-    @cached_property
-    def graph_model(self) -> pm.Model:
-        """The model with the rows of `parts` alone: its variables are the same."""
-        return self.parts.build()
-
-    @cached_property
-    def model(self) -> pm.Model:
-        """The model with all training rows."""
-        training = self.training
-        return self.parts.build(training() if callable(training) else training)
-
-    def __getstate__(self) -> dict[str, object]:
-        """What another process needs, which builds models itself."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -474,15 +439,11 @@ class Posterior(Summarised):
         ValueError
             If the model is made of a class that is not registered: see `pmbnn.register`.
         """
-        from pmbnn.prediction.posterior_file import save
-
         save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, model: pm.Model | None = None) -> "Posterior":
         """Read what `save` wrote; see `pmbnn.load`."""
-        from pmbnn.prediction.posterior_file import load
-
         return load(path, model)
 
     def __getstate__(self) -> dict[str, object]:
@@ -539,3 +500,45 @@ def spread_numbers(number: int, most: int | None) -> np.ndarray:
     """At most so many of the numbers below `number`, evenly spread; all of them if None."""
     count = number if most is None else min(most, number)
     return np.linspace(0, number - 1, count).round().astype(int)
+
+
+# Files
+
+
+def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Its draws are the same as before, to the last bit on one machine.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model
+        The model, if it is not one of this package: files hold no code. Its log-density at a few
+        draws is compared with what the file keeps. A model of this package is built of what the
+        file says unless one is given, which must have the same parts and training rows.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, of another format, or no file of a posterior; if it needs a model,
+        or a class of one's own that is not registered as it was; if the model is another one: it
+        has other free variables, another prior or likelihood, or other data.
+    TypeError
+        If `model` is no model.
+
+    Examples
+    --------
+    >>> pb.fit(model).save("posterior.nc")  # doctest: +SKIP
+    >>> pb.load("posterior.nc", model).sample(100)  # doctest: +SKIP
+    """
+    return read(Path(path), model)[0]
+
+
+def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Dataset | None]:
+    """Read a posterior as `load` does, and the arrays that were written beside it."""
+    fields_of_posterior, further = read_fields(path, model)
+    return Posterior(**fields_of_posterior), further

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
@@ -35,10 +35,13 @@ from pmbnn.prediction.matching_model import (
     log_density_terms,
     variables_of,
 )
-from pmbnn.prediction.posterior import NetworkModel, Posterior
+from pmbnn.prediction.network_model import NetworkModel
 from pmbnn.prediction.trace_file import load_tree, write_trace
 from pmbnn.spec import Registry, Specification, plain
 from pmbnn.spec.origins import ORIGINS, SESSION, digests_of
+
+if TYPE_CHECKING:
+    from pmbnn.prediction.posterior import Posterior
 
 GROUP = "pmbnn"
 """Group of what a posterior needs beside the draws that ArviZ reads."""
@@ -61,8 +64,8 @@ SECTIONS: dict[str, Registry] = {
 """Parts of a model, and where their classes are registered."""
 
 
-def save(posterior: Posterior, path: Path, further: xr.Dataset | None = None) -> None:
-    """Write a posterior as `Posterior.save` says, and arrays of others that `read` gives back."""
+def save(posterior: "Posterior", path: Path, further: xr.Dataset | None = None) -> None:
+    """Write a posterior as `Posterior.save` says, and arrays of others beside it."""
     tree = posterior.to_datatree()
     tree[GROUP] = xr.DataTree(_of_posterior(posterior))
     if further is not None:
@@ -70,41 +73,13 @@ def save(posterior: Posterior, path: Path, further: xr.Dataset | None = None) ->
     write_trace(tree, path)
 
 
-def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
-    """Read a posterior that `Posterior.save` wrote.
+def read_fields(
+    path: Path, model: pm.Model | None = None
+) -> tuple[dict[str, Any], xr.Dataset | None]:
+    """Fields of the posterior in a file, and arrays that were written beside it.
 
-    Its draws are the same as before, to the last bit on one machine.
-
-    Parameters
-    ----------
-    path
-        The file.
-    model
-        The model, if it is not one of this package: files hold no code. Its log-density at a few
-        draws is compared with what the file keeps. A model of this package is built of what the
-        file says unless one is given, which must have the same parts and training rows.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is damaged, of another format, or no file of a posterior; if it needs a model,
-        or a class of one's own that is not registered as it was; if the model is another one: it
-        has other free variables, another prior or likelihood, or other data.
-    TypeError
-        If `model` is no model.
-
-    Examples
-    --------
-    >>> pb.fit(model).save("posterior.nc")  # doctest: +SKIP
-    >>> pb.load("posterior.nc", model).sample(100)  # doctest: +SKIP
+    See `pmbnn.load` for arguments and errors.
     """
-    return read(Path(path), model)[0]
-
-
-def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Dataset | None]:
-    """A posterior as `load` reads it, and what was written beside it."""
     if model is not None and not isinstance(model, pm.Model):
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
     tree = _opened(path)
@@ -120,7 +95,7 @@ def read(path: Path, model: pm.Model | None = None) -> tuple[Posterior, xr.Datas
     try:
         said = {name: json.loads(kept.attrs[name]) for name in TEXTS}
         origin = _model(path, model, said, kept)
-        return _posterior(origin, tree, said, kept), further
+        return _fields(origin, tree, said, kept), further
     except (KeyError, ValidationError, json.JSONDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"`{path}` is damaged, or of another version: {reason}.") from error
@@ -291,7 +266,7 @@ def _plugins(parts: NetworkParts) -> dict[str, str]:
 # The posterior
 
 
-def _of_posterior(posterior: Posterior) -> xr.Dataset:
+def _of_posterior(posterior: "Posterior") -> xr.Dataset:
     """What is kept of a posterior beside its draws."""
     origin, network, terms = posterior.origin, _network(posterior.origin), {}
     model = origin.graph_model if isinstance(origin, NetworkModel) else origin
@@ -341,7 +316,7 @@ def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
     return arrays if spread is None else arrays | {"spread": spread}
 
 
-def _chain_arrays(posterior: Posterior) -> dict[str, Any]:
+def _chain_arrays(posterior: "Posterior") -> dict[str, Any]:
     samples, found = posterior.samples, posterior.samples.convergence
     arrays = {"values": samples.chains.values, "broken": samples.chains.broken}
     arrays |= {f"statistic_{n}": array for n, array in samples.chains.statistics.items()}
@@ -353,13 +328,13 @@ def _chain_arrays(posterior: Posterior) -> dict[str, Any]:
     return arrays
 
 
-def _posterior(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset) -> Posterior:
+def _fields(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset) -> dict[str, Any]:
     settings = said["settings"]
     settings = SAMPLING.get(settings["engine"], Inference).model_validate_json(json.dumps(settings))
     is_fit = isinstance(settings, Inference)
     numbers = kept["number"].values.tolist()
     sources = _guides(settings, kept) if is_fit else _kept_draws(kept["values"].values, numbers)
-    return Posterior(
+    return dict(
         origin=origin,
         settings=settings,
         sources=dict(zip(numbers, sources, strict=True)),

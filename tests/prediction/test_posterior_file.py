@@ -18,7 +18,8 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction import posterior_file
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
-from pmbnn.prediction.posterior_file import read, save
+from pmbnn.prediction.posterior import read
+from pmbnn.prediction.posterior_file import save
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(9, 2))
