@@ -31,6 +31,7 @@ from pmbnn.results.names import (
     distinct,
     scale_label,
     seed_label,
+    setting_words,
 )
 from pmbnn.results.priors import PriorWords, StoredPrior, number_words, prior_words
 from pmbnn.results.record import CellRecord
@@ -303,7 +304,7 @@ def _agreement_table(kind: Kind, agreement: pd.DataFrame) -> Table:
     for every, group in agreement.groupby([*keys, *others], sort=False, dropna=False):
         key, values = every[: len(keys)], every[len(keys) :]
         settings = ", ".join(
-            f"{name.split('.')[-1]} {value}"
+            setting_words(name, value)
             for name, value in zip(others, values, strict=True)
             if value == value  # what is missing is not equal to itself
         )

@@ -119,13 +119,13 @@ def _field_label(name: str, value: object) -> str:
         return name if value else f"no_{name}"
     if isinstance(value, int | float):
         # The value of `sigma_1` must not run into its number.
-        return f"{name}{'_' if name[-1].isdigit() else ''}{_number(value)}"
+        return f"{name}{'_' if name[-1].isdigit() else ''}{number_label(value)}"
     if isinstance(value, tuple):
         return "-".join(map(_entry_label, value)) or "linear"
     if isinstance(value, Specification) and not isinstance(value, Tune):
         return f"{name}-{spec_label(value)}"
     if isinstance(value, Tune):
-        return "tuned-" + "-".join(_number(entry) for entry in value.log)
+        return "tuned-" + "-".join(number_label(entry) for entry in value.log)
     return str(value)
 
 
@@ -134,10 +134,11 @@ def _entry_label(entry: Specification | float | str) -> str:
     if isinstance(entry, str):
         return entry
     if not isinstance(entry, Specification):
-        return _number(entry)
+        return number_label(entry)
     fields = entry.model_dump(mode="json")
     return short_name({k: v for k, v in fields.items() if k == "kind" or _is_shown(entry, k)})
 
 
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
+def number_label(value: object) -> str:
+    """A number without trailing zeros: ``0.4``, ``1``; anything else as it is written."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from pmbnn.figures import style
+from pmbnn.results.names import dataset_row_label
 
 WIDTH, HEIGHT = 4.6, 4.0
 """Of a panel, in inches."""
@@ -46,12 +47,10 @@ def plot_ladder(table: pd.DataFrame, title: str) -> Figure:
 
 def _data_of(table: pd.DataFrame) -> pd.Series:
     """Name of each row's data set: ``moons, noise 0.4``."""
-    named = table["dataset.kind"].astype(str)
-    for key in ("noise", "factor"):
-        if f"dataset.{key}" in table:
-            known = table[f"dataset.{key}"]
-            named += known.map(lambda value, key=key: f", {key} {value:g}").where(known.notna(), "")
-    return named
+    settings = table.filter(regex=r"^dataset\.").rename(
+        columns=lambda name: name[len("dataset.") :]
+    )
+    return pd.Series(map(dataset_row_label, settings.to_dict("records")), index=table.index)
 
 
 def _looks(table: pd.DataFrame) -> Mapping[tuple[str, str], tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, has_scale
-from pmbnn.experiment.names import file_label, short_name
+from pmbnn.experiment.names import file_label, number_label, short_name
 from pmbnn.results.record import CellRecord
 from pmbnn.spec import Specification
 
@@ -100,12 +100,18 @@ def scale_title(hyperprior: Specification) -> str:
 
 def dataset_label(dataset: DatasetSpec) -> str:
     """Name of a data set without its seed: ``moons, noise 0.4``."""
-    row = settings_row(dataset)
-    shown = [f"{key} {_number(row[key])}" for key in NAMING if key in row]
+    return dataset_row_label(settings_row(dataset))
+
+
+def dataset_row_label(row: Mapping[str, Any]) -> str:
+    """The same from its settings, as the columns ``dataset.`` of a table have them."""
+    # What a table does not have is not a number, which is not equal to itself.
+    row = {key: value for key, value in row.items() if value == value}
+    shown = [f"{key} {number_label(row[key])}" for key in NAMING if key in row]
     named = next((row[key] for key in OWN_NAMES if row.get(key) is not None), None)
-    kind = dataset.kind if named is None else f"{dataset.kind} {file_label(str(named))}"
+    kind = row["kind"] if named is None else f"{row['kind']} {file_label(str(named))}"
     fold = row.get("split.fold")
-    return ", ".join([kind, *shown, *([] if fold is None else [f"fold {fold}"])])
+    return ", ".join([kind, *shown, *([] if fold is None else [f"fold {number_label(fold)}"])])
 
 
 def dataset_title(dataset: DatasetSpec) -> str:
@@ -142,14 +148,10 @@ def differences(spec: Specification, other: Specification) -> list[str]:
 def _differing(row: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
     others = list(others)
     return [
-        f"{key} {_number(value)}"
+        f"{key} {number_label(value)}"
         for key, value in row.items()
         if any(other.get(key) != value for other in others)
     ]
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # Cells
@@ -227,7 +229,7 @@ def variant_words(cell: Cell, others: Iterable[Cell]) -> tuple[str, ...]:
     # It says nothing of chains, which are always mixed alike.
     silent = {MIXTURE} if cell.is_sampled else set()
     return tuple(
-        _setting_words(key, value)
+        setting_words(key, value)
         for key, value in own.items()
         if key not in silent
         and (
@@ -240,15 +242,15 @@ def variant_words(cell: Cell, others: Iterable[Cell]) -> tuple[str, ...]:
     )
 
 
-def _setting_words(key: str, value: Any) -> str:
+def setting_words(key: str, value: Any) -> str:
     """A setting with its value: ``hidden 5-5``, ``KL weight 0.1``, ``KL by first dimension``."""
     if key == KL_WEIGHT:
         return f"KL weight {value:g}"
     if key == KL_SCALING:
         return f"KL by {value.replace('_', ' ')}"
-    *_, owner, last = key.split(".")
+    *owners, last = key.split(".")
     if last == "log":  # of a value that is tuned
-        return f"tuned {owner.replace('_', ' ')} {value}"
+        return f"tuned {owners[-1].replace('_', ' ')} {value}"
     # The last part of a dotted name says enough, but for these.
     name = key.replace(".", " ") if last in ("kind", "seed") else last.replace("_", " ")
     return f"{name} {value}"

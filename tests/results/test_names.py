@@ -3,7 +3,15 @@
 import pytest
 from makers import spec
 
-from pmbnn.results.names import cell_title, combination_title, distinct, pretty, title
+from pmbnn.results.names import (
+    cell_title,
+    combination_title,
+    dataset_label,
+    dataset_row_label,
+    distinct,
+    pretty,
+    title,
+)
 
 
 def combination(record):
@@ -27,6 +35,14 @@ def titles_of(*hyperpriors):
 )
 def test_pretty_names(kind, words):
     assert pretty(kind) == words
+
+
+def test_data_sets_have_one_name_as_specifications_and_in_tables(made):
+    assert dataset_label(made.record().cell.dataset) == "moons, noise 0.4"
+    row = {"kind": "moons", "noise": 0.4, "file": float("nan"), "seed": 3}
+    assert dataset_row_label(row | {"split.fold": 2.0}) == "moons, noise 0.4, fold 2"
+    file = {"kind": "table", "file": "data/energy.csv.gz", "noise": float("nan")}
+    assert dataset_row_label(file) == "table energy"
 
 
 def test_title_of_a_learned_scale(made):
