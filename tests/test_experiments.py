@@ -28,7 +28,7 @@ SHOWN = {
     ("cauchy", "inverse_gamma"),
     ("flat", "fixed"),
 }
-"""Each prior once in `priors`, beside the first cell of every engine in every sweep;
+"""Each prior once in `priors`, beside the first cell of every sweep and of every engine;
 that every combination builds and fits is tested where models are."""
 
 
@@ -151,11 +151,11 @@ def test_file_is_read_without_data(file, monkeypatch, tmp_path):
     assert load_experiment(file).cells
 
 
-def _role(cell):
+def _roles(cell):
     """What of a cell must run once; networks of pictures are all one when they are shrunk."""
     if cell.dataset.kind in ("images", "idx"):
-        return cell.dataset.rows, cell.inference.guide
-    return cell.sweep, cell.inference.engine
+        return [(cell.dataset.rows, cell.inference.guide)]
+    return [("sweep", cell.sweep), ("engine", cell.inference.engine)]
 
 
 class Swept(NamedTuple):
@@ -183,7 +183,7 @@ def _swept(file, folder):
     tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
     run = prepare(load_experiment(tiny), folder / "results" / file.stem)
     write_header(run)
-    first = {_role(cell): cell for cell in reversed(list(run.tasks))}
+    first = {role: cell for cell in reversed(list(run.tasks)) for role in _roles(cell)}
     shown = SHOWN if file.stem == "priors" else ()
     main = next(iter(run.tasks)).sweep
     wanted = [

@@ -52,13 +52,21 @@ def stored(made, tmp_path, cells):
     return made.store(tmp_path, cells), [record for record, _ in cells]
 
 
+def wait_for(condition, seconds=300):  # helpers of lower priority may starve
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def blank():
     return new_figure(1, 1)
 
 
 def signed(folder):
-    """A figure, and a file named after the process that drew it."""
+    """A figure, and a file named after the process that drew it, once every process has one."""
     (folder / str(os.getpid())).touch()
+    wait_for(lambda: len(list(folder.iterdir())) == 2)
     return blank()
 
 
@@ -95,11 +103,9 @@ def is_whole(results, files):
 def test_all_take_part(results, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
-    # So many that the helper has started long before they are drawn.
-    files = [f"{number}.png" for number in range(200)]
-    paths = draw(drawings(results, partial(signed, marks), files), results)
-    assert paths == [results.figures / file for file in files]
-    assert is_whole(results, files)
+    paths = draw(drawings(results, partial(signed, marks)), results)
+    assert paths == [results.figures / file for file in FILES]
+    assert is_whole(results, FILES)
     drawn_by = {int(mark.name) for mark in marks.iterdir()}
     assert os.getpid() in drawn_by
     assert len(drawn_by) == 2
@@ -187,13 +193,6 @@ def test_without_a_fit_or_a_known_type_there_is_nothing_to_draw(made, stored):
     results, records = stored
     other = made.changed(records[0], predictive="ranks")
     assert missing_cell_figures(results, [other, records[3]]) == []
-
-
-def wait_for(condition, seconds=300):  # helpers of lower priority may starve
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_cells_are_drawn_as_they_are_stored(stored):

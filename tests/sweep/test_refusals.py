@@ -9,12 +9,13 @@ import errno
 import io
 import multiprocessing
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
 from makers import plane_trace
 from rich.console import Console
-from tiers import slow_but
+from tiers import pairwise, slow_but
 
 from pmbnn.experiment.load import load_experiment
 from pmbnn.processes.workers import Stored
@@ -36,6 +37,11 @@ sweeps:
 
 CALLS = ("fsync", "replace", "mkdir", "open")
 """What brings something into the folder: names of functions of `os`."""
+
+NUMBERS = (errno.EIO, errno.ENOSPC, errno.EACCES)
+QUICK = [("fsync", 4, errno.EIO), ("replace", 3, errno.ENOSPC), ("mkdir", 1, errno.EACCES)]
+REFUSED = list(dict.fromkeys([*QUICK, *pairwise(list(product(CALLS, (1, 3, 4), NUMBERS)))]))
+"""Calls, which of them, and what the system says: any two meet."""
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +104,7 @@ def refuse(monkeypatch, call, number, at, out):
 
 @pytest.mark.parametrize(
     ("call", "at", "number"),
-    slow_but(
-        [("fsync", 4, errno.EIO), ("replace", 3, errno.ENOSPC), ("mkdir", 1, errno.EACCES)],
-        [
-            (call, at, number)
-            for call in CALLS
-            for at in (1, 3, 4)
-            for number in (errno.ENOSPC, errno.EIO, errno.EACCES)
-        ],
-    ),
+    slow_but(QUICK, REFUSED),
 )
 def test_a_refused_call_is_one_line_and_the_same_command_goes_on(
     sweep, whole, tmp_path, monkeypatch, call, at, number
