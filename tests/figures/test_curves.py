@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pmbnn.figures.curves import MOST, limits, plot_compared_curves, plot_curves
 
@@ -101,7 +100,7 @@ def test_no_traces():
 def test_a_long_name_takes_nothing_of_its_panel(trace):
     def width(name):
         figure = plot_compared_curves([trace(), trace()], [name, "two"], "title")
-        FigureCanvasAgg(figure).draw()
+        figure.draw_without_rendering()
         return figure.axes[0].get_position().width
 
     assert width("a prior of some name, " * 8) == pytest.approx(width("one"), rel=0.01)

@@ -102,6 +102,7 @@ def test_short_fits(model):
 # --- settings and data --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_restarts_and_seeds():
     """Those of the settings unless given; a fit depends on its own number only."""
     model, settings = any_models.potential_alone(), Inference(steps=20, restarts=2, seed=4)
@@ -204,15 +205,20 @@ UNDIVIDED = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["potential"], list(UNDIVIDED)))
-def test_no_minibatches(name, evaluate):
-    """Asked for, an error; else the model is fitted whole, without rows that do not count."""
+@pytest.mark.parametrize("name", list(UNDIVIDED))
+def test_no_minibatches(name):
     build, message = UNDIVIDED[name]
-    model = build()
     with pytest.raises(
         ValueError, match=f"`batch` must be left out for this model, got 20: {message}"
     ):
-        build_program(model, Inference(batch=20), 100)
+        build_program(build(), Inference(batch=20), 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(UNDIVIDED))
+def test_what_has_no_minibatches_is_fitted_whole(name, evaluate):
+    """Without rows that do not count."""
+    model = UNDIVIDED[name][0]()
     program = build_program(model, Inference(kl="monte_carlo"), 100, dtype="float64")
     assert program.padding == 0
     at = at_a_point(program.flat.size)

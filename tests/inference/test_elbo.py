@@ -166,6 +166,7 @@ def test_hand_written_model(evaluate):
     check(compiled(model, {}, *at), by_chain_rule(model, *at, evaluate))
 
 
+@pytest.mark.slow
 def test_scale_cap(evaluate):
     """Under a flat prior every scale above the cap counts as the cap, and stays unmoved."""
     model = dense_classifier(X, Y, hidden=(3,), prior="flat")
@@ -231,7 +232,8 @@ def many_parts(program, data, loc, rho, noise):
         return [np.asarray(p) for p in parts(jnp.asarray(noise))]
 
 
-@pytest.mark.parametrize("centred", slow_but([False], [False, True]))
+@pytest.mark.slow
+@pytest.mark.parametrize("centred", [False, True])
 def test_exact_expectations_are_those_of_draws(centred):
     """Over many draws the two forms of a hierarchical model's divergence have one mean.
 

@@ -336,7 +336,8 @@ KINDS = {
 RATES = [None, 0.003, 0.1, 0.02]
 
 
-@pytest.mark.parametrize("kind", slow_but(["minibatches"], list(KINDS)))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_company_does_not_matter_to_any_kind(kind):
     """With learning rates of their own, replicas are the same alone and in any place."""
     program = build_program(classifier(), Inference(steps=30, **KINDS[kind]), ROWS, width=4)

@@ -245,6 +245,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["sweep", *map(str, arguments), "--prior-only"])
 
 
+@pytest.mark.slow
 def test_the_command(file, tmp_path):
     done = invoke(file, "--out", tmp_path / "out", "--only", "hyperprior=half_normal", "--quiet")
     assert done.exit_code == 0, done.output

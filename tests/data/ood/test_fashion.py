@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn.datasets
+from tiers import slow_but
 
 from pmbnn.data import DataError, openml
 from pmbnn.data.local_files import copies
@@ -118,7 +119,9 @@ def test_openml_stands_in(tmp_path, monkeypatch):
     assert [path.name for path in openml.cache_folder().iterdir()] == ["fashion-mnist.npz"]
 
 
-@pytest.mark.parametrize("source", ["files", "kept", "downloaded"])
+@pytest.mark.parametrize(
+    "source", slow_but(["files", "downloaded"], ["files", "kept", "downloaded"])
+)
 def test_they_go_to_workers_of_a_cluster(source, request, monkeypatch, tmp_path):
     """Which have neither files nor a way out."""
     if source == "files":
