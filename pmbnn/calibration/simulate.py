@@ -26,7 +26,7 @@ from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import best_restart
 from pmbnn.inference.engines import ENGINES
-from pmbnn.inference.result import PrngKeys, Replica, derive_keys
+from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.prediction.compared import functions_of
@@ -96,8 +96,8 @@ def _simulate_missing(task: "CalibrationTask", results: Results, programs: Group
         return
     calibration = Calibration(task, load_dataset(task), programs)
     truths, reference, effective_draws = calibration.truths(missing)
-    with stage("simulate", task.simulations) as went_on:
-        went_on(task.simulations - len(missing))
+    with stage("simulate", task.simulations) as update:
+        update(task.simulations - len(missing))
         for first in range(0, len(missing), task.width):
             numbers = missing[first : first + task.width]
             simulated = calibration.simulate(numbers, truths[first : first + task.width])
@@ -121,7 +121,7 @@ def _simulate_missing(task: "CalibrationTask", results: Results, programs: Group
             start = now
             stored = new if stored is None else stored.followed_by(new)
             save_ranks(results, stored)
-            went_on(len(stored.numbers))
+            update(len(stored.numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +215,8 @@ class Calibration:
         from arviz_stats.base import array_stats
 
         observed = model_data(self.cell.hyperprior, self.rows, self.cell.likelihood)
-        every = [self.quantities(observed, chain) for chain in chains.astype(np.float64)]
-        arrays = (np.stack([of_one[name] for of_one in every]) for name in every[0])
+        by_chain = [self.quantities(observed, chain) for chain in chains.astype(np.float64)]
+        arrays = (np.stack([chain[name] for chain in by_chain]) for name in by_chain[0])
         return float(np.min([array_stats.ess(a, chain_axis=0, draw_axis=1) for a in arrays]))
 
     def simulate(self, numbers: Sequence[int], truths: np.ndarray) -> list[Simulated]:
@@ -227,8 +227,8 @@ class Calibration:
         simulated = []
         for i, number in enumerate(numbers):
             rng = np.random.default_rng(self.keys(f"targets/{number}").draws)
-            own = {name: array[i : i + 1] for name, array in parameters.items()}
-            target = likelihood.sample(own, rng)[0].astype(rows.y.dtype)
+            single = {name: array[i : i + 1] for name, array in parameters.items()}
+            target = likelihood.sample(single, rng)[0].astype(rows.y.dtype)
             fitted = self._fitted_rows(target)
             data = model_data(hyperprior, fitted, likelihood)
             simulated.append(Simulated(number, truths[i], fitted, data))
@@ -276,14 +276,15 @@ class Calibration:
         ]
         program = self.programs.program(self.cell, simulated[0].rows)
         fits = ENGINES[inference.engine].fit(program, replicas)
-        draws: list[np.ndarray | None] = []
-        for first in range(0, len(fits), restarts):
-            own = fits[first : first + restarts]
-            best = best_restart(own, None)
-            draws.append(
-                None if best is None else self.predictor.values(own[best], self.task.draws)
-            )
-        return draws
+        return [
+            self._draws_of_best(fits[first : first + restarts])
+            for first in range(0, len(fits), restarts)
+        ]
+
+    def _draws_of_best(self, fits: Sequence[Fit]) -> np.ndarray | None:
+        """Draws of the guide of the best restart; None if every one diverged."""
+        best = best_restart(fits, None)
+        return None if best is None else self.predictor.values(fits[best], self.task.draws)
 
     def _sampled(self, one: Simulated) -> np.ndarray | None:
         """Draws of a sampler's chains, evenly spread."""

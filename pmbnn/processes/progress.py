@@ -29,7 +29,7 @@ class _Running:
     first: News
     since: float
     latest: News
-    told: float
+    printed: float
     line: str = ""
 
     def is_of(self, news: News) -> bool:
@@ -98,15 +98,15 @@ class JobDisplay:
             return
         now, news = time.monotonic(), stages[-1]
         before = self.running.get(job)
-        told = before.told if before else now
+        printed = before.printed if before else now
         if before is None or not before.is_of(news):
-            before = _Running(news, now, news, told)
+            before = _Running(news, now, news, printed)
         before.latest = news
         where = ", ".join(filter(None, [*map(far, stages), before.left(now), news.words]))
         before.line = f"{where}: {job}"
         self.running[job] = before
-        if not self._is_live and not self.quiet and now - before.told >= LOG_EVERY:
-            before.told = now
+        if not self._is_live and not self.quiet and now - before.printed >= LOG_EVERY:
+            before.printed = now
             self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
 
     def finished_job(self, job: str) -> None:
