@@ -67,14 +67,14 @@ class CalibrationTask:
         return self.cell if self.cell.is_sampled else replace(self.cell, inference=Mclmc())
 
     @property
-    def seconds(self) -> float:
-        """Rough time of fitting every simulated data set on one core."""
+    def seconds_per_simulation(self) -> float:
+        """Rough time of fitting one simulated data set on one core."""
         cell = self.cell
         if not cell.is_sampled:
             changes = {"restarts": self.restarts, "validation": 0}
             cell = replace(cell, inference=cell.inference.model_copy(update=changes))
         rows = 2 if self.truths == "posterior" else 1
-        return self.simulations * slowness() * rows * cell_work(cell).fitting
+        return slowness() * rows * cell_work(cell).fitting
 
     def run(
         self,
@@ -232,10 +232,11 @@ def _check_enough_truths(task: CalibrationTask) -> None:
 
 def plan_lines(plan: Plan, workers: int) -> list[str]:
     """The plan in words, with a rough time on that many workers."""
-    lines = [f"left out: {line}" for line in plan.left_out]
+    lines, seconds = [f"left out: {line}" for line in plan.left_out], 0.0
     for task in plan.tasks:
-        lines.append(f"{task.simulations} simulations, {duration(task.seconds)}: {task.label}")
-    seconds = sum(task.seconds for task in plan.tasks)
+        one = task.simulations * task.seconds_per_simulation
+        lines.append(f"{task.simulations} simulations, {duration(one)}: {task.label}")
+        seconds += one
     total = f"in all: {duration(seconds)} of fitting on one core"
     if not plan.devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
         total += f", about {duration(seconds / used)} with {used} workers"

@@ -50,11 +50,7 @@ def calibrate(
     results, workers = Results(folder), workers or cores()
     with writing(folder, wait):
         results.prepare()
-        due = [
-            task
-            for task in plan.tasks
-            if missing_simulations(load_ranks(results, task.name), task.simulations)
-        ]
+        due = {task: n for task in plan.tasks if (n := _number_missing(results, task))}
         if not quiet:
             for line in plan.left_out:
                 console.print(f"left out: {line}", highlight=False, markup=False, soft_wrap=True)
@@ -70,19 +66,24 @@ def calibrate(
     return calibration_table(stored.values()), failed
 
 
+def _number_missing(results: Results, task: CalibrationTask) -> int:
+    return len(missing_simulations(load_ranks(results, task.name), task.simulations))
+
+
 def _simulate(
     experiment: Experiment,
-    due: Sequence[CalibrationTask],
+    due: Mapping[CalibrationTask, int],
     results: Results,
     console: "Console",
     workers: int,
     devices: Sequence[Device],
     quiet: bool,
 ) -> dict[str, str]:
-    """Run tasks on worker processes; reasons of those that fail, by name."""
+    """Run tasks that lack some simulations on worker processes; why some fail, by name."""
     reasons: dict[str, str | None] = {}
-    work = {task.name: task.seconds / processes(workers, devices) for task in due}
-    groups = turns(due, lambda task: takes_all_cores(task.cell), workers, devices)
+    pace = 1 / processes(workers, devices)
+    work = {task.name: pace * n * task.seconds_per_simulation for task, n in due.items()}
+    groups = turns(list(due), lambda task: takes_all_cores(task.cell), workers, devices)
     with JobDisplay(console, work, quiet, "combinations") as display:
         for tasks, n_processes, single_threaded in groups:
             for event in run_jobs(
