@@ -29,7 +29,8 @@ for _panel, _command, _help in (
     (FILES, analyse.verify, "Check the files of a results folder."),
     (FILES, analyse.prune, "Remove superseded cells from a results folder."),
 ):
-    app.command(cls=Command, short_help=_help, rich_help_panel=_panel)(_command)
+    _name = _command.__name__
+    app.command(_name, cls=Command, short_help=_help, rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:
