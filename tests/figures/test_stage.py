@@ -100,6 +100,7 @@ def is_whole(results, files):
     return signatures == [b"\x89PNG"] * len(files) and not list(results.folder.glob(".part-*"))
 
 
+@pytest.mark.slow
 def test_all_take_part(results, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()

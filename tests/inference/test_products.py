@@ -114,7 +114,7 @@ def test_learned_scale_mixture(products_of):
 SCALES = pairwise([*product(HIERARCHICAL, ("layer", "network", "unit"), (False, True))])
 
 
-@pytest.mark.parametrize(("hyperprior", "per", "centred"), slow_but(SCALES[:6], SCALES))
+@pytest.mark.parametrize(("hyperprior", "per", "centred"), slow_but(SCALES[:3], SCALES))
 def test_every_hyperprior(hyperprior, per, centred, products_of):
     kind = HYPERPRIORS[hyperprior](per=per, centred=centred)
     products = products_of(dense_classifier(X, Y, hidden=(4,), hyperprior=kind))

@@ -332,6 +332,7 @@ def test_commands_take_the_option(project, monkeypatch):
     assert plugins._TRUSTED.get() is False
 
 
+@pytest.mark.slow
 def test_an_edited_network_predicts_nothing_on_old_weights(project):
     """From the fit to predictions, and the trusted copy says what was said."""
     run = prepare(load_experiment(project / "own.yaml"), project / "results" / "own")

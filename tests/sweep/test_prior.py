@@ -227,6 +227,7 @@ def test_figures_are_drawn_again_once_there_is_a_posterior(file, folder, words):
     assert len(figures.outdated_priors(results, records)) == 4
 
 
+@pytest.mark.slow
 def test_curves_are_drawn(tmp_path, words):
     (tmp_path / "toy.yaml").write_text(CURVES)
     (prior,), _ = run(tmp_path / "toy.yaml", tmp_path / "out")
