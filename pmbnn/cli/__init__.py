@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pmbnn.cli import analyse, calibrate, predict, run
+from pmbnn.cli import analyse, predict, run
 from pmbnn.cli.command import Command, Commands
 
 RUN, ANALYSE, FILES = "Run experiments", "Analyse results", "Manage files"
@@ -17,7 +17,7 @@ app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, no_
 for _panel, _command, _help in (
     (RUN, run.sweep, "Fit the cells of an experiment file."),
     (RUN, run.check, "Compare fits with MCMC samples of the posterior."),
-    (RUN, calibrate.calibrate, "Run simulation-based calibration (SBC)."),
+    (RUN, run.calibrate, "Run simulation-based calibration (SBC)."),
     (RUN, analyse.baselines, "Fit baseline models on the same splits."),
     (ANALYSE, predict.predict, "Predict images or table rows with a fitted cell."),
     (ANALYSE, analyse.compare, "Compare contrasts under ADVI and the posterior."),
