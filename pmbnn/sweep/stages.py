@@ -137,7 +137,7 @@ def run(
     wait
         Whether to wait where another process writes the same folder.
     quiet
-        Whether to keep progress to oneself.
+        Whether to suppress progress output.
     device
         What fits run on: ``cpu``, ``gpu``, or GPUs where JAX finds some.
     shard

@@ -129,7 +129,7 @@ class Receipt:
     versions
         Those of the worker, if they are others, so that nothing was done.
     fault
-        What of the worker's system stood in the way, such as a full disk.
+        I/O error of the worker, such as a full disk.
     is_full
         Whether that is the disk of the results folder, which all workers share.
     """
