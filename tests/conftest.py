@@ -8,6 +8,9 @@ from pathlib import Path
 import makers
 import pytest
 
+# Looking for garbage among the nodes of graphs takes a tenth of the time.
+gc.set_threshold(50_000, 20, 100)
+
 # Most of the suite is compilation: what one worker, tier or run has compiled, the next one loads,
 # as commands do (`use_compilation_cache`). A second run takes half as long.
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pmbnn" / "xla"
@@ -22,9 +25,8 @@ os.environ["PYTENSOR_FLAGS"] = ",".join(["traceback__limit=0", *([FLAGS] if FLAG
 
 
 def pytest_collection_finish():
-    """Do not look for garbage in what was imported, and seldom in graphs: it takes a tenth."""
+    """Do not look for garbage in what was imported."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")
