@@ -108,11 +108,11 @@ def check_log_density(
         if same.all():
             continue
         i = int(np.argmin(same))
-        what = f"log-likelihood of `{name}`" if name else "log-density of its prior and potentials"
+        what = f"log-likelihood of `{name}`" if name else "log-density of prior and potentials"
         cause = "likelihood or data" if name else "prior or potential"
         raise ValueError(
             f"`model` must be the one that the posterior in `{path}` was found with: at the stored "
-            f"draws its {what} differs, {_nats(stored[name][i])} stored, {_nats(terms[i])} now. "
+            f"draws the {what} differs, {_nats(stored[name][i])} stored, {_nats(terms[i])} now. "
             f"It has another {cause}."
         )
 
