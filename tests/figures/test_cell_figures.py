@@ -61,7 +61,12 @@ def test_predictions_of_numbers_are_drawn_where_a_trace_has_them():
 OF_DIGITS = [figure for figure in OF_CLASS_PROBABILITIES if figure.file != "points"]
 
 
-@pytest.mark.parametrize("figure", OF_DIGITS, ids=lambda figure: figure.file)
+# That of examples has 54 panels; `test_snapshot_examples` draws fewer from the same one group.
+QUICK = [figure for figure in OF_DIGITS if figure.file != "examples"]
+SLOW = [pytest.param(f, marks=pytest.mark.slow) for f in OF_DIGITS if f not in QUICK]
+
+
+@pytest.mark.parametrize("figure", [*QUICK, *SLOW], ids=lambda figure: figure.file)
 def test_every_figure_is_drawn_from_the_groups_it_names(full, figure):
     groups = figure.groups(held(full))
     part = xr.DataTree.from_dict({f"/{name}": full[name].dataset for name in groups})
