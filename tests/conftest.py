@@ -78,7 +78,7 @@ def full():
 
 @pytest.fixture(scope="session")
 def words():
-    """Every text drawn in a figure, each on one line, as its reader sees them."""
+    """Every text drawn in a figure, each on one line; numbers at ticks may be others than shown."""
 
     def of(figure):
         from matplotlib.text import Text
