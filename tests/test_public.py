@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,13 @@ def test_every_dependency_has_its_reason():
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ")]
     named = {name.strip() for row in rows[2:] for name in row.split(",")}
     assert named == {re.split(r"[<>=]", one)[0] for one in project["dependencies"]}
+
+
+def test_every_station_of_a_cell_is_where_it_is_said_to_be():
+    stations = re.findall(r"`([a-z_.]+):([\w.]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(stations) > 15
+    for module, name in stations:
+        assert attrgetter(name)(import_module(f"pmbnn.{module}")), (module, name)
 
 
 @pytest.mark.parametrize("package", [pb, experiment, testing], ids=lambda package: package.__name__)
