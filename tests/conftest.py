@@ -24,6 +24,21 @@ FLAGS = os.environ.get("PYTENSOR_FLAGS")
 os.environ["PYTENSOR_FLAGS"] = ",".join(["traceback__limit=0", *([FLAGS] if FLAGS else [])])
 
 
+UNOPTIMISED = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+"""Flags of XLA with which programs compile in half of the time."""
+
+
+def pytest_configure(config):
+    """Let XLA optimise nothing in the quick tier, whose programs run for a moment only."""
+    if config.option.markexpr == "not slow":
+        flags = filter(None, [os.environ.get("XLA_FLAGS"), *UNOPTIMISED])
+        os.environ["XLA_FLAGS"] = " ".join(dict.fromkeys(" ".join(flags).split()))
+
+
 def pytest_collection_finish():
     """Do not look for garbage in what was imported."""
     gc.freeze()
