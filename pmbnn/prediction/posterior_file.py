@@ -318,7 +318,8 @@ def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
 
 def _chain_arrays(posterior: "Posterior") -> dict[str, Any]:
     samples, found = posterior.samples, posterior.samples.convergence
-    arrays = {"values": samples.chains.values, "broken": samples.chains.broken}
+    arrays = {"kept": np.stack([source.values for source in posterior.sources.values()])}
+    arrays |= {"values": samples.chains.values, "broken": samples.chains.broken}
     arrays |= {f"statistic_{n}": array for n, array in samples.chains.statistics.items()}
     arrays |= {f"tuned_{name}": value for name, value in samples.tuned.items()}
     if found is not None:
@@ -333,7 +334,7 @@ def _fields(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset
     settings = SAMPLING.get(settings["engine"], Inference).model_validate_json(json.dumps(settings))
     is_fit = isinstance(settings, Inference)
     numbers = kept["number"].values.tolist()
-    sources = _guides(settings, kept) if is_fit else _kept_draws(kept["values"].values, numbers)
+    sources = _guides(settings, kept) if is_fit else map(KeptDraws, kept["kept"].values)
     return dict(
         origin=origin,
         settings=settings,
@@ -350,12 +351,6 @@ def _guides(settings: Inference, kept: xr.Dataset) -> list[GuideDraws]:
     spread = kept["spread"].values if "spread" in kept else None
     guide = build_guide(settings, kept["loc"].shape[-1], bool(kept["is_improper"]), spread)
     return GuideDraws.restored(guide, kept)
-
-
-def _kept_draws(values: np.ndarray, numbers: Sequence[int]) -> list[KeptDraws]:
-    """Sources of all chains together, or of one each."""
-    by_source = values.reshape(len(numbers), -1, values.shape[-1])
-    return [KeptDraws.spread(of_source) for of_source in by_source]
 
 
 def _samples(kept: xr.Dataset) -> Samples:

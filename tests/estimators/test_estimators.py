@@ -161,7 +161,7 @@ def test_searches_and_pipelines(processes):
 MADE = ["classifier", "regressor", "sampled"]
 
 
-@pytest.mark.parametrize("made", slow_but(["regressor"], MADE))
+@pytest.mark.parametrize("made", slow_but(["regressor", "sampled"], MADE))
 def test_a_file_gives_back_the_estimator(made, request, tmp_path):
     estimator = request.getfixturevalue(made)
     x = labelled()[0] if made != "regressor" else numbers()[0]
