@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import pmbnn
+from pmbnn.inference.samplers.settings import SAMPLING
 
 PACKAGE = Path(pmbnn.__file__).parent
 PRIORS = PACKAGE.parent / "experiments" / "priors.yaml"
@@ -199,6 +200,14 @@ def test_no_module_imports_itself_through_others():
     TopologicalSorter(
         {name: imported(tree, set(trees), types=False) - {name} for name, tree in trees.items()}
     ).prepare()  # a CycleError names the modules
+
+
+def test_samplers_are_imported_by_their_names_only():
+    """When one is chosen: they import blackjax, which takes a second that no fit needs."""
+    trees = modules()
+    samplers = {f"inference.samplers.{engine}" for engine in SAMPLING}
+    assert samplers <= set(trees)
+    assert not any(imported(tree, set(trees)) & samplers for tree in trees.values())
 
 
 def test_every_room_exists_and_none_stands_outside():

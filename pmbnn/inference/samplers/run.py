@@ -1,13 +1,13 @@
 """Draws from the posterior of a model: chains that go on until their functions agree."""
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import numpy as np
 
 from pmbnn.core.stages import stage, staged
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers import mclmc, nuts, smc
 from pmbnn.inference.samplers.chains import Chains, Sampler, Samples
 from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
 from pmbnn.inference.samplers.convergence import Convergence, Status
@@ -24,13 +24,6 @@ IMPROPER = "a prior is improper, and draws cannot tell whether the posterior is"
 Functions = Callable[[np.ndarray], np.ndarray]
 """From draws of the flat vector, ``(chain, draw, size)``, to ``(chain, draw, function)``."""
 
-SAMPLERS: Mapping[str, Callable[[LogDensity, Sampling], Sampler]] = {
-    "mclmc": mclmc.build_sampler,
-    "nuts": nuts.build_sampler,
-    "smc": smc.build_sampler,
-}
-"""What builds the programs of an engine."""
-
 
 @staged("build")
 def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
@@ -41,7 +34,9 @@ def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
     ValueError
         If the sampler does not take the model.
     """
-    return SAMPLERS[settings.engine](density, settings)
+    # Each has a module of its name; blackjax takes a second to import, which no fit needs.
+    module = import_module(f"{__package__}.{settings.engine}")
+    return module.build_sampler(density, settings)
 
 
 def sample_posterior(
