@@ -45,7 +45,7 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.core.stages import measured
 from pmbnn.inference.xla.compile import use_compilation_cache
-from pmbnn.inference.xla.sharing import sharing_programs
+from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.sweep.cells import prepare
 
 use_compilation_cache()

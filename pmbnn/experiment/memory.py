@@ -7,10 +7,10 @@ guide, the largest process took 1.8 and 4.8 GB: 74 bytes a parameter and 1.1 GB 
 import math
 from collections.abc import Collection, Iterable
 
+from pmbnn.core.device import total_memory
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import assumed_rows, network_size, takes_all_cores
 from pmbnn.experiment.names import model_words
-from pmbnn.inference.memory import total_memory
 from pmbnn.inference.settings import Inference
 
 COMMAND, PROCESS = 0.85e9, 1.1e9

@@ -15,10 +15,9 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "checkpoint": ["Checkpoints"],
         "advi": ["Program", "build_program"],
         "engines": ["ENGINES", "fit_model"],
-        "flat": ["FlatModel", "flat_vector", "flatten_model"],
+        "flat": ["FlatModel", "flat_vector", "flatten_model", "Layout", "Slot"],
         "groups": ["fit"],
         "guides": ["Guide", "build_guide"],
-        "layout": ["Layout", "Slot"],
         "log_density": ["LogDensity", "build_log_density"],
         "result": [
             "Fit",

@@ -17,7 +17,7 @@ from pmbnn.core.stages import stage
 from pmbnn.inference.batches import batch_indices, cast, stack
 from pmbnn.inference.checkpoint import Checkpoint, Checkpoints, arrays_of, restored
 from pmbnn.inference.convergence import final_mean, may_stop, verdict
-from pmbnn.inference.initial import initial_means
+from pmbnn.inference.guides import initial_means
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.program import (
     Info,

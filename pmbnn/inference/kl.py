@@ -16,9 +16,15 @@ from pymc.logprob.transforms import LogTransform
 from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.flat import Distribution, FlatModel, as_scalar, have_equal_parameters
+from pmbnn.inference.flat import (
+    Distribution,
+    FlatModel,
+    Slot,
+    as_scalar,
+    have_equal_parameters,
+    split_vector,
+)
 from pmbnn.inference.guides import LOG_2PI, Arrays, Guide
-from pmbnn.inference.layout import Slot, split_vector
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.settings import Inference
 from pmbnn.models.point import PointRV

@@ -16,8 +16,7 @@ from pmbnn.core.stages import stage
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.convergence import final_mean, verdict
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
-from pmbnn.inference.guides import MeanField, softplus
-from pmbnn.inference.initial import initial_means
+from pmbnn.inference.guides import MeanField, initial_means, softplus
 from pmbnn.inference.optimisers import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica
 from pmbnn.inference.settings import Inference

@@ -10,7 +10,7 @@ from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
-from pmbnn.inference.initial import initial_means
+from pmbnn.inference.guides import initial_means
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.run import build_sampler, sample_posterior

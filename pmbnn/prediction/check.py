@@ -11,7 +11,7 @@ import xarray as xr
 from pmbnn.core.device import running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.result import derive_keys
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Convergence
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.api import sample
 from pmbnn.prediction.class_probabilities import ClassProbabilities

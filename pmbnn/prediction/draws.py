@@ -17,8 +17,7 @@ from pmbnn.core.device import Device, current_device
 from pmbnn.inference.flat import flat_vector
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit
-from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
-from pmbnn.inference.xla.sharing import shared
+from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.spec.display import Summarised
 
 GOLDEN = (np.sqrt(5) - 1) / 2

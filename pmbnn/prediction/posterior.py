@@ -15,8 +15,7 @@ from pmbnn.core.device import Device, current_device, running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
-from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax

@@ -12,14 +12,13 @@ import pymc as pm
 import xarray as xr
 from pydantic import ValidationError
 
+from pmbnn.core.device import check_fits
 from pmbnn.data.arrays import Rows
 from pmbnn.data.standardisation import Standardisation, identity_standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import value_shapes
 from pmbnn.inference.guides import build_guide
-from pmbnn.inference.memory import check_fits
-from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import SAMPLING
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import ROW_DATA, NetworkParts, parts_of

@@ -25,9 +25,8 @@ from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
-from pmbnn.inference.xla.compile import compiler_options, jax_function, precision
+from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
-from pmbnn.inference.xla.sharing import shared
 from pmbnn.models.build import OBSERVED, ROW_DATA
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import STANDARD

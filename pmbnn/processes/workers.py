@@ -314,8 +314,11 @@ def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: 
             # Before anything else asks JAX for a device.
             held.enter_context(running_on(claim(device)))
             from pmbnn.experiment.plugins import load_sources
-            from pmbnn.inference.xla.compile import count_compiling, use_compilation_cache
-            from pmbnn.inference.xla.sharing import sharing_programs
+            from pmbnn.inference.xla.compile import (
+                count_compiling,
+                sharing_programs,
+                use_compilation_cache,
+            )
 
             held.enter_context(sharing_programs())
             use_compilation_cache()

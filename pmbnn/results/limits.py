@@ -5,7 +5,7 @@ Nothing in it is unpickled or run; what is larger than a sweep writes is not rea
 
 from pathlib import Path
 
-from pmbnn.inference import memory
+from pmbnn.core import device
 from pmbnn.results.faults import ResultsError
 
 MOST_JSON = 50_000_000
@@ -30,4 +30,4 @@ def read_json_text(path: Path) -> str:
 
 def check_fits(size: float, path: Path) -> None:
     """Raise ResultsError unless arrays of that many bytes fit into memory."""
-    memory.check_fits(size, path, ResultsError)
+    device.check_fits(size, path, ResultsError)

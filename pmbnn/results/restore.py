@@ -14,8 +14,7 @@ from pmbnn.data.standardisation import Standardisation
 from pmbnn.experiment.plugins import trusting
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
-from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import NetworkParts

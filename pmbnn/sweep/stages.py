@@ -14,7 +14,7 @@ from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
-from pmbnn.core.device import CPU, Device, device_text, find_devices, processes
+from pmbnn.core.device import CPU, Device, device_text, find_devices, processes, total_memory
 from pmbnn.core.stages import measured, stage
 from pmbnn.data.curves import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
@@ -33,7 +33,6 @@ from pmbnn.figures import (
     overviews_of,
 )
 from pmbnn.figures.priors import outdated_priors
-from pmbnn.inference.memory import total_memory
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.index_page import index_page

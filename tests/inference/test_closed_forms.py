@@ -15,8 +15,7 @@ from pmbnn.inference.advi import build_program
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.groups import fit as fit_replicas
-from pmbnn.inference.guides import build_guide, inverse_softplus, softplus
-from pmbnn.inference.initial import initial_means
+from pmbnn.inference.guides import build_guide, initial_means, inverse_softplus, softplus
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision

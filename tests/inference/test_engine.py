@@ -14,8 +14,7 @@ from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.groups import WINDOWS, start_means
 from pmbnn.inference.groups import fit as fit_replicas
-from pmbnn.inference.guides import softplus
-from pmbnn.inference.initial import initial_means
+from pmbnn.inference.guides import initial_means, softplus
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla import partition

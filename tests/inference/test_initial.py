@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.inference.initial import initial_means
-from pmbnn.inference.layout import Layout
+from pmbnn.inference.flat import Layout
+from pmbnn.inference.guides import initial_means
 from pmbnn.inference.settings import Inference
 
 LAYOUT = Layout.of({"scale": (), "weight": (400, 25), "bias": (25,)})

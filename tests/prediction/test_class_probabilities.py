@@ -11,7 +11,7 @@ from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla.sharing import sharing_programs
+from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.prediction.class_probabilities import BLOCK, ClassProbabilities, pool

@@ -12,8 +12,7 @@ import xarray as xr
 
 import pmbnn as pb
 from pmbnn.inference.guides import MeanField
-from pmbnn.inference.samplers.chains import Chains, Evidence, Samples
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction import posterior_file

@@ -21,7 +21,7 @@ from pmbnn.core.device import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.xla import compile
-from pmbnn.inference.xla.sharing import shared
+from pmbnn.inference.xla.compile import shared
 from pmbnn.processes import workers
 from pmbnn.processes.workers import Finished, Progressed, Stored, next_job, run_jobs
 from pmbnn.results.faults import StorageError

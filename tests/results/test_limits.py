@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 from PIL import Image
 
+from pmbnn.core import device
 from pmbnn.data import DataError
 from pmbnn.data.archive import read_archive
-from pmbnn.inference import memory
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.results import limits
 from pmbnn.results.integrity import verify
@@ -63,9 +63,9 @@ def test_a_bottomless_record_is_one_line(results):
 def test_arrays_that_memory_does_not_hold_are_not_read(results, monkeypatch, read):
     """The file is a hundredth of them."""
     assert (results.cells / "cell" / "trace.nc").stat().st_size < 50_000
-    monkeypatch.setattr(memory, "total_memory", lambda: 800_000.0)
+    monkeypatch.setattr(device, "total_memory", lambda: 800_000.0)
     assert read(results)
-    monkeypatch.setattr(memory, "total_memory", lambda: 799_999.0)
+    monkeypatch.setattr(device, "total_memory", lambda: 799_999.0)
     with pytest.raises(ResultsError, match=r"trace\.nc` holds arrays of .* GB: must be at most"):
         read(results)
 

@@ -12,8 +12,7 @@ from makers import MOONS, plane_trace, record, store
 
 import pmbnn as pb
 from pmbnn.inference.result import Fit, History, PrngKeys, Snapshot
-from pmbnn.inference.samplers.chains import Chains, Samples
-from pmbnn.inference.samplers.convergence import Convergence
+from pmbnn.inference.samplers.chains import Chains, Convergence, Samples
 from pmbnn.prediction.density import Mixture
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.spec.display import Summarised

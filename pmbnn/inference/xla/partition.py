@@ -25,7 +25,7 @@ from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 
-from pmbnn.inference.layout import Layout, split_vector
+from pmbnn.inference.flat import Layout, split_vector
 from pmbnn.inference.xla.rewrites import Materialised
 
 LARGE = 2**14

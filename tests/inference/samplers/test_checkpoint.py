@@ -8,8 +8,7 @@ from tiers import slow_but
 from pmbnn.core.stages import telling
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.samplers.chains import Chains
-from pmbnn.inference.samplers.checkpoint import Walk, arrays_of, restored
-from pmbnn.inference.samplers.run import sample_posterior
+from pmbnn.inference.samplers.run import Walk, arrays_of, restored, sample_posterior
 
 SETTINGS = {
     "mclmc": {"draws": 8, "thin": 2, "tuning": 50, "descent": 5},

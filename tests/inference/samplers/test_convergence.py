@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from pmbnn.inference.samplers.chains import Chains
-from pmbnn.inference.samplers.checkpoint import Walk
-from pmbnn.inference.samplers.convergence import Convergence, function_rhat
-from pmbnn.inference.samplers.run import drawn_until_agreed, verdict
+from pmbnn.inference.samplers.chains import Chains, Convergence, function_rhat
+from pmbnn.inference.samplers.run import Walk, drawn_until_agreed, verdict
 
 rng = np.random.default_rng(0)
 UNTUNED = np.zeros(4, bool)

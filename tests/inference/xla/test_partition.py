@@ -10,8 +10,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Join, Split
 
 from pmbnn.inference.advi import build_program
+from pmbnn.inference.flat import Layout, split_vector
 from pmbnn.inference.groups import fit as fit_replicas
-from pmbnn.inference.layout import Layout, split_vector
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla import partition, random

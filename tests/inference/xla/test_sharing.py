@@ -8,8 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pmbnn.core.device import Device, running_on
-from pmbnn.inference.xla.compile import jax_function, precision
-from pmbnn.inference.xla.sharing import KEPT, shared, sharing_programs
+from pmbnn.inference.xla.compile import KEPT, jax_function, precision, shared, sharing_programs
 
 
 def graph(name="x", factor=2.0, length=3, twice=False):
