@@ -128,7 +128,7 @@ def of_run(engine: str, found) -> tuple[str, ...]:
 
 def distances(first: np.ndarray, second: np.ndarray) -> tuple[str, ...]:
     """Total variation between two samplers, and between halves of the chains of each."""
-    from pmbnn.prediction.distances import floor_of, total_variation
+    from pmbnn.prediction.chain_errors import floor_of, total_variation
 
     apart = total_variation(first.mean(axis=0), second.mean(axis=0)).value
     floors = (floor_of(blocks, total_variation) for blocks in (first, second))

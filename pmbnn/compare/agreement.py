@@ -17,18 +17,16 @@ from pmbnn.compare.kl_gap import gap_columns
 from pmbnn.compare.ladder import write_ladder
 from pmbnn.experiment.cells import Cell
 from pmbnn.prediction.chain_errors import (
+    Distance,
+    distance_verdict,
+    floor_of,
     jackknife_error,
     means_without_each,
     moments_about,
     sd_of,
-    without_each,
-)
-from pmbnn.prediction.distances import (
-    Distance,
-    distance_verdict,
-    floor_of,
     total_variation,
     wasserstein,
+    without_each,
 )
 from pmbnn.results.names import differences, method_name, posterior_row
 from pmbnn.results.reading import load_arrays

@@ -287,7 +287,7 @@ def _predicted(
     predictor: "Predictor", data: Mapping[str, np.ndarray], values: np.ndarray, dataset: Dataset
 ) -> dict[str, np.ndarray]:
     """What is predicted at a few test rows: those at the quartiles of the posterior mean."""
-    from pmbnn.prediction.compared import spread_rows
+    from pmbnn.prediction.predictor import spread_rows
 
     rows = spread_rows(np.arange(len(dataset.y_test)))
     parameters = predictor.parameters(data, values, dataset.x_test[rows])

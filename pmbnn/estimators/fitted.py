@@ -14,8 +14,8 @@ from pmbnn.fitting.sampling import sample_job
 from pmbnn.models.build import NetworkParts
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws
-from pmbnn.prediction.network_model import NetworkModel
 from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.predictor import NetworkModel
 
 SHAPES = 8
 """Shapes of models whose programs a process keeps."""

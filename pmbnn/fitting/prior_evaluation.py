@@ -15,8 +15,8 @@ from pmbnn.fitting.prediction_groups import line_arrays, line_attributes, target
 from pmbnn.models.build import build_model
 from pmbnn.prediction import prior_measures as measures
 from pmbnn.prediction.class_probabilities import ClassProbabilities
-from pmbnn.prediction.compared import spread_rows
 from pmbnn.prediction.density import LEVEL, Density, mixture
+from pmbnn.prediction.predictor import spread_rows
 from pmbnn.prediction.prior_draws import NotDrawnError
 from pmbnn.prediction.prior_functions import PriorFunctions
 

@@ -22,8 +22,8 @@ from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed, Hyperprior
-from pmbnn.prediction.compared import functions_of
 from pmbnn.prediction.draws import KeptDraws
+from pmbnn.prediction.predictor import functions_of
 
 
 def spread(number: int, most: int) -> np.ndarray:

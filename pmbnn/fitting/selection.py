@@ -14,8 +14,8 @@ from pmbnn.inference.advi import Program
 from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed
+from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor
-from pmbnn.prediction.stacking import stacking_weights
 
 SHARE = 0.1
 """Length of the short fits of a learning rate, in lengths of a whole one."""

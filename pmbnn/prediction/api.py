@@ -20,10 +20,10 @@ from pmbnn.inference.settings import DEFAULT_STEPS, Inference
 from pmbnn.inference.support import check_support
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.models.build import likelihood_of
-from pmbnn.prediction.compared import compared_functions
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.predictor import compared_functions
 from pmbnn.prediction.progress import shown
 from pmbnn.spec import validated
 from pmbnn.spec.errors import HABITS, check_arguments, must_be_one_of

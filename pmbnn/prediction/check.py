@@ -14,9 +14,7 @@ from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.chains import Convergence
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.api import sample
-from pmbnn.prediction.class_probabilities import ClassProbabilities
-from pmbnn.prediction.compared import compared_functions
-from pmbnn.prediction.distances import (
+from pmbnn.prediction.chain_errors import (
     Distance,
     Verdict,
     distance_verdict,
@@ -25,10 +23,10 @@ from pmbnn.prediction.distances import (
     standard_error,
     total_variation,
 )
-from pmbnn.prediction.draws import KeptDraws
+from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.draws import KeptDraws, unconstrained_draws
 from pmbnn.prediction.posterior import Posterior
-from pmbnn.prediction.predictor import Predictor, checked_inputs
-from pmbnn.prediction.unconstrained import unconstrained_draws
+from pmbnn.prediction.predictor import Predictor, checked_inputs, compared_functions
 from pmbnn.spec.display import Summarised
 
 BLOCKS, DRAWS_A_BLOCK = 8, 500

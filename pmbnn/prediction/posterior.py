@@ -31,10 +31,9 @@ from pmbnn.prediction.draws import (
     log_density_of_mixture,
 )
 from pmbnn.prediction.leave_one_out import pareto_k
-from pmbnn.prediction.network_model import NetworkModel
 from pmbnn.prediction.posterior_file import read_fields, save
 from pmbnn.prediction.predictive import Predictive
-from pmbnn.prediction.predictor import Predictor, checked_inputs
+from pmbnn.prediction.predictor import NetworkModel, Predictor, checked_inputs
 from pmbnn.spec.display import Summarised
 from pmbnn.spec.errors import check_whole
 

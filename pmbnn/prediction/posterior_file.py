@@ -34,7 +34,7 @@ from pmbnn.prediction.matching_model import (
     log_density_terms,
     variables_of,
 )
-from pmbnn.prediction.network_model import NetworkModel
+from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.prediction.trace_file import load_tree, write_trace
 from pmbnn.spec import Registry, Specification, plain
 from pmbnn.spec.origins import ORIGINS, SESSION, digests_of

@@ -1,7 +1,8 @@
 """Draws of a model's flat vector turned into its variables, densities and predictions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ import pymc as pm
 
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Rows
-from pmbnn.inference.batches import cast
+from pmbnn.data.standardisation import Standardisation
+from pmbnn.inference.batches import cast, model_values
 from pmbnn.inference.flat import (
     ModelGraphs,
     at_flat_inputs,
@@ -22,12 +24,13 @@ from pmbnn.inference.guides import build_guide
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.products import depends_on
 from pmbnn.inference.result import Fit
+from pmbnn.inference.samplers.run import Functions
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
-from pmbnn.models.build import OBSERVED, ROW_DATA
+from pmbnn.models.build import OBSERVED, ROW_DATA, NetworkParts, likelihood_of
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import STANDARD
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -357,3 +360,90 @@ def checked_inputs(x: np.ndarray, data: Mapping[str, np.ndarray]) -> np.ndarray:
     if x.ndim != 2 or x.shape[1] != features:
         raise ValueError(f"`x` must have shape (observation, {features}), got {x.shape}.")
     return x
+
+
+# A model of this package, built when it is needed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkModel:
+    """A model of this package that is built when it is needed.
+
+    Attributes
+    ----------
+    parts
+        What the model is made of, on at least one of the rows.
+    training
+        All training rows, or a function that loads them.
+    standardisation, target_standardisation
+        The maps from inputs and targets in their own units to those of the model.
+    """
+
+    parts: NetworkParts
+    training: Rows | Callable[[], Rows]
+    standardisation: Standardisation
+    target_standardisation: Standardisation
+
+    @cached_property
+    def graph_model(self) -> pm.Model:
+        """The model with the rows of `parts` alone: its variables are the same."""
+        return self.parts.build()
+
+    @cached_property
+    def model(self) -> pm.Model:
+        """The model with all training rows."""
+        training = self.training
+        return self.parts.build(training() if callable(training) else training)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What another process needs, which builds models itself."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+# Functions of a model's draws that chains of a sampler must agree on
+
+
+INPUTS = 400
+"""Training inputs at most at which predictions of the chains are compared."""
+
+
+def compared_functions(model: pm.Model) -> Functions:
+    """What chains of a model must agree on, as a function of draws of its flat vector.
+
+    What its likelihood says at up to `INPUTS` training inputs; the unconstrained variables of a
+    model that is not one of this package.
+    """
+    likelihood = likelihood_of(model)
+    if likelihood is None:
+        return lambda values: values
+    return functions_of(Predictor(model, likelihood), model_values(model))
+
+
+def functions_of(
+    predictor: Predictor, data: Mapping[str, np.ndarray], *further: np.ndarray
+) -> Functions:
+    """What a model's likelihood says at up to `INPUTS` of its inputs, of draws of the vector.
+
+    And at as many of each of `further` arrays of inputs, ``(observation, feature)``.
+    """
+    x = np.concatenate([spread_rows(of) for of in (data["x"], *further)])
+
+    def of(values: np.ndarray) -> np.ndarray:
+        # A chain at a time: a large network's layers at all draws would fill the memory.
+        return np.stack([_predicted(predictor, data, chain, x) for chain in values])
+
+    return of
+
+
+def _predicted(predictor: Predictor, data, values: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """What the likelihood names at draws, ``(draw, function)``; without the last of the classes."""
+    found = predictor.parameters(data, values, x).values()
+    # The last class has what the others leave.
+    of_classes = predictor.likelihood.targets == "classes"
+    arrays = [a[..., :-1] if a.ndim > 2 and of_classes else a for a in found]
+    return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
+
+
+def spread_rows(x: np.ndarray, most: int = INPUTS) -> np.ndarray:
+    """At most so many rows, evenly spread over all."""
+    return x[np.unique(np.linspace(0, len(x) - 1, min(most, len(x))).round().astype(int))]

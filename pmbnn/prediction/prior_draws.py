@@ -14,7 +14,7 @@ from pytensor.compile.mode import Mode
 
 from pmbnn.inference.flat import IMPROPER
 from pmbnn.models.point import PointRV
-from pmbnn.prediction.unconstrained import unconstrained_draws
+from pmbnn.prediction.draws import unconstrained_draws
 
 type Draw = Callable[[int], dict[str, np.ndarray]]
 """So many further draws of some variables, ``(draw, *shape)`` each, by name."""

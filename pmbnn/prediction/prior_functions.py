@@ -19,9 +19,9 @@ from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
 from pmbnn.models.networks.activations import relative_slopes
 from pmbnn.models.priors import Fixed, Normal
+from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.prior_draws import prior_draws
-from pmbnn.prediction.unconstrained import unconstrained_draws
 
 FLAT = 0.05
 """Share of the steepest slope below which a hidden unit is saturated: tanh beyond ±0.975."""

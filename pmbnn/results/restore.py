@@ -21,8 +21,8 @@ from pmbnn.models.build import NetworkParts
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.draws import GuideDraws, KeptDraws
-from pmbnn.prediction.network_model import NetworkModel
 from pmbnn.prediction.posterior import Posterior
+from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.results.reading import target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.compare.agreement import FILE, agreement_table, write_agreement
-from pmbnn.prediction.distances import MARGIN, distance_verdict
+from pmbnn.prediction.chain_errors import MARGIN, distance_verdict
 from pmbnn.results.references import pairs, sampler_pairs
 from pmbnn.results.store import Results, trace_writer
 
@@ -268,8 +268,12 @@ def test_the_table_is_written_and_goes_when_there_is_none(made, folder):
 
 def test_an_exact_fit_agrees_as_often_as_the_margin_promises():
     """Blocks of one distribution: its own means are seldom called different, half off often."""
-    from pmbnn.prediction.chain_errors import jackknife_error, without_each
-    from pmbnn.prediction.distances import floor_of, total_variation
+    from pmbnn.prediction.chain_errors import (
+        floor_of,
+        jackknife_error,
+        total_variation,
+        without_each,
+    )
 
     rng = np.random.default_rng(0)
 

@@ -35,7 +35,7 @@ from pmbnn.models.priors import (
     Normal,
 )
 from pmbnn.prediction.density_parts import DensityParts
-from pmbnn.prediction.unconstrained import unconstrained_draws
+from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.results.store import ResultsError, trace_writer
 from pmbnn.sweep.cells import prepare
 

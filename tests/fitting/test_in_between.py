@@ -13,8 +13,8 @@ from pmbnn.data import InBetween, Sine
 from pmbnn.data.standardisation import fit_standardisation
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.sampling import across_gaps
-from pmbnn.prediction.compared import functions_of
 from pmbnn.prediction.density import mixture
+from pmbnn.prediction.predictor import functions_of
 from pmbnn.results.loading import restore_cell
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.api import fit, sample
+from pmbnn.prediction.chain_errors import floor_of, moments, standard_error, total_variation
 from pmbnn.prediction.check import Agreement, check
-from pmbnn.prediction.distances import floor_of, moments, standard_error, total_variation
 
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(30), np.linspace(0, 2, 30)])

@@ -27,9 +27,9 @@ from pmbnn.models.priors import (
     ScaleMixture,
     StudentT,
 )
+from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.prior_draws import NotDrawnError, prior_draws
 from pmbnn.prediction.prior_functions import FLAT, PriorFunctions
-from pmbnn.prediction.unconstrained import unconstrained_draws
 from pmbnn.testing import random_point
 
 DRAWS = 1_500

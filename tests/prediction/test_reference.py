@@ -16,8 +16,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.api import sample
-from pmbnn.prediction.compared import compared_functions, spread_rows
-from pmbnn.prediction.predictor import Predictor
+from pmbnn.prediction.predictor import Predictor, compared_functions, spread_rows
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pmbnn.prediction.stacking import highest_log_score, stacking_weights
+from pmbnn.prediction.leave_one_out import highest_log_score, stacking_weights
 
 
 def test_weights_of_two_densities_by_hand():

@@ -8,7 +8,7 @@ from tiers import slow_but
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import n_observations
 from pmbnn.inference.flat import flat_vector, flatten_model
-from pmbnn.prediction.unconstrained import unconstrained_draws
+from pmbnn.prediction.draws import unconstrained_draws
 
 MODELS = any_models.EIGHT | any_models.OTHERS
 QUICK = ("eight_schools", "ordinal", "mixture", "two_observed_and_a_potential")
