@@ -387,8 +387,7 @@ def embedded_digits():
 
 def digit_trace(test=300, draws=20, seed=0):
     """Trace with every group a cell on digits can have, from real digits and an ensemble."""
-    from pmbnn.data.ood import Letters, NormalNoise, Rotated, UniformNoise
-    from pmbnn.data.ood.arrays import Digits
+    from pmbnn.data.ood import Digits, Letters, NormalNoise, Rotated, UniformNoise
 
     rng = np.random.default_rng(seed)
     x, y = embedded_digits()

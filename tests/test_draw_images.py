@@ -11,7 +11,7 @@ from makers import embedded_digits
 from PIL import Image
 from sklearn.neighbors import KNeighborsClassifier
 
-from pmbnn.data.own_images import read_image
+from pmbnn.data.digits import read_image
 
 SCRIPT = Path(__file__).parents[1] / "experiments" / "draw_images.py"
 

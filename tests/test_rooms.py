@@ -69,7 +69,7 @@ READ_AND_PLAN = (
     "experiment.selection",
     "data",
     "data.ood",
-    "data.own_images",
+    "data.images",
     "processes.workers",
     "fitting.tasks",
 )

@@ -21,7 +21,7 @@ from pmbnn.cli.command import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmbnn.data.own_images import OwnImage
+    from pmbnn.data.digits import OwnImage
     from pmbnn.prediction.posterior import Posterior
     from pmbnn.prediction.rejection import Classification, Threshold
     from pmbnn.results.loading import StoredCell
@@ -150,7 +150,7 @@ def _predict_images(cells, images, unread, draws, percentile, as_json, figure) -
 
 def _read_images(files: list[Path], whole: bool, invert: bool | None):
     """Images that can be read, and the reasons why other files cannot."""
-    from pmbnn.data.own_images import ImageError, read_image
+    from pmbnn.data.digits import ImageError, read_image
 
     images, unread = [], {}
     for path in files:
@@ -370,7 +370,7 @@ def _read_table(file: Path, cell: "StoredCell") -> "pd.DataFrame":
 
     Columns of categories stay text.
     """
-    from pmbnn.data.local_files import stamp_of
+    from pmbnn.data.files import stamp_of
     from pmbnn.data.table_file import SEPARATORS, Format, read_table
 
     dataset = cell.record.cell.dataset

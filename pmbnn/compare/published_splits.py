@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pmbnn.data import DataError
-from pmbnn.data.local_files import find, stamp_of
+from pmbnn.data.files import find, stamp_of
 from pmbnn.data.table_file import read_table
 from pmbnn.experiment.published import FILE, read_published
 from pmbnn.results.specifications import stored_data_folder

@@ -2,7 +2,6 @@
 
 from pmbnn.data import ood
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.curves import Regression
 from pmbnn.data.datasets import (
     DATASETS,
     Circles,
@@ -21,7 +20,7 @@ from pmbnn.data.datasets import (
     Sklearn,
     Table,
 )
-from pmbnn.data.toy import Bounds, Synthetic
+from pmbnn.data.synthetic import Bounds, Regression, Synthetic
 
 __all__ = [
     "DATASETS",

@@ -4,23 +4,74 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from pmbnn.data.base import DataError, Standardise, Targets
-from pmbnn.data.raw import Given, RawRows, raw_of_arrays
-from pmbnn.data.splits import Share, Split
-from pmbnn.data.standardisation import (
-    Standardisation,
-    fit_standardisation,
-    identity_standardisation,
-    is_constant,
-)
+from pmbnn.data.raw import Given, RawRows, RowSettings, is_constant, raw_of_arrays
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmbnn.data.images import Mnist, OwnImages
+
+Part = tuple[np.ndarray, np.ndarray]
+"""Inputs and targets."""
+
+AT_ONCE = 4_096
+"""Images standardised together: in double precision all of them would take a gigabyte."""
+
+
+@dataclass(frozen=True, repr=False)
+class Standardisation(Summarised):
+    """Affine map ``(x - mean) / sd``, fitted on training rows only.
+
+    ``mean`` and ``sd`` have shape ``(feature,)``, in the units of the raw inputs; of targets,
+    ``(target,)``.
+    """
+
+    mean: np.ndarray
+    sd: np.ndarray
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Standardised copy of raw inputs ``(observation, feature)``."""
+        return (x - self.mean) / self.sd
+
+    def undo(self, x: np.ndarray) -> np.ndarray:
+        """Raw inputs of standardised ones, ``(observation, feature)``."""
+        return x * self.sd + self.mean
+
+    @property
+    def log_scale(self) -> float:
+        """Sum of the logarithms of ``sd``, by which standardising raises a row's log-density."""
+        return float(np.log(self.sd).sum())
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it leaves everything as it is."""
+        return not self.mean.any() and bool((self.sd == 1).all())
+
+
+def identity_standardisation(features: int = 1) -> Standardisation:
+    """The standardisation that leaves so many columns as they are."""
+    return Standardisation(np.zeros(features), np.ones(features))
+
+
+def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
+    """Standardisation of training inputs ``(observation, feature)``.
+
+    ``feature`` uses one mean and standard deviation a column, ``global`` one for all columns
+    together, ``none`` leaves the inputs as they are. A column that `is_constant` keeps its scale.
+    """
+    features = x.shape[1]
+    if how == "none":
+        return identity_standardisation(features)
+    axis = 0 if how == "feature" else None
+    mean = np.broadcast_to(x.mean(axis=axis), features).astype(np.float64)
+    sd = np.broadcast_to(x.std(axis=axis), features).astype(np.float64)
+    return Standardisation(mean, np.where(is_constant(x, axis), 1.0, sd))
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,13 +180,13 @@ class Origin(Summarised):
     given
         The rows.
     settings
-        Those of ``kind: npz``, by their names; the split and its seed among them.
+        What was done with them.
     name
         What the rows are called.
     """
 
     given: Given
-    settings: dict[str, Any]
+    settings: RowSettings
     name: str
 
 
@@ -203,14 +254,8 @@ class Dataset(Summarised):
         features: Sequence[str] = (),
         target_names: Sequence[str] = (),
         groups: Sequence | np.ndarray | None = None,
-        target_is: Targets | None = None,
-        split: Split | None = None,
-        seed: int = 0,
-        standardise: Standardise = "feature",
-        standardise_target: bool = True,
-        missing: Literal["refuse", "mean", "drop"] = "refuse",
-        redundant: Literal["refuse", "drop", "keep"] = "refuse",
         name: str = "arrays",
+        **settings: Any,
     ) -> "Dataset":
         """Data set of arrays, checked, split and standardised as an experiment file has it.
 
@@ -227,21 +272,31 @@ class Dataset(Summarised):
             ``y2``, ...
         groups
             To which group a row belongs, ``(observation,)``, where the split keeps them together.
+        name
+            What results call the rows.
         target_is
             ``classes`` or ``numbers``, where `y` does not tell (see ``Table``).
         split, seed
-            Which rows are test rows: a fifth, drawn by the seed, unless said.
-        standardise, standardise_target
-            Of inputs, and whether of targets that are numbers; both fitted on training rows.
-        missing, redundant
-            What is done about missing values, and about columns that say nothing new.
-        name
-            What results call the rows.
+            Which rows are test rows: a fifth, drawn by the seed 0, unless said.
+        standardise
+            Inputs per ``feature``, which is the default, ``global`` or ``none``, fitted on training
+            rows.
+        standardise_target
+            Whether targets that are numbers are standardised, fitted on training rows; they are
+            unless said.
+        missing
+            What is done about missing values: ``refuse``, which is the default, ``mean`` or
+            ``drop``.
+        redundant
+            What is done about columns that say nothing new: ``refuse``, which is the default,
+            ``drop`` or ``keep``.
 
         Raises
         ------
         DataError
             The arrays are not as they must be.
+        ConfigError
+            A setting is not what it must be.
         """
         given = Given(
             np.asarray(x),
@@ -250,16 +305,8 @@ class Dataset(Summarised):
             None if groups is None else np.asarray(groups),
             target_names=tuple(target_names),
         )
-        settings = {
-            "target_is": target_is,
-            "split": split or Share(),
-            "seed": seed,
-            "standardise": standardise,
-            "standardise_target": standardise_target,
-            "missing": missing,
-            "redundant": redundant,
-        }
-        return dataset_of(Origin(given, settings, name), "x", "y", "arrays")
+        origin = Origin(given, RowSettings(**settings), name)
+        return _in_memory(origin, "x", "y", "arrays")
 
     @classmethod
     def from_frame(
@@ -267,17 +314,8 @@ class Dataset(Summarised):
         frame: "pd.DataFrame",
         target: str | Sequence[str],
         *,
-        features: Sequence[str] = (),
-        without: Sequence[str] = (),
-        categorical: Sequence[str] = (),
-        target_is: Targets | None = None,
-        split: Split | None = None,
-        seed: int = 0,
-        standardise: Standardise = "feature",
-        standardise_target: bool = True,
-        missing: Literal["refuse", "mean", "drop"] = "refuse",
-        redundant: Literal["refuse", "drop", "keep"] = "refuse",
         name: str = "frame",
+        **settings: Any,
     ) -> "Dataset":
         """Data set of a pandas frame, as ``kind: table`` of an experiment file makes it of a file.
 
@@ -287,34 +325,25 @@ class Dataset(Summarised):
             A row for each observation.
         target
             Name of the column to be predicted, or of several of numbers.
+        name
+            What results call the rows.
         features, without, categorical
             Names of columns, as those of ``Table``.
         target_is, split, seed, standardise, standardise_target, missing, redundant
             As those of `from_arrays`.
-        name
-            What results call the rows.
 
         Raises
         ------
         DataError
             The frame is not as it must be.
+        ConfigError
+            A setting is not what it must be.
         """
-        from pmbnn.data.frames import Columns, given_of_frame
+        from pmbnn.data.frames import FrameSettings, given_of_frame, names_of_targets
 
-        split = split or Share()
-        target = target if isinstance(target, str) else tuple(target)
-        columns = Columns(target, tuple(features), tuple(without), tuple(categorical), split.group)
-        settings = {
-            "target_is": target_is,
-            "split": split,
-            "seed": seed,
-            "standardise": standardise,
-            "standardise_target": standardise_target,
-            "missing": missing,
-            "redundant": redundant,
-        }
-        given = given_of_frame(frame, columns, target_is, missing, "frame")
-        return dataset_of(Origin(given, settings, name), "frame", columns.targets[0], "frame")
+        how = FrameSettings(target=target, **settings)
+        origin = Origin(given_of_frame(frame, how, "frame"), how, name)
+        return _in_memory(origin, "frame", names_of_targets(how)[0], "frame")
 
     @property
     def training(self) -> Rows:
@@ -350,14 +379,22 @@ class Dataset(Summarised):
         return digest.hexdigest()
 
 
-def split_dataset(
-    raw: RawRows,
-    split: Split,
-    seed: int,
-    standardise: Standardise,
-    standardise_target: bool,
-    source: str,
+def standardised_dataset(
+    train: Part, test: Part, standardise: Standardise, **others: Any
 ) -> Dataset:
+    """Data set of two parts, inputs standardised by the training rows; `others` as they are."""
+    standardisation = fit_standardisation(train[0], standardise)
+    return Dataset(
+        standardisation(train[0]),
+        train[1],
+        standardisation(test[0]),
+        test[1],
+        standardisation=standardisation,
+        **others,
+    )
+
+
+def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
     """Data set of the rows, in two parts, standardised by the training rows.
 
     Missing inputs become the mean of the training rows.
@@ -367,26 +404,23 @@ def split_dataset(
     DataError
         The rows cannot be split so.
     """
-    train, test = split.parts(raw, seed)
+    train, test = settings.split.parts(raw, settings.seed)
     x_train, x_test = _filled(raw, train, test)
-    standardisation = fit_standardisation(x_train, standardise)
     of_target = identity_standardisation(len(raw.target_names) or 1)
-    if not raw.classes and standardise_target:
-        of_target = _target_standardisation(raw, raw.y[train])
     y_train, y_test = raw.y[train], raw.y[test]
-    if not of_target.is_identity:
-        y_train, y_test = of_target(y_train), of_target(y_test)
-    return Dataset(
-        x_train=standardisation(x_train),
-        y_train=y_train,
-        x_test=standardisation(x_test),
-        y_test=y_test,
+    if not raw.classes and settings.standardise_target:
+        of_target = _target_standardisation(raw, y_train)
+        if not of_target.is_identity:
+            y_train, y_test = of_target(y_train), of_target(y_test)
+    return standardised_dataset(
+        (x_train, y_train),
+        (x_test, y_test),
+        settings.standardise,
         features=raw.features,
         classes=raw.classes,
-        standardisation=standardisation,
         source=source,
         input_shape=raw.input_shape,
-        overlap=len(test) / len(train) if split.resplits else 0.0,
+        overlap=len(test) / len(train) if settings.split.resplits else 0.0,
         target_standardisation=of_target,
         target_names=raw.target_names,
     )
@@ -414,7 +448,7 @@ def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
     return fit_standardisation(columns, "feature")
 
 
-def dataset_of(origin: Origin, title: str, target: str, source: str) -> Dataset:
+def _in_memory(origin: Origin, title: str, target: str, source: str) -> Dataset:
     """Data set of rows in memory, with what it was made of.
 
     Raises
@@ -422,8 +456,109 @@ def dataset_of(origin: Origin, title: str, target: str, source: str) -> Dataset:
     DataError
         The rows are not as they must be, or cannot be split so.
     """
-    settings = origin.settings
-    checks = (settings[name] for name in ("target_is", "missing", "redundant"))
-    raw = raw_of_arrays(origin.given, *checks, title, target)
-    how = (settings[name] for name in ("split", "seed", "standardise", "standardise_target"))
-    return replace(split_dataset(raw, *how, source), origin=origin)
+    raw = raw_of_arrays(origin.given, origin.settings, title, target)
+    return replace(split_dataset(raw, origin.settings, source), origin=origin)
+
+
+# Images
+
+
+class RawImages(NamedTuple):
+    """Pixels ``(observation, pixel)`` and labels ``(observation,)``, uint8, and their source."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    source: str
+
+
+def images_dataset(
+    spec: "Mnist | OwnImages", raw: RawImages, classes: tuple[str, ...], resplit: bool
+) -> Dataset:
+    """Rows scaled to [0, 1], then standardised, in float32.
+
+    Parameters
+    ----------
+    resplit
+        Whether data seeds split the same images anew.
+
+    Raises
+    ------
+    DataError
+        There are too few images.
+    """
+    train, validation = _training_rows(spec, raw)
+    x_train, y_train = raw.x_train[train] / 255.0, raw.y_train[train]
+    test = _subset(spec, "test", raw.y_test, raw.source)
+    standardisation = fit_standardisation(x_train, spec.standardise)
+    held_out = {}
+    if spec.validation is not None:
+        held_out["x_validation"] = _apply(standardisation, raw.x_train[validation] / 255.0)
+        held_out["y_validation"] = raw.y_train[validation].astype(np.int64)
+    y_test = raw.y_test[test].astype(np.int64)
+    return Dataset(
+        x_train=_apply(standardisation, x_train),
+        y_train=y_train.astype(np.int64),
+        x_test=_apply(standardisation, raw.x_test[test] / 255.0),
+        y_test=y_test,
+        features=tuple(f"pixel_{pixel}" for pixel in range(x_train.shape[1])),
+        classes=classes,
+        standardisation=standardisation,
+        source=raw.source,
+        input_shape=spec.input_shape,
+        overlap=len(y_test) / len(y_train) if resplit else 0.0,
+        **held_out,
+    )
+
+
+def _training_rows(
+    spec: "Mnist | OwnImages", raw: RawImages
+) -> tuple[np.ndarray | slice, np.ndarray | slice]:
+    """Numbers of the training images that are fitted, and of those that are set aside."""
+    if spec.validation is None:
+        return _subset(spec, "train", raw.y_train, raw.source), slice(0)
+    rows = len(raw.y_train)
+    left = rows - spec.validation
+    if left < (spec.train or 10):
+        raise DataError(
+            f"`validation` and `train` must be at most {rows} together for source "
+            f"{raw.source}, got {spec.validation} and {spec.train or 'at least 10'}."
+        )
+    order = stratified_order(raw.y_train, spec.seed)
+    # From the end: a smaller training set is part of a larger one then.
+    return order[: spec.train or left], order[left:]
+
+
+def _subset(
+    spec: "Mnist | OwnImages", part: Literal["train", "test"], y: np.ndarray, source: str
+) -> np.ndarray | slice:
+    """Numbers of as many rows of one part as asked for, in every class's proportion."""
+    size = getattr(spec, part)
+    if size is None:
+        return slice(None)
+    if size > len(y):
+        raise DataError(f"`{part}` must be at most {len(y)} for source {source}, got {size}.")
+    return stratified_order(y, spec.seed)[:size]
+
+
+def stratified_order(y: np.ndarray, random_seed: int) -> np.ndarray:
+    """Shuffled row numbers of which every first ``n`` keep the proportions of the classes.
+
+    Within its class a row is placed at random; the classes are then dealt out evenly, so that
+    each count is within one of its share. A smaller subset is part of a larger one.
+    """
+    order = np.random.default_rng(random_seed).permutation(len(y))
+    share = np.empty(len(y))
+    for label in np.unique(y):
+        places = np.flatnonzero(y[order] == label)
+        share[places] = (np.arange(len(places)) + 0.5) / len(places)
+    return order[np.argsort(share, kind="stable")]
+
+
+def _apply(standardisation: Standardisation, x: np.ndarray) -> np.ndarray:
+    """Standardised inputs as float32, which is what images are computed in."""
+    found = np.empty(x.shape, np.float32)
+    for start in range(0, len(x), AT_ONCE):
+        found[start : start + AT_ONCE] = standardisation(x[start : start + AT_ONCE])
+    return found

@@ -1,5 +1,6 @@
 """What every data set of an experiment file has in common."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Standardise = Literal["feature", "global", "none"]
 Targets = Literal["classes", "numbers"]
+
+SIDE = 28
+"""Height and width of the digits of MNIST."""
 
 DEFAULT_LIKELIHOODS: dict[Targets, str] = {"classes": "categorical", "numbers": "normal"}
 """Kind of the likelihood of each kind of targets, unless an experiment file names another."""
@@ -36,6 +40,27 @@ class DataSettingError(DataError):
     def __reduce__(self):
         # By its own arguments: it may come from another process.
         return type(self), (self.setting, self.rule)
+
+
+SHOWN = 10
+"""Names that a message lists of those there are."""
+
+
+def show_names(names: Sequence) -> str:
+    """Names on one line, some of them where there are many."""
+    shown = ", ".join(f"`{name_of(name)}`" for name in list(names)[:SHOWN])
+    more = len(names) - SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def name_of(value: Any) -> str:
+    """A class's name: a number without a needless fraction, a truth value as YAML has it."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"{value:g}" if abs(value) < 1e6 else str(int(value))
+    return str(value)
 
 
 class DatasetSpec(Specification):

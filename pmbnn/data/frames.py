@@ -1,35 +1,25 @@
-"""Columns of a pandas frame as inputs and targets: checked, categories one-hot encoded."""
+"""Columns of a pandas frame as inputs and targets: checked, categories one-hot encoded.
 
-from collections.abc import Sequence
+Text is numbers in some notation, dates, or categories.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from pmbnn.data.base import DataError, DataSettingError, Targets
+from pmbnn.data.base import DataError, DataSettingError, Targets, show_names
 from pmbnn.data.raw import (
     Given,
-    Missing,
     RawRows,
-    Redundant,
+    RowSettings,
     check_target_names,
     raw_of_arrays,
     several_targets,
-    show_names,
-)
-from pmbnn.data.text_columns import (
-    MISSING_WORDS,
-    NOTATION,
-    PLAIN,
-    Notation,
-    are_numbers,
-    as_plain,
-    first_bad_number,
-    is_missing_word,
-    is_number,
-    known_text,
-    no_category,
-    numbers_of,
 )
 
 if TYPE_CHECKING:
@@ -38,30 +28,190 @@ if TYPE_CHECKING:
 MOST_LEVELS = 100
 """Categories of a column beyond which it is likelier text or a name of the row."""
 
+MISSING_WORDS = frozenset(
+    ["na", "n/a", "#na", "#n/a", "<na>", "nan", "null", "#null!", "none", "#nv", "\\n"]
+    + list("?.-")
+)
+"""Words, in lower case, that count as missing in a column that otherwise holds numbers: of R,
+pandas, SQL, Excel, SPSS, Stata and SAS. In a column of text they are words like any other."""
 
-class Columns(NamedTuple):
-    """What the columns of a frame are: names, all others being ``features`` where none are."""
+_SAME = str.maketrans(
+    {"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'", "\u2212": "-", "\ufeff": None}
+)
+"""No-break and thin spaces, the typographic apostrophe and minus, as they are typed."""
+
+
+class Notation(NamedTuple):
+    """How numbers are written: the decimal sign, and what separates thousands, if anything does."""
+
+    decimal: str = "."
+    thousands: str | None = None
+
+
+PLAIN = Notation()
+"""As programs write numbers."""
+
+NOTATION = "notation"
+"""Attribute of a frame that was read from a file: the notation of its numbers."""
+
+NOTATIONS = tuple(
+    Notation(decimal, thousands)
+    for decimal, others in ((".", ","), (",", "."))
+    for thousands in (None, *others, " ", "'")
+)
+"""Notations in use."""
+
+
+@lru_cache
+def _pattern(notation: Notation) -> re.Pattern:
+    decimal, whole = re.escape(notation.decimal), "[0-9]+"
+    if notation.thousands:
+        whole = f"(?:[0-9]{{1,3}}(?:{re.escape(notation.thousands)}[0-9]{{3}})+|[0-9]+)"
+    return re.compile(rf"[+-]?(?:{whole}(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+_MONEY = "[$€£¥₹¢]|usd|eur|gbp|chf|jpy|cny|inr|sek|nok|dkk|pln|czk|aud|cad|brl|euros?|dollars?"
+_UNITS = (
+    "%|‰|°[cf]?|kg|g|mg|lbs?|oz|km|m|cm|mm|ft|mi|ml|l|kwh|kw|hp|ps|min|h|s|ms|k|mio\\.?|tsd\\.?"
+)
+_LIKE_A_NUMBER = re.compile(
+    rf"\(?[+-]?\s*(?:{_MONEY})?\s*[+-]?\s*[0-9][0-9.,' ]*(?:{_MONEY}|{_UNITS})?\)?-?", re.IGNORECASE
+)
+"""A number with a currency, a percent sign or a unit, or in no notation that is known."""
+
+_TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(?:[ap]\.?m\.?)?"
+_MONTH = (
+    "(?:jan(?:uary|uar|vier)?|feb(?:ruary|ruar)?|f[ée]v(?:rier|r)?|mar(?:ch|s)?|märz?|apr(?:il)?|"
+    "avr(?:il)?|ma[iy]|june?|juni|juin|july?|juli|juil(?:let)?|aug(?:ust)?|ao[uû]t|"
+    r"sept?(?:ember|embre)?|o[ck]t(?:ober|obre)?|nov(?:ember|embre)?|d[eé][cz](?:embre|ember)?)\.?"
+)
+_DAY = r"[0-9]{1,2}(?:\.|st|nd|rd|th)?,?"
+_A_TIME = re.compile(
+    rf"{_TIME}|[0-9]{{1,4}}[-/.]\s?[0-9]{{1,2}}[-/.]\s?[0-9]{{1,4}}(?:[T ,].*)?|"
+    rf"[0-9]{{4}}-(?:0[1-9]|1[0-2])|"
+    rf"(?:\w+,?\s+)?(?:{_DAY}[\s-]*)?{_MONTH}[\s,-]*(?:{_DAY}[\s-]+)?[0-9]{{2,4}}\b.*",
+    re.IGNORECASE,
+)
+"""Times of day and dates, in numbers or with the month in English, German or French."""
+
+
+def cleaned(text: str) -> str:
+    """Text without spaces around it; special spaces and signs as they are typed."""
+    return text.translate(_SAME).strip()
+
+
+def is_missing_word(text: str) -> bool:
+    """Whether a word stands for a missing number."""
+    return text.lower() in MISSING_WORDS
+
+
+def is_number(text: str, notation: Notation = PLAIN) -> bool:
+    """Whether text is a number in a notation."""
+    return bool(_pattern(notation).fullmatch(text))
+
+
+def is_like_number(text: str) -> bool:
+    """Whether text is digits with signs between, in whichever notation."""
+    return bool(_DIGITS.fullmatch(text))
+
+
+_DIGITS = re.compile(r"[+-]?[0-9.,' ]*[0-9][0-9.,' ]*(?:[eE][+-]?[0-9]+)?")
+
+
+def known_text(column: "Series") -> "Series":
+    """Text of the entries that are there, by their places, as `cleaned` has it."""
+    text = column.reset_index(drop=True).dropna().astype(str)
+    for sign, typed in _SAME.items():
+        text = text.str.replace(chr(sign), typed or "", regex=False)
+    return text.str.strip()
+
+
+def share_of_rows(text: "Series", holds: Callable[[str], object]) -> float:
+    """Share of the entries of which something holds, each different one looked at once."""
+    counts = text.value_counts()
+    return float(counts[[bool(holds(word)) for word in counts.index]].sum() / max(len(text), 1))
+
+
+def are_numbers(text: "Series", notation: Notation = PLAIN) -> "Series":
+    """Which entries are numbers in a notation; those that are not there are none."""
+    return text.str.fullmatch(_pattern(notation)).eq(True)
+
+
+def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
+    """Numbers of a column of text, where every entry is a number or is missing; else the text.
+
+    Words that stand for missing numbers are missing then.
+    """
+    known = known_text(column)
+    known = known[~known.str.lower().isin(MISSING_WORDS)]
+    if known.empty or not are_numbers(known, notation).all():
+        return column
+    numbers = as_plain(known, notation).reindex(range(len(column))).fillna("")
+    # The parser of CSV files, so that a number has the same bits in every notation.
+    text = io.StringIO("\n".join(["number", *numbers, ""]))
+    read = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
+    return pd.read_csv(text, **read)["number"].set_axis(column.index)
+
+
+def as_plain(numbers: "Series", notation: Notation) -> "Series":
+    """Numbers of a notation as programs write them, ``1234.5``; other text as it is."""
+    if notation.thousands:
+        whole = numbers.str.replace(notation.thousands, "", regex=False)
+        numbers = whole.where(are_numbers(numbers, notation), numbers)
+    return numbers.str.replace(notation.decimal, ".", regex=False)
+
+
+def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None:
+    """Place of the first entry that is no number, in a column where most look like numbers.
+
+    None where they do not.
+    """
+    known = known_text(column)
+    known = known[~known.str.lower().isin(MISSING_WORDS)]
+
+    def is_like(text: str) -> bool:
+        return is_number(text, notation) or bool(_LIKE_A_NUMBER.fullmatch(text))
+
+    if known.empty or share_of_rows(known, is_like) < 0.5:
+        return None
+    wrong = known[~are_numbers(known, notation)]
+    if wrong.empty or share_of_rows(known, _A_TIME.fullmatch) > 0.5:
+        return None
+    return int(wrong.index[0])
+
+
+def no_category(column: "Series") -> str | None:
+    """What text is that can hardly be categories, in words; None where it can.
+
+    Most entries are dates or times, or they differ in more than half of the rows.
+    """
+    known = known_text(column)
+    if share_of_rows(known, _A_TIME.fullmatch) > 0.5:
+        first = next(filter(_A_TIME.fullmatch, known))
+        return f"dates or times such as {first!r}"
+    if known.nunique() * 2 > len(known) > 1:
+        return f"{known.nunique()} different words in {len(known)} rows"
+    return None
+
+
+# Frames
+
+
+class FrameSettings(RowSettings):
+    """As `RowSettings`, and which columns of a frame are what, as `pmbnn.Table` has it."""
 
     target: str | tuple[str, ...]
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    group: str | None = None
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Names of all targets."""
-        return (self.target,) if isinstance(self.target, str) else self.target
 
 
-def raw_of_frame(
-    frame: pd.DataFrame,
-    columns: Columns,
-    target_is: Targets | None,
-    missing: Missing,
-    redundant: Redundant,
-    title: str,
-) -> RawRows:
+def names_of_targets(settings: FrameSettings) -> tuple[str, ...]:
+    """Names of all targets."""
+    return (settings.target,) if isinstance(settings.target, str) else settings.target
+
+
+def raw_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> RawRows:
     """Rows of a frame: numbers as they are, one column for each category of the others.
 
     Raises
@@ -69,17 +219,11 @@ def raw_of_frame(
     DataError
         The frame is not as it must be.
     """
-    given = given_of_frame(frame, columns, target_is, missing, title)
-    return raw_of_arrays(given, target_is, missing, redundant, title, columns.targets[0])
+    given = given_of_frame(frame, settings, title)
+    return raw_of_arrays(given, settings, title, names_of_targets(settings)[0])
 
 
-def given_of_frame(
-    frame: pd.DataFrame,
-    columns: Columns,
-    target_is: Targets | None,
-    missing: Missing,
-    title: str,
-) -> Given:
+def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> Given:
     """Arrays of a frame, rows without a target left out where that is asked for.
 
     Raises
@@ -89,30 +233,31 @@ def given_of_frame(
     """
     notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    names = _features(frame, columns, title)
+    targets, target_is, group = names_of_targets(settings), settings.target_is, settings.split.group
+    names = _features(frame, settings, title)
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
-    kept = _rows_with_targets(frame, columns.targets, missing, title)
+    kept = _rows_with_targets(frame, targets, settings.missing, title)
     # Row numbers of messages are those of the whole frame.
     encoded = [
-        _encoded(frame[name], name, name in columns.categorical, title, notation) for name in names
+        _encoded(frame[name], name, name in settings.categorical, title, notation) for name in names
     ]
     blocks, labels = zip(*encoded, strict=True)
-    found = [_plain(frame[n], kept, n, title, target_is, notation) for n in columns.targets]
+    found = [_plain(frame[name], kept, name, title, target_is, notation) for name in targets]
     several = len(found) > 1
     return Given(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=several_targets(found, columns.targets, target_is, title) if several else found[0],
+        y=several_targets(found, targets, target_is, title) if several else found[0],
         features=tuple(label for some in labels for label in some),
-        groups=None if columns.group is None else _groups(frame, columns.group, title)[kept],
+        groups=None if group is None else _groups(frame, group, title)[kept],
         numbers=kept,
         read=len(frame),
-        target_names=columns.targets if several else (),
+        target_names=targets if several else (),
     )
 
 
 def _rows_with_targets(
-    frame: pd.DataFrame, targets: tuple[str, ...], missing: Missing, title: str
+    frame: pd.DataFrame, targets: tuple[str, ...], missing: str, title: str
 ) -> np.ndarray:
     """Numbers of the rows that no target is missing of."""
     kept = np.ones(len(frame), bool)
@@ -127,39 +272,37 @@ def _rows_with_targets(
     return np.flatnonzero(kept)
 
 
-def _features(frame: pd.DataFrame, columns: Columns, title: str) -> list[str]:
+def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[str]:
     """Names of the columns that are inputs."""
+    targets, group = names_of_targets(settings), settings.split.group
     there = list(frame.columns)
     repeated = [name for name in dict.fromkeys(there) if there.count(name) > 1]
     if repeated:
         raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")
     for setting, named in (
-        ("target", columns.targets),
-        ("features", columns.features),
-        ("without", columns.without),
-        ("categorical", columns.categorical),
-        ("split.group", [] if columns.group is None else [columns.group]),
+        ("target", targets),
+        ("features", settings.features),
+        ("without", settings.without),
+        ("categorical", settings.categorical),
+        ("split.group", [] if group is None else [group]),
     ):
         for name in named:
             if name not in there:
                 raise DataSettingError(
                     setting, f"must be one of {show_names(there)} of {title}, got {name!r}"
                 )
-    if not columns.targets:
+    if not targets:
         raise DataSettingError("target", "must name a column, got an empty list")
-    check_target_names(columns.targets, "target")
-    for name in columns.targets:
-        if name in columns.features:
+    check_target_names(targets, "target")
+    for name in targets:
+        if name in settings.features:
             raise DataSettingError("features", f"must not name the target, got {name!r}")
-    if columns.group is not None and columns.group in columns.features:
-        raise DataSettingError(
-            "features", f"must not name the column of groups, got {columns.group!r}"
-        )
-    left_out = {*columns.targets, columns.group, *columns.without}
-    names = [name for name in columns.features or there if name not in left_out]
+    if group is not None and group in settings.features:
+        raise DataSettingError("features", f"must not name the column of groups, got {group!r}")
+    left_out = {*targets, group, *settings.without}
+    names = [name for name in settings.features or there if name not in left_out]
     if not names:
-        targets = show_names(columns.targets)
-        raise DataError(f"{title}: has no column beside the target {targets}.")
+        raise DataError(f"{title}: has no column beside the target {show_names(targets)}.")
     return names
 
 

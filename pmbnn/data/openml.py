@@ -10,19 +10,24 @@ import tempfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from urllib import request
 from urllib.error import HTTPError
 
-from pmbnn.data.base import DataError
-from pmbnn.data.local_files import located
+from pydantic import Field, model_validator
+
+from pmbnn.data.base import DataError, DataSettingError, Standardise
+from pmbnn.data.files import located, one_line
+from pmbnn.data.tabular import SplitRows
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+    from pmbnn.data.raw import RawRows
 
 HOME = "https://www.openml.org"
 
@@ -34,6 +39,62 @@ READ_SECONDS = 30.0
 
 SHAPE = (70_000, 784)
 """Rows and pixels: the 60,000 training images, then the 10,000 test images."""
+
+DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+"""What reading raises where there is no cache yet, or a damaged one: it is written anew."""
+
+Number = Annotated[int, Field(ge=1)]
+
+
+class OpenML(SplitRows):
+    """A table of OpenML, by its ``id`` or by ``name`` and ``version``, downloaded once.
+
+    What OpenML calls nominal is text, ``target`` is its own unless given, and the rest is as with
+    `Table`. The rows are kept in the user's cache with their SHA-256; without a network, what is
+    not there gives up within seconds.
+    """
+
+    kind: Literal["openml"] = "openml"
+    id: Number | None = None
+    name: str | None = None
+    version: Number | None = None
+    target: str | tuple[str, ...] | None = None
+    features: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    target_is: Literal["classes", "numbers"] | None = None
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+
+    source: ClassVar[str] = "openml"
+
+    @model_validator(mode="after")
+    def _named_once(self):
+        by_name = self.name is not None and self.version is not None
+        if (self.id is None) == (self.name is None) or (self.name is not None) != by_name:
+            raise ValueError("must have either `id`, or `name` and `version`")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return (
+            f"data set {self.id}" if self.name is None else f"{self.name}, version {self.version}"
+        )
+
+    def read(self, stamp: None) -> "RawRows":  # noqa: D102
+        from pmbnn.data.frames import raw_of_frame
+
+        found, spec = load_frame(self), self
+        if self.target is None:
+            if found.target is None:
+                raise DataSettingError(
+                    "target", f"must be given: OpenML names none, or several, of {self.title}"
+                )
+            spec = self.model_copy(update={"target": found.target})
+        return raw_of_frame(found.frame, spec, self.title)
 
 
 class OpenMLSource(NamedTuple):
@@ -59,7 +120,14 @@ MNIST = OpenMLSource(
 )
 
 
-def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray"]:
+class OpenMLFrame(NamedTuple):
+    """Rows with every column, those that OpenML calls nominal as text, and its own target."""
+
+    frame: "pd.DataFrame"
+    target: str | None
+
+
+def load_images(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray"]:
     """All pixels ``(observation, 784)`` and labels ``(observation,)``, uint8.
 
     The first 60,000 rows are the original training images. They come from the cache if it
@@ -72,22 +140,17 @@ def load_openml(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
     """
     path = cache_folder() / source.file
     try:
-        return _read_cache(located(source.file, path) or path)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
-        pass  # No cache yet, or a damaged one: it is written anew.
-    try:
+        return _read_images(located(source.file, path) or path)
+    except DAMAGED:
+        pass
+    with _unavailable(source.title, f": {source.remedy}"):
         pixels, labels = _download(source)
-    # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
-    except Exception as error:
-        raise DataError(
-            f"{source.title} is unavailable from OpenML ({_reason(error)}): {source.remedy}."
-        ) from error
-    _write_cache(path, pixels, labels)
+    _write(path, lambda whole: _savez(whole, pixels, labels))
     located(source.file, path)  # workers of a cluster are sent what was just downloaded
     return pixels, labels
 
 
-def load_frame(named: "Named") -> "OpenMLFrame":
+def load_frame(spec: OpenML) -> OpenMLFrame:
     """Any data set of OpenML as a frame, from the cache if it holds it whole.
 
     Raises
@@ -95,110 +158,23 @@ def load_frame(named: "Named") -> "OpenMLFrame":
     DataError
         OpenML cannot be reached, has no such data set, or sent something else than a table.
     """
-    path = cache_folder() / named.file
+    name = f"{spec.id}" if spec.name is None else f"{_safe(spec.name)}_{spec.version}"
+    path = cache_folder() / f"{name}.json.gz"
     try:
         return _read_frame(path)
-    except (OSError, EOFError, ValueError, KeyError, zlib.error):
-        pass  # No cache yet, or a damaged one: it is written anew.
-    try:
-        found = _download_frame(named)
-    # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
-    except Exception as error:
-        raise DataError(
-            f"{named.title} is unavailable from OpenML ({_reason(error).rstrip('.')})."
-        ) from error
-    _write_frame(path, found)
+    except DAMAGED:
+        pass
+    with _unavailable(spec.title):
+        found = _download_frame(spec)
+    _write(path, lambda whole: whole.write_bytes(_packed(found)))
     return found
 
 
-class Named(NamedTuple):
-    """A data set by its number, or by its name and version."""
-
-    id: int | None
-    name: str | None
-    version: int | None
-
-    @property
-    def title(self) -> str:
-        """What it is called in messages."""
-        return (
-            f"data set {self.id}" if self.name is None else f"{self.name}, version {self.version}"
-        )
-
-    @property
-    def file(self) -> str:
-        """Its name in the cache."""
-        name = "" if self.name is None else re.sub(r"[^A-Za-z0-9_-]+", "-", self.name)
-        return f"{self.id}.json.gz" if self.name is None else f"{name}_{self.version}.json.gz"
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
-class OpenMLFrame(NamedTuple):
-    """Rows with every column, those that OpenML calls nominal as text, and its own target."""
-
-    frame: "pd.DataFrame"
-    target: str | None
-
-
-def _download_frame(named: Named) -> OpenMLFrame:
-    from sklearn.datasets import fetch_openml
-
-    _check_reachable()
-    by = {"data_id": named.id} if named.name is None else named._asdict()
-    by.pop("id", None)
-    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
-        bunch = fetch_openml(**by, as_frame=True, parser="liac-arff", n_retries=0, data_home=folder)
-    frame = bunch.frame.copy()
-    for name in _nominal(frame):
-        frame[name] = _as_nominal(frame[name])
-    targets = list(bunch.target_names)
-    return OpenMLFrame(frame, targets[0] if len(targets) == 1 else None)
-
-
-def _write_frame(path: Path, found: OpenMLFrame) -> None:
-    """Keep a frame under ``path`` with the SHA-256 of its rows."""
-    # As Python writes numbers, which reads back as the same ones.
-    rows = json.dumps({str(name): found.frame[name].tolist() for name in found.frame})
-    content = json.dumps(
-        {
-            "sha256": hashlib.sha256(rows.encode()).hexdigest(),
-            "target": found.target,
-            "nominal": _nominal(found.frame),
-            "rows": rows,
-        }
-    )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            whole.write_bytes(gzip.compress(content.encode(), mtime=0))
-            os.replace(whole, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {_reason(error)}.") from error
-
-
-def _nominal(frame: "pd.DataFrame") -> list[str]:
-    """Columns of categories."""
-    import pandas as pd
-
-    return [name for name in frame if isinstance(frame[name].dtype, pd.CategoricalDtype)]
-
-
-def _as_nominal(column: "pd.Series") -> "pd.Series":
-    """Categories by their names, which may look like numbers."""
-    return column.astype(object).map(str, na_action="ignore").astype("category")
-
-
-def _read_frame(path: Path) -> OpenMLFrame:
-    import pandas as pd
-
-    content = json.loads(gzip.decompress(path.read_bytes()))
-    rows = content["rows"]
-    if hashlib.sha256(rows.encode()).hexdigest() != content["sha256"]:
-        raise ValueError("the rows are not those that were downloaded")
-    frame = pd.DataFrame(json.loads(rows))
-    for name in content["nominal"]:
-        frame[name] = _as_nominal(frame[name])
-    return OpenMLFrame(frame, content["target"])
+# The cache
 
 
 def cache_folder() -> Path:
@@ -207,24 +183,33 @@ def cache_folder() -> Path:
     return Path(base) / "pmbnn" / "openml"
 
 
-def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
-    from sklearn.datasets import fetch_openml
-
-    _check_reachable()
-    # A cache of scikit-learn's own would be read again after a broken download; this one goes.
-    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
-        bunch = fetch_openml(
-            source.name,
-            version=source.version,
-            as_frame=False,
-            parser="liac-arff",
-            n_retries=0,
-            data_home=folder,
-        )
-    return _check(bunch.data, bunch.target)
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file of the cache, which holds all of it or does not change."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            whole = Path(folder) / path.name
+            write(whole)
+            os.replace(whole, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {one_line(error)}.") from error
 
 
-def _check(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
+def _read_images(path: Path) -> tuple["np.ndarray", "np.ndarray"]:
+    import numpy as np
+
+    # Opened here, because NumPy leaves a file open whose archive is damaged.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return _checked(arrays["pixels"], arrays["labels"])
+
+
+def _savez(path: Path, pixels: "np.ndarray", labels: "np.ndarray") -> None:
+    import numpy as np
+
+    np.savez_compressed(path, pixels=pixels, labels=labels)
+
+
+def _checked(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
     """Both arrays as uint8, if they can be such images."""
     import numpy as np
 
@@ -237,26 +222,78 @@ def _check(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "n
     return pixels.astype(np.uint8), labels.astype(np.uint8)
 
 
-def _read_cache(path: Path) -> tuple["np.ndarray", "np.ndarray"]:
-    import numpy as np
+def _read_frame(path: Path) -> OpenMLFrame:
+    import pandas as pd
 
-    # Opened here, because NumPy leaves a file open whose archive is damaged.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return _check(arrays["pixels"], arrays["labels"])
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    rows = content["rows"]
+    if hashlib.sha256(rows.encode()).hexdigest() != content["sha256"]:
+        raise ValueError("the rows are not those that were downloaded")
+    return OpenMLFrame(
+        _with_categories(pd.DataFrame(json.loads(rows)), content["nominal"]), content["target"]
+    )
 
 
-def _write_cache(path: Path, pixels: "np.ndarray", labels: "np.ndarray") -> None:
-    """Keep the arrays under ``path``, which holds all of them or does not change."""
-    import numpy as np
+def _packed(found: OpenMLFrame) -> bytes:
+    """A frame with the SHA-256 of its rows."""
+    # As Python writes numbers, which reads back as the same ones.
+    rows = json.dumps({str(name): found.frame[name].tolist() for name in found.frame})
+    content = {
+        "sha256": hashlib.sha256(rows.encode()).hexdigest(),
+        "target": found.target,
+        "nominal": _nominal(found.frame),
+        "rows": rows,
+    }
+    return gzip.compress(json.dumps(content).encode(), mtime=0)
 
+
+def _nominal(frame: "pd.DataFrame") -> list[str]:
+    """Columns of categories."""
+    return list(frame.select_dtypes("category").columns)
+
+
+def _with_categories(frame: "pd.DataFrame", nominal: list[str]) -> "pd.DataFrame":
+    """A frame in which some columns are categories by their names, which may look like numbers."""
+    frame = frame.copy()
+    for name in nominal:
+        frame[name] = frame[name].astype(object).map(str, na_action="ignore").astype("category")
+    return frame
+
+
+# The network
+
+
+def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
+    bunch = _fetch(name=source.name, version=source.version, as_frame=False)
+    return _checked(bunch.data, bunch.target)
+
+
+def _download_frame(spec: OpenML) -> OpenMLFrame:
+    by_name = {"name": spec.name, "version": spec.version}
+    bunch = _fetch(**({"data_id": spec.id} if spec.name is None else by_name), as_frame=True)
+    targets = list(bunch.target_names)
+    frame = _with_categories(bunch.frame, _nominal(bunch.frame))
+    return OpenMLFrame(frame, targets[0] if len(targets) == 1 else None)
+
+
+def _fetch(**settings: Any) -> Any:
+    """What scikit-learn downloads, in a folder of its own: none of it is read again."""
+    from sklearn.datasets import fetch_openml
+
+    _check_reachable()
+    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
+        return fetch_openml(**settings, parser="liac-arff", n_retries=0, data_home=folder)
+
+
+@contextmanager
+def _unavailable(title: str, remedy: str = "") -> Iterator[None]:
+    """Raise DataError where a download fails."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            np.savez_compressed(whole, pixels=pixels, labels=labels)
-            os.replace(whole, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {_reason(error)}.") from error
+        yield
+    # Scikit-learn and its ARFF reader raise a dozen unrelated types over a broken answer.
+    except Exception as error:
+        reason = one_line(error)
+        raise DataError(f"{title} is unavailable from OpenML ({reason}){remedy}.") from error
 
 
 def _check_reachable() -> None:
@@ -293,8 +330,3 @@ def _socket_timeout(seconds: float) -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-def _reason(error: Exception) -> str:
-    """Message of an error on one line."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -6,17 +6,32 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pmbnn.data.base import DataError, DataSettingError, Targets
-from pmbnn.data.standardisation import is_constant
-
-Missing = Literal["refuse", "mean", "drop"]
-Redundant = Literal["refuse", "drop", "keep"]
+from pmbnn.data.base import (
+    DataError,
+    DataSettingError,
+    Seed,
+    Standardise,
+    Targets,
+    name_of,
+    show_names,
+)
+from pmbnn.data.splits import AnySplit, Share
+from pmbnn.spec import Specification
 
 FEW = 10
 """Whole numbers of no more distinct values than this may be classes as well as counts."""
 
-SHOWN = 10
-"""Names that a message lists of those there are."""
+
+class RowSettings(Specification):
+    """What is done with rows; data sets that have these fields stand in its place."""
+
+    target_is: Targets | None = None
+    split: AnySplit = Share()
+    seed: Seed = 0
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    redundant: Literal["refuse", "drop", "keep"] = "refuse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +104,7 @@ class Given(NamedTuple):
     target_names: tuple[str, ...] = ()
 
 
-def raw_of_arrays(
-    given: Given,
-    target_is: Targets | None,
-    missing: Missing,
-    redundant: Redundant,
-    title: str,
-    target: str = "y",
-) -> RawRows:
+def raw_of_arrays(given: Given, settings: RowSettings, title: str, target: str = "y") -> RawRows:
     """Rows of arrays; see `Dataset.from_arrays`.
 
     Raises
@@ -116,12 +124,15 @@ def raw_of_arrays(
         raise DataSettingError("features", f"must name {count} inputs, got {len(names)}")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
-    y, classes, target_names = _targets_of_array(y, given.target_names, target_is, title, target)
+    y, classes, target_names = _targets_of_array(
+        y, given.target_names, settings.target_is, title, target
+    )
     numbers = np.arange(len(y)) if given.numbers is None else given.numbers
     read = len(y) if given.read is None else given.read
     raw = RawRows(x, y, names, classes, numbers, read, title, groups, input_shape, target_names)
     # Pixels at the border of images are all the same, and no mistake.
-    return checked_rows(raw, missing, "keep" if input_shape else redundant)
+    redundant = "keep" if input_shape else settings.redundant
+    return _checked_rows(raw, settings.missing, redundant)
 
 
 def _targets_of_array(
@@ -204,7 +215,7 @@ def targets_of(
             f"{title}: target `{name}` must have at least two classes, got {show_names(distinct)} "
             "only."
         )
-    return np.searchsorted(distinct, y).astype(np.int64), tuple(map(_word, distinct))
+    return np.searchsorted(distinct, y).astype(np.int64), tuple(map(name_of, distinct))
 
 
 def check_target_names(names: Sequence[str], setting: str) -> None:
@@ -246,7 +257,7 @@ def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -
         row = int(np.argmin(np.isfinite(y.astype(np.float64))))
         raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
     if is_constant(y.astype(np.float64)):
-        raise DataError(f"{title}: target `{name}` has one value only: {_word(distinct[0])}.")
+        raise DataError(f"{title}: target `{name}` has one value only: {name_of(distinct[0])}.")
     if target_is is None and len(distinct) <= FEW and _is_whole(y):
         raise DataSettingError(
             "target_is",
@@ -256,7 +267,7 @@ def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -
     return y.astype(np.float64)
 
 
-def checked_rows(raw: RawRows, missing: Missing, redundant: Redundant) -> RawRows:
+def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
     """The rows as far as they can be used.
 
     Raises
@@ -289,7 +300,7 @@ def checked_rows(raw: RawRows, missing: Missing, redundant: Redundant) -> RawRow
 REMEDY = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
 
 
-def _without_redundant(raw: RawRows, redundant: Redundant) -> RawRows:
+def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
     """Rows without constant columns and repeated ones, of which the first stays."""
     # What is missing is compared as one value like any other.
     known = np.nan_to_num(raw.x, nan=np.inf)
@@ -333,17 +344,18 @@ def _is_whole(y: np.ndarray) -> bool:
     return bool((y == np.rint(y)).all())
 
 
-def _word(value: object) -> str:
-    """A class's name: a number without a needless fraction, a truth value as YAML has it."""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, int | float | np.number):
-        return f"{value:g}" if abs(value) < 1e6 else str(int(value))
-    return str(value)
+def is_constant(x: np.ndarray, axis: int | None = 0) -> np.ndarray:
+    """Whether the values along an axis differ by no more than rounding errors.
 
+    The rule is that of ``sklearn.preprocessing.StandardScaler``: the variance is at most the error
+    that computing it in two passes may have. The standard deviation of 0.1 in every row can be
+    1e-17 instead of 0, and no value may be divided by it.
 
-def show_names(names: Sequence) -> str:
-    """Names on one line, some of them where there are many."""
-    shown = ", ".join(f"`{_word(name)}`" for name in list(names)[:SHOWN])
-    more = len(names) - SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    References
+    ----------
+    T. F. Chan, G. H. Golub and R. J. LeVeque (1983), Algorithms for computing the sample variance.
+    """
+    rows = x.size if axis is None else x.shape[axis]
+    mean, variance = x.mean(axis=axis), x.var(axis=axis)
+    epsilon = np.finfo(np.float64).eps
+    return variance <= rows * epsilon * variance + (rows * mean * epsilon) ** 2

@@ -1,12 +1,13 @@
 """Which rows of a data set are test rows, where it does not say so itself."""
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.local_files import NamesFiles, find
+from pmbnn.data.files import NamesFiles, find, one_line, read_archive
 from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
@@ -155,8 +156,6 @@ class Indices(NamesFiles, Split):
                 raise DataError(
                     f"{title}: must be text with a row number a line: {error}."
                 ) from error
-        from pmbnn.data.archive import read_archive
-
         if self.test is None:
             raise DataSettingError("split.test", f"must name an array of {title}, got null")
         name = self.test.replace(SEED, str(seed))
@@ -168,16 +167,13 @@ AnySplit = Share | Folds | Indices
 
 def _split(splitter, raw: "RawRows", number: int) -> "Parts":
     """Part of such a number that a splitter of scikit-learn makes."""
-    from itertools import islice
-
     import numpy as np
 
     try:
         found = splitter.split(raw.x, raw.y, raw.groups)
         train, test = next(islice(found, number, None))
     except ValueError as error:  # too few rows for so small a share
-        words = " ".join(str(error).split()).rstrip(".")
-        raise DataError(f"{raw.title}: cannot be split: {words}.") from error
+        raise DataError(f"{raw.title}: cannot be split: {one_line(error)}.") from error
     # What a data set is does not hang on a splitter's own order.
     return _checked(raw, np.sort(train), np.sort(test))
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.frames import MOST_LEVELS
-from pmbnn.data.local_files import Stamp
-from pmbnn.data.text_columns import (
+from pmbnn.data.files import Stamp, one_line
+from pmbnn.data.frames import (
+    MOST_LEVELS,
     NOTATION,
     NOTATIONS,
     PLAIN,
@@ -143,7 +143,7 @@ def _read_parquet(path: Path, title: str) -> pd.DataFrame:
             f"{title}: Parquet needs the package pyarrow: install `pmbnn[parquet]`."
         ) from error
     except (OSError, ValueError) as error:
-        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
 
 
 def _sheet(path: Path, title: str) -> str:
@@ -161,7 +161,7 @@ def _sheet(path: Path, title: str) -> str:
         book.close()
     # The package raises what its parsers raise.
     except Exception as error:
-        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
     filled = {
         name: rows
         for name, rows in sheets.items()
@@ -181,7 +181,7 @@ def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
         content = _unpacked(path, title)
     # What the decoders raise over damaged files.
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
     encoding = encoding or _encoding(content)
     try:
         # UTF-8 with the mark of its byte order, which Excel writes, or without.
@@ -347,7 +347,7 @@ def _names(text: str, separator: str, above: int, title: str) -> list[str]:
                     f"for each column, got {len(row)}."
                 )
     except csv.Error as error:
-        raise DataError(f"{title}, line {lines.line_num + above}: {_line(error)}.") from error
+        raise DataError(f"{title}, line {lines.line_num + above}: {one_line(error)}.") from error
     names = [*([""] if front else []), *map(cleaned, header), *([""] if end else [])]
     for name in filter(None, names):
         if names.count(name) > 1:
@@ -390,7 +390,7 @@ def _parsed(
     except (ValueError, pd.errors.ParserError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{title}: cannot be read: {_line(error)}.") from error
+        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
     return pd.DataFrame(
         {
             i: column
@@ -534,8 +534,3 @@ def _alike_but_for_case(words: Sequence[str]) -> str | None:
         if seen.setdefault(word.casefold(), word) != word:
             return f"{seen[word.casefold()]!r} and {word!r}"
     return None
-
-
-def _line(error: Exception) -> str:
-    """Message of an error on one line, without a full stop."""
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

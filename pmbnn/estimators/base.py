@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pmbnn.core.device import device_here, running_on
-from pmbnn.data.arrays import Dataset
-from pmbnn.data.base import DEFAULT_LIKELIHOODS
-from pmbnn.data.standardisation import (
+from pmbnn.data.arrays import (
+    Dataset,
     Standardisation,
     fit_standardisation,
     identity_standardisation,
 )
+from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.estimators.fitted import Given, fitted, rounded_up
 from pmbnn.estimators.storage import read_estimator, write_estimator
 from pmbnn.experiment.cells import ENGINES, Cell

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
-from pmbnn.data.standardisation import Standardisation, fit_standardisation
+from pmbnn.data.arrays import Standardisation, fit_standardisation
 from pmbnn.estimators.base import BayesianNetwork
 from pmbnn.prediction.density import LEVEL, mixture
 

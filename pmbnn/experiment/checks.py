@@ -6,8 +6,7 @@ Each check takes the choices of some sections and raises the first mistake as a 
 from collections.abc import Mapping
 from itertools import product
 
-from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.digit_format import SIDE
+from pmbnn.data.base import SIDE, DataError, DataSettingError
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
 from pmbnn.experiment.cost import LARGE_NETWORK

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pmbnn.data import DataError
-from pmbnn.data.local_files import stamp_of
+from pmbnn.data.base import show_names
+from pmbnn.data.files import stamp_of
 from pmbnn.experiment.yaml_file import flow_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pmbnn.data.frames import Notation
     from pmbnn.data.table_file import TableFile
-    from pmbnn.data.text_columns import Notation
 
 MANY_ROWS = 3_000
 """Training rows above which steps see a part of them."""
@@ -92,8 +93,7 @@ def draft(file: Path, written: str, target: str | None = None) -> str:
 
 
 def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
-    from pmbnn.data.raw import show_names
-    from pmbnn.data.text_columns import NOTATION, PLAIN
+    from pmbnn.data.frames import NOTATION, PLAIN
 
     notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis(list(map(str, frame.columns)), axis=1)
@@ -127,8 +127,7 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
     """What a column holds, in words, and whether it can be an input."""
     import pandas as pd
 
-    from pmbnn.data.frames import MOST_LEVELS
-    from pmbnn.data.text_columns import first_bad_number, no_category
+    from pmbnn.data.frames import MOST_LEVELS, first_bad_number, no_category
 
     kinds, different = pd.api.types, column.nunique()
     if not different:
@@ -155,18 +154,25 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
 
 def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
     """Whether most entries are numbers, so that the others are mistakes to be named."""
-    from pmbnn.data.text_columns import is_number, known_text, share_of_rows
+    from pmbnn.data.frames import is_number, known_text, share_of_rows
 
     return share_of_rows(known_text(column), lambda text: is_number(text, notation)) >= 0.5
 
 
 def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]:
     """Inputs that are constant, or repeat an earlier one."""
-    from pmbnn.data.frames import Columns, raw_of_frame
+    from pmbnn.data.frames import FrameSettings, raw_of_frame
 
-    columns = Columns(look.target, without=tuple(look.without))
-    settings = frame, columns, _kind(look), _missing(look) or "refuse"
-    every, kept = (raw_of_frame(*settings, how, title).features for how in ("keep", "drop"))
+    settings = FrameSettings(
+        target=look.target,
+        without=tuple(look.without),
+        target_is=_kind(look),
+        missing=_missing(look) or "refuse",
+    )
+    every, kept = (
+        raw_of_frame(frame, settings.model_copy(update={"redundant": how}), title).features
+        for how in ("keep", "drop")
+    )
     return tuple(name for name in every if name not in kept)
 
 
@@ -184,7 +190,7 @@ def _missing(look: Look) -> str | None:
 def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
     import pandas as pd
 
-    from pmbnn.data.text_columns import first_bad_number
+    from pmbnn.data.frames import first_bad_number
 
     if pd.api.types.is_bool_dtype(column):
         return True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.local_files import beside
+from pmbnn.data.files import beside
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.expand import Sweep, name_of, read_sweep

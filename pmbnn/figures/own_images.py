@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmbnn.data.own_images import OwnImage
+from pmbnn.data.digits import OwnImage
 from pmbnn.figures import style
 from pmbnn.prediction.rejection import Classification, Threshold
 
@@ -47,7 +47,7 @@ def plot_compared_predictions(
     Parameters
     ----------
     images
-        As `pmbnn.data.own_images.read_image` reads them.
+        As `pmbnn.data.digits.read_image` reads them.
     bayesian, deterministic
         What each network says of every image (`pmbnn.prediction.rejection.classify`; a
         deterministic network is one draw of weight 1).

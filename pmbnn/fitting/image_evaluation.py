@@ -9,8 +9,7 @@ import numpy as np
 
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
-from pmbnn.data.ood import AnyOod
-from pmbnn.data.ood.arrays import NO_DIGITS, Digits, OodImages, digits_of
+from pmbnn.data.ood import AnyOod, Digits, OodImages, digits_of, no_digits
 from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.prediction import metrics, rejection
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -116,7 +115,7 @@ def load_images(spec: AnyOod, digits: Digits) -> OodImages:
 
 @lru_cache(maxsize=8)
 def _load_once(spec: AnyOod) -> OodImages:
-    return spec.load(NO_DIGITS)
+    return spec.load(no_digits())
 
 
 def uncertainty_scores(found: ClassProbabilities) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
 from pmbnn.prediction.predictive import Predictive, Weights, with_weight

@@ -13,8 +13,7 @@ import xarray as xr
 from pydantic import ValidationError
 
 from pmbnn.core.device import check_fits
-from pmbnn.data.arrays import Rows
-from pmbnn.data.standardisation import Standardisation, identity_standardisation
+from pmbnn.data.arrays import Rows, Standardisation, identity_standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import value_shapes
 from pmbnn.inference.guides import build_guide

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from pmbnn.data.arrays import Rows
-    from pmbnn.data.standardisation import Standardisation
+    from pmbnn.data.arrays import Rows, Standardisation
     from pmbnn.inference.result import Fit
     from pmbnn.models.likelihoods import Likelihood
     from pmbnn.prediction.draws import DrawSource

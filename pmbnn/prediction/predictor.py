@@ -10,8 +10,7 @@ import numpy as np
 import pymc as pm
 
 from pmbnn.core.stages import stage
-from pmbnn.data.arrays import Rows
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.batches import cast, model_values
 from pmbnn.inference.flat import (
     ModelGraphs,

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data import DataError
-from pmbnn.data.local_files import local_folder, read_columns
+from pmbnn.data.files import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
 from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal

@@ -9,7 +9,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
-from pmbnn.data.standardisation import Standardisation, identity_standardisation
+from pmbnn.data.arrays import Standardisation, identity_standardisation
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.results.faults import reading_netcdf
 from pmbnn.results.limits import check_fits

@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.arrays import Dataset, Rows
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Dataset, Rows, Standardisation
 from pmbnn.experiment.plugins import trusting
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide

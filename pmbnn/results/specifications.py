@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pmbnn.data import DATASETS
-from pmbnn.data.local_files import beside
+from pmbnn.data.files import beside
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import METRIC, Source, stored_parts, stored_source

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
-from pmbnn.data.raw import raw_of_arrays
+from pmbnn.data.raw import RowSettings, raw_of_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.plugins import is_current
 from pmbnn.results.lock import writing
@@ -103,7 +103,7 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
             f"`{place}` must be a data set that `pb.Dataset.from_arrays` or `from_frame` has made, "
             "or one that reads files, got another."
         )
-    given, split = origin.given, origin.settings["split"]
+    given, split = origin.given, origin.settings.split
     words = given.y.dtype.kind not in "biufU"
     arrays = {"x": given.x, "y": np.array(list(map(str, given.y))) if words else given.y}
     names = {}
@@ -120,21 +120,21 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
     archives[file] = arrays
     if isinstance(split, Indices):
         split = Indices(file=file, test="test")
-    settings = origin.settings | names | {"file": file, "split": split}
+    settings = {name: getattr(origin.settings, name) for name in RowSettings.model_fields}
+    settings |= names | {"file": file, "split": split}
     return validated(Npz, settings, {}, place)
 
 
 def _test_rows(origin: Origin, place: str) -> np.ndarray:
     """Numbers of the test rows that a file lists, among the rows that are stored."""
     settings, given = origin.settings, origin.given
-    if settings["split"].resplits:
+    if settings.split.resplits:
         raise ConfigError(
             f"`{place}` must have the same test rows for every data seed, got a split by "
-            f"{settings['split'].file!r}: store the rows too, for `kind: npz`."
+            f"{settings.split.file!r}: store the rows too, for `kind: npz`."
         )
-    checks = (settings[name] for name in ("target_is", "missing", "redundant"))
-    raw = raw_of_arrays(given, *checks, place)
-    _, test = settings["split"].parts(raw, settings["seed"])
+    raw = raw_of_arrays(given, settings, place)
+    _, test = settings.split.parts(raw, settings.seed)
     rows = raw.numbers[test]
     return rows if given.numbers is None else np.searchsorted(given.numbers, rows)
 

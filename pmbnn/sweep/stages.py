@@ -16,7 +16,7 @@ from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.core.device import CPU, Device, device_text, find_devices, processes, total_memory
 from pmbnn.core.stages import measured, stage
-from pmbnn.data.curves import GENERATED
+from pmbnn.data.synthetic import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import check_data, load_experiment

@@ -21,11 +21,10 @@ from pmbnn.data import (
     Sklearn,
     Table,
 )
-from pmbnn.data.arrays import Dataset, split_dataset
+from pmbnn.data.arrays import Dataset, fit_standardisation, split_dataset
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.raw import Given, raw_of_arrays
+from pmbnn.data.raw import Given, RowSettings, raw_of_arrays
 from pmbnn.data.splits import Share
-from pmbnn.data.standardisation import fit_standardisation
 from pmbnn.estimators.regressor import BNNRegressor
 
 
@@ -36,6 +35,8 @@ class LastRows(Share):
         first = len(raw.y) * 3 // 4
         return np.arange(first), np.arange(first, len(raw.y))
 
+
+NUMBERS = RowSettings(target_is="numbers", split=LastRows())
 
 X = np.array([[1.0, 5.0, 10.0], [3.0, 5.0, 30.0]])
 
@@ -61,8 +62,8 @@ def test_a_column_of_one_value_is_not_divided_by_its_rounding_error(value, rows)
 def test_a_constant_column_of_one_split_keeps_its_scale():
     x = np.column_stack([np.arange(40.0), np.full(40, 14.62)])
     x[30:, 1] = 15
-    raw = raw_of_arrays(Given(x, np.arange(40.0)), "numbers", "refuse", "refuse", "rows")
-    made = split_dataset(raw, LastRows(), 0, "feature", True, "here")
+    raw = raw_of_arrays(Given(x, np.arange(40.0)), NUMBERS, "rows")
+    made = split_dataset(raw, NUMBERS, "here")
     assert made.standardisation.sd[1] == 1
     np.testing.assert_allclose(made.x_test[:, 1], 0.38)
 
@@ -76,9 +77,9 @@ def test_near_constant_columns_and_targets_are_named():
     with pytest.raises(DataError, match="target `y` has one value only: 0.3"):
         Dataset.from_arrays(x[:, :1], near)
     targets = np.where(np.arange(40) < 30, near, 5.0)
-    raw = raw_of_arrays(Given(x[:, :1], targets), "numbers", "refuse", "refuse", "rows")
+    raw = raw_of_arrays(Given(x[:, :1], targets), NUMBERS, "rows")
     with pytest.raises(DataError, match="target has one value only in the training rows"):
-        split_dataset(raw, LastRows(), 0, "feature", True, "here")
+        split_dataset(raw, NUMBERS, "here")
 
 
 def test_estimators_do_not_divide_by_rounding_errors(monkeypatch):

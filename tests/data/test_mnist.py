@@ -15,7 +15,8 @@ import pytest
 import sklearn.datasets
 from tiers import slow_but
 
-from pmbnn.data import DataError, Mnist, idx, mnist, openml, pixels
+from pmbnn.data import DataError, Mnist, arrays, images, openml
+from pmbnn.data import files as data_files
 from pmbnn.spec.errors import ConfigError
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
@@ -66,7 +67,7 @@ def files():
 def checksums(files, monkeypatch):
     """Checksums of the small files, in the place of the original ones."""
     sums = {name: digest(content) for name, content in files.items()}
-    monkeypatch.setattr(idx, "CHECKSUMS", sums)
+    monkeypatch.setattr(images, "CHECKSUMS", sums)
     return sums
 
 
@@ -89,7 +90,7 @@ def write_files(folder, files, dash="-", zipped=False):
 @pytest.mark.parametrize("zipped", [False, True])
 def test_local_files_under_every_name(tmp_path, files, checksums, subfolder, dash, zipped):
     write_files(tmp_path / subfolder, files, dash, zipped)
-    x_train, y_train, x_test, y_test = idx.read_folder(tmp_path, checksums)
+    x_train, y_train, x_test, y_test = data_files.read_idx_folder(tmp_path, checksums)
     expected_x, expected_y = small_digits(60, 0)
     np.testing.assert_array_equal(x_train, expected_x.reshape(60, 784))
     np.testing.assert_array_equal(y_train, expected_y)
@@ -153,7 +154,7 @@ def test_a_missing_file(tmp_path, files, checksums, name):
     del files[name]
     write_files(tmp_path, files)
     with pytest.raises(DataError, match=rf"{file_name(name)} \(or .gz\) is missing from"):
-        idx.read_folder(tmp_path, checksums)
+        data_files.read_idx_folder(tmp_path, checksums)
 
 
 def break_file(content, how):
@@ -193,7 +194,7 @@ def test_a_spoilt_file(tmp_path, files, checksums, how, message):
     path = tmp_path / (file_name("train-images") + (".gz" if zipped else ""))
     path.write_bytes(content)
     with pytest.raises(DataError, match=f"train-images-idx3-ubyte(.gz)? .*{message}") as caught:
-        idx.read_idx(path, "images", checksums["train-images"])
+        data_files.read_idx(path, "images", checksums["train-images"])
     assert "\n" not in str(caught.value)
 
 
@@ -201,7 +202,7 @@ def test_labels_in_the_place_of_images(tmp_path, files, checksums):
     files["train-images"] = files["train-labels"]
     write_files(tmp_path, files)
     with pytest.raises(DataError, match="no IDX file of images: magic must be 2051, got 2049"):
-        idx.read_folder(tmp_path, checksums)
+        data_files.read_idx_folder(tmp_path, checksums)
 
 
 def test_another_data_set_in_the_same_format(tmp_path, files):
@@ -276,8 +277,8 @@ def test_openml_is_read_once_and_then_from_the_cache(downloads, monkeypatch):
 
 
 def test_openml_rows_are_in_the_original_order(downloads):
-    digits = mnist._read_openml()
-    assert (len(digits.x_train), len(digits.x_test)) == mnist.ORIGINAL_ROWS
+    digits = images._read_openml()
+    assert (len(digits.x_train), len(digits.x_test)) == images.ORIGINAL_ROWS
     np.testing.assert_array_equal(digits.x_train[:, 0], GREYS[:60_000])
     np.testing.assert_array_equal(digits.x_test[:, 783], GREYS[60_000:])
     np.testing.assert_array_equal(digits.y_test, np.arange(10_000) % 10)
@@ -285,19 +286,19 @@ def test_openml_rows_are_in_the_original_order(downloads):
 
 @pytest.mark.parametrize("damage", slow_but([None], [b"", b"no archive", None]))
 def test_a_damaged_cache_is_written_anew(downloads, damage):
-    openml.load_openml()
+    openml.load_images()
     path = openml.cache_folder() / "mnist_784.npz"
     path.write_bytes(path.read_bytes()[:-500] if damage is None else damage)
-    pixels, _ = openml.load_openml()
+    pixels, _ = openml.load_images()
     np.testing.assert_array_equal(pixels[:, 0], GREYS)
-    openml.load_openml()
+    openml.load_images()
     assert len(downloads) == 2
 
 
 def test_a_cache_of_other_arrays_is_written_anew(downloads):
     openml.cache_folder().mkdir(parents=True)
     np.savez(openml.cache_folder() / "mnist_784.npz", pixels=PIXELS[:10], labels=np.arange(10))
-    assert len(openml.load_openml()[0]) == 70_000
+    assert len(openml.load_images()[0]) == 70_000
     assert len(downloads) == 1
 
 
@@ -440,14 +441,14 @@ def test_too_many_validation_images(train, words):
 
 def test_stratified_order():
     y = np.random.default_rng(0).choice(4, size=1_000, p=[0.6, 0.3, 0.08, 0.02])
-    order = pixels.stratified_order(y, 7)
+    order = arrays.stratified_order(y, 7)
     np.testing.assert_array_equal(np.sort(order), np.arange(1_000))
     for size in (10, 137, 500, 999):
         share = np.bincount(y) * size / 1_000
         counts = np.bincount(y[order[:size]], minlength=4)
         assert np.abs(counts - share).max() <= 1
-    np.testing.assert_array_equal(order, pixels.stratified_order(y, 7))
-    assert not np.array_equal(order, pixels.stratified_order(y, 8))
+    np.testing.assert_array_equal(order, arrays.stratified_order(y, 7))
+    assert not np.array_equal(order, arrays.stratified_order(y, 8))
 
 
 # The order of the sources

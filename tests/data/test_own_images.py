@@ -5,9 +5,17 @@ import pytest
 from makers import embedded_digits
 from PIL import Image, ImageDraw
 
-from pmbnn.data.digit_format import BOX, CENTRE, SIDE, as_digit
-from pmbnn.data.foreground import EDGE
-from pmbnn.data.own_images import DISPLAY_SIDE, ImageError, OwnImage, read_image
+from pmbnn.data.digits import (
+    BOX,
+    CENTRE,
+    DISPLAY_SIDE,
+    EDGE,
+    SIDE,
+    ImageError,
+    OwnImage,
+    as_digit,
+    read_image,
+)
 
 DIGITS = embedded_digits()[0].reshape(-1, SIDE, SIDE)[::250].astype(np.uint8)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sklearn.datasets
 
-from pmbnn.data import DataError, OpenML, Share, openml, own_openml
+from pmbnn.data import DataError, OpenML, Share, openml, tabular
 
 FRAME = pd.DataFrame(
     {
@@ -28,7 +28,7 @@ SETTINGS = {"missing": "drop", "split": Share(group="who")}
 def alone(monkeypatch, tmp_path):
     """An empty cache, and no way to any network."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    own_openml._raw.cache_clear()
+    tabular._read.cache_clear()
 
     def reject(request, timeout):
         raise URLError(OSError("no way out"))
@@ -71,7 +71,7 @@ def test_downloaded_once(alone, asked, named, by, file):
     assert sum(spec.rows) == 29
     assert first.source == "openml"
     assert (alone / file).is_file()
-    own_openml._raw.cache_clear()
+    tabular._read.cache_clear()
     assert spec.load().fingerprint == first.fingerprint
     assert len(asked) == 1
 
@@ -83,7 +83,7 @@ def test_a_changed_cache_is_downloaded_anew(alone, asked):
     content = json.loads(gzip.decompress(path.read_bytes()))
     content["rows"] = content["rows"].replace("0.1428", "0.1429")
     path.write_bytes(gzip.compress(json.dumps(content).encode()))
-    own_openml._raw.cache_clear()
+    tabular._read.cache_clear()
     assert spec.load().fingerprint == first.fingerprint
     assert len(asked) == 2
 

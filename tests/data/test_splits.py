@@ -7,7 +7,7 @@ import pytest
 
 from pmbnn.data import DataError, Folds, Indices, Npz, Share, Table
 from pmbnn.data.arrays import split_dataset
-from pmbnn.data.raw import RawRows
+from pmbnn.data.raw import RawRows, RowSettings
 
 
 def rows(y=None, classes=(), groups=None, count=40):
@@ -66,7 +66,7 @@ def test_groups_stay_together(split, labels):
     ("split", "overlap"), [(Share(test=0.25), 10 / 30), (Folds(folds=4), 10 / 30)]
 )
 def test_overlap_is_test_rows_for_each_training_row(split, overlap):
-    assert split_dataset(rows(), split, 0, "feature", True, "test").overlap == overlap
+    assert split_dataset(rows(), RowSettings(split=split), "test").overlap == overlap
 
 
 @pytest.fixture
@@ -87,8 +87,9 @@ def listed(tmp_path, monkeypatch):
     ],
 )
 def test_numbers_of_a_file(listed, split, seed, numbers, overlap):
+    settings = RowSettings(split=split, seed=seed, standardise="none", standardise_target=False)
     assert split.parts(rows(), seed)[1].tolist() == numbers
-    assert split_dataset(rows(), split, seed, "none", False, "test").overlap == overlap
+    assert split_dataset(rows(), settings, "test").overlap == overlap
 
 
 def test_numbers_are_those_of_the_file_where_rows_were_dropped(listed):

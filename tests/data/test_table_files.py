@@ -11,10 +11,9 @@ import pytest
 
 import pmbnn as pb
 from pmbnn.data import DataError, Table
-from pmbnn.data.frames import inputs_of_frame
-from pmbnn.data.local_files import stamp_of
+from pmbnn.data.files import stamp_of
+from pmbnn.data.frames import MISSING_WORDS, NOTATIONS, inputs_of_frame, is_number
 from pmbnn.data.table_file import Format, read_table
-from pmbnn.data.text_columns import MISSING_WORDS, NOTATIONS, is_number
 
 ROWS = 30
 

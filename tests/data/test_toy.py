@@ -10,7 +10,7 @@ from sklearn.datasets import make_circles, make_moons
 from tiers import slow_but
 
 from pmbnn.data import Circles, Moons
-from pmbnn.data.toy import log_half_circle, moons_bounds
+from pmbnn.data.synthetic import log_half_circle, moons_bounds
 from pmbnn.spec.errors import ConfigError
 
 MOONS = [

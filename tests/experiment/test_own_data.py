@@ -26,7 +26,7 @@ from pmbnn.data import (
     Table,
     openml,
 )
-from pmbnn.data.local_files import stamp_of
+from pmbnn.data.files import stamp_of
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
 from pmbnn.figures import draw_cells, missing_cell_figures

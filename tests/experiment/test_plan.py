@@ -9,8 +9,8 @@ import pytest
 from pmbnn.core import device
 from pmbnn.core.device import CPU, Device
 from pmbnn.data import Circles, Mnist, Moons, Table
-from pmbnn.data.curves import Sine
 from pmbnn.data.ood import NormalNoise
+from pmbnn.data.synthetic import Sine
 from pmbnn.experiment import machine, plan
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import Cell, Experiment, choosing_rows

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmbnn.data.own_images import OwnImage
+from pmbnn.data.digits import OwnImage
 from pmbnn.figures import style
 from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
 from pmbnn.prediction.rejection import Classification, Threshold, classify

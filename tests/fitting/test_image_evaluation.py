@@ -8,8 +8,7 @@ from scripted import ScriptedPredictor
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pmbnn.data import DataError, Mnist
-from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated
-from pmbnn.data.ood.arrays import digits_of
+from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated, digits_of
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.image_evaluation import evaluate_images, load_images

@@ -10,7 +10,7 @@ import yaml
 
 import pmbnn as pb
 from pmbnn.data import InBetween, Sine
-from pmbnn.data.standardisation import fit_standardisation
+from pmbnn.data.arrays import fit_standardisation
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.sampling import across_gaps
 from pmbnn.prediction.density import mixture

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.data import Moons, Sine
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.figures.priors import plot_prior_curves
 from pmbnn.fitting import prior_evaluation

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pmbnn.data import Sine
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.figures.curves import rows_on
 from pmbnn.fitting.evaluation import evaluate

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import logsumexp, softmax
 
 from pmbnn.data import Mnist, Moons
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job

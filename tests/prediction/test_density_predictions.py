@@ -6,8 +6,7 @@ from scipy import stats
 from tiers import slow_but
 
 from pmbnn.data import Sine
-from pmbnn.data.arrays import Rows
-from pmbnn.data.standardisation import Standardisation
+from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Fit, History, Replica, derive_keys

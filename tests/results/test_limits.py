@@ -11,7 +11,7 @@ from PIL import Image
 
 from pmbnn.core import device
 from pmbnn.data import DataError
-from pmbnn.data.archive import read_archive
+from pmbnn.data.files import read_archive
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.results import limits
 from pmbnn.results.integrity import verify

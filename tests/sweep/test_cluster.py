@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.core.stages import News
 from pmbnn.data import DataError, Npz
-from pmbnn.data.local_files import copies
+from pmbnn.data.files import copies
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile

@@ -28,8 +28,8 @@ from typing import Literal
 import numpy as np
 
 import pmbnn as pb
-from pmbnn.data.local_files import find
-from pmbnn.data.ood.arrays import OodImages
+from pmbnn.data.files import find
+from pmbnn.data.ood import OodImages
 
 @pb.register
 def first_target(predictive: "ClassProbabilities", target):

@@ -96,7 +96,6 @@ BY_HAND = pb.Moons(noise=0.3, train=20, test=10).load()
 WRONG = [
     ([of_frame(), BY_HAND], {}, "`sweeps[0].dataset[1]` must be a data set that `pb.Dataset.from_"),
     (FRAME, {}, "`sweeps[0].dataset` must be a name, a number, a list, a mapping or an object of"),
-    (of_frame(missing="no"), {}, "`sweeps[0].dataset.missing` must be one of drop, mean, refuse"),
     (of_frame(), {"prior": "normel"}, "`sweeps[0].prior` must be one of cauchy, flat"),
     ([of_frame(), of_frame()], {}, "`sweeps[0].dataset[1]` must not repeat `sweeps[0].dataset[0]`"),
     (
@@ -114,6 +113,13 @@ def test_what_is_wrong_is_told_before_anything_is_written(dataset, settings, mes
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
     assert not list(Path.cwd().iterdir())
+
+
+def test_settings_of_rows_in_memory_are_checked_at_once():
+    with pytest.raises(ConfigError, match="^`missing` must be one of drop, mean, refuse, got 'no'"):
+        of_frame(missing="no")
+    with pytest.raises(TypeError, match="no argument `shuffle`"):
+        pb.Dataset.from_arrays(np.eye(4), np.arange(4), shuffle=True)
 
 
 def test_a_list_of_test_rows_for_every_seed_needs_files():

@@ -7,8 +7,7 @@ import pytest
 from tiers import slow_but
 
 from pmbnn.data import Circles, DatasetSpec, Moons
-from pmbnn.data.arrays import Dataset
-from pmbnn.data.standardisation import fit_standardisation
+from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.experiment.plugins import register
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmbnn.core.device import CPU
-from pmbnn.data.local_files import copies
+from pmbnn.data.files import copies
 from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source, load_sources
 from pmbnn.processes.workers import _serve

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.local_files import found_files
+from pmbnn.data.files import found_files
 from pmbnn.data.ood import OodSpec
 from pmbnn.sweep.cluster.parcels import Shipment
 
@@ -44,10 +44,10 @@ def ood_shipments(spec: OodSpec) -> dict[Shipment, bytes]:
 
     A worker without them would leave that set out, as one machine does that has none.
     """
-    from pmbnn.data.ood.arrays import NO_DIGITS
+    from pmbnn.data.ood import no_digits
 
     with found_files() as found, contextlib.suppress(Exception):  # which cells tell of
-        spec.load(NO_DIGITS)
+        spec.load(no_digits())
     return _packed(found)
 
 

@@ -11,10 +11,9 @@ import pytest
 import sklearn.datasets
 from tiers import slow_but
 
-from pmbnn.data import DataError, openml
-from pmbnn.data.local_files import copies
-from pmbnn.data.ood import Fashion, fashion
-from pmbnn.data.ood.arrays import Digits
+from pmbnn.data import DataError, ood, openml
+from pmbnn.data.files import copies
+from pmbnn.data.ood import Digits, Fashion
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cluster.data import ood_shipments, unpack
 
@@ -54,7 +53,7 @@ def files(tmp_path, monkeypatch):
         content = header + array.astype(np.uint8).tobytes()
         sums[name.split("-idx")[0]] = hashlib.md5(content, usedforsecurity=False).hexdigest()
         (folder / f"{name}.gz").write_bytes(gzip.compress(content))
-    monkeypatch.setattr(fashion, "CHECKSUMS", sums)
+    monkeypatch.setattr(ood, "FASHION_CHECKSUMS", sums)
     monkeypatch.setenv("PMBNN_DATA", str(folder.parent))
     return SimpleNamespace(folder=folder, x=arrays["t10k-images-idx3-ubyte"][1].reshape(30, 784))
 
@@ -62,16 +61,16 @@ def files(tmp_path, monkeypatch):
 def test_local_files(files):
     found = Fashion().load(DIGITS)
     np.testing.assert_allclose(found.x, files.x / 255, rtol=1e-6)
-    assert found.labels == fashion.CLASSES * 3
+    assert found.labels == ood.CLOTHES * 3
     assert (found.name, found.source) == ("fashion", "local")
     assert found.x.dtype == np.float32
 
 
 def test_some_of_every_class(files):
     found = Fashion(size=10).load(DIGITS)
-    assert sorted(found.labels) == sorted(fashion.CLASSES)
+    assert sorted(found.labels) == sorted(ood.CLOTHES)
     rows = [np.flatnonzero((np.abs(files.x / 255 - x) < 1e-6).all(axis=1)).item() for x in found.x]
-    assert [fashion.CLASSES[row % 10] for row in rows] == list(found.labels)
+    assert [ood.CLOTHES[row % 10] for row in rows] == list(found.labels)
     other = Fashion(size=10, seed=1).load(DIGITS)
     assert not np.array_equal(other.x, found.x)
 
@@ -83,7 +82,7 @@ def test_more_than_there_are():
 
 def test_a_foreign_file(files, monkeypatch):
     """The digits of MNIST are named alike."""
-    monkeypatch.setitem(fashion.CHECKSUMS, "t10k-images", "0" * 32)
+    monkeypatch.setitem(ood.FASHION_CHECKSUMS, "t10k-images", "0" * 32)
     with pytest.raises(DataError, match="is not the original Fashion-MNIST file: its MD5 must be"):
         Fashion().load(DIGITS)
 
@@ -112,7 +111,7 @@ def test_openml_stands_in(tmp_path, monkeypatch):
     found = Fashion().load(DIGITS)
     assert found.source == "openml"
     np.testing.assert_allclose(found.x[:, 0], GREYS[60_000:] / 255, rtol=1e-6)
-    assert found.labels == fashion.CLASSES * 1000
+    assert found.labels == ood.CLOTHES * 1000
     monkeypatch.setattr(urllib.request, "urlopen", None)
     np.testing.assert_array_equal(Fashion().load(DIGITS).x, found.x)
     assert calls == [("Fashion-MNIST", 1)]

@@ -7,17 +7,18 @@ import pytest
 from makers import embedded_digits
 
 from pmbnn.data import DataError
-from pmbnn.data.arrays import Dataset
-from pmbnn.data.digit_format import BOX, CENTRE, SIDE
+from pmbnn.data.arrays import Dataset, Standardisation
+from pmbnn.data.digits import BOX, CENTRE, SIDE
 from pmbnn.data.ood import (
     OOD,
+    Digits,
     Letters,
     NormalNoise,
+    OodImages,
     Rotated,
     UniformNoise,
+    digits_of,
 )
-from pmbnn.data.ood.arrays import Digits, OodImages, digits_of
-from pmbnn.data.standardisation import Standardisation
 from pmbnn.spec.errors import ConfigError
 
 DATA = os.environ.get("PMBNN_DATA")
@@ -205,10 +206,10 @@ def test_some_letters(digits, letters):
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="PMBNN_DATA names no folder with the full Fashion-MNIST")
 def test_the_original_clothes(digits):
-    from pmbnn.data.ood.fashion import CLASSES
+    from pmbnn.data.ood import CLOTHES
 
     found = OOD["fashion"]().load(digits)
     assert found.source == "local"
     assert found.x.shape == (10_000, 784)
-    assert [found.labels.count(name) for name in CLASSES] == [1000] * 10
+    assert [found.labels.count(name) for name in CLOTHES] == [1000] * 10
     assert found.labels[:5] == ("ankle boot", "pullover", "trouser", "trouser", "shirt")

@@ -1,21 +1,33 @@
-"""Two moons and two circles, with the densities they are drawn from.
+"""Data that formulas give: classes in the plane, curves, and two clusters that a file holds.
 
-Because the densities are known, so are the true class probabilities, and with them the best
-accuracy and the lowest negative log-likelihood (NLL) that any classifier can reach.
+The densities of two moons and two circles are known, and so are the true class probabilities, and
+with them the best accuracy and the lowest negative log-likelihood (NLL) that any classifier can
+reach.
 """
 
 import math
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.data.base import DatasetSpec
+from pmbnn.data.base import DataError, DatasetSpec
+from pmbnn.data.files import VARIABLE, local_folder, read_columns
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from pmbnn.data.arrays import Dataset
+    from pmbnn.data.arrays import Dataset, Line
+
+TEST_ROWS = 500
+"""Test rows of a curve, evenly over the range of the training inputs."""
+
+CURVE_POINTS = 501
+"""Points of a curve: odd, so that the middle of a range is one of them."""
+
+GENERATED = "generated"
+"""Source of rows that a formula gives."""
 
 Size = Annotated[int, Field(ge=10)]
 
@@ -65,8 +77,7 @@ class Synthetic(DatasetSpec):
         import numpy as np
         from sklearn.model_selection import train_test_split
 
-        from pmbnn.data.arrays import Dataset
-        from pmbnn.data.standardisation import fit_standardisation
+        from pmbnn.data.arrays import standardised_dataset
 
         x, y = self._generate(self.train + self.test)
         x_train, x_test, y_train, y_test = train_test_split(
@@ -77,17 +88,8 @@ class Synthetic(DatasetSpec):
             stratify=y,
             random_state=self.seed,
         )
-        standardisation = fit_standardisation(x_train, "feature")
-        return Dataset(
-            x_train=standardisation(x_train),
-            y_train=y_train,
-            x_test=standardisation(x_test),
-            y_test=y_test,
-            features=("x1", "x2"),
-            classes=("0", "1"),
-            standardisation=standardisation,
-            source="scikit-learn",
-        )
+        names = {"features": ("x1", "x2"), "classes": ("0", "1"), "source": "scikit-learn"}
+        return standardised_dataset((x_train, y_train), (x_test, y_test), "feature", **names)
 
     def sample(self, size: int, random_seed: int) -> tuple["np.ndarray", "np.ndarray"]:
         """Fresh independent rows: raw inputs ``(size, 2)`` and classes ``(size,)``.
@@ -317,3 +319,201 @@ def _bounds(first: "np.ndarray", second: "np.ndarray", area: "np.ndarray | float
     log_both = np.logaddexp(first, second)
     nll = np.exp(first) * (log_both - first) + np.exp(second) * (log_both - second)
     return Bounds(1 - float(np.sum(area * error)) / 2, float(np.sum(area * nll)) / 2)
+
+
+# Curves
+
+
+class Regression(DatasetSpec):
+    """Values of a known function with Gaussian noise of standard deviation ``noise``.
+
+    Neither inputs nor targets are standardised. Test rows have noise of their own.
+    """
+
+    noise: Annotated[float, Field(ge=0)]
+
+    n_features: ClassVar[int] = 1
+
+    ranges: ClassVar[tuple[tuple[float, float], ...]]
+    """Ranges of the input that curves are drawn on: that of the training rows, then beyond."""
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        raise NotImplementedError
+
+    def inputs(self) -> "np.ndarray":
+        """Raw training inputs, ``(observation,)``."""
+        raise NotImplementedError
+
+    def truth(self, x_raw: "np.ndarray") -> "np.ndarray":
+        """The function without noise, at raw inputs of any shape."""
+        raise NotImplementedError
+
+    def load(self) -> "Dataset":
+        """Rows from the formula, the same whenever the seed is."""
+        import numpy as np
+
+        from pmbnn.data.arrays import standardised_dataset
+
+        x, x_test = self.inputs(), np.linspace(*self.ranges[0], TEST_ROWS)
+        return standardised_dataset(
+            (x[:, None], self._noisy(x, 0)),
+            (x_test[:, None], self._noisy(x_test, 1)),
+            "none",
+            features=("x",),
+            classes=(),
+            source=GENERATED,
+        )
+
+    def lines(self) -> "tuple[Line, ...]":
+        """The ranges that curves are drawn on."""
+        import numpy as np
+
+        from pmbnn.data.arrays import Line
+
+        positions = [np.linspace(*ends, CURVE_POINTS) for ends in self.ranges]
+        return tuple(Line(x, np.ones(1), self.truth(x)) for x in positions)
+
+    @property
+    def line_points(self) -> int:
+        """Points of all of `lines`."""
+        return CURVE_POINTS * len(self.ranges)
+
+    def _noisy(self, x: "np.ndarray", stream: int) -> "np.ndarray":
+        import numpy as np
+
+        rng = np.random.default_rng([self.seed, stream])
+        return self.truth(x) + self.noise * rng.standard_normal(len(x))
+
+
+class Sine(Regression):
+    """One period of a sine: y = 10 · sin(2πx) plus noise, x evenly from −0.5 to 0.5.
+
+    The defaults are those of TensorFlow Probability's regression write-up.
+    """
+
+    kind: Literal["sine"] = "sine"
+    noise: Annotated[float, Field(ge=0)] = 1.0
+    train: Annotated[int, Field(ge=4)] = 32
+
+    ranges: ClassVar = ((-0.5, 0.5), (-1.5, 1.5))
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        return self.train, TEST_ROWS
+
+    def inputs(self):  # noqa: D102
+        import numpy as np
+
+        return np.linspace(*self.ranges[0], self.train)
+
+    def truth(self, x_raw):  # noqa: D102
+        import numpy as np
+
+        return 10 * np.sin(2 * np.pi * x_raw)
+
+
+class Quartic(Regression):
+    """Six points on y = −x⁴ + 3x² + 1, without noise unless asked for.
+
+    Without noise all seeds give the same rows, and fits that differ in their own noise only.
+    """
+
+    kind: Literal["quartic"] = "quartic"
+    noise: Annotated[float, Field(ge=0)] = 0.0
+
+    ranges: ClassVar = ((-2.0, 2.0), (-5.0, 5.0), (-100.0, 100.0))
+    points: ClassVar = (-2.0, -1.8, -1.0, 1.0, 1.8, 2.0)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        return len(self.points), TEST_ROWS
+
+    def inputs(self):  # noqa: D102
+        import numpy as np
+
+        return np.array(self.points)
+
+    def truth(self, x_raw):  # noqa: D102
+        return -(x_raw**4) + 3 * x_raw**2 + 1
+
+
+# Two clusters
+
+
+class InBetween(DatasetSpec):
+    """100 values of a function of two inputs, in two clusters that a network has to tell between.
+
+    They are read as they are, and nothing is standardised, from ``in_between/origin.csv`` or
+    ``axis.csv`` in ``folder`` or in the folder that the environment variable ``PMBNN_DATA``
+    names. The line between the clusters of ``origin`` passes through the origin, along the
+    diagonal; that of ``axis`` crosses it.
+
+    What a network says is looked at along that diagonal, where nothing is known to be true: there
+    are no test rows. The training rows stand in their place, so that what is called a test metric
+    is one of the fit.
+
+    References
+    ----------
+    Foong, Burt, Li and Turner (2020), On the Expressiveness of Approximate Inference in Bayesian
+    Neural Networks, section 3 and appendix.
+    """
+
+    kind: Literal["in_between"] = "in_between"
+    points: Literal["origin", "axis"] = "origin"
+    folder: str | None = None
+
+    n_features: ClassVar[int] = 2
+    rows: ClassVar[tuple[int, int]] = (100, 100)
+
+    columns: ClassVar = ("x1", "x2", "y")
+    """Of the files."""
+
+    line_points: ClassVar[int] = 500
+    """Points of the line."""
+
+    def load(self) -> "Dataset":
+        """Rows of the file.
+
+        Raises
+        ------
+        DataError
+            The file is missing or damaged.
+        """
+        from pmbnn.data.arrays import standardised_dataset
+
+        path = self._find()
+        values = read_columns(path, self.columns)
+        if len(values) != self.rows[0]:
+            raise DataError(f"{path} must have {self.rows[0]} rows, got {len(values)}.")
+        part = values[:, :2].copy(), values[:, 2].copy()
+        names = {"features": self.columns[:2], "classes": (), "source": "local"}
+        return standardised_dataset(part, part, "none", **names)
+
+    def lines(self) -> "tuple[Line, ...]":
+        """The diagonal, x1 = x2 = λ / √2, as far as the published posterior's."""
+        import numpy as np
+
+        from pmbnn.data.arrays import Line
+
+        position = np.linspace(-2 * math.sqrt(2), 2 * math.sqrt(2), self.line_points)
+        return (Line(position, np.full(2, 1 / math.sqrt(2)), name="λ", gap=0.0),)
+
+    def _find(self) -> Path:
+        name, folder = f"{self.points}.csv", local_folder(self.folder)
+        remedy = (
+            f"it is in the repository of Foong et al. (2020), On the Expressiveness of Approximate "
+            f"Inference in Bayesian Neural Networks; put it there with the columns "
+            f"{', '.join(self.columns)} and one line a point."
+        )
+        if folder is None:
+            raise DataError(
+                f"in_between/{name} needs a folder: give `folder` or set {VARIABLE}; {remedy}"
+            )
+        for path in (folder / "in_between" / name, folder / name):
+            if path.is_file():
+                return path
+        raise DataError(f"{folder / 'in_between' / name} is missing: {remedy}")

@@ -1,0 +1,345 @@
+"""Files of data sets: where they are found, and NumPy archives, CSV and IDX files read."""
+
+import csv
+import gzip
+import hashlib
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import PrivateAttr
+
+from pmbnn.data.base import DataError, DataSettingError, show_names
+from pmbnn.spec import Specification
+
+if TYPE_CHECKING:
+    import numpy as np
+
+VARIABLE = "PMBNN_DATA"
+"""Environment variable that names the folder of data."""
+
+_BESIDE: ContextVar[tuple[Path, ...]] = ContextVar("folders of the experiment file", default=())
+_COPIES: ContextVar[Mapping[str, Path] | None] = ContextVar("copies of files", default=None)
+_FOUND: ContextVar[dict[str, Path] | None] = ContextVar("files that were found", default=None)
+
+
+def local_folder(folder: str | None = None) -> Path | None:
+    """The folder given, or the one that the environment names; None where it names none."""
+    named = folder or os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else None
+
+
+@contextmanager
+def beside(*folders: Path) -> Iterator[None]:
+    """Have data sets that are named within the block look up their files in some folders first."""
+    with _set(_BESIDE, tuple(Path(folder).resolve() for folder in folders)):
+        yield
+
+
+@contextmanager
+def found_files() -> Iterator[dict[str, Path]]:
+    """Learn which files and folders are looked up within the block, by the names they have."""
+    found: dict[str, Path] = {}
+    with _set(_FOUND, found):
+        yield found
+
+
+@contextmanager
+def copies(of: Mapping[str, Path]) -> Iterator[None]:
+    """Have some files found elsewhere within the block: they came from another machine."""
+    with _set(_COPIES, of):
+        yield
+
+
+@contextmanager
+def _set(variable: ContextVar, value: object) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+class NamesFiles(Specification):
+    """A specification that names files, and knows the folders of the experiment file it is from.
+
+    They are written nowhere, and specifications of the same settings are equal without them.
+    """
+
+    _folders: tuple[Path, ...] = PrivateAttr(default_factory=_BESIDE.get)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+
+def find(named: str, folders: Sequence[Path], setting: str) -> Path:
+    """A file or folder: beside the experiment file, in the working directory, or in PMBNN_DATA.
+
+    Parameters
+    ----------
+    named
+        Its path as a file names it.
+    folders
+        Of the experiment file, if there is one.
+    setting
+        That names it, for the message.
+
+    Raises
+    ------
+    DataError
+        It is in none of these places.
+    """
+    places = (*folders, Path.cwd(), local_folder())
+    # An absolute path stays what it is.
+    path = located(named, *(place / Path(named).expanduser() for place in filter(None, places)))
+    if path is None:
+        rule = (
+            "must be there: beside the experiment file, in the working directory or in the folder "
+            f"that {VARIABLE} names"
+        )
+        raise DataSettingError(setting, f"{rule}, got {named!r}")
+    return path
+
+
+def located(named: str, *paths: Path) -> Path | None:
+    """The first of some paths that is there, or the copy that came along; None where none is.
+
+    `found_files` learns of it by the name it is given.
+    """
+    if copy := (_COPIES.get() or {}).get(named):
+        return copy
+    path = next((path for path in paths if path.exists()), None)
+    if path is not None and (found := _FOUND.get()) is not None:
+        found[named] = path
+    return path
+
+
+Stamp = tuple[str, int, int]
+"""Path, size and time of a file: what is read of it stays the same as long as they do."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Stamp of a file.
+
+    Raises
+    ------
+    DataError
+        It is not there, or not any more.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is not there.") from error
+    return str(path), found.st_size, found.st_mtime_ns
+
+
+def one_line(error: Exception) -> str:
+    """Message of an error on one line, without a full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+# CSV files of numbers
+
+
+def read_columns(path: Path, names: Sequence[str]) -> "np.ndarray":
+    """Columns of a CSV file with a header, ``(row, column)``, float64; others are left out.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, lacks a column, has no rows, or an entry is no finite number.
+    """
+    import numpy as np
+
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            missing = [name for name in names if name not in (table.fieldnames or ())]
+            rows = [] if missing else [_entries(path, table, row, names) for row in table]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    if missing:
+        raise DataError(
+            f"{path} must have the columns {', '.join(names)}: {missing[0]} is missing."
+        )
+    if not rows:
+        raise DataError(f"{path} has no rows.")
+    return np.array(rows)
+
+
+def _entries(path: Path, table: csv.DictReader, row: dict, names: Sequence[str]) -> list[float]:
+    try:
+        found = [float(row[name]) for name in names]
+    except (TypeError, ValueError):
+        found = [math.nan]
+    if not all(map(math.isfinite, found)):
+        raise DataError(f"{path}, line {table.line_num}: every entry must be a finite number.")
+    return found
+
+
+# NumPy archives
+
+
+def read_archive(path: Path, title: str, names: Mapping[str, str]) -> "dict[str, np.ndarray]":
+    """Arrays of an ``.npz`` archive by the settings that name them; nothing is unpickled.
+
+    Raises
+    ------
+    DataError
+        It is no archive, or lacks an array.
+    """
+    import numpy as np
+
+    try:
+        # Opened here, because NumPy leaves a file open whose archive is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if not hasattr(arrays, "files"):
+                raise DataError(f"{title}: must be an .npz archive, got a single array.")
+            for setting, name in names.items():
+                if name not in arrays.files:
+                    there = show_names(sorted(arrays.files))
+                    raise DataSettingError(
+                        setting, f"must be one of {there} of {title}, got {name!r}"
+                    )
+            return {setting: arrays[name] for setting, name in names.items()}
+    except DataError:
+        raise
+    except (OSError, EOFError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        reason = one_line(error)
+        if "pickle" in reason.lower():
+            reason = "it is no archive, or holds Python objects, which are never unpickled"
+        raise DataError(f"{title}: cannot be read: {reason}.") from error
+
+
+# IDX files, as those of MNIST
+
+
+CHECKSUMS = {
+    "train-images": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels": "27ae3e4e09519cfbb04c329615203637",
+}
+"""MD5 of each unpacked original file of MNIST, in hexadecimal, by its name up to ``-idx``."""
+
+HEADERS = {"images": (2051, 3), "labels": (2049, 1)}
+"""Magic number and number of dimensions: 8 is unsigned bytes, then the dimensions."""
+
+LONGEST_HEADER = 16
+"""Bytes: the magic number and three dimensions."""
+
+
+def read_idx_folder(
+    folder: Path, checksums: Mapping[str, str], title: str = "MNIST"
+) -> "tuple[np.ndarray, ...]":
+    """Contents of IDX files in a folder, uint8: images ``(observation, pixel)`` and labels.
+
+    Parameters
+    ----------
+    folder
+        Folder of the files; they may also lie in its subfolder ``mnist``.
+    checksums
+        MD5 of each unpacked file, by its name up to ``-idx``; the order is that of the arrays.
+    title
+        The data set, for messages.
+
+    Raises
+    ------
+    DataError
+        A file is missing, truncated, of another format, or not the one its checksum names.
+    """
+    found = (
+        read_idx(find_idx(folder, name), name.split("-")[1], checksum, title)
+        for name, checksum in checksums.items()
+    )
+    return tuple(x.reshape(len(x), -1) if x.ndim > 1 else x for x in found)
+
+
+def find_idx(folder: Path, name: str) -> Path:
+    """Path of the file called ``name`` (such as ``train-images``) in a folder."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder.")
+    dimensions = HEADERS[name.split("-")[1]][1]
+    for place in (folder, folder / "mnist"):
+        for dash in ("-", "."):
+            for suffix in ("", ".gz"):
+                path = place / f"{name}{dash}idx{dimensions}-ubyte{suffix}"
+                if path.is_file():
+                    return path
+    raise DataError(f"{name}-idx{dimensions}-ubyte (or .gz) is missing from {folder}.")
+
+
+def read_idx(
+    path: Path, what: str, checksum: str | None = None, title: str = "MNIST"
+) -> "np.ndarray":
+    """Contents of one IDX file, uint8, in the shape its header gives.
+
+    Parameters
+    ----------
+    path
+        The file; it is unpacked first if its name ends in ``.gz``.
+    what
+        ``images`` or ``labels``.
+    checksum
+        MD5 of the unpacked file, in hexadecimal; any file will do unless given.
+    title
+        The data set it belongs to, for messages.
+
+    Raises
+    ------
+    DataError
+        The file is truncated, of another format, or not the one the checksum names.
+    """
+    import numpy as np
+
+    content = _read_bytes(path)
+    shape, header = _shape(path, content, what)
+    size = header + math.prod(shape)
+    if len(content) != size:
+        raise DataError(f"{path} has the wrong size: must be {size} bytes, got {len(content)}.")
+    # MD5 tells damage and mistaken identity apart from the real thing; it is no defence.
+    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if checksum is not None and digest != checksum:
+        raise DataError(f"{path} is not the original {title} file: its MD5 must be {checksum}.")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+def read_idx_shape(path: Path, what: str) -> tuple[int, ...]:
+    """Shape of one IDX file, from its header alone.
+
+    Raises
+    ------
+    DataError
+        The file is truncated, or of another format.
+    """
+    return _shape(path, _read_bytes(path, LONGEST_HEADER), what)[0]
+
+
+def _shape(path: Path, content: bytes, what: str) -> tuple[tuple[int, ...], int]:
+    """Shape that a header gives, and the header's length."""
+    magic, dimensions = HEADERS[what]
+    found = int.from_bytes(content[:4])
+    if found != magic:
+        raise DataError(f"{path} is no IDX file of {what}: magic must be {magic}, got {found}.")
+    header = 4 * (1 + dimensions)
+    if len(content) < header:
+        raise DataError(f"{path} is truncated.")
+    shape = (int.from_bytes(content[at : at + 4]) for at in range(4, header, 4))
+    return tuple(shape), header
+
+
+def _read_bytes(path: Path, size: int = -1) -> bytes:
+    """Contents of a file, unpacked, or as many bytes of it as asked for."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            return file.read(size)
+    except EOFError as error:
+        raise DataError(f"{path} is truncated.") from error
+    except (OSError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error

@@ -1,0 +1,345 @@
+"""Rows in one piece, which a split divides: tables, NumPy archives, sets of scikit-learn."""
+
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from pmbnn.data.base import DatasetSpec, Standardise, Targets
+from pmbnn.data.files import NamesFiles, Stamp, find, read_archive, stamp_of
+from pmbnn.data.splits import AnySplit, Share
+from pmbnn.data.synthetic import CURVE_POINTS
+from pmbnn.spec import added
+
+if TYPE_CHECKING:
+    from pmbnn.data.arrays import Dataset, Line
+    from pmbnn.data.raw import RawRows
+
+SAME_ROWS = {"seed": 0, "standardise": "feature", "standardise_target": True}
+"""Settings that do not decide which rows are read."""
+
+
+class OwnData(NamesFiles, DatasetSpec):
+    """A data set that the user has, or has chosen: what it is, is known once it is read."""
+
+    is_own: ClassVar[bool] = True
+
+
+class SplitRows(OwnData):
+    """Rows in one piece, which ``split`` divides into training and test rows.
+
+    Its subclasses have the fields ``standardise`` and ``standardise_target``.
+    """
+
+    split: AnySplit = Share()
+
+    source: ClassVar[str] = "local"
+    locations: ClassVar[dict[str, Any]] = {"split": {"file": True}}
+
+    def stamp(self) -> Stamp | None:
+        """Stamp of the file that the rows are read from, where there is one.
+
+        Raises
+        ------
+        DataError
+            It is not there.
+        """
+        return None
+
+    def read(self, stamp: Stamp | None) -> "RawRows":
+        """The rows as they are.
+
+        Raises
+        ------
+        DataError
+            They are unavailable, or not as they must be.
+        """
+        raise NotImplementedError
+
+    def raw(self) -> "RawRows":
+        """The rows as they are, read once as long as their file stays the same.
+
+        Raises
+        ------
+        DataError
+            They are unavailable, or not as they must be.
+        """
+        settings = SAME_ROWS | {"split": Share(group=self.split.group)}
+        return _read(self.model_copy(update=settings), self.stamp())
+
+    @property
+    def declared_targets(self) -> Targets | None:
+        """What ``target_is`` says, where there is such a setting; else the rows must be read."""
+        return getattr(self, "target_is", None)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs, those of one-hot columns each counted."""
+        return len(self.raw().features)
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes; None where the targets are numbers."""
+        return len(self.raw().classes) or None
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets a row."""
+        return len(self.raw().target_names) or 1
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width where a row is an image."""
+        return self.raw().input_shape[1:] or None
+
+    @property
+    def channels(self) -> int:
+        """Colours of an image."""
+        return (self.raw().input_shape or (1,))[0]
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        # A share of rows has as many for every seed, and a plan may have a thousand of those.
+        alike = isinstance(self.split, Share) and self.split.group is None
+        return count_parts(self.split, self.raw(), 0 if alike else self.seed)
+
+    @property
+    def is_planar(self) -> bool:
+        """Whether the inputs are points of a plane, so that maps can be drawn."""
+        return self.n_features == 2 and self.image_shape is None
+
+    def lines(self) -> "tuple[Line, ...]":
+        """The range of the one input, where there is one, that curves are drawn on."""
+        if self.n_features > 1:
+            return ()
+        import numpy as np
+
+        from pmbnn.data.arrays import Line
+
+        raw = self.raw()
+        position = np.linspace(np.nanmin(raw.x), np.nanmax(raw.x), CURVE_POINTS)
+        return (Line(position, np.ones(1), name=raw.features[0]),)
+
+    @property
+    def line_points(self) -> int:
+        """Points of the line, where there is one."""
+        return CURVE_POINTS if self.n_features == 1 else 0
+
+    def check(self) -> None:
+        """Raise DataError where the rows are unavailable, or cannot be split as asked."""
+        _ = self.rows
+
+    def load(self) -> "Dataset":
+        """Rows split and standardised, the same whenever the seed is.
+
+        Raises
+        ------
+        DataError
+            They are unavailable, or not as they must be.
+        """
+        from pmbnn.data.arrays import split_dataset
+
+        return split_dataset(self.raw(), self, self.source)
+
+
+@lru_cache(maxsize=8)
+def _read(spec: SplitRows, stamp: Stamp | None) -> "RawRows":
+    return spec.read(stamp)
+
+
+@lru_cache(maxsize=4096)  # a plan asks several times of each of its data seeds
+def count_parts(split: AnySplit, raw: "RawRows", seed: int) -> tuple[int, int]:
+    """Numbers of training and test rows of a split."""
+    train, test = split.parts(raw, seed)
+    return len(train), len(test)
+
+
+class Table(SplitRows):
+    """Rows of a table: CSV, also packed (``.gz``, ``.bz2``, ``.xz``, ``.zip``), Parquet or Excel.
+
+    ``target`` names the column that is to be predicted, ``features`` those that it is predicted
+    from: all others unless given, less those under ``without``. Text is one-hot encoded, a column
+    ``colour=red`` for each category, and so are numbers in columns named under ``categorical``;
+    truth values are 0 and 1. ``target: [[height, weight]]``, several columns of numbers, has all of
+    them predicted by one network.
+
+    Targets of text and truth values are classes, numbers are numbers. Whole numbers may be either,
+    and ``target_is`` says which: ``classes`` or ``numbers``; where they have ten values or fewer
+    it must. Numbers are standardised on the training rows, unless ``standardise_target`` is
+    false.
+
+    ``missing`` says what is done where a value is missing: ``refuse``, take the ``mean`` of the
+    training rows, or ``drop`` the row; ``redundant`` the same of columns that are constant or
+    repeat another: ``refuse``, ``drop`` or ``keep``.
+
+    How a text file is written is detected, unless ``separator`` (other than a comma), ``decimal``,
+    ``thousands`` and ``encoding`` say it. In a column of numbers, words such as ``NA`` and ``?``
+    are missing values (`pmbnn.data.frames.MISSING_WORDS`); in a column of text, only empty
+    entries are.
+    """
+
+    kind: Literal["table"] = "table"
+    file: str
+    target: str | tuple[str, ...]
+    features: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    target_is: Literal["classes", "numbers"] | None = None
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    separator: str = ","
+    decimal: Literal[".", ","] | None = added(None)
+    thousands: Literal[",", ".", " ", "'"] | None = added(None)
+    encoding: str | None = added(None)
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+
+    # How a file is read decides its rows, which cells are known by.
+    locations: ClassVar[dict[str, Any]] = {
+        "file": True,
+        "decimal": True,
+        "thousands": True,
+        "encoding": True,
+        "split": {"file": True},
+    }
+
+    def stamp(self) -> Stamp:  # noqa: D102
+        return stamp_of(find(self.file, self._folders, "file"))
+
+    def read(self, stamp: Stamp) -> "RawRows":  # noqa: D102
+        from pmbnn.data.frames import raw_of_frame
+        from pmbnn.data.table_file import Format, read_table
+
+        given = Format(self.separator, self.decimal, self.thousands, self.encoding)
+        return raw_of_frame(read_table(stamp, self.file, given).frame, self, self.file)
+
+
+NAMES = ("features", "target_names")
+"""Settings of `Npz` that name arrays of names."""
+
+
+class Npz(SplitRows):
+    """Arrays of an ``.npz`` archive: inputs, targets and, for a split by groups, those.
+
+    ``x`` and ``y`` are their names in it, ``features`` and ``target_names`` those of arrays with
+    names of the inputs and of several targets, where there are such; see `Dataset.from_arrays`
+    for what they may be, and `Table` for the rest. Columns of a ``y`` of several targets are
+    called ``y1``, ``y2``, ... unless named.
+    """
+
+    kind: Literal["npz"] = "npz"
+    file: str
+    x: str = "x"
+    y: str = "y"
+    features: str | None = None
+    target_names: str | None = None
+    target_is: Literal["classes", "numbers"] | None = None
+    missing: Literal["refuse", "mean", "drop"] = "refuse"
+    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+
+    locations: ClassVar[dict[str, Any]] = {
+        "file": True,
+        "features": True,
+        "target_names": True,
+        "split": {"file": True},
+    }
+
+    def stamp(self) -> Stamp:  # noqa: D102
+        return stamp_of(find(self.file, self._folders, "file"))
+
+    def read(self, stamp: Stamp) -> "RawRows":  # noqa: D102
+        from pmbnn.data.raw import Given, raw_of_arrays
+
+        names = {setting: getattr(self, setting) for setting in ("x", "y", *NAMES)}
+        names["split.group"] = self.split.group
+        names = {setting: name for setting, name in names.items() if name is not None}
+        found = read_archive(Path(stamp[0]), self.file, names)
+        words = {setting: tuple(map(str, found.get(setting, ()))) for setting in NAMES}
+        given = Given(found["x"], found["y"], groups=found.get("split.group"), **words)
+        return raw_of_arrays(given, self, self.file, self.y)
+
+
+class _Known(NamedTuple):
+    """What is known of a set without loading it."""
+
+    rows: int
+    features: int
+    classes: int | None
+    image_shape: tuple[int, int] | None = None
+
+
+KNOWN = {
+    "iris": _Known(150, 4, 3),
+    "wine": _Known(178, 13, 3),
+    "breast_cancer": _Known(569, 30, 2),
+    "digits": _Known(1797, 64, 10, (8, 8)),
+    "diabetes": _Known(442, 10, None),
+}
+
+
+class Sklearn(SplitRows):
+    """One of the small data sets that come with scikit-learn.
+
+    ``name`` is ``iris``, ``wine``, ``breast_cancer``, ``digits`` (grey images of 8 × 8 pixels) or
+    ``diabetes`` (numbers to be predicted, in its own units).
+    """
+
+    kind: Literal["sklearn"] = "sklearn"
+    name: Literal["iris", "wine", "breast_cancer", "digits", "diabetes"]
+    standardise: Standardise = "feature"
+    standardise_target: bool = True
+
+    source: ClassVar[str] = "scikit-learn"
+    channels: ClassVar[int] = 1
+    n_targets: ClassVar[int] = 1
+
+    def read(self, stamp: None) -> "RawRows":  # noqa: D102
+        import numpy as np
+        from sklearn import datasets
+
+        from pmbnn.data.raw import RawRows
+
+        known = KNOWN[self.name]
+        settings = {"scaled": False} if self.name == "diabetes" else {}
+        found = getattr(datasets, f"load_{self.name}")(**settings)
+        x, y, classes, shape = found.data, found.target.astype(np.float64), (), ()
+        if known.classes is not None:
+            y, classes = found.target.astype(np.int64), tuple(map(str, found.target_names))
+        if known.image_shape is not None:
+            # Pixels are whole numbers up to 16.
+            x, shape = x / 16, (1, *known.image_shape)
+        names = tuple(map(str, found.feature_names))
+        numbers = np.arange(len(y))
+        return RawRows(x, y, names, classes, numbers, len(y), self.name, input_shape=shape)
+
+    @property
+    def declared_targets(self) -> Targets:
+        """What its targets are."""
+        return self.targets
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs."""
+        return KNOWN[self.name].features
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes; None where the targets are numbers."""
+        return KNOWN[self.name].classes
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width where a row is an image."""
+        return KNOWN[self.name].image_shape
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        if not isinstance(self.split, Share) or self.split.group is not None:
+            return super().rows
+        # Scikit-learn rounds the test rows up.
+        test = math.ceil(self.split.test * KNOWN[self.name].rows)
+        return KNOWN[self.name].rows - test, test
