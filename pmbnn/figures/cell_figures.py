@@ -7,26 +7,25 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from xarray import DataTree
 
-from pmbnn.figures.classes import plot_class_pairs
-from pmbnn.figures.curves import plot_curves
+from pmbnn.figures.classification import (
+    plot_class_pairs,
+    plot_reliability,
+    plot_risk_coverage,
+    plot_uncertainty,
+)
 from pmbnn.figures.image_sheets import (
     plot_confident_mistakes,
     plot_least_confident,
     plot_most_uncertain,
+    plot_points,
+    plot_samples,
+    plot_snapshot_examples,
 )
-from pmbnn.figures.network import plot_network
+from pmbnn.figures.maps import plot_plane, plot_surface
 from pmbnn.figures.ood import plot_letters, plot_ood, plot_ood_examples
-from pmbnn.figures.pit import plot_pit
-from pmbnn.figures.plane import plot_plane
-from pmbnn.figures.predicted_observed import plot_predicted_observed
-from pmbnn.figures.reliability import plot_reliability
-from pmbnn.figures.risk_coverage import plot_risk_coverage
-from pmbnn.figures.samples import plot_points, plot_samples
-from pmbnn.figures.snapshot_examples import plot_snapshot_examples
-from pmbnn.figures.surface import plot_surface
+from pmbnn.figures.regression import plot_curves, plot_pit, plot_predicted_observed
 from pmbnn.figures.training import plot_training
-from pmbnn.figures.uncertainty import plot_uncertainty
-from pmbnn.figures.weights import plot_weights
+from pmbnn.figures.weights import plot_network, plot_weights
 from pmbnn.results.names import cell_title
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord

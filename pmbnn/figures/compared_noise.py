@@ -7,8 +7,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
+from pmbnn.figures.classification import predictions_of, rows_name
 from pmbnn.figures.own_images import draw_both
-from pmbnn.figures.predictions import predictions_of, rows_name
 from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, Classification, rejection_threshold
 from pmbnn.results.reading import images_of, values_of
 

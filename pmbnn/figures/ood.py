@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.image_sheets import kept_images
-from pmbnn.figures.predictions import (
+from pmbnn.figures.classification import (
     held_out_group,
     ood_groups,
     predictions_of,
     rows_name,
 )
+from pmbnn.figures.image_sheets import kept_images
 from pmbnn.prediction.rejection import PERCENTILE, Threshold, rejection_threshold, threshold
 from pmbnn.results.reading import images_of, values_of
 

@@ -20,16 +20,12 @@ from pmbnn.figures.cell_figures import (
     draw_cell,
 )
 from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
-from pmbnn.figures.curves import MOST, plot_compared_curves
-from pmbnn.figures.design import plot_design
-from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.grids import plot_accuracy_overview, plot_design, plot_grid
 from pmbnn.figures.ladder import plot_ladder
-from pmbnn.figures.last_layer import plot_last_layer, shown_rows
 from pmbnn.figures.lines import plot_lines
-from pmbnn.figures.overview_accuracy import plot_accuracy_overview
-from pmbnn.figures.overview_maps import plot_map_overview
-from pmbnn.figures.posterior_maps import MapPair, plot_posterior_maps
-from pmbnn.figures.scales import comparable_rows, plot_scales
+from pmbnn.figures.maps import MapPair, plot_map_overview, plot_posterior_maps
+from pmbnn.figures.regression import MOST, plot_compared_curves
+from pmbnn.figures.weights import comparable_rows, plot_last_layer, plot_scales, shown_rows
 from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.derived import is_current

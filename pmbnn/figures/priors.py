@@ -10,7 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.curves import (
+from pmbnn.figures.maps import (
+    HIGHEST_SD,
+    draw_decision_boundary,
+    draw_probability,
+    draw_uncertainty,
+    probability_label,
+    shape_of,
+)
+from pmbnn.figures.overviews import load_map
+from pmbnn.figures.regression import (
     MARGIN,
     MEAN,
     TRUTH,
@@ -20,15 +29,6 @@ from pmbnn.figures.curves import (
     position_name,
     positions_on,
     range_words,
-)
-from pmbnn.figures.overviews import load_map
-from pmbnn.figures.plane import (
-    HIGHEST_SD,
-    draw_decision_boundary,
-    draw_probability,
-    draw_uncertainty,
-    probability_label,
-    shape_of,
 )
 from pmbnn.figures.stage import Drawing
 from pmbnn.results.derived import cells_digest, is_current

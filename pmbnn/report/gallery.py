@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pmbnn.figures import Sheet, sheets, style
-from pmbnn.figures.plane import HIGHEST_SD
+from pmbnn.figures.maps import HIGHEST_SD
 from pmbnn.report.cells import CellView
 from pmbnn.report.images import THUMBNAIL, Image, figure_image, map_image
 from pmbnn.report.sparklines import Drawing, draw_spark

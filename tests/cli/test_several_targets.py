@@ -13,9 +13,12 @@ import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.compare.baselines import make_baselines
 from pmbnn.data import DataError
-from pmbnn.figures.curves import plot_compared_curves, plot_curves
-from pmbnn.figures.pit import plot_pit
-from pmbnn.figures.predicted_observed import plot_predicted_observed
+from pmbnn.figures.regression import (
+    plot_compared_curves,
+    plot_curves,
+    plot_pit,
+    plot_predicted_observed,
+)
 from pmbnn.results.loading import restore_cell
 from pmbnn.results.store import Results
 

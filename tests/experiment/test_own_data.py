@@ -30,7 +30,7 @@ from pmbnn.data.files import stamp_of
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
 from pmbnn.experiment.plan import cell_label, jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
-from pmbnn.figures.samples import plot_samples
+from pmbnn.figures.image_sheets import plot_samples
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.loading import restore_cell

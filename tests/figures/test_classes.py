@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from matplotlib.colors import LogNorm
 
-from pmbnn.figures.classes import class_pairs, plot_class_pairs
+from pmbnn.figures.classification import class_pairs, plot_class_pairs
 
 TITLE = "MNIST: Normal prior, half-normal hyperprior, accuracy 0.500"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.curves import MOST, limits, plot_compared_curves, plot_curves
+from pmbnn.figures.regression import MOST, limits, plot_compared_curves, plot_curves
 
 X = np.array([-0.4, 0.0, 0.4])
 

@@ -5,7 +5,7 @@ import pytest
 from makers import spec
 from scipy import integrate, stats
 
-from pmbnn.figures.design import (
+from pmbnn.figures.grids import (
     SCALES,
     WEIGHTS,
     fixed_scales,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmbnn.figures.grid import plot_grid
+from pmbnn.figures.grids import plot_grid
 from pmbnn.results.combinations import combine
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 from scipy import stats
 
-from pmbnn.figures.last_layer import KINDS, MOST_WEIGHTS, density_of, plot_last_layer, shown_rows
+from pmbnn.figures.weights import KINDS, MOST_WEIGHTS, density_of, plot_last_layer, shown_rows
 from pmbnn.results.combinations import combine
 from pmbnn.results.weights import last_layer
 

@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from pmbnn.figures.network import dense_weights, plot_network
+from pmbnn.figures.weights import dense_weights, plot_network
 from pmbnn.results.weights import last_layer
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.figures.grids import plot_accuracy_overview
 from pmbnn.results.combinations import combine
 
 

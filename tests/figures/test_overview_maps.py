@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmbnn.figures.overview_maps import plot_map_overview
+from pmbnn.figures.maps import plot_map_overview
 from pmbnn.results.combinations import combine
 from pmbnn.results.plane import plane_map
 

@@ -6,8 +6,7 @@ import xarray as xr
 from matplotlib.collections import LineCollection
 from scipy import stats
 
-from pmbnn.figures.pit import n_bins, plot_pit, uniform_counts
-from pmbnn.figures.predicted_observed import plot_predicted_observed
+from pmbnn.figures.regression import n_bins, plot_pit, plot_predicted_observed, uniform_counts
 
 AXIS = "test_observation"
 

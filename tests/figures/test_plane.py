@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pmbnn.figures import style
-from pmbnn.figures.plane import draw_probability, plot_plane
+from pmbnn.figures.maps import draw_probability, plot_plane
 from pmbnn.results.plane import PlaneMap, plane_map
 
 TITLE = "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"

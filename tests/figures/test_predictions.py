@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.predictions import (
+from pmbnn.figures.classification import (
     held_out_group,
     ood_groups,
     predictions_of,

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from pmbnn.figures.reliability import plot_reliability, reliability
+from pmbnn.figures.classification import plot_reliability, reliability
 
 
 def test_bins_by_hand():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.risk_coverage import plot_risk_coverage, uncertainty_scores
+from pmbnn.figures.classification import plot_risk_coverage, uncertainty_scores
 
 TITLE = "MNIST: a cell"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pmbnn.figures.scales import comparable_rows, plot_scales
+from pmbnn.figures.weights import comparable_rows, plot_scales
 from pmbnn.results.combinations import combine
 
 SCALES = (10.0, 0.1, 1)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.figures import style
-from pmbnn.figures.snapshot_examples import examples_by_kind, plot_snapshot_examples
+from pmbnn.figures.image_sheets import examples_by_kind, plot_snapshot_examples
 
 TITLE = "MNIST: a cell"
 

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.figures import style
-from pmbnn.figures.surface import plot_surface
+from pmbnn.figures.maps import plot_surface
 
 
 def surface_trace(sd=0.5):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.uncertainty import (
+from pmbnn.figures.classification import (
     RATE_BINS,
     VARIANCE_BINS,
     plot_uncertainty,

@@ -9,7 +9,7 @@ from scipy import stats
 from pmbnn.data import Sine
 from pmbnn.data.arrays import Standardisation
 from pmbnn.experiment.cells import Cell
-from pmbnn.figures.curves import rows_on
+from pmbnn.figures.regression import rows_on
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.job import _selection_entry

@@ -12,8 +12,7 @@ from pmbnn.compare.baselines import make_baselines
 from pmbnn.compare.claims import claims_table
 from pmbnn.compare.ranking import rank_combinations
 from pmbnn.experiment.published import PublishedTable
-from pmbnn.figures.grid import plot_grid
-from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
 from pmbnn.report.beside import beside
 from pmbnn.report.cell_table import mean_table

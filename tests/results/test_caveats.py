@@ -15,8 +15,7 @@ from pmbnn.compare.evidence import evidence_table
 from pmbnn.compare.paired import ALL, BEST_FIXED, paired_rows
 from pmbnn.compare.scales import scale_rows
 from pmbnn.experiment.cells import Contrasts
-from pmbnn.figures.grid import plot_grid
-from pmbnn.figures.overview_accuracy import plot_accuracy_overview
+from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
 from pmbnn.report.cell_table import cell_table, mean_table
 from pmbnn.report.cells import CellView

@@ -1,6 +1,7 @@
-"""What is predicted of numbers on lines through the inputs: mean, bands, training rows and truth.
+"""Predicted numbers: curves along lines, observed against predicted values, PIT histograms.
 
-Of one cell, a panel for each line, and each of several targets; of several cells, a row for each.
+Curves have the mean, bands, training rows and truth. Of one cell, a panel for each line, and each
+of several targets; of several cells, a row for each.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pmbnn.figures import style
-from pmbnn.figures.samples import training_points
+from pmbnn.figures.image_sheets import training_points
 from pmbnn.results.reading import by_target, group_of, values_of
+from pmbnn.results.units import OF_TARGET
 
 MEAN, TRUTH = style.CLASS_COLOURS[0], style.CLASS_COLOURS[1]
 
@@ -191,3 +193,136 @@ def add_legend(figure: Figure, axes: Axes) -> None:
     beside = max(1, min(4, int(figure.get_figwidth() / widest)))
     below = {"loc": "outside lower center", "ncols": beside, "frameon": False}
     figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
+
+
+# What was predicted of test rows beside what was observed there, where targets are numbers
+
+
+GROUP = "test_predictions"
+
+MOST_BARS = 300
+"""Intervals that can be told apart; of more rows, evenly chosen ones have theirs."""
+
+
+def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
+    """Observed targets against predicted means, with central intervals of what is observed.
+
+    An interval that does not reach the diagonal misses its target, and has another colour. Several
+    targets have a panel each.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no group ``test_predictions``, or the group not what this needs.
+    """
+    of_targets, level = by_target(trace), group_of(trace, GROUP).attrs["level"]
+    figure = style.new_figure(0.4 + 5 * len(of_targets), 5.2)
+    panels = figure.subplots(1, len(of_targets), squeeze=False)[0]
+    counted = []
+    for axes, (name, own) in zip(panels, of_targets.items(), strict=True):
+        missed, rows = _draw_rows(axes, own)
+        counted.append(
+            f"{name}: " * bool(name) + f"{missed} of {rows} test rows outside their interval"
+        )
+        axes.set_title(name, fontsize=style.LABEL_SIZE)
+        words = f"predicted, with {level:.0%} intervals ({OF_TARGET})"
+        axes.set_xlabel(words, fontsize=style.LABEL_SIZE)
+    panels[0].set_ylabel(f"observed ({OF_TARGET})", fontsize=style.LABEL_SIZE)
+    style.set_title(figure, f"{title}\n{'; '.join(counted)}")
+    return figure
+
+
+def _draw_rows(axes: Axes, trace: xr.DataTree) -> tuple[int, int]:
+    """Draw the rows of one target; how many miss it, and how many there are."""
+    mean, target = (values_of(trace, GROUP, name) for name in ("mean", "target"))
+    low, high = values_of(trace, GROUP, "total_interval", "bound", "test_observation")
+    missed = (target < low) | (target > high)
+    ends = _limits(np.concatenate([mean, target]))
+    axes.plot(ends, ends, color=style.GREY, linewidth=1)
+    shown = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), MOST_BARS)).astype(int))
+    for held, colour in ((~missed, style.CLASS_COLOURS[0]), (missed, style.CLASS_COLOURS[1])):
+        of = shown[held[shown]]
+        axes.hlines(target[of], low[of], high[of], color=colour, alpha=0.3, linewidth=1)
+        axes.plot(mean[held], target[held], "o", color=colour, markersize=3, alpha=0.7)
+    axes.set(xlim=ends, ylim=ends, aspect="equal")
+    axes.tick_params(labelsize=style.TICK_SIZE)
+    return int(missed.sum()), len(target)
+
+
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    margin = MARGIN * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+# Probabilities that predictions gave to less than what was observed: uniform if calibrated
+
+
+LEVEL = 0.95
+"""Probability that the count of one bin lies within its band, where predictions are calibrated."""
+
+MOST_BINS, EXPECTED = 20, 5
+"""Bins at most, and the rows that each of them expects at least."""
+
+
+def plot_pit(trace: xr.DataTree, title: str) -> Figure:
+    """Histogram of the probability integral transform of test rows, and the band of a uniform one.
+
+    A valley in the middle has predictions too narrow, a hill too wide, a slope biased ones. The
+    band is that of each bin alone: one of twenty leaves it by chance. Several targets have a panel
+    each.
+
+    Raises
+    ------
+    ValueError
+        If the trace has no group ``test_predictions``, or the group not what this needs.
+
+    References
+    ----------
+    Gneiting, Balabdaoui and Raftery (2007), Probabilistic forecasts, calibration and sharpness,
+    section 3.1.
+    """
+    of_targets = by_target(trace)
+    figure = style.new_figure(5.6, 0.4 + 3.4 * len(of_targets))
+    panels = figure.subplots(len(of_targets), squeeze=False)[:, 0]
+    counted = []
+    for axes, (name, own) in zip(panels, of_targets.items(), strict=True):
+        pit = values_of(own, GROUP, "pit").astype(np.float64)
+        left, bins = _draw_histogram(axes, pit)
+        counted.append(f"{name}: " * bool(name) + f"{left} of {bins} bins outside")
+        axes.set_title(name, fontsize=style.LABEL_SIZE, loc="left")
+    panels[-1].set_xlabel("predicted probability of less than observed", fontsize=style.LABEL_SIZE)
+    band = f"band: {LEVEL:.0%} of a bin's counts, were predictions calibrated"
+    style.set_title(figure, f"{title}\n{band}; {'; '.join(counted)}")
+    return figure
+
+
+def _draw_histogram(axes: Axes, pit: np.ndarray) -> tuple[int, int]:
+    """Draw one histogram; how many of its bins leave the band, and how many there are."""
+    edges = np.linspace(0, 1, n_bins(len(pit)) + 1)
+    counts, _ = np.histogram(pit, edges)
+    low, high = uniform_counts(len(pit), len(counts))
+    left = (counts < low) | (counts > high)
+    colours = np.where(left, style.CLASS_COLOURS[1], style.CLASS_COLOURS[0])
+    width = {"width": np.diff(edges), "align": "edge", "edgecolor": "white", "linewidth": 0.8}
+    width["alpha"] = 0.75  # so that the band is seen through them
+    axes.bar(edges[:-1], counts, color=colours, **width)
+    axes.axhspan(low, high, color=style.GREY, alpha=0.25, linewidth=0, zorder=0)
+    axes.axhline(len(pit) / len(counts), color=style.GREY, linewidth=1)
+    axes.set_xlim(0, 1)
+    axes.set_ylabel("test rows", fontsize=style.LABEL_SIZE)
+    axes.tick_params(labelsize=style.TICK_SIZE)
+    return int(left.sum()), len(counts)
+
+
+def n_bins(rows: int) -> int:
+    """Number of bins of so many rows."""
+    return max(2, min(MOST_BINS, rows // EXPECTED))
+
+
+def uniform_counts(rows: int, bins: int) -> tuple[int, int]:
+    """Ends of the central interval of the rows in one of `bins`, where they are uniform."""
+    from scipy.stats import binom
+
+    low, high = binom(rows, 1 / bins).interval(LEVEL)
+    return int(low), int(high)
