@@ -64,6 +64,10 @@ def walled(threshold):
     return model
 
 
+MCLMC = {"chains": 4, "draws": 64, "thin": 10, "tuning": 500, "descent": 20}
+"""Settings of the tests of the quick tier, so that one of them compiles the program for all."""
+
+
 def sampler_of(model, engine, **settings):
     """Its programs, in double precision."""
     density = build_log_density(model, n_observations(model), "float64")

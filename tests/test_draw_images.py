@@ -25,12 +25,16 @@ def script():
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """What the command writes, as it names it."""
-    folder = tmp_path_factory.mktemp("drawn") / "images"
-    command = [sys.executable, SCRIPT, folder]
+def files(script, tmp_path_factory):
+    return script.draw_images(tmp_path_factory.mktemp("drawn") / "images")
+
+
+@pytest.mark.slow
+def test_the_command_names_what_it_writes(files, tmp_path):
+    command = [sys.executable, SCRIPT, tmp_path / "images"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return [Path(line) for line in done.stdout.splitlines()]
+    written = [Path(line) for line in done.stdout.splitlines()]
+    assert [path.read_bytes() for path in written] == [path.read_bytes() for path in files]
 
 
 def test_names(files):
@@ -45,6 +49,7 @@ def test_names(files):
     ]
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_images(files, script, tmp_path):
     again = script.draw_images(tmp_path / "again")
     other = script.draw_images(tmp_path / "other", random_seed=1)

@@ -91,6 +91,7 @@ def single():
     return values, mean_draws(values)
 
 
+@pytest.mark.slow
 def test_a_single_entry_has_the_tails_of_t(single):
     values, draws = single
     t = stats.t(len(values) - 1, values.mean(), values.sem())
@@ -100,6 +101,7 @@ def test_a_single_entry_has_the_tails_of_t(single):
     np.testing.assert_allclose(inside, shares, atol=0.012)
 
 
+@pytest.mark.slow
 def test_splits_of_the_same_rows_have_tails_of_t_and_a_longer_scale(single):
     values, _ = single
     (name,) = values.index.unique("data")
@@ -109,11 +111,13 @@ def test_splits_of_the_same_rows_have_tails_of_t_and_a_longer_scale(single):
     np.testing.assert_allclose(t.cdf(np.quantile(draws, shares)), shares, atol=0.012)
 
 
+@pytest.mark.slow
 def test_the_unit_of_differences_does_not_matter(single):
     values, draws = single
     pd.testing.assert_frame_equal(mean_draws(1024 * values), 1024 * draws)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits(single):
     values, draws = single
     pd.testing.assert_frame_equal(mean_draws(values), draws)

@@ -1,7 +1,5 @@
 """Power-scaling sensitivity against closed forms, and the table of sampled cells."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +108,7 @@ def test_a_conjugate_regression(n, scale):
     assert row["diagnosis"] == expected
 
 
+@pytest.mark.slow
 def test_the_floor_is_what_unrelated_quantities_show():
     """It falls with the root of the number of draws, and rises with how much a part varies."""
     rng = np.random.default_rng(4)
@@ -160,13 +159,9 @@ def test_weights_and_scales_have_densities_of_their_own():
     np.testing.assert_allclose(found["likelihood"], likelihood, rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("per", "fan_in"),
-    slow_but(
-        [("unit", True)],
-        list(itertools.product(("layer", "network", "unit"), (False, True))),
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("per", ["layer", "network", "unit"])
+@pytest.mark.parametrize("fan_in", [False, True])
 def test_parts_are_those_of_the_posterior_not_of_its_form(per, fan_in):
     """Weights drawn around a scale, or scaled from standard draws: but for a constant."""
     scale, weight, bias = drawn()

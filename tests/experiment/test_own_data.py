@@ -322,6 +322,7 @@ def fitted(here, dataset, validation=0):
     return cell, run.results.load_record(cell.name)
 
 
+@pytest.mark.slow
 def test_a_plane_is_fitted_mapped_and_read_back(here):
     """Also where the file is no longer."""
     cell, record = fitted(here, "{kind: table, file: data/plane.csv, target: what}")

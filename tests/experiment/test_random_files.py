@@ -11,7 +11,7 @@ from pmbnn.spec.errors import ConfigError
 
 
 def test_a_valid_file_has_the_cells_of_its_axes(tmp_path):
-    @at_random(12)
+    @at_random(6)
     def check(rng):
         content, cells = valid_experiment(rng)
         (tmp_path / "made.yaml").write_text(yaml_text(content))

@@ -196,6 +196,7 @@ def test_without_a_fit_or_a_known_type_there_is_nothing_to_draw(made, stored):
     assert missing_cell_figures(results, [other, records[3]]) == []
 
 
+@pytest.mark.slow
 def test_cells_are_drawn_as_they_are_stored(stored):
     """By a process of lower priority, and as they are drawn afterwards."""
     results, records = stored

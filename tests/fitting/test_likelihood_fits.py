@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-from tiers import slow_but
 
 from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Rows
@@ -107,11 +106,10 @@ CASES = [
     for number, name in enumerate(LIKELIHOODS)
     for more in (0, 1)
 ]
-QUICK = [("heteroscedastic", "local_reparameterisation")]
-CASES += [case for case in QUICK if case not in CASES]
 
 
-@pytest.mark.parametrize(("name", "estimator"), slow_but(QUICK, CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "estimator"), CASES)
 def test_every_estimator_takes_every_likelihood(name, estimator):
     likelihood = LIKELIHOODS[name]
     fit, _, _ = fitted(likelihood, rows_of(likelihood), (3,), 30, estimator)

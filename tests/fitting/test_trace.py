@@ -326,6 +326,7 @@ def test_the_only_restart_is_kept_once(toy, tmp_path):
     assert made.trace["posterior"]["weight_1"].shape == (1, 50, 2, 3)
 
 
+@pytest.mark.slow
 def test_the_posterior_is_drawn_from_the_mixture(toy, tmp_path):
     """Each draw is one of a restart's, as often as its weight says; densities are the mixture's."""
     predict = CELL.predict.model_copy(update={"mixture": "elbo", "trace_draws": 2000})
@@ -695,6 +696,7 @@ def test_a_large_network_keeps_its_last_layer_and_all_scales(large):
             np.testing.assert_array_equal(found, expected[name])
 
 
+@pytest.mark.slow
 def test_of_a_larger_one_a_few_draws_at_a_time_are_in_memory(large, tmp_path, monkeypatch):
     """And the numbers are the same."""
     predictor, fitted = large.predictor, large.fitted
@@ -750,6 +752,7 @@ def test_a_large_network_keeps_no_rows(large):
     assert {"guide", "fit", "predictions", "test_predictions"} <= set(large.trace.children)
 
 
+@pytest.mark.slow
 def test_a_large_network_keeps_its_log_likelihood_on_request(large, tmp_path):
     predict = LARGE.predict.model_copy(update={"log_likelihood": True})
     cell = replace(LARGE, predict=predict)
@@ -759,6 +762,7 @@ def test_a_large_network_keeps_its_log_likelihood_on_request(large, tmp_path):
     assert "x" not in trace["constant_data"]
 
 
+@pytest.mark.slow
 def test_some_images_are_kept(tmp_path):
     cell = replace(
         LARGE,

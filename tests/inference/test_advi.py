@@ -52,6 +52,7 @@ def test_a_loop_of_steps_is_a_fit(model, start):
     assert int(state.step) == STEPS
 
 
+@pytest.mark.slow
 def test_steps_within_a_program_of_jax(start):
     """Traced into a scan, and mapped over keys, steps differ by rounding only."""
     program, replica, begun, data = start

@@ -96,7 +96,8 @@ def expected_parts(program, one):
     return np.array([part.mean(axis=0) for part in np.split(found, cuts)]).T
 
 
-@pytest.mark.parametrize("batch", slow_but([25], [None, 25]))
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [None, 25])
 def test_noise_and_rows_of_every_step(batch):
     """Steps too short to matter: the history is the ELBO at the start, step by step.
 
@@ -494,9 +495,8 @@ def check_resumes(program, group, folder, window, left):
     check_equal(again, expected)
 
 
-@pytest.mark.parametrize(
-    ("width", "batch"), slow_but([(16, 25)], [(1, None), (1, 25), (16, None), (16, 25)])
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "batch"), [(1, None), (1, 25), (16, None), (16, 25)])
 def test_resumed(width, batch, tmp_path):
     """Two chunks of 50 windows, the second interrupted in its 21st: 30 are left."""
     how = {"optimiser": "adamax", "iterate_averaging": 0.3, "clip": 5.0}

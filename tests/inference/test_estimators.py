@@ -400,7 +400,8 @@ def test_noise_of_flipout():
     assert kinds == {"noise": "normal"} | dict.fromkeys(names, "sign")
     with precision("float32"):
         key = jnp.array([1, 2], "uint32")
-        noise, later = (program.noise(key, jnp.array(step)) for step in (0, 1))
+        noise_of = jax.jit(program.noise)
+        noise, later = (noise_of(key, jnp.array(step)) for step in (0, 1))
     assert [noise[name].shape[0] for name in names] == [3, 4, 4, 2]
     assert all(noise[name].shape[1] == ROWS for name in names)
     assert all(set(np.unique(noise[name])) == {-1.0, 1.0} for name in names)

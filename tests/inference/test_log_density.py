@@ -25,7 +25,7 @@ def classifier():
 
 
 MODELS = any_models.EIGHT | any_models.OTHERS | {"classifier": classifier}
-QUICK = ("classifier", "ordinal")
+QUICK = ("classifier",)
 
 
 def by_pymc(model, layout, vector, evaluate):

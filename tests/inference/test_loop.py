@@ -67,7 +67,7 @@ def by_hand(program, state, data, key):
         parameters = optax.apply_updates(parameters, update)
         path.append(parameters)
         parts.append(part)
-    parts.append(program.loss(parameters, noise, program.prepare(seen), weight)[1])
+    parts.append(slope(parameters, noise, program.prepare(seen), weight)[0][1])
     return path, np.array(parts)
 
 
@@ -83,7 +83,13 @@ def expected_sums(program, parts):
 WAYS = {
     "default": {},
     "minibatch": {"batch": 20, "schedule": "cosine"},
-    "average": {"optimiser": "adamax", "schedule": "cosine", "clip": 1.0, "iterate_averaging": 0.5},
+    "average": {
+        "optimiser": "adamax",
+        "schedule": "cosine",
+        "clip": 1.0,
+        "iterate_averaging": 0.5,
+        "batch": 20,
+    },
     "annealing": {"optimiser": "sgd", "clip": 5.0, "kl_weight": 0.3, "kl_annealing": 0.6},
     "weight": {"schedule": "constant", "kl_weight": 3.0},
     "low_rank": {"guide": "low_rank", "rank": 2},
@@ -136,6 +142,7 @@ def test_segments_join(way):
     np.testing.assert_allclose(both[1], sums[1], rtol=2e-2)
 
 
+@pytest.mark.slow
 def test_sum_of_one_step():
     """A snapshot takes one step to learn the divergence where it is."""
     with precision("float64"):
@@ -177,6 +184,7 @@ def noise_of_steps(program, steps=200):
     return {name: np.asarray(value) for name, value in draw(jnp.arange(steps)).items()}
 
 
+@pytest.mark.slow
 def test_noise():
     """Normal numbers and signs, new ones for every step and every input."""
     with precision("float64"):

@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -59,10 +60,14 @@ def function_at(model, dtype):
     with precision(dtype):
         of = jax_function([coordinates], [place_of(flat, coordinates)])
 
+    @jax.jit
+    def value_and_slope(z):
+        value, back = jax.vjp(lambda z: of(z)[0], z)
+        return value, back(jnp.ones_like(value))[0]
+
     def at(z):
         with precision(dtype):
-            value, back = jax.vjp(lambda z: of(z)[0], np.asarray(z, dtype))
-            return np.asarray(value), np.asarray(back(np.ones_like(value))[0])
+            return [np.asarray(part) for part in value_and_slope(np.asarray(z, dtype))]
 
     return at, {slot.name.removesuffix("_log__"): slot for slot in flat.layout.slots}
 

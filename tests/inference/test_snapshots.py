@@ -88,6 +88,7 @@ def test_one_by_one(looked_at):
             assert one.kl == pytest.approx(two.kl, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_averages_are_kept():
     """What is reported at the end is what a snapshot at the end finds."""
     (fit,) = fit_replicas(engine_of(iterate_averaging=0.5), replicas(1), snapshots=[STEPS])

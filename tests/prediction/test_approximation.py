@@ -145,6 +145,7 @@ def test_only_models_can_be_fitted():
         fit({})
 
 
+@pytest.mark.slow
 def test_a_point_has_draws_and_no_density(network):
     point = fit(network.model, steps=50, guide="map", progress=False)
     tree = point.to_datatree(draws=3)

@@ -33,7 +33,7 @@ def build(rows=slice(None), sigma=0.7):
 
 
 RANK = 4
-NORMAL_GUIDES = slow_but(["mean_field", "full_rank"], ["mean_field", "low_rank", "full_rank"])
+NORMAL_GUIDES = slow_but(["mean_field"], ["mean_field", "low_rank", "full_rank"])
 
 
 @pytest.fixture(scope="module")
@@ -394,6 +394,7 @@ def test_single_draws(predictor_of, kind):
     assert not np.allclose(found[0], found[1], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_single_draws_in_single_precision(predictors):
     x, fit, predictor = new_inputs(9), guide(), predictors["float32"]
     found = predictor.single_draws(fit, DATA, x, 6)["probability"]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy import stats
-from tiers import slow_but
 
 from pmbnn.data import Sine
 from pmbnn.data.arrays import Rows, Standardisation
@@ -76,13 +75,8 @@ def of_line():
 # --- the engine ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    slow_but(
-        ["local_reparameterisation"],
-        ["reparameterisation", "local_reparameterisation", "flipout"],
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ["reparameterisation", "local_reparameterisation", "flipout"])
 def test_a_fit_finds_the_exact_posterior(estimator):
     model, data = line()
     settings = Inference(steps=3000, learning_rate=0.05, iterate_averaging=0.2, estimator=estimator)

@@ -54,7 +54,8 @@ def made_chains(origin, size):
     statistics = {"lp": rng.normal(size=(2, 8)), "diverging": np.zeros((2, 8), bool)}
     chains = Chains(values, statistics, np.zeros(2, bool))
     samples = Samples(chains, "undecided", "made", Convergence(1.1, np.inf, 8), {"step_size": 0.5})
-    sources = {i: KeptDraws.spread(of_chain) for i, of_chain in enumerate(values)}
+    # In an order of their own, which the file has to keep.
+    sources = {i: KeptDraws(of_chain[::-1]) for i, of_chain in enumerate(values)}
     words = ("undecided", "made", "two chains")
     weights = dict.fromkeys(sources, 0.5)
     return pb.Posterior(origin, Mclmc(), sources, weights, 0, *words, 8, "float64", samples=samples)
@@ -135,16 +136,14 @@ def test_a_network_needs_no_model(tmp_path):
     model = dense_classifier(X, np.arange(9) % 2, hidden=(2,), hyperprior="half_normal")
     posterior = made_guide(model, 14)
     posterior.save(tmp_path / "network.nc")
-    for found in (
-        pb.load(tmp_path / "network.nc"),
-        pb.load(tmp_path / "network.nc", model),
-        pickle.loads(pickle.dumps(pb.load(tmp_path / "network.nc"))),
-    ):
-        assert_same_draws(found, posterior)
-        np.testing.assert_array_equal(found.predict_proba(X), posterior.predict_proba(X))
-        assert found.coords["feature"] == ("x1", "x2")
+    found = pickle.loads(pickle.dumps(pb.load(tmp_path / "network.nc")))
+    assert_same_draws(found, posterior)
+    np.testing.assert_array_equal(found.predict_proba(X), posterior.predict_proba(X))
+    for one in (found, pb.load(tmp_path / "network.nc", model)):
+        assert one.coords["feature"] == ("x1", "x2")
 
 
+@pytest.mark.slow
 def test_a_network_with_more_in_it_is_a_model_of_its_own(tmp_path):
     model = dense_classifier(X, np.arange(9) % 2, hidden=(2,))
     with model:
@@ -173,7 +172,11 @@ def test_a_model_that_does_not_fit(file, changes, said):
     [
         ({"scale": 2.0}, r"prior and potentials differs, (-?[\d.]+) stored, (-?[\d.]+) now"),
         ({"y": X[:, 1]}, r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data"),
-        ({"y": X[:5, 0]}, r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data"),
+        pytest.param(
+            {"y": X[:5, 0]},
+            r"log-likelihood of `y` differs, .* stored, .* now.* likelihood or data",
+            marks=pytest.mark.slow,
+        ),
         ({"scale": np.nan}, r"prior and potentials differs, .* stored, not a number now"),
         ({"observed": "z"}, r"observed variables of the posterior in .*: y, got z"),
     ],
@@ -183,6 +186,7 @@ def test_a_model_of_another_density(file, changes, said):
         pb.load(file, plain_model(**changes))
 
 
+@pytest.mark.slow
 def test_a_model_in_single_precision_is_the_same(file, guides):
     found = pb.load(file, plain_model(y=X[:, 0].astype(np.float32)))
     np.testing.assert_array_equal(found.sample(3)["mu"], guides.sample(3)["mu"])

@@ -202,7 +202,9 @@ def test_progress_is_thinned_out():
     ("act", "kept", "died"),
     [
         ("kill", True, "the worker process was ended by SIGKILL"),
-        ("exit", False, "the worker process ended with exit code 3"),
+        pytest.param(
+            *("exit", False, "the worker process ended with exit code 3"), marks=pytest.mark.slow
+        ),
         ("half a message", False, "the worker process ended with exit code 1"),
     ],
 )
@@ -233,8 +235,8 @@ def test_a_worker_that_dies_between_two_jobs(run):
 
 
 def test_every_job_may_kill_its_worker(run):
-    found = list(run([("a", "kill")] * 4, 2))
-    assert len(finished(found)) == 4
+    found = list(run([("a", "kill")] * 3, 2))
+    assert len(finished(found)) == 3
     assert all(finished(found).values())
 
 
@@ -329,12 +331,15 @@ def test_workers_of_small_networks_have_one_thread(run):
     (record,) = stored(run([("a", "ok")], 1, single_threaded=True)).values()
     assert record["XLA_FLAGS"] == "--xla_cpu_multi_thread_eigen=false"
     assert record["OMP_NUM_THREADS"] == record["NPROC"] == "1"
+    assert record["device"] == CPU
     assert dict(os.environ) == before
 
 
 def test_workers_of_large_networks_have_all_threads(run):
     (record,) = stored(run([("a", "ok")])).values()
     assert (record["XLA_FLAGS"], record["OMP_NUM_THREADS"]) == (None, None)
+    if hasattr(os, "sched_getaffinity"):
+        assert record["cores"] == sorted(os.sched_getaffinity(0))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no process")
@@ -345,9 +350,8 @@ def test_where_each_core_has_a_worker_it_is_bound_to_its_own(run):
     assert all(len(own) == 1 for own in found)
     # That of the one that died is taken by the next.
     assert sorted({core for own in found for core in own}) == ours
-    for number, single_threaded in ((len(ours) + 1, True), (len(ours), False)):
-        records = stored(run([("a", "ok")], number, single_threaded)).values()
-        assert [record["cores"] for record in records] == [ours]
+    records = stored(run([("a", "ok")], len(ours) + 1, True)).values()
+    assert [record["cores"] for record in records] == [ours]
 
 
 def test_accelerators_have_a_worker_each_bound_to_no_core(run):
@@ -364,11 +368,6 @@ def test_accelerators_have_a_worker_each_bound_to_no_core(run):
         assert {tuple(record["cores"]) for record in found} == {
             tuple(sorted(os.sched_getaffinity(0)))
         }
-
-
-def test_workers_on_a_processor_are_told_so(run):
-    (record,) = stored(run([("a", "ok")], 1, single_threaded=True)).values()
-    assert record["device"] == CPU
 
 
 def test_what_the_user_has_set_is_kept(run, monkeypatch):

@@ -134,6 +134,7 @@ def test_times_do_not_matter(whole):
     assert report(whole) == []
 
 
+@pytest.mark.slow
 def test_figures_of_other_data_do_not_count(make, whole):
     """The folder has grown by a data set of which nothing is drawn."""
     results, record = Results(whole), make.record(seed=1, accuracy=0.7, dataset={"noise": 0.2})

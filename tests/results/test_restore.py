@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from tiers import slow_but
 
 from pmbnn.data import DataError, Moons
 from pmbnn.experiment.load import load_experiment
@@ -38,14 +39,14 @@ def opened(folder: Path) -> StoredCell:
     return load_results(folder.parent.parent).cell(name=folder.name)
 
 
-HYPERPRIORS = "[{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}, inverse_gamma]"
+TUNED = "{kind: fixed, scale: {tune: {log: [0.3, 3, 2]}}}"
 
 
 def stored(
     folder: Path,
     hidden: str,
     prior: str,
-    hyperprior: str = HYPERPRIORS,
+    hyperprior: str = TUNED,
     inference: str = "steps: 100, restarts: 2, kl_weight: 0.5",
 ) -> list[Path]:
     """Folders of the cells of a tiny experiment, fitted in this process."""
@@ -59,9 +60,9 @@ def stored(
     return sorted(run.results.cells.iterdir())
 
 
-@pytest.fixture(scope="module")
-def toy_cells(tmp_path_factory) -> list[Path]:
-    return stored(tmp_path_factory.mktemp("toy"), "[[3]]", "cauchy")
+@pytest.fixture(scope="module", params=slow_but([TUNED], [TUNED, "inverse_gamma"]))
+def toy_cells(request, tmp_path_factory) -> list[Path]:
+    return stored(tmp_path_factory.mktemp("toy"), "[[3]]", "cauchy", request.param)
 
 
 def trace_of(cell: Path):
@@ -183,7 +184,7 @@ def test_changed_data_are_rejected(toy_cells, monkeypatch):
 
 def test_predictions_are_those_that_were_stored(toy_cells):
     """With every restart at the weight it had in them."""
-    posterior = opened(toy_cells[1]).posterior
+    posterior = opened(toy_cells[0]).posterior
     stored = posterior.to_datatree()["test_predictions"].to_dataset()
     assert sum(posterior.weights.values()) == pytest.approx(1)
     found = posterior.predict_proba(stored["x"].values)

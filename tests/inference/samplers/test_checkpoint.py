@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from posteriors import regression, sampler_of
+from posteriors import MCLMC, regression, sampler_of
 from tiers import slow_but
 
 from pmbnn.core.stages import telling
@@ -11,9 +11,9 @@ from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.samplers.run import Walk, arrays_of, restored, sample_posterior
 
 SETTINGS = {
-    "mclmc": {"draws": 8, "thin": 2, "tuning": 50, "descent": 5},
-    "nuts": {"draws": 4, "tuning": 20, "descent": 5},
-    "smc": {"draws": 16, "moves": 1, "leapfrogs": (2, 4)},
+    "mclmc": MCLMC,
+    "nuts": {"chains": 2, "draws": 4, "tuning": 20, "descent": 5},
+    "smc": {"chains": 2, "draws": 16, "moves": 1, "leapfrogs": (2, 4)},
 }
 
 
@@ -54,7 +54,7 @@ class Counted:
 def test_interrupted_chains_go_on_with_the_same_bits(engine, tmp_path):
     """After the third block of eight; none is drawn twice."""
     settings = SETTINGS[engine]
-    sampler = sampler_of(regression(), engine, chains=2, **settings)
+    sampler = sampler_of(regression(), engine, **settings)
     whole = sample_posterior(sampler, {}, apart, identity="3")
     assert whole.chains.draws == 8 * settings["draws"]
     sampler, checkpoint = Counted(sampler), Checkpoint(tmp_path / "chains.npz", 0.0)

@@ -6,8 +6,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats.base import array_stats
+from posteriors import MCLMC, errors_of, regression, regression_moments, two_modes, walled
 from posteriors import drawn as drawn_by
-from posteriors import errors_of, regression, regression_moments, two_modes, walled
 from posteriors import sampler_of as sampler_of_engine
 
 from pmbnn.inference.samplers.mclmc import State, with_common_steps
@@ -24,7 +24,7 @@ def drawn(model, **settings):
 
 def test_conjugate_regression():
     """Mean and covariance are known in closed form."""
-    found = drawn(regression())
+    found = drawn(regression(), **MCLMC)
     assert found.status == "converged", found.reason
     assert errors_of(found.chains.values, *regression_moments()).max() < 4
 

@@ -124,17 +124,8 @@ def normal_by_place(key, step, stream, start, size, dtype):
     return jax.scipy.special.ndtri((bits + 0.5) / 2.0**32).astype(dtype)
 
 
-IN_QUICK_TIER = ("normal", 1)
-"""The variant that is held in the quick tier; each of them compiles two programs."""
-
-
-@pytest.mark.parametrize(
-    ("way", "width"),
-    [
-        pytest.param(*one, marks=() if one == IN_QUICK_TIER else pytest.mark.slow)
-        for one in [*((way, 1) for way in VARIANTS), ("normal", 2)]
-    ],
-)
+@pytest.mark.slow  # each compiles two programs
+@pytest.mark.parametrize(("way", "width"), [*((way, 1) for way in VARIANTS), ("normal", 2)])
 def test_fits_are_the_same(way, width, monkeypatch):
     """Of any guide, prior and estimator, alone and in a group, up to rounding, at equal noise."""
     monkeypatch.setitem(random.DRAWS, "normal", normal_by_place)

@@ -39,7 +39,7 @@ def test_more_rounds_are_jax_own(monkeypatch):
 
 def drawn(kind, step=0, stream=0, size=1000, key=KEY, start=0, dtype="float32"):
     with precision(dtype):
-        draw = random.DRAWS[kind]
+        draw = jax.jit(random.DRAWS[kind], static_argnums=(2, 3, 4, 5))
         found = draw(jnp.asarray(key), jnp.asarray(step), stream, start, size, dtype)
     assert found.dtype == dtype
     return np.asarray(found, np.float64)
@@ -63,7 +63,7 @@ def test_every_step_array_and_key_has_its_own():
 def test_company_does_not_matter(kind, size):
     """A fit's own numbers are the same when it is mapped over a group."""
     keys, draw = jnp.asarray([KEY, KEY[::-1]]), random.DRAWS[kind]
-    mapped = jax.vmap(lambda k: draw(k, jnp.asarray(3), 1, 0, size, "float32"))(keys)
+    mapped = jax.jit(jax.vmap(lambda k: draw(k, jnp.asarray(3), 1, 0, size, "float32")))(keys)
     assert mapped.shape == (2, size)
     own = drawn(kind, step=3, stream=1, size=size, key=KEY[::-1])
     np.testing.assert_array_equal(mapped[1], own)
@@ -71,12 +71,12 @@ def test_company_does_not_matter(kind, size):
 
 def test_pieces_share_no_number():
     """Arrays of one stream that lie behind one another."""
-    pieces = [drawn("normal", start=start, size=size) for start, size in [(0, 700), (700, 301)]]
+    pieces = [drawn("normal", start=start, size=size) for start, size in [(0, 65), (65, 65)]]
     together = np.concatenate(pieces)
     assert len(np.unique(together)) == len(together)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", slow_but(["float32"], ["float32", "float64"]))
 def test_distributions(dtype):
     normal, sign = (drawn(kind, size=100_001, dtype=dtype) for kind in ("normal", "sign"))
     assert stats.kstest(normal, stats.norm.cdf).pvalue > 1e-4

@@ -5,7 +5,6 @@ import weakref
 
 import numpy as np
 import pytensor.tensor as pt
-import pytest
 
 from pmbnn.core.device import Device, running_on
 from pmbnn.inference.xla.compile import KEPT, jax_function, precision, shared, sharing_programs
@@ -71,8 +70,7 @@ def test_what_was_used_last_is_kept():
     assert built == [*range(KEPT + 1), "anew"]
 
 
-@pytest.mark.parametrize("sharing", [False, True])
-def test_nothing_outlives_its_block(sharing):
+def test_nothing_outlives_its_block():
     class Large:
         pass
 
@@ -80,12 +78,11 @@ def test_nothing_outlives_its_block(sharing):
         large = Large()
         return shared("large", lambda: large), weakref.ref(large)
 
-    if sharing:
-        with sharing_programs():
-            held, gone = build()
-            assert shared("large", Large) is held
-    else:
+    with sharing_programs():
         held, gone = build()
-    del held
+        assert shared("large", Large) is held
+    alone, gone_too = build()
+    assert alone is not held
+    del held, alone
     gc.collect()
-    assert gone() is None
+    assert gone() is gone_too() is None
