@@ -180,7 +180,7 @@ def test_start(dtype):
 
 
 def noise_of_steps(program, steps=200):
-    draw = jax.vmap(lambda i: program.noise(KEY, i))
+    draw = jax.jit(jax.vmap(lambda i: program.noise(KEY, i)))
     return {name: np.asarray(value) for name, value in draw(jnp.arange(steps)).items()}
 
 
