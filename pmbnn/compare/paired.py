@@ -94,7 +94,8 @@ def best_fixed(cells: pd.DataFrame) -> pd.DataFrame:
 
 def last_of_seed(cells: pd.DataFrame) -> pd.DataFrame:
     """The last fit of each combination and data seed."""
-    return cells.groupby(["row", "column", "seed"], sort=False, as_index=False).last()
+    # Not `last()` of the groups: that takes the last value of each column that is not missing.
+    return cells.groupby(["row", "column", "seed"], sort=False).tail(1)
 
 
 def _row(

@@ -1,9 +1,10 @@
 """Learned scales against fixed ones on the same data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from pmbnn.compare.paired import ALL, BEST_FIXED, paired_rows
+from pmbnn.compare.paired import ALL, BEST_FIXED, last_of_seed, paired_rows
 from pmbnn.results.combinations import combine
 
 FIXED = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0)]
@@ -70,3 +71,11 @@ def test_failed_cells_and_flat_priors_have_no_pairs(made):
     records = [cell(made, made.TUNED, 0, 0.1), made.record(failed=True)]
     records += [made.record("flat", made.NO_SCALE)]
     assert found(records) == {}
+
+
+def test_the_last_fit_of_a_seed_is_one_row_and_not_put_together_from_several():
+    cells = pd.DataFrame({"row": 0, "column": 0, "seed": [0, 0, 1], "record": ["a", "b", "c"]})
+    cells["scale"] = [0.1, np.nan, 1.0]
+    last = last_of_seed(cells)
+    assert list(last["record"]) == ["b", "c"]
+    assert np.isnan(last["scale"].iloc[0])
