@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pmbnn.compare.hierarchical import joint_intervals
+from pmbnn.compare.intervals import joint_intervals
 from pmbnn.experiment.cells import MARGIN
 
 SEEDS = (3, 5, 8, 10, 15, 20)

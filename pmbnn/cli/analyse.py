@@ -54,7 +54,7 @@ def baselines(
     Logistic or ridge regression, a random forest and a Gaussian process (up to 3,000 rows), of
     scikit-learn. The networks' combination is chosen on each data seed, by its held-out training
     rows and by ELBO. paired_baselines.csv has the paired differences between the first and every
-    method on the same data seeds, and whether each is a win, a tie or a loss.
+    method on the same data seeds, and whether the network is better, worse or undecided.
 
     Published results of each split are paired in the same way: those of a file, and those that
     the experiment's table of published numbers names.
@@ -72,7 +72,7 @@ def baselines(
 
 def _baseline_keys(names: str) -> list[str]:
     """Keys of the baseline models that an option names."""
-    from pmbnn.compare.usual_methods import KEYS
+    from pmbnn.compare.baselines import KEYS
     from pmbnn.spec.errors import must_be_one_of
 
     keys = [] if names == "none" else [name.strip() for name in names.split(",")]
@@ -170,8 +170,7 @@ def compare(folders: ResultsFolders) -> None:
 
 def _compare(folder: Path) -> None:
     from pmbnn.cli.tables import contrasts_table, regret_table
-    from pmbnn.compare.contrasts import sentence
-    from pmbnn.compare.verdicts import make_verdicts, write_verdicts
+    from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
     from pmbnn.results.references import refutations
     from pmbnn.results.store import ResultsError
 

@@ -10,10 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pmbnn.compare.agreement import KINDS, Kind
-from pmbnn.compare.baselines import CHOSEN, against_words, metrics_of, tally
-from pmbnn.compare.claims import CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
+from pmbnn.compare.baselines import CHOSEN, against_words, metric_columns, tally
+from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
-from pmbnn.compare.paired import ALL
 from pmbnn.report.numbers import to_error
 from pmbnn.results.caveats import AT_GRID_END, NOT_CONVERGED, count, has_converged
 from pmbnn.results.groups import (
@@ -440,7 +439,7 @@ def baselines_tables(name: str, means: pd.DataFrame, paired: pd.DataFrame) -> It
 
 def means_table(title: str, means: pd.DataFrame) -> Table:
     """Means of networks and baseline models, with standard errors over data seeds."""
-    metrics = metrics_of(means)
+    metrics = metric_columns(means)
     rows = []
     for row in means.to_dict("records"):
         method = ": ".join(filter(None, (row["method"], row["combination"])))
@@ -474,7 +473,7 @@ def _paired_table(title: str, paired: pd.DataFrame) -> Table:
 
 
 def tally_table(name: str, paired: pd.DataFrame) -> Table:
-    """Wins, ties and losses of the chosen network over data sets."""
+    """Verdicts on the chosen network over data sets."""
     counts = tally(paired)
     verdicts = [verdict for verdict in counts.columns[2:] if counts[verdict].any()]
     rows = counts[["method", "metric", *verdicts]].itertuples(index=False)

@@ -1,8 +1,12 @@
-"""Networks beside usual methods and published results, paired by data seed.
+"""Networks beside baseline models and published results, paired by data seed.
 
 The network that stands for the cells is chosen on each data seed by its own held-out training rows,
 or by ELBO: no test row of that seed decides. One combination chosen for all seeds would have been
 chosen by test rows too, as rows held out on one split are test rows on others.
+
+Baseline models are logistic or ridge regression with a penalty chosen by cross-validation, a random
+forest, and a Gaussian process, all of scikit-learn. Each is fitted on the training rows of a data
+set as the cells saw them, and evaluated on its test rows by the same metrics.
 """
 
 import math
@@ -10,24 +14,40 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
+from pmbnn.compare.intervals import (
+    BETTER,
+    EQUIVALENT,
+    NO_INTERVAL,
+    UNDECIDED,
+    WORSE,
+    interval_verdict,
+    paired_differences,
+    t_interval,
+)
 from pmbnn.compare.published_splits import PublishedMethod
-from pmbnn.compare.ranking import paired_difference
-from pmbnn.compare.usual_methods import BASELINES, KEYS
 from pmbnn.data import DataError
+from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.names import LOCATIONS, file_label
+from pmbnn.models.likelihoods import NormalComponents
+from pmbnn.prediction.density import Mixture, summarise
+from pmbnn.prediction.metrics import classification_metrics, metrics_of
 from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
 from pmbnn.results.groups import RANKED_BY, group_by_settings, grouped
 from pmbnn.results.names import dataset_label, distinct, fit_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.specifications import stored_specifications
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import SEED, mean_and_error
 
 FILE, PAIRED_FILE = "baselines.csv", "paired_baselines.csv"
 """Files of a results folder that hold the tables."""
+
+KEYS = ("linear", "forest", "process")
+"""Names by which baseline models are selected."""
 
 SHOWN = {
     "class_probabilities": ("accuracy", "nll", "brier_score", "expected_calibration_error"),
@@ -42,7 +62,9 @@ CHOSEN = "network chosen by held-out rows"
 BY_ELBO = "network chosen by ELBO"
 """Methods that stand for the cells, a combination chosen on each data seed."""
 
-CHOSEN_KIND, SINGLE, USUAL, PUBLISHED = "chosen network", "combination", "usual", "published"
+CHOSEN_KIND, SINGLE, BASELINE, PUBLISHED = (
+    "chosen network", "combination", "baseline", "published",
+)  # fmt: skip
 """Kinds of methods: a combination is the same on every data seed."""
 
 NEAREST = 3
@@ -55,8 +77,9 @@ AGAINST = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_
 """Columns of networks that count the data seeds on which a fit did not converge, or a tuned scale
 or learning rate is at an end of its candidates."""
 
-WIN, TIE, LOSS, UNKNOWN = "win", "tie", "loss", "unknown"
-"""Verdicts: the interval of the difference is below zero, holds it, is above; there is none."""
+VERDICTS = (BETTER, EQUIVALENT, UNDECIDED, WORSE, NO_INTERVAL)
+"""Verdicts on the network, less the other method: the interval of the difference is below zero,
+both score the same on every data seed, the interval holds zero, it is above; there is none."""
 
 PAIRED_COLUMNS = (
     "data", "method", "kind", "metric", "seeds", "difference", "se", "low", "high", "p_value",
@@ -95,27 +118,27 @@ class Baselines(NamedTuple):
 def make_baselines(
     results: Results,
     records: Sequence[CellRecord],
-    usual: Collection[str] = KEYS,
+    models: Collection[str] = KEYS,
     published: Sequence[PublishedMethod] = (),
-    went_on: Callable[[str], None] = lambda words: None,
+    on_progress: Callable[[str], None] = lambda words: None,
 ) -> Baselines:
-    """Networks, usual methods and published ones on every data set.
+    """Networks, baseline models and published methods on every data set.
 
     Parameters
     ----------
     records
         Of the cells; those of `refutations` are passed over.
-    usual
-        Keys of the usual methods to fit.
+    models
+        Names of the baseline models to fit, of `KEYS`.
     published
         Methods with published results, of which those on data seeds of the cells count.
-    went_on
+    on_progress
         Called with what is fitted next.
 
     Raises
     ------
     DataError
-        If a data set is no longer available, or has several targets and a usual method is to be
+        If a data set is no longer available, or has several targets and a baseline model is to be
         fitted; or if a published method has no split in common.
     """
     by_data = _by_data(standing([r for r in records if r.results and r.predictive in SHOWN]))
@@ -126,7 +149,9 @@ def make_baselines(
         place = f"{label} ({number} of {len(by_data)})"
         singles = {title: _by_seed(group) for title, group in _combinations(own).items()}
         methods = [_chosen(CHOSEN, singles, RANKED_BY), _chosen_by_elbo(own)]
-        methods += _usual(results, own, usual, lambda words, at=place: went_on(f"{at}, {words}"))
+        methods += _baselines(
+            results, own, models, lambda words, at=place: on_progress(f"{at}, {words}")
+        )
         methods += [Method(p.name, PUBLISHED, _published(p, own)) for p in published]
         methods += [Method(title, SINGLE, scores) for title, scores in singles.items()]
         methods = [method for method in methods if len(method.scores)]
@@ -154,25 +179,31 @@ def read_baselines(results: Results) -> Baselines:
     # Data sets may be called `NA` or `null`: only empty entries are missing.
     settings = {"keep_default_na": False, "na_values": [""]}
     means, paired = (pd.read_csv(p, **settings) if p.is_file() else pd.DataFrame() for p in paths)
+    for verdict in paired.get("verdict", ()):
+        if verdict not in VERDICTS:
+            raise ResultsError(
+                f"`{results.folder / PAIRED_FILE}`: `verdict` must be one of "
+                f"{', '.join(sorted(VERDICTS))}, got {verdict!r}: run `pmbnn baselines` again."
+            )
     if len(means):
         means["combination"] = means["combination"].fillna("")
     return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))
 
 
-def metrics_of(means: pd.DataFrame) -> list[str]:
+def metric_columns(means: pd.DataFrame) -> list[str]:
     """Results that a table of means has, in its order."""
     every = dict.fromkeys(name for names in SHOWN.values() for name in names)
     return [column for column in means if column in every]
 
 
 def tally(paired: pd.DataFrame) -> pd.DataFrame:
-    """Over how many data sets the chosen network wins, ties and loses, by method and metric.
+    """On how many data sets there is which verdict on the chosen network, by method and metric.
 
     Single combinations are left out: which are paired differs between data sets.
     """
     rows = paired[paired["kind"] != SINGLE]
     counts = rows.groupby(["method", "metric", "verdict"], sort=False).size().unstack(fill_value=0)
-    counts = counts.reindex(columns=[WIN, TIE, LOSS, UNKNOWN], fill_value=0)
+    counts = counts.reindex(columns=VERDICTS, fill_value=0)
     return counts.reindex(rows["method"].unique(), level="method").reset_index()
 
 
@@ -237,36 +268,39 @@ def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
 # Others
 
 
-def _usual(
+def _baselines(
     results: Results,
     records: Sequence[CellRecord],
     keys: Collection[str],
-    went_on: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Method]:
-    """Usual methods, each fitted to the training rows of every data seed."""
-    methods = [m for m in BASELINES[records[0].predictive or ""] if m.key in keys]
-    found: dict[str, dict[int, dict[str, float]]] = {method.name: {} for method in methods}
-    for seed, record in sorted({record.cell.data_seed: record for record in records}.items()):
-        if not methods:
-            break
-        specs = stored_specifications(results.cells / record.name, record, ["dataset"])
-        dataset = specs["dataset"].load()
-        if dataset.fingerprint != record.fingerprint:
-            raise DataError(
-                f"The data of cell `{record.name}` are not those that it was fitted on: run the "
-                "experiment again, or bring them back."
-            )
-        if dataset.target_names:
-            names = ", ".join(dataset.target_names)
-            raise DataError(
-                f"{dataset_label(record.cell.dataset)}: "
-                f"usual methods are of one target, got {names}."
-            )
-        for method in methods:
-            if method.most is None or len(dataset.x_train) <= method.most:
-                went_on(f"data seed {seed}: {method.name}")
-                found[method.name][seed] = method.scores(dataset, seed)
-    return [Method(n, USUAL, pd.DataFrame(s).T.astype(float)) for n, s in found.items()]
+    """Baseline models, each fitted to the training rows of every data seed."""
+    models = [model for model in BASELINES[records[0].predictive or ""] if model.key in keys]
+    scores: dict[str, dict[int, dict[str, float]]] = {model.name: {} for model in models}
+    by_seed = {record.cell.data_seed: record for record in records} if models else {}
+    for seed, record in sorted(by_seed.items()):
+        dataset = _stored_dataset(results, record)
+        for model in models:
+            if model.max_rows is None or len(dataset.x_train) <= model.max_rows:
+                on_progress(f"data seed {seed}: {model.name}")
+                scores[model.name][seed] = model.scores(dataset, seed)
+    return [Method(n, BASELINE, pd.DataFrame(s).T.astype(float)) for n, s in scores.items()]
+
+
+def _stored_dataset(results: Results, record: CellRecord) -> Dataset:
+    """The data that a cell was fitted on."""
+    specs = stored_specifications(results.cells / record.name, record, ["dataset"])
+    dataset = specs["dataset"].load()
+    if dataset.fingerprint != record.fingerprint:
+        raise DataError(
+            f"The data of cell `{record.name}` are not those that it was fitted on: run the "
+            "experiment again, or bring them back."
+        )
+    if dataset.target_names:
+        names = ", ".join(dataset.target_names)
+        label = dataset_label(record.cell.dataset)
+        raise DataError(f"{label}: baseline models are of one target, got {names}.")
+    return dataset
 
 
 def _published(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
@@ -325,9 +359,15 @@ def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str
     for method in others + _nearest(first, methods):
         for metric, (result, sign) in PAIRED.items():
             if result in first.scores and result in method.scores:
+                both = {"network": first.scores[result], "method": method.scores[result]}
+                scores = pd.concat(
+                    {name: sign * own for name, own in both.items()}, names=["name", "seed"]
+                )
+                differences = paired_differences(
+                    scores.rename("score").reset_index(), [tuple(both)]
+                )
                 row = {"method": method.name, "kind": method.kind, "metric": metric}
-                ours, theirs = (sign * m.scores[result].dropna() for m in (first, method))
-                yield row | _difference(ours, theirs, overlap) | {"overlap": overlap}
+                yield row | _difference(differences["difference"], overlap) | {"overlap": overlap}
 
 
 def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:
@@ -347,26 +387,166 @@ def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:
     return sorted((m for m in singles if m.name in nearest), key=lambda m: means[m.name])
 
 
-def _difference(ours: pd.Series, theirs: pd.Series, overlap: float) -> dict[str, Any]:
-    """Mean of the differences with its interval, and how many are below zero, zero, above."""
-    from scipy import stats
+def _difference(differences: pd.Series, overlap: float) -> dict[str, Any]:
+    """Mean difference with its interval, and on how many data seeds it is below zero, zero, above.
 
-    found = paired_difference(ours, theirs, overlap)
-    mean, error, seeds = found["difference"], found["difference_se"], found["shared"]
-    differences = (ours - theirs).dropna()
+    Where both methods score the same on every data seed, there is no spread and no difference.
+    """
     level = differences.abs() < 1e-12
-    p_value = math.nan
-    if error > 0:
-        p_value = 2 * float(stats.t.sf(abs(mean) / error, seeds - 1))
-    row = {"seeds": seeds, "difference": mean, "se": error, "low": found["low"]}
-    row |= {"high": found["high"], "p_value": p_value}
-    row |= {"ahead": int((differences[~level] < 0).sum()), "level": int(level.sum())}
-    return row | {"behind": int((differences[~level] > 0).sum()), "verdict": _verdict(row)}
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
+    row = t_interval(differences, overlap) | {
+        "ahead": int((differences[~level] < 0).sum()),
+        "level": int(level.sum()),
+        "behind": int((differences[~level] > 0).sum()),
+    }
     if 1 < row["level"] == row["seeds"]:
-        return TIE  # the same everywhere: there is no spread, and no difference
-    if math.isnan(row["low"]):
-        return UNKNOWN
-    return WIN if row["high"] < 0 else LOSS if row["low"] > 0 else TIE
+        return row | {"verdict": EQUIVALENT}
+    verdict = interval_verdict(row["low"], row["high"])
+    return row | {"verdict": NO_INTERVAL if math.isnan(row["low"]) else verdict}
+
+
+# Baseline models
+
+MAX_ROWS = 3_000
+"""Training rows up to which a Gaussian process is fitted: its time grows with their cube."""
+
+KERNEL_ROWS = 300
+"""Rows by which the kernels of a Gaussian process for classes are chosen."""
+
+TREES = 500
+"""Of a random forest."""
+
+ALL_CORES = -1
+"""Threads of scikit-learn: the trees of a forest are grown beside each other."""
+
+
+class Baseline(NamedTuple):
+    """A baseline model.
+
+    Attributes
+    ----------
+    key, name
+        Name by which it is selected, of `KEYS`, and its title.
+    predict
+        Metrics of its predictions for the test rows of a data set, by name.
+    max_rows
+        Training rows that it is fitted on at most; None where there is no limit.
+    """
+
+    key: str
+    name: str
+    predict: Callable[[Dataset, int], dict[str, float]]
+    max_rows: int | None = None
+
+    def scores(self, dataset: Dataset, seed: int) -> dict[str, float]:
+        """What `predict` gives, with linear algebra by one thread."""
+        from threadpoolctl import threadpool_limits
+
+        # Threads wait for each other at every small product: beside other work, 20 times as long.
+        with threadpool_limits(1, user_api="blas"):
+            return self.predict(dataset, seed)
+
+
+# Classes
+
+
+def _classifier(make: Callable[[int], object]) -> Callable[[Dataset, int], dict[str, float]]:
+    def predict(dataset: Dataset, seed: int) -> dict[str, float]:
+        fitted = make(seed).fit(dataset.x_train, dataset.y_train)
+        # Of classes that the training rows lack, a method says nothing.
+        probability = np.zeros((len(dataset.x_test), len(dataset.classes)))
+        probability[:, fitted.classes_] = fitted.predict_proba(dataset.x_test)
+        return classification_metrics(probability, dataset.y_test)
+
+    return predict
+
+
+def _logistic(seed: int):
+    from sklearn.linear_model import LogisticRegressionCV
+
+    return LogisticRegressionCV(
+        Cs=10, max_iter=2_000, scoring="neg_log_loss", l1_ratios=(0.0,), use_legacy_attributes=False
+    )
+
+
+def _forest_of_classes(seed: int):
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(TREES, random_state=seed, n_jobs=ALL_CORES)
+
+
+def _process_of_classes(dataset: Dataset, seed: int) -> dict[str, float]:
+    """A process for each class against the others; kernels are those of some of the rows.
+
+    Each step of their optimisation takes the cube of the number of rows, for every class.
+    """
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+    kernel = ConstantKernel(1.0) * RBF(3.0, (0.1, 1_000.0))
+    rows = np.random.default_rng(seed).permutation(len(dataset.x_train))[:KERNEL_ROWS]
+    chosen = GaussianProcessClassifier(kernel, random_state=seed)
+    chosen.fit(dataset.x_train[rows], dataset.y_train[rows])
+    kernels = getattr(chosen.kernel_, "kernels", [chosen.kernel_])
+    mean = np.mean([one.theta for one in kernels], axis=0)
+    return _classifier(
+        lambda _: GaussianProcessClassifier(kernel.clone_with_theta(mean), optimizer=None)
+    )(dataset, seed)
+
+
+# Numbers
+
+
+def _of_normals(dataset: Dataset, mean: np.ndarray, sd: np.ndarray) -> dict[str, float]:
+    """Metrics of normal predictions of standardised targets, in their own units."""
+    unit = dataset.target_standardisation.sd.item()
+    mean, sd = dataset.raw_targets(mean), np.broadcast_to(sd, mean.shape) * unit
+    target = dataset.raw_targets(dataset.y_test)
+    mixture = Mixture(NormalComponents(mean[None], sd[None]), np.ones(1))
+    return metrics_of(summarise(mixture, target), target)
+
+
+def _ridge(dataset: Dataset, seed: int) -> dict[str, float]:
+    from sklearn.linear_model import RidgeCV
+
+    fitted = RidgeCV(np.logspace(-3, 3, 13)).fit(dataset.x_train, dataset.y_train)
+    residual = dataset.y_train - fitted.predict(dataset.x_train)
+    freedom = max(1, len(residual) - dataset.x_train.shape[1] - 1)
+    sd = np.sqrt((residual**2).sum() / freedom)
+    return _of_normals(dataset, fitted.predict(dataset.x_test), sd)
+
+
+def _forest_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
+    from sklearn.ensemble import RandomForestRegressor
+
+    forest = RandomForestRegressor(TREES, oob_score=True, random_state=seed, n_jobs=ALL_CORES)
+    forest.fit(dataset.x_train, dataset.y_train)
+    # Its own estimate of the error of new rows: by the trees that did not see each.
+    sd = np.sqrt(np.mean((dataset.y_train - forest.oob_prediction_) ** 2))
+    return _of_normals(dataset, forest.predict(dataset.x_test), sd)
+
+
+def _process_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel(1.0) * RBF(3.0, (0.1, 1_000.0)) + WhiteKernel(0.1, (1e-6, 10.0))
+    process = GaussianProcessRegressor(kernel, random_state=seed, n_restarts_optimizer=2)
+    mean, sd = process.fit(dataset.x_train, dataset.y_train).predict(
+        dataset.x_test, return_std=True
+    )
+    return _of_normals(dataset, mean, sd)
+
+
+BASELINES = {
+    "class_probabilities": (
+        Baseline("linear", "logistic regression", _classifier(_logistic)),
+        Baseline("forest", "random forest", _classifier(_forest_of_classes)),
+        Baseline("process", "Gaussian process", _process_of_classes, MAX_ROWS),
+    ),
+    "density": (
+        Baseline("linear", "ridge regression", _ridge),
+        Baseline("forest", "random forest", _forest_of_numbers),
+        Baseline("process", "Gaussian process", _process_of_numbers, MAX_ROWS),
+    ),
+}
+"""Models by what is predicted, as records name it."""

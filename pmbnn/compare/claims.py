@@ -1,5 +1,6 @@
 """Every comparison of a results folder as one table: ``claims.csv``."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -7,18 +8,26 @@ from typing import Any
 
 import pandas as pd
 
+from pmbnn.compare.intervals import paired_differences
 from pmbnn.compare.measures import CellMeasures, read_measures
-from pmbnn.compare.paired import paired_rows
-from pmbnn.compare.scales import scale_rows
+from pmbnn.compare.scores import scores_of
 from pmbnn.core.stages import stage
 from pmbnn.processes.helpers import ALONE, Helpers
-from pmbnn.results.caveats import AT_GRID_END, count
+from pmbnn.results.caveats import AT_GRID_END, count, has_converged, scale_at_grid_end
 from pmbnn.results.combinations import Combinations, combine
-from pmbnn.results.groups import Variant, variants
+from pmbnn.results.groups import RANKED_BY, Variant, variants
 from pmbnn.results.names import dataset_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of, union_of_names
+from pmbnn.results.tables import (
+    by_data_seed,
+    mean_and_error,
+    mean_over_seeds,
+    overlap_of,
+    repetitions,
+    result_of,
+    union_of_names,
+)
 from pmbnn.results.units import NATS
 
 FILE = "claims.csv"
@@ -158,3 +167,198 @@ def _measured(
                 numbers["not_converged"] = counts.not_converged
                 numbers["at_grid_end"] = counts.scales_at_end
                 yield {"prior": prior, "hyperprior": scale, "measure": name} | numbers
+
+
+# Learned scales less fixed ones
+
+BEST_FIXED = "fixed (best held-out)"
+"""Of several fixed scales, the one with the lowest held-out score, chosen for every data seed."""
+
+ALL = "all"
+
+
+def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
+    """Differences, learned less fixed, as mean ± standard error over data seeds.
+
+    Below zero the learned scale is better. Rows of ``all`` priors and hyperpriors follow: the mean
+    over combinations, then over data seeds, and the share of single pairs with the learned scale
+    ahead.
+
+    Of the ``cells``, pairs of cells, ``not_converged`` counts those with a fit that did not
+    converge, and ``at_grid_end`` those whose fixed scale is at an end of the grid that it was
+    chosen from: beyond it there may be a better one.
+    """
+    cells = combinations.cells
+    known = {name for record in cells["record"] for name in record.results}
+    measures = [m for scores in scores_of(cells["record"]) for m in scores.paired if m[1] in known]
+    if not measures:
+        return
+    cells = _with_best_fixed(cells[~cells["row"].isin(combinations.without_scale)])
+    for measure, result, sign in measures[:2]:
+        scores = cells.assign(score=sign * result_of(cells["record"], result))
+        scores = scores[["name", "seed", "score", "not_converged", "at_grid_end"]]
+        pairs = paired_differences(scores, _learned_and_fixed(cells))
+        pairs = pairs.assign(against=[fixed for _, fixed in pairs["b"]])
+        for (learned, against), own in pairs.groupby(["a", "against"], sort=False):
+            names = *learned, against
+            yield _row(names, measure, own["difference"], own, combinations.overlap)
+        for against, own in pairs.groupby("against", sort=False):
+            if own.groupby(["a", "b"]).ngroups > 1:
+                names, by_seed = (ALL, ALL, against), own.groupby("seed")["difference"]
+                means = by_seed.agg(lambda of: mean_and_error(list(of))[0])
+                yield _row(names, measure, means, own, combinations.overlap)
+                share = by_seed.agg(lambda of: (of < 0).mean())
+                words = f"share of pairs with less {measure}"
+                yield _row(names, words, share, own, combinations.overlap)
+
+
+def _with_best_fixed(cells: pd.DataFrame) -> pd.DataFrame:
+    """The last fit of each combination and data seed, its ``name`` and caveats.
+
+    The best fixed scales of each prior follow the scales that they are chosen from.
+    """
+    cells = last_of_seed(cells)
+    cells = cells.assign(
+        not_converged=[not has_converged(record) for record in cells["record"]],
+        at_grid_end=[bool(scale_at_grid_end(record)) for record in cells["record"]],
+    )
+    best = [best_fixed(own) for _, own in cells[~cells["is_learned"]].groupby("row")]
+    last = cells["column"].max() + 1
+    cells = pd.concat([cells, *(own.assign(hyperprior=BEST_FIXED, column=last) for own in best)])
+    return cells.assign(name=list(zip(cells["prior"], cells["hyperprior"], strict=True)))
+
+
+def _learned_and_fixed(cells: pd.DataFrame) -> Iterator[tuple[tuple, tuple]]:
+    """Names of every learned scale and each fixed one of the same prior."""
+    places = cells.drop_duplicates("name").sort_values(["row", "column"], kind="stable")
+    is_learned = places["is_learned"].astype(bool)
+    both = places[is_learned].merge(places[~is_learned], on="row", suffixes=("", "_fixed"))
+    return zip(both["name"], both["name_fixed"], strict=True)
+
+
+def best_fixed(cells: pd.DataFrame) -> pd.DataFrame:
+    """Of several given scales of one prior, the cell of lowest held-out score of every data seed.
+
+    Of the seeds on which all scales have a score; ``at_grid_end`` says whether the scale is the
+    smallest or the largest.
+
+    Parameters
+    ----------
+    cells
+        As `Combinations.cells` has them, one for each scale and data seed.
+    """
+    given = cells[cells["scale"].notna()]
+    ends = given["scale"].min(), given["scale"].max()
+    given = given.assign(at_grid_end=given["scale"].isin(ends))
+    scores = given.assign(score=result_of(given["record"], RANKED_BY))
+    scores = scores.pivot(index="seed", columns="column", values="score").dropna()
+    best = scores.idxmin(axis="columns").items() if scores.shape[1] > 1 else ()
+    return given.set_index(["seed", "column"]).loc[list(best)].reset_index()
+
+
+def last_of_seed(cells: pd.DataFrame) -> pd.DataFrame:
+    """The last fit of each combination and data seed."""
+    return cells.drop_duplicates(["row", "column", "seed"], keep="last")
+
+
+def _row(
+    names: Sequence[str], measure: str, by_seed: pd.Series, pairs: pd.DataFrame, overlap: float
+) -> dict[str, Any]:
+    """Mean of what there is of each data seed, and what can be said against the pairs."""
+    mean, error = mean_and_error(list(by_seed), overlap)
+    return dict(zip(("prior", "hyperprior", "against"), names, strict=True)) | {
+        "measure": measure,
+        "mean": mean,
+        "se": error,
+        "seeds": len(by_seed),
+        "cells": len(pairs),
+        "not_converged": int(pairs["not_converged"].sum()),
+        "at_grid_end": int(pairs["at_grid_end"].sum()),
+    }
+
+
+# Scales
+
+SCORES = {"excess NLL": "excess_nll", "excess error": "excess_error", "NLL": "nll"}
+"""What the best of several fixed scales may be judged by; the first that cells have is taken."""
+
+
+def scale_rows(
+    combinations: Combinations, learned: Mapping[str, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Best fixed scale of each prior, the scale chosen on held-out rows, and learned ones.
+
+    Scales are geometric means over data seeds; their standard error is that of the logarithm
+    times the mean.
+
+    Parameters
+    ----------
+    combinations
+        The cells of one data set.
+    learned
+        Learned scales by the names of cells, from `pmbnn.results.weights.learned_scales`.
+    """
+    cells = combinations.cells
+    cells = cells[~cells["row"].isin(combinations.without_scale)]
+    for _, of_prior in cells.groupby("row"):
+        for found in (*_fixed_rows(of_prior), *_learned_rows(of_prior, learned)):
+            yield {"prior": of_prior["prior"].iloc[0]} | found
+
+
+def _fixed_rows(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The best of several given scales by its score, and what held-out rows would choose."""
+    tuned = cells[~cells["is_learned"] & cells["scale"].isna()]
+    tuned = tuned.assign(scale=result_of(tuned["record"], "scale")).query("scale > 0")
+    given = cells[cells["scale"].notna()]
+    yield from _best_given(given)
+    best = best_fixed(last_of_seed(given))
+    chosen = pd.concat([tuned, best])
+    if len(chosen):
+        at_end = count(tuned["record"]).scales_at_end + int(best["at_grid_end"].sum())
+        row = {"hyperprior": "fixed", "measure": "chosen on held-out rows"}
+        yield row | _geometric(chosen) | {"at_grid_end": at_end}
+
+
+def _best_given(given: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of several given scales the one of the lowest mean score, and that score."""
+    by_scale = {scale: list(own["record"]) for scale, own in given.groupby("scale", sort=False)}
+    for measure, result in SCORES.items() if len(by_scale) > 1 else ():
+        scores = {scale: mean_over_seeds(own, result) for scale, own in by_scale.items()}
+        scores = {scale: score for scale, score in scores.items() if math.isfinite(score[0])}
+        if scores:
+            best = min(scores, key=lambda scale: scores[scale][0])
+            records, (mean, error) = by_scale[best], scores[best]
+            seeds = len(repetitions(records, result))
+            at_end = {"at_grid_end": int(best in (min(by_scale), max(by_scale)))}
+            numbers = {"mean": best, "se": math.nan, "seeds": seeds} | at_end | _counts(records)
+            yield {"hyperprior": "fixed", "measure": f"best by {measure}"} | numbers
+            numbers |= {"mean": mean, "se": error}
+            yield {"hyperprior": "fixed", "measure": f"{measure} there"} | numbers
+            return
+
+
+def _learned_rows(
+    cells: pd.DataFrame, learned: Mapping[str, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    """Scale of every layer, or of the network, under each hyperprior."""
+    scales = [learned.get(record.name, {}) for record in cells["record"]]
+    layers = pd.DataFrame(scales, index=cells.index)
+    for _, own in cells.groupby("column"):
+        for name in sorted(layers.loc[own.index].dropna(axis="columns", how="all")):
+            of_layer = own.assign(scale=layers[name]).dropna(subset="scale")
+            measure = f"learned, {name.removesuffix('_scale').replace('_', ' ')}"
+            head = {"hyperprior": own["hyperprior"].iloc[0], "measure": measure}
+            yield head | _geometric(of_layer)
+
+
+def _geometric(cells: pd.DataFrame) -> dict[str, Any]:
+    """Geometric mean over data seeds of the ``scale`` of some cells."""
+    records = list(cells["record"])
+    logs = by_data_seed((r, math.log(s)) for r, s in zip(records, cells["scale"], strict=True))
+    mean, error = mean_and_error(logs, overlap_of(records))
+    numbers = {"mean": math.exp(mean), "se": math.exp(mean) * error, "seeds": len(logs)}
+    return numbers | _counts(records)
+
+
+def _counts(records: Sequence[CellRecord]) -> dict[str, int]:
+    return {"cells": len(records), "not_converged": count(records).not_converged}

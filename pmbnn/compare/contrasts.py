@@ -1,10 +1,10 @@
-"""Does a prior matter, and does ADVI say the same as the posterior? Records in, tables out.
+"""Does a prior matter, and does ADVI say the same as the posterior? ``compare.csv``.
 
 A contrast is a difference of two cells on the same data: below zero, the first is better. It is
-taken twice, of cells that were sampled from the posterior (the reference) and of their ADVI fits.
-Of each, the mean over data seeds has an interval, and all intervals of a table hold together. A
-verdict says in which of three regions a whole interval lies, and nothing where it lies in none:
-one that is decided beside one that is not is no difference between the two.
+taken of cells that were sampled from the posterior (the reference) and of their ADVI fits. The mean
+of each over data seeds has an interval, and all intervals of a table hold together. A verdict says
+in which of three regions a whole interval lies, and nothing if it lies in none: one contrast that
+is decided and another that is not need not differ from each other.
 
 References
 ----------
@@ -15,26 +15,34 @@ Bayesian estimation (of regions of practical equivalence).
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from pmbnn.compare.evidence import EVIDENCE_FILE, REGRET_FILE, evidence_table, regret_table
+from pmbnn.compare.intervals import (
+    BETTER,
+    EQUIVALENT,
+    UNDECIDED,
+    WORSE,
+    interval_verdict,
+    joint_intervals,
+)
+from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.experiment.cells import Cell, Contrast, Contrasts, Selection
-from pmbnn.experiment.contrasts import AmbiguousError, pairs
+from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
+from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import dataset_title, distinct, title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import posterior_key, sampler_pairs, standing
-from pmbnn.spec import Specification, Tune
+from pmbnn.results.store import Results
+from pmbnn.spec import Tune
 
 FILE = "compare.csv"
 """File of a results folder that holds its table of verdicts."""
-
-METRICS = ("excess_nll", "nll")
-"""Result that deltas are of, nats an observation: at fresh points where every cell of a data set
-has it, of the test rows otherwise. The first differs from the NLL by the same number in all."""
 
 COLUMN = {"reference": "delta_reference", "advi": "delta_advi", "delta": "delta"}
 """What is estimated of each contrast, and its column: the difference under the posterior, that
@@ -43,19 +51,19 @@ under ADVI, and the second less the first."""
 TOLERATED = 0.1
 """Monte-Carlo error of a delta that goes unmentioned, in margins."""
 
-SAID = {
-    "better": "the first is better under {}",
-    "worse": "the first is worse under {}",
-    "equivalent": "the two are equivalent under {}",
-    "undecided": "{} leaves it undecided",
+POSTERIOR_WORDS = {
+    BETTER: "the first is better under {}",
+    WORSE: "the first is worse under {}",
+    EQUIVALENT: "the two are equivalent under {}",
+    UNDECIDED: "{} leaves it undecided",
 }
 """Verdict on a difference in words, under the posterior or under ADVI."""
 
-ADVI_SAID = {
+ADVI_WORDS = {
     "faithful": "ADVI says the same",
     "reverses": "ADVI says the reverse",
     "distorts": "ADVI distorts it",
-    "undecided": "whether ADVI says the same is undecided",
+    UNDECIDED: "whether ADVI says the same is undecided",
 }
 """Verdict on ADVI in words."""
 
@@ -82,6 +90,12 @@ VERDICT_COLUMNS = (
 sums over data seeds of what `DELTA_COLUMNS` counts. Without
 sampled cells both verdicts are empty, without ADVI fits that on ADVI is."""
 
+TEXT = ("contrast", "data", "metric", "posterior_verdict", "advi_verdict", "note")
+"""Columns of ``compare.csv`` that are words, and empty where there is nothing to say."""
+
+
+# Differences
+
 
 def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataFrame:
     """Every contrast on every data set and data seed; see `DELTA_COLUMNS`.
@@ -105,48 +119,162 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
         If a contrast has several cells for one, or a data set several settings of ADVI or of the
         reference.
     """
-    records = standing(records)
-    further = sampler_pairs(records, posterior_key)
-    later = {
-        r.name
-        for r, first in further
-        if r.cell.without_seeds.inference != first.cell.without_seeds.inference
-    }
-    usable = [r for r in records if r.results and _method(r) and r.name not in later]
+    usable = _usable(records)
     listed = contrasts.listed or tuple(learned_less_fixed(usable))
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
     if rows.empty:
         return pd.DataFrame(columns=DELTA_COLUMNS)
     rows["data"] = _data_names(rows.pop("place"))
     _check_one_setting(rows)
-    wide = _by_method(_in_one_metric(rows))
-    for name in ("reference", "advi"):
-        for column in (f"delta_{name}", f"delta_{name}_mcse"):
-            wide[column] = wide.get(column, math.nan)
-    wide["delta"] = wide["delta_advi"] - wide["delta_reference"]
-    wide["delta_mcse"] = np.hypot(wide["delta_advi_mcse"], wide["delta_reference_mcse"])
-    wide["exploratory"] = not contrasts.listed
-    return wide.reindex(columns=DELTA_COLUMNS)
+    deltas = _by_method(_in_one_metric(rows))
+    deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
+    deltas["delta_mcse"] = np.hypot(deltas["delta_advi_mcse"], deltas["delta_reference_mcse"])
+    return deltas.assign(exploratory=not contrasts.listed).reindex(columns=DELTA_COLUMNS)
 
 
 def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
     """Contrasts of every learned scale with every fixed one of the same prior."""
-    found: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
+    by_prior: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
     for cell in (record.cell for record in records):
-        scales = found.setdefault(cell.prior, {})
+        scales = by_prior.setdefault(cell.prior, {})
         if cell.has_scale:
             scales[cell.hyperprior] = cell.scale
-    for prior, (spec, scales) in zip(distinct(list(found), title), found.items(), strict=True):
+    for name, (prior, scales) in zip(
+        distinct(list(by_prior), title), by_prior.items(), strict=True
+    ):
         named = list(zip(distinct(list(scales), title), scales, strict=True))
         for learned, first in named:
             for fixed, second in named:
                 if scales[first] is None and scales[second] is not None:
-                    sides = ({"prior": spec, "hyperprior": side} for side in (first, second))
-                    yield Contrast(f"{prior}: {learned} less {fixed}", *map(_selection, sides))
+                    sides = (_selection(prior, hyperprior) for hyperprior in (first, second))
+                    yield Contrast(f"{name}: {learned} less {fixed}", *sides)
 
 
-def _selection(specs: Mapping[str, Specification]) -> Selection:
-    return {section: spec.model_dump(mode="json") for section, spec in specs.items()}
+def _selection(prior: Prior, hyperprior: Hyperprior) -> Selection:
+    sections = {"prior": prior, "hyperprior": hyperprior}
+    return {name: spec.model_dump(mode="json") for name, spec in sections.items()}
+
+
+def _usable(records: Sequence[CellRecord]) -> list[CellRecord]:
+    """Cells that contrasts are taken of: one way to sample each posterior, and fits by ADVI."""
+    records = standing(records)
+    later = {
+        record.name
+        for record, first in sampler_pairs(records, posterior_key)
+        if record.cell.without_seeds.inference != first.cell.without_seeds.inference
+    }
+    return [r for r in records if r.results and _method(r) and r.name not in later]
+
+
+def _method(record: CellRecord) -> str | None:
+    """Whether a cell is of the reference or of ADVI; None if of neither."""
+    if record.cell.is_sampled:
+        return "reference"
+    return None if record.cell.is_tempered or record.cell.is_point else "advi"
+
+
+def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
+    """Each pair of cells of a contrast, with the difference of either metric."""
+    try:
+        found = pairs(contrast, [record.cell for record in records])
+    except AmbiguousError as error:
+        raise AmbiguousError(f"The contrast `{contrast.name}` {error}.") from None
+    for pair in ((records[i], records[j]) for i, j in found):
+        first, second = pair
+        differences = {}
+        for name in NLL_METRICS:
+            values = [record.results.get(name) for record in pair]
+            errors = [record.results.get(f"{name}_mcse") for record in pair]
+            differences[name] = math.nan if None in values else values[0] - values[1]
+            differences[f"{name}_mcse"] = math.nan if None in errors else math.hypot(*errors)
+        yield {
+            "contrast": contrast.name,
+            "place": _place(first, second),
+            "seed": first.cell.data_seed,
+            "overlap": first.overlap,
+            "method": _method(first),
+            "setting": first.cell.without_seeds.inference,
+            "doubtful": sum(record.status != "converged" for record in pair),
+            "not_converged": sum(not has_converged(record) for record in pair),
+            "at_grid_end": any(scale_at_grid_end(record) for record in pair),
+            **differences,
+        }
+
+
+def _place(first: CellRecord, second: CellRecord) -> Cell:
+    """Data set without its seed, and of network and likelihood what both have."""
+    own, other = first.cell.without_seeds, second.cell
+    apart = [
+        name for name in ("network", "likelihood") if getattr(own, name) != getattr(other, name)
+    ]
+    left_out = ("prior", "hyperprior", "inference", "predict", *apart)
+    return replace(own, sweep="", **dict.fromkeys(left_out))
+
+
+def _data_names(places: pd.Series) -> list[str]:
+    """Name of each place; where two would be called the same, with what sets them apart."""
+    different = list(dict.fromkeys(places))
+    names = distinct(different, lambda place: dataset_title(place.dataset))
+    return list(places.map(dict(zip(different, names, strict=True))))
+
+
+def _check_one_setting(rows: pd.DataFrame) -> None:
+    """Raise AmbiguousError if ADVI, or the reference, is several things on a data set."""
+    for (data, method), settings in rows.groupby(["data", "method"], sort=False)["setting"]:
+        different = list(dict.fromkeys(settings))
+        if len(different) > 1:
+            one, two = (setting.model_dump(mode="json") for setting in different[:2])
+            names = [name for name in one | two if one.get(name) != two.get(name)]
+            raise AmbiguousError(
+                f"`{data}` must have one `inference` of {method}, got several: they differ in "
+                f"{', '.join(names)}. Sweep each into a folder of its own."
+            )
+
+
+def _in_one_metric(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with ``difference`` and ``mcse`` in one metric of their data set, where they have it."""
+    fresh, test = NLL_METRICS
+    is_fresh = rows[fresh].notna().groupby(rows["data"]).transform("all")
+    rows = rows.assign(
+        metric=np.where(is_fresh, fresh, test),
+        difference=rows[fresh].where(is_fresh, rows[test]),
+        mcse=rows[f"{fresh}_mcse"].where(is_fresh, rows[f"{test}_mcse"]),
+    )
+    return rows.dropna(subset="difference")
+
+
+def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
+    """Means over pairs, a row a contrast, data set and data seed, methods in columns."""
+    keys = ["contrast", "data", "metric", "seed"]
+    means = rows.groupby([*keys, "method"], sort=False).agg(
+        difference=("difference", "mean"),
+        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
+        overlap=("overlap", "max"),
+        doubtful=("doubtful", "sum"),
+        not_converged=("not_converged", "sum"),
+        at_grid_end=("at_grid_end", "sum"),
+        pairs=("difference", "size"),
+    )
+    most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
+    methods = pd.MultiIndex.from_product([means.columns, ["reference", "advi"]])
+    wide = means[means["pairs"] == most].unstack("method").reindex(columns=methods)
+    counts = wide[["doubtful", "not_converged", "at_grid_end", "pairs"]].fillna(0).astype(int)
+    columns = {
+        "delta_reference": wide["difference", "reference"],
+        "delta_reference_mcse": wide["mcse", "reference"],
+        "delta_advi": wide["difference", "advi"],
+        "delta_advi_mcse": wide["mcse", "advi"],
+        "overlap": wide["overlap"].max(axis=1),
+        "doubtful": counts["doubtful", "reference"],
+        "advi_cells": 2 * counts["pairs", "advi"],
+        "advi_not_converged": counts["not_converged", "advi"],
+        "pairs": counts["pairs"].sum(axis=1),
+        "at_grid_end": counts["at_grid_end"].sum(axis=1),
+    }
+    return pd.DataFrame(columns).reset_index()
+
+
+# Verdicts
 
 
 def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> pd.DataFrame:
@@ -168,22 +296,13 @@ def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> 
     """
     if deltas.empty:
         return pd.DataFrame(columns=VERDICT_COLUMNS)
-    intervals = _intervals(deltas, random_seed)
+    numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
+    known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
+    overlap = deltas.groupby("data")["overlap"].max().to_dict()
+    intervals = joint_intervals(known, random_seed, overlap).T.to_dict()
     entries = deltas.groupby(["contrast", "data"], sort=False)
     rows = [_verdict_row(entry, group, intervals, margin) for entry, group in entries]
     return pd.DataFrame(rows, columns=VERDICT_COLUMNS)
-
-
-def posterior_verdict(low: float, high: float, margin: float) -> str:
-    """Where an interval of `first` less `second` lies: *better*, *worse*, *equivalent*, or in none.
-
-    Ends are in the unit of the margin; where they are not known, it is *undecided*.
-    """
-    if high < -margin:
-        return "better"
-    if low > margin:
-        return "worse"
-    return "equivalent" if -margin < low and high < margin else "undecided"
 
 
 def advi_verdict(
@@ -202,165 +321,35 @@ def advi_verdict(
     margin
         In their unit.
     """
-    both = {posterior_verdict(*reference, margin), posterior_verdict(*advi, margin)}
-    if both == {"better", "worse"}:
+    both = {interval_verdict(*reference, margin), interval_verdict(*advi, margin)}
+    if both == {BETTER, WORSE}:
         return "reverses"
-    found = posterior_verdict(*delta, margin)
-    names = {"equivalent": "faithful", "undecided": "undecided"}
-    return names.get(found, "distorts")
+    names = {EQUIVALENT: "faithful", UNDECIDED: UNDECIDED}
+    return names.get(interval_verdict(*delta, margin), "distorts")
 
 
 def sentence(row: Mapping[str, Any]) -> str:
     """A verdict in plain words; a row of `verdict_table`.
 
-    Without cells of the reference it is what ADVI has of the contrast, by the same margin.
+    Without cells of the reference it says where the interval under ADVI lies, by the same margin.
     """
     if math.isnan(row["reference"]):
         ends = row["advi_low"], row["advi_high"]
-        words = SAID[posterior_verdict(*ends, row["margin"])].format("ADVI")
-        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'advi')}."
+        words = POSTERIOR_WORDS[interval_verdict(*ends, row["margin"])].format("ADVI")
+        words += _interval_words(row, "advi")
     else:
-        words = SAID[row["posterior_verdict"]].format("the posterior")
-        found = f"{row['data']}, {row['contrast']}: {words}{_interval(row, 'reference')}"
+        words = POSTERIOR_WORDS[row["posterior_verdict"]].format("the posterior")
+        words += _interval_words(row, "reference")
         if row["advi_verdict"]:
-            found += f"; {ADVI_SAID[row['advi_verdict']]}{_interval(row, 'delta')}"
-        found += "."
-    return f"{found} {row['note']}" if row["note"] else found
+            words += f"; {ADVI_WORDS[row['advi_verdict']]}{_interval_words(row, 'delta')}"
+    return " ".join(filter(None, [f"{row['data']}, {row['contrast']}: {words}.", row["note"]]))
 
 
-def _interval(row: Mapping[str, Any], name: str) -> str:
+def _interval_words(row: Mapping[str, Any], name: str) -> str:
     if not math.isfinite(row[f"{name}_low"]):
         return ""
     mean, low, high = (f"{row[name + end]:+.4f}" for end in ("", "_low", "_high"))
     return f" ({mean} nats, {low} to {high})"
-
-
-def _method(record: CellRecord) -> str | None:
-    """Whether a cell is of the reference or of ADVI; None if of neither."""
-    if record.cell.is_sampled:
-        return "reference"
-    return None if record.cell.is_tempered or record.cell.is_point else "advi"
-
-
-def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
-    """Each pair of cells of a contrast, with the difference of either metric."""
-    try:
-        found = pairs(contrast, [record.cell for record in records])
-    except AmbiguousError as error:
-        raise AmbiguousError(f"The contrast `{contrast.name}` {error}.") from None
-    for first, second in ((records[i], records[j]) for i, j in found):
-        yield {
-            "contrast": contrast.name,
-            "place": _place(first, second),
-            "seed": first.cell.data_seed,
-            "overlap": first.overlap,
-            "method": _method(first),
-            "setting": first.cell.without_seeds.inference,
-            "doubtful": sum(record.status != "converged" for record in (first, second)),
-            "not_converged": sum(not has_converged(record) for record in (first, second)),
-            "at_grid_end": any(scale_at_grid_end(record) for record in (first, second)),
-            **{name: _difference(first, second, name) for name in METRICS},
-            **{f"{name}_mcse": _error(first, second, name) for name in METRICS},
-        }
-
-
-def _place(first: CellRecord, second: CellRecord) -> Cell:
-    """Data set without its seed, and of network and likelihood what both have."""
-    own, other = first.cell.without_seeds, second.cell
-    apart = [
-        name for name in ("network", "likelihood") if getattr(own, name) != getattr(other, name)
-    ]
-    left_out = ("prior", "hyperprior", "inference", "predict", *apart)
-    return replace(own, sweep="", **dict.fromkeys(left_out))
-
-
-def _difference(first: CellRecord, second: CellRecord, name: str) -> float:
-    values = [record.results.get(name) for record in (first, second)]
-    return math.nan if None in values else values[0] - values[1]
-
-
-def _error(first: CellRecord, second: CellRecord, name: str) -> float:
-    """Monte-Carlo standard error of a difference; NaN where that of either is unknown."""
-    errors = [record.results.get(f"{name}_mcse") for record in (first, second)]
-    return math.nan if None in errors else math.hypot(*errors)
-
-
-def _data_names(places: pd.Series) -> list[str]:
-    """Name of each place; where two would be called the same, with what sets them apart."""
-    different = list(dict.fromkeys(places))
-    names = distinct(different, lambda place: dataset_title(place.dataset))
-    return list(places.map(dict(zip(different, names, strict=True))))
-
-
-def _check_one_setting(rows: pd.DataFrame) -> None:
-    """Raise AmbiguousError if ADVI, or the reference, is several things on a data set."""
-    for (data, method), settings in rows.groupby(["data", "method"], sort=False)["setting"]:
-        first = settings.iloc[0]
-        for other in settings:
-            if other != first:
-                one, two = (setting.model_dump(mode="json") for setting in (first, other))
-                names = [name for name in one | two if one.get(name) != two.get(name)]
-                raise AmbiguousError(
-                    f"`{data}` must have one `inference` of {method}, got several: they differ in "
-                    f"{', '.join(names)}. Sweep each into a folder of its own."
-                )
-
-
-def _in_one_metric(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with ``value`` and ``mcse`` in the one metric of their data set, where they have it."""
-    fresh, test = METRICS
-    is_fresh = rows[fresh].notna().groupby(rows["data"]).transform("all")
-    rows = rows.assign(
-        metric=np.where(is_fresh, fresh, test),
-        value=rows[fresh].where(is_fresh, rows[test]),
-        mcse=rows[f"{fresh}_mcse"].where(is_fresh, rows[f"{test}_mcse"]),
-    )
-    return rows.dropna(subset="value")
-
-
-def _by_method(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over pairs, a row a contrast, data set and data seed, methods side by side."""
-    keys = ["contrast", "data", "metric", "seed"]
-    means = rows.groupby([*keys, "method"], sort=False).agg(
-        value=("value", "mean"),
-        mcse=("mcse", lambda errors: math.hypot(*errors) / len(errors)),
-        overlap=("overlap", "max"),
-        doubtful=("doubtful", "sum"),
-        not_converged=("not_converged", "sum"),
-        at_grid_end=("at_grid_end", "sum"),
-        pairs=("value", "size"),
-    )
-    most = means.groupby(level=["contrast", "data", "method"])["pairs"].transform("max")
-    wide = means[means["pairs"] == most].unstack("method")
-    found = pd.DataFrame(index=wide.index)
-    for method in wide["value"].columns:
-        found[f"delta_{method}"] = wide["value", method]
-        found[f"delta_{method}_mcse"] = wide["mcse", method]
-    found["overlap"] = wide["overlap"].max(axis=1)
-    none = pd.Series(0, index=wide.index)
-    counts = {
-        "doubtful": wide["doubtful"].get("reference", none),
-        "advi_cells": 2 * wide["pairs"].get("advi", none),
-        "advi_not_converged": wide["not_converged"].get("advi", none),
-        "pairs": wide["pairs"].sum(axis=1),
-        "at_grid_end": wide["at_grid_end"].sum(axis=1),
-    }
-    found = found.assign(**{name: n.fillna(0).astype(int) for name, n in counts.items()})
-    return found.reset_index()
-
-
-def _intervals(deltas: pd.DataFrame, random_seed: int) -> dict[tuple, dict[str, float]]:
-    """Intervals that hold together, by quantity, contrast and data set."""
-    # Not at the top: tables of deltas need neither PyMC nor JAX.
-    from pmbnn.compare.hierarchical import joint_intervals
-    from pmbnn.inference.xla.compile import use_compilation_cache
-
-    # Most of the time of a table of contrasts is compiling (19 of 32 s of one of four).
-    use_compilation_cache()
-    numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
-    known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
-    overlap = deltas.groupby("data")["overlap"].max().to_dict()
-    return joint_intervals(known, random_seed, overlap).T.to_dict()
 
 
 def _verdict_row(
@@ -371,34 +360,32 @@ def _verdict_row(
     row["seeds"] = int(group[["delta_reference", "delta_advi"]].count().max())
     ends = {}
     for name, column in COLUMN.items():
-        found = intervals.get((name, *entry), {})
-        row[name] = found.get("mean", group[column].mean())
-        ends[name] = found.get("low", math.nan), found.get("high", math.nan)
+        interval = intervals.get((name, *entry), {})
+        row[name] = interval.get("mean", group[column].mean())
+        ends[name] = interval.get("low", math.nan), interval.get("high", math.nan)
         row[f"{name}_low"], row[f"{name}_high"] = ends[name]
     sampled, fitted = (math.isfinite(row[name]) for name in ("reference", "advi"))
-    row["posterior_verdict"] = posterior_verdict(*ends["reference"], margin) if sampled else ""
+    row["posterior_verdict"] = interval_verdict(*ends["reference"], margin) if sampled else ""
     row["advi_verdict"] = advi_verdict(*ends.values(), margin) if sampled and fitted else ""
     row |= {name: int(group[name].sum()) for name in ("doubtful", *COUNTS)}
     return row | {"note": _note(group, margin)}
 
 
 def _note(group: pd.DataFrame, margin: float) -> str:
-    """What stands in the way of a verdict, or of its being believed."""
-    words = []
-    for method, name in (("reference", "the reference"), ("advi", "ADVI")):
-        if group[f"delta_{method}"].isna().all():
-            words.append(f"No cells of {name}.")
-    for column, name in (("delta_reference", "the reference"), ("delta_advi", "ADVI")):
-        largest = group[f"{column}_mcse"].max()
+    """What prevents a verdict, or casts doubt on it."""
+    methods = {"reference": "the reference", "advi": "ADVI"}
+    words = [f"No cells of {n}." for m, n in methods.items() if group[f"delta_{m}"].isna().all()]
+    for method, name in methods.items():
+        largest = group[f"delta_{method}_mcse"].max()
         if largest > TOLERATED * margin:
             words.append(
                 f"Monte-Carlo error of {name} (up to {largest:.2g}) exceeds a tenth of the margin."
             )
     if group["overlap"].max():
         words.append("Data seeds split the same rows: the intervals allow for it.")
-    if doubtful := group["doubtful"].sum():
-        words.append(f"{doubtful} sampled cells did not converge.")
-    counts = group[list(COUNTS)].sum()
+    counts = group[["doubtful", *COUNTS]].sum()
+    if counts["doubtful"]:
+        words.append(f"{counts['doubtful']} sampled cells did not converge.")
     if counts["advi_not_converged"]:
         lost = f"{counts['advi_not_converged']} of {counts['advi_cells']}"
         words.append(f"{lost} fits by ADVI did not converge.")
@@ -406,3 +393,67 @@ def _note(group: pd.DataFrame, margin: float) -> str:
         at_end = f"{counts['at_grid_end']} of {counts['pairs']}"
         words.append(f"In {at_end} pairs of cells a tuned scale is {AT_GRID_END}.")
     return " ".join(words)
+
+
+# The folder
+
+
+class Verdicts(NamedTuple):
+    """Tables of a folder.
+
+    Attributes
+    ----------
+    contrasts
+        As `verdict_table` makes it.
+    evidence, regret
+        As those of `pmbnn.compare.evidence`.
+    """
+
+    contrasts: pd.DataFrame
+    evidence: pd.DataFrame
+    regret: pd.DataFrame
+
+
+def make_verdicts(folder: ExperimentResults) -> Verdicts:
+    """Contrasts, evidence and regret of a folder's cells, computed anew.
+
+    Raises
+    ------
+    ConfigError
+        If its copy of the experiment file cannot be read.
+    AmbiguousError
+        If a contrast has several cells for one.
+    """
+    contrasts = stored_contrasts(folder.results.folder)
+    table = verdict_table(delta_table(folder.records, contrasts), contrasts.margin)
+    evidence = evidence_table(folder.records)
+    return Verdicts(table, evidence, regret_table(evidence))
+
+
+def write_verdicts(results: Results, verdicts: Verdicts) -> list[str]:
+    """Names of the files written; a table without rows leaves none.
+
+    Raises
+    ------
+    OSError
+        If one cannot be written.
+    """
+    tables = zip((FILE, EVIDENCE_FILE, REGRET_FILE), verdicts, strict=True)
+    return [file for file, table in tables if results.replace_table(file, table)]
+
+
+def read_contrasts_table(results: Results) -> pd.DataFrame:
+    """The table of contrasts that a folder holds, without rows where there is none."""
+    path = results.folder / FILE
+    if not path.is_file():
+        return pd.DataFrame()
+    # An empty word would be read as a missing number, and so would a sweep called `NA`.
+    table = pd.read_csv(
+        path, dtype=dict.fromkeys(TEXT, object), keep_default_na=False, na_values=[""]
+    )
+    return table.assign(**{name: table[name].fillna("") for name in TEXT})
+
+
+def have_reference(folder: ExperimentResults) -> bool:
+    """Whether some cells of a folder were sampled."""
+    return any(record.cell.is_sampled for record in folder.records)

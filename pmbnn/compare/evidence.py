@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pmbnn.compare.contrasts import METRICS
+from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
 from pmbnn.results.names import dataset_title, distinct, label, method_name
@@ -41,7 +41,7 @@ CRITERIA: Mapping[str, Criterion] = {
 
 NUMBERS = (
     *("log_evidence", "log_evidence_mcse", "elbo", "elpd_loo", "elpd_loo_se", "validation_nll"),
-    *METRICS,
+    *NLL_METRICS,
 )
 """Results of a cell that the table of evidence has."""
 
@@ -160,7 +160,7 @@ def _posterior_nll(
     for rows in by_source.values():
         if not rows["sampled"].all() or rows.index.has_duplicates or len(rows) < len(every):
             continue
-        for metric in METRICS:
+        for metric in NLL_METRICS:
             if rows[metric].notna().all() and len(rows) > 1:
                 return rows[metric]
     return None

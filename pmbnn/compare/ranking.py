@@ -1,114 +1,91 @@
 """Which combinations of prior and hyperprior are best on a data set, and how certain that is.
 
-Differences are paired: both combinations on the same data seed. An interval that leaves out zero
-says that a combination is behind; one that holds zero says that the two are not told apart, which
-is less than that they are equal. Neither is corrected for the number of combinations, nor for
-the lowest having been picked on the same data.
+A combination is significantly worse than the best if the interval of its paired difference leaves
+out zero. That the interval holds zero is less than that the two are equal. Intervals are those of
+paired t tests, each at its own level: they are not corrected for the number of combinations, nor
+for the best having been chosen on the same data.
 """
-
-import math
-from collections.abc import Mapping
 
 import pandas as pd
 
+from pmbnn.compare.intervals import (
+    BEST,
+    NO_INTERVAL,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    paired_differences,
+    t_interval,
+)
 from pmbnn.compare.scores import ranking_score, score
 from pmbnn.results.combinations import Combinations
 from pmbnn.results.tables import mean_and_error
 
-LEVEL = 0.95
-"""Confidence level of the intervals."""
-
-LOWEST = "lowest"
-TIED = "not told apart from the lowest"
-BEHIND = "behind the lowest"
-UNKNOWN = "no error known"
-UNSCORED = "no score"
+NO_SCORE = "no score"
+"""Verdict on a combination that failed, or for which nothing was held out."""
 
 COLUMNS = (
     "prior", "hyperprior", "row", "column", "mean", "se", "seeds",
     "difference", "difference_se", "low", "high", "shared", "verdict",
 )  # fmt: skip
 """Of every combination: its score with its standard error over data seeds; its mean paired
-difference to the lowest with standard error, both ends of the interval and the number of
+difference to the best with standard error, both ends of the interval and the number of
 data seeds that the two share; the verdict."""
 
 
 def rank_combinations(combinations: Combinations) -> pd.DataFrame:
-    """Every combination that was run, the lowest score first; see `COLUMNS`.
+    """Every combination that was run, the best first; see `COLUMNS`.
 
-    The lowest is that of lowest mean among those with a score on the most data seeds: one that
-    failed on some is not preferred for it. Fits of one data seed count as one, by their mean.
+    The best has the lowest mean score among those with a score on the most data seeds: failing on
+    some is no advantage. Several fits of one data seed count as one, by their mean.
     """
-    name = ranking_score(r for group in combinations.records.values() for r in group)
-    scored = {
-        place: _by_seed(combinations, place, name) if name else pd.Series(dtype=float)
-        for place in combinations.records
-    }
-    most = max((len(values) for values in scored.values()), default=0)
-    means = {p: v.mean() for p, v in scored.items() if len(v) == most and most}
+    scores = _scores(combinations)
+    by_place = dict(tuple(scores.groupby("name")["score"]))
+    most = scores["name"].value_counts().max()
+    means = {place: own.mean() for place, own in by_place.items() if len(own) == most}
     best = min(means, key=means.__getitem__) if means else None
-    rows = [_row(combinations, place, scored, best) for place in scored]
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    table["not_lowest"] = table["verdict"] != LOWEST
-    table = table.sort_values(["not_lowest", "mean"], kind="stable", ignore_index=True)
-    return table.drop(columns="not_lowest")
-
-
-def _by_seed(combinations: Combinations, place: tuple[int, int], name: str) -> pd.Series:
-    """Score of every data seed, the mean over its fits."""
-    records = combinations.finished(*place)
-    values = pd.Series(
-        [score(record, name) for record in records],
-        index=[record.cell.data_seed for record in records],
-        dtype=float,
+    pairs = ((place, best) for place in by_place if place != best)
+    differences = dict(tuple(paired_differences(scores, pairs).groupby("a")["difference"]))
+    none = pd.Series(dtype=float)
+    rows = []
+    for place in combinations.records:
+        own = by_place.get(place, none)
+        mean, error = mean_and_error(list(own), combinations.overlap)
+        row = _names(combinations, place) | {"mean": mean, "se": error, "seeds": len(own)}
+        row["verdict"] = BEST if place == best else NO_SCORE
+        if len(own) and place != best:
+            interval = t_interval(differences.get(place, none), combinations.overlap)
+            row |= {name: interval[name] for name in ("difference", "low", "high")}
+            row |= {"difference_se": interval["se"], "shared": interval["seeds"]}
+            row["verdict"] = _verdict(interval["low"])
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=COLUMNS).sort_values("mean", kind="stable")
+    return table.sort_values(
+        "verdict", key=lambda verdict: verdict != BEST, kind="stable", ignore_index=True
     )
-    return values.groupby(level=0).mean().dropna()
 
 
-def _row(
-    combinations: Combinations,
-    place: tuple[int, int],
-    scored: Mapping[tuple[int, int], pd.Series],
-    best: tuple[int, int] | None,
-) -> dict[str, object]:
+def _scores(combinations: Combinations) -> pd.DataFrame:
+    """A row for each place and data seed that has a score: ``name``, ``seed`` and ``score``."""
+    name = ranking_score(r for group in combinations.records.values() for r in group)
+    cells = combinations.cells
+    cells = cells.assign(
+        name=list(zip(cells["row"], cells["column"], strict=True)),
+        score=[score(record, name) if name else None for record in cells["record"]],
+    )
+    known = cells.astype({"score": float}).dropna(subset="score")
+    return known.groupby(["name", "seed"], as_index=False)["score"].mean()
+
+
+def _names(combinations: Combinations, place: tuple[int, int]) -> dict[str, object]:
     row, column = place
     no_scale = row in combinations.without_scale
-    mean, error = mean_and_error(list(scored[place]), combinations.overlap)
-    found = {
-        "prior": combinations.rows[row],
-        "hyperprior": "no scale" if no_scale else combinations.columns[column],
-        "row": row,
-        "column": column,
-        "mean": mean,
-        "se": error,
-        "seeds": len(scored[place]),
-        "verdict": UNSCORED,
-    }
-    if best is None or scored[place].empty:
-        return found
-    if place == best:
-        return found | {"verdict": LOWEST}
-    return found | paired_difference(scored[place], scored[best], combinations.overlap)
+    hyperprior = "no scale" if no_scale else combinations.columns[column]
+    prior = combinations.rows[row]
+    return {"prior": prior, "hyperprior": hyperprior, "row": row, "column": column}
 
 
-def paired_difference(
-    values: pd.Series, others: pd.Series, overlap: float = 0.0
-) -> dict[str, object]:
-    """Mean of ``values`` less ``others`` where their indices agree, its error and its interval.
-
-    Parameters
-    ----------
-    overlap
-        As `mean_and_error` takes it.
-    """
-    from scipy import stats
-
-    both = pd.concat([values, others], axis=1, join="inner")
-    difference = both.iloc[:, 0] - both.iloc[:, 1]
-    mean, error = mean_and_error(list(difference), overlap)
-    found = {"difference": mean, "difference_se": error, "shared": len(difference)}
-    if not error > 0:  # one data seed, or differences that are all the same
-        return found | {"low": math.nan, "high": math.nan, "verdict": UNKNOWN}
-    low, high = stats.t.interval(LEVEL, len(difference) - 1, mean, error)
-    verdict = BEHIND if low > 0 else TIED
-    return found | {"low": float(low), "high": float(high), "verdict": verdict}
+def _verdict(low: float) -> str:
+    """What the lower end of the interval of a difference to the best says."""
+    if pd.isna(low):
+        return NO_INTERVAL
+    return SIGNIFICANTLY_WORSE if low > 0 else NOT_WORSE

@@ -10,6 +10,12 @@ HELD_OUT = "held_out.nll"
 """Negative log-likelihood of images that no fit has seen and nothing was chosen by."""
 
 
+NLL_METRICS = ("excess_nll", "nll")
+"""Results that posteriors are compared by, nats an observation: at fresh points where every cell of
+a data set has it, of the test rows otherwise. The first differs from the NLL by the same number in
+all cells."""
+
+
 class Column(NamedTuple):
     """A result with a column of its own: its name, decimals, what it is in full, and its unit."""
 

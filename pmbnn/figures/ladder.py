@@ -26,7 +26,7 @@ def plot_ladder(table: pd.DataFrame, title: str) -> Figure:
     Parameters
     ----------
     table
-        As `pmbnn.compare.ladder.ladder_table` makes it; not empty.
+        As `pmbnn.compare.agreement.ladder_table` makes it; not empty.
     """
     panels = list(table.groupby(_data_of(table), sort=False))
     looks = _looks(table)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pmbnn.compare.ranking import BEHIND, LEVEL, LOWEST, TIED, UNKNOWN, UNSCORED, rank_combinations
+from pmbnn.compare.intervals import BEST, LEVEL, NO_INTERVAL, NOT_WORSE, SIGNIFICANTLY_WORSE
+from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import RANKED_WORDS, ranking_score
 from pmbnn.report.cell_table import against_entry
 from pmbnn.report.data_table import Entry
@@ -21,11 +22,11 @@ MOST_LEADERS = 4
 """Combinations whose maps stand beside the ranking."""
 
 BADGES = {
-    LOWEST: "converged",
-    TIED: "mark-elsewhere",
-    BEHIND: "plain",
-    UNKNOWN: "not_converged",
-    UNSCORED: "failed",
+    BEST: "converged",
+    NOT_WORSE: "mark-elsewhere",
+    SIGNIFICANTLY_WORSE: "plain",
+    NO_INTERVAL: "not_converged",
+    NO_SCORE: "failed",
 }
 """Colours of the verdicts."""
 
@@ -36,7 +37,7 @@ NOT_RANKED = (
 
 
 class Ranked(NamedTuple):
-    """A combination in words: its score, its paired difference to the lowest, the verdict.
+    """A combination in words: its score, its paired difference to the best, the verdict.
 
     ``against`` says how many of its cells did not converge, or chose an end of a grid.
     """
@@ -61,7 +62,7 @@ class Answer(NamedTuple):
     score
         What is ranked by.
     rows
-        Every combination, the lowest first.
+        Every combination, the best first.
     leaders
         Cells of the first combinations, one data seed.
     leaders_words
@@ -96,31 +97,30 @@ def answer_of(grid: Grid) -> Answer:
 
 
 def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[str]:
-    """Which is lowest, by how much, and how certain that is."""
+    """Which is best, by how much, and how certain that is."""
     first, others = table.iloc[0], table.iloc[1:]
-    if first["verdict"] != LOWEST:
+    if first["verdict"] != BEST:
         return ["No combination has a score."]
     words = f"Lowest {score}: {_name(first)}, {_with_error(first['mean'], first['se'])} nats"
     found = [f"{words} ({_seeds(first['seeds'], combinations.overlap)})."]
     if against := combinations.caveats(first["row"], first["column"]).words:
         found.append(f"Of its cells: {', '.join(against)}.")
     if others.empty:
-        return [*found, "It is the only combination, so there is nothing to set beside it."]
-    tied, behind = (others[others["verdict"] == verdict] for verdict in (TIED, BEHIND))
-    if not tied.empty:
-        found.append(f"Not told apart from it: {_names(tied)}.")
-    if not behind.empty:
-        low, high = (plain(behind["difference"].agg(end), 2) for end in ("min", "max"))
+        return [*found, "It is the only combination: there is none to compare it with."]
+    groups = dict(tuple(others.groupby("verdict")))
+    if NOT_WORSE in groups:
+        found.append(f"Not significantly worse: {_names(groups[NOT_WORSE])}.")
+    if SIGNIFICANTLY_WORSE in groups:
+        worse = groups[SIGNIFICANTLY_WORSE]
+        low, high = (plain(worse["difference"].agg(end), 2) for end in ("min", "max"))
         by = f"by {low}" if low == high else f"by {low} to {high}"
-        found.append(f"Behind it {by} nats: {_names(behind)}.")
-    unknown = others[others["verdict"] == UNKNOWN]
-    if not unknown.empty:
-        reason = "one data seed: no error is known"
-        reason = reason if (unknown["shared"] == 1).all() else "no error is known"
-        found.append(f"{_names(unknown)}: {reason}, so none of these is shown to be behind.")
-    unscored = others[others["verdict"] == UNSCORED]
-    if not unscored.empty:
-        found.append(f"Without a score: {_names(unscored)}.")
+        found.append(f"Significantly worse, {by} nats: {_names(worse)}.")
+    if NO_INTERVAL in groups:
+        unknown = groups[NO_INTERVAL]
+        reason = " with one data seed" if (unknown["shared"] == 1).all() else ""
+        found.append(f"No interval{reason}: {_names(unknown)}.")
+    if NO_SCORE in groups:
+        found.append(f"No score: {_names(groups[NO_SCORE])}.")
     return found
 
 
@@ -142,7 +142,7 @@ def _with_error(mean: float, error: float) -> str:
 
 def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
     verdict = str(row["verdict"])
-    one_seed = verdict == UNKNOWN and row["shared"] == 1
+    one_seed = verdict == NO_INTERVAL and row["shared"] == 1
     words = f"one data seed: {verdict}" if one_seed else verdict
     difference = signed(row["difference"])
     if difference and math.isfinite(row["difference_se"]):
@@ -163,7 +163,7 @@ def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
 def _leaders(grid: Grid, table: pd.DataFrame) -> list[tuple[str, Thumbnail]]:
     """Thumbnails of the first combinations with the first data seed."""
     highest = grid.highest_sd
-    shown = table[table["verdict"].isin([LOWEST, TIED, UNKNOWN])].head(MOST_LEADERS)
+    shown = table[table["verdict"].isin([BEST, NOT_WORSE, NO_INTERVAL])].head(MOST_LEADERS)
     return [
         (_name(row), thumbnail(cell, highest))
         for row in shown.to_dict("records")
@@ -189,7 +189,7 @@ def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataF
     if table["low"].notna().any():
         words += [
             f"{100 * LEVEL:g} % intervals of the paired t test over data seeds, not corrected for "
-            "the number of combinations or for picking the lowest on the same data"
+            "the number of combinations or for choosing the best on the same data"
         ]
     return "What this hangs on: " + "; ".join(words) + "."
 

@@ -1,4 +1,4 @@
-"""Networks beside usual methods, where a results folder has tables of them, and who is ahead."""
+"""Networks beside baseline models, where a results folder has tables of them."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,17 +9,15 @@ import pandas as pd
 from pmbnn.compare.baselines import (
     BY_ELBO,
     FILE,
-    LOSS,
     PAIRED_FILE,
     SINGLE,
-    TIE,
-    UNKNOWN,
-    WIN,
+    VERDICTS,
     against_words,
-    metrics_of,
+    metric_columns,
     read_baselines,
     tally,
 )
+from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.data_table import Entry, PlainTable
@@ -38,15 +36,22 @@ WORDS = {
 }
 """Headings of metrics that are not their names."""
 
-VERDICTS = {
-    WIN: Entry("network better", badge="converged"),
-    TIE: Entry("not told apart", badge="mark-elsewhere"),
-    LOSS: Entry("network worse", badge="failed"),
-    UNKNOWN: Entry("no interval", badge="not_converged"),
+BADGES = {
+    BETTER: "converged",
+    EQUIVALENT: "mark-elsewhere",
+    UNDECIDED: "mark-elsewhere",
+    WORSE: "failed",
+    NO_INTERVAL: "not_converged",
 }
+"""Colours of the verdicts on the network."""
 
-SENTENCE = {WIN: "better than", TIE: "not told apart from", LOSS: "worse than"}
-"""What the network is, before the names of methods."""
+SENTENCE = {
+    BETTER: "better than",
+    EQUIVALENT: "equivalent to",
+    UNDECIDED: "undecided against",
+    WORSE: "worse than",
+}
+"""Verdicts on the network, before the names of methods."""
 
 
 class Difference(NamedTuple):
@@ -72,7 +77,7 @@ class MethodRow(NamedTuple):
 
 
 class DataView(NamedTuple):
-    """Methods on one data set; ``lead`` says in sentences whom the network is ahead of."""
+    """Methods on one data set; ``lead`` says in sentences whom the network is better than."""
 
     title: str
     lead: list[str]
@@ -82,7 +87,7 @@ class DataView(NamedTuple):
 
 
 class BaselineView(NamedTuple):
-    """Usual methods of one experiment.
+    """Baseline models of one experiment.
 
     ``tally`` counts verdicts, where there are several data sets; ``notes`` say what else there is
     to know of the table.
@@ -95,7 +100,7 @@ class BaselineView(NamedTuple):
 
 
 def baseline_views(folders: Sequence[ExperimentResults]) -> list[BaselineView]:
-    """Usual methods of the folders that have tables of them."""
+    """Baseline models of the folders that have tables of them."""
     return [view for folder in folders if (view := _view(folder)) is not None]
 
 
@@ -116,7 +121,7 @@ def _view(folder: ExperimentResults) -> BaselineView | None:
 
 
 def _files(folder: ExperimentResults) -> list[str]:
-    """Tables of usual methods that the folder holds."""
+    """Tables of baseline models that the folder holds."""
     return [file for file in (FILE, PAIRED_FILE) if (folder.results.folder / file).is_file()]
 
 
@@ -142,13 +147,12 @@ def _counts(experiment: str, counts: pd.DataFrame) -> PlainTable:
 def _count(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return ""
-    words = {WIN: "better", TIE: "not told apart", LOSS: "worse", UNKNOWN: "without interval"}
-    return ", ".join(f"{row[v]} {word}" for v, word in words.items() if row[v])
+    return ", ".join(f"{row[verdict]} {verdict}" for verdict in VERDICTS if row[verdict])
 
 
 def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
     """Every method that the network is paired with, and the network."""
-    metrics, differences = metrics_of(means), list(paired["metric"].unique())
+    metrics, differences = metric_columns(means), list(paired["metric"].unique())
     by_method = {
         (method, kind): rows.set_index("metric").to_dict("index")
         for (method, kind), rows in paired.groupby(["method", "kind"])
@@ -170,7 +174,7 @@ def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
 
 
 def _lead(paired: pd.DataFrame) -> Iterator[str]:
-    """A sentence a metric: whom the network is better than, level with, worse than."""
+    """A sentence a metric: the verdicts on the network, and against whom."""
     if paired.empty:
         yield "Nothing is paired: no cell has a score of held-out rows."
     others = paired[paired["kind"] != SINGLE]
@@ -209,4 +213,6 @@ def _difference(row: Mapping[str, Any] | None) -> Difference:
         words += f" ({interval} to {signed(row['high'], 2)})"
         hint = f"p = {row['p_value']:.2g}; "
     hint += f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on "
-    return Difference(words, f"{hint}{row['behind']}", VERDICTS[row["verdict"]])
+    return Difference(
+        words, f"{hint}{row['behind']}", Entry(row["verdict"], badge=BADGES[row["verdict"]])
+    )

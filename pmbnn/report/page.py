@@ -26,8 +26,8 @@ VERDICTS = {"verdicts": "Verdicts"}
 
 ANSWER = {"answer": "Answer"}
 
-BASELINES = {"baselines": "Usual methods"}
-"""Section where usual methods were fitted, by `pmbnn baselines`."""
+BASELINES = {"baselines": "Baseline models"}
+"""Section where baseline models were fitted, by `pmbnn baselines`."""
 
 SECTIONS = {
     "maps": "Maps",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pmbnn.compare.claims import FILE as CLAIMS
 from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
-from pmbnn.compare.verdicts import have_reference, make_verdicts, write_verdicts
+from pmbnn.compare.contrasts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.figures.priors import outdated_priors
 from pmbnn.processes.helpers import ALONE, Helpers

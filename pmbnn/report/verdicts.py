@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pmbnn.compare.contrasts import COLUMN, FILE, sentence
-from pmbnn.compare.verdicts import read_contrasts_table
+from pmbnn.compare.contrasts import COLUMN, FILE, read_contrasts_table, sentence
 from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import signed
 from pmbnn.results.loading import ExperimentResults

@@ -122,10 +122,10 @@ def test_a_fit_is_held_against_its_sample(folder):
 
 
 @pytest.mark.slow
-def test_usual_methods_say_that_they_are_of_one_target(folder, results):
-    with pytest.raises(DataError, match="usual methods are of one target, got height, weight"):
+def test_baseline_models_say_that_they_are_of_one_target(folder, results):
+    with pytest.raises(DataError, match="baseline models are of one target, got height, weight"):
         make_baselines(Results(folder), results.records)
-    means = make_baselines(Results(folder), results.records, usual=()).means
+    means = make_baselines(Results(folder), results.records, models=()).means
     assert means["nll"].notna().all()
 
 

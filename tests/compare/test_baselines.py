@@ -1,4 +1,4 @@
-"""Networks beside usual methods and published results on the same rows."""
+"""Networks beside baseline models and published results on the same rows."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
-from pmbnn.compare import baselines, usual_methods
-from pmbnn.compare.baselines import BY_ELBO, CHOSEN, LOSS, TIE, UNKNOWN, WIN, make_baselines, tally
+from pmbnn.compare import baselines
+from pmbnn.compare.baselines import BASELINES, BY_ELBO, CHOSEN, make_baselines, tally
+from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
 from pmbnn.compare.published_splits import read_splits, stored_splits
-from pmbnn.compare.usual_methods import BASELINES
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import Share
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, ResultsError
 
 
 def numbers(seed=0, rows=80):
@@ -37,7 +37,7 @@ def classes(seed=0, rows=80):
 
 @pytest.fixture(autouse=True)
 def small_forests(monkeypatch):
-    monkeypatch.setattr(usual_methods, "TREES", 60)
+    monkeypatch.setattr(baselines, "TREES", 60)
 
 
 @pytest.mark.parametrize("method", BASELINES["density"], ids=lambda method: method.name)
@@ -122,8 +122,8 @@ BOTH = {
 """Held-out rows choose the second on the first data seed, and the first on the others."""
 
 
-def made(records, published=(), usual=()):
-    found = make_baselines(None, records, usual, published)
+def made(records, published=(), models=()):
+    found = make_baselines(None, records, models, published)
     return found.means.set_index("method"), found.paired.set_index(["method", "metric"])
 
 
@@ -177,14 +177,14 @@ def test_differences_by_hand():
         [low, differences.mean(), high]
     )
     assert row["p_value"] == pytest.approx(2 * stats.t.sf(-differences.mean() / error, 2))
-    assert row[["ahead", "level", "behind", "verdict"]].tolist() == [2, 1, 0, TIE]
+    assert row[["ahead", "level", "behind", "verdict"]].tolist() == [2, 1, 0, UNDECIDED]
     # The RMSE of all cells is the same, data seed by data seed.
     same = paired.loc[("Laplace × half-normal", "rmse")]
-    assert same[["level", "verdict"]].tolist() == [3, TIE]
+    assert same[["level", "verdict"]].tolist() == [3, EQUIVALENT]
 
 
 @pytest.mark.parametrize(
-    ("step", "verdict"), [([0.1, 0.2], TIE), ([0.10, 0.11], WIN), ([-0.10, -0.11], LOSS)]
+    ("step", "verdict"), [([0.1, 0.2], UNDECIDED), ([0.10, 0.11], BETTER), ([-0.10, -0.11], WORSE)]
 )
 def test_verdicts(step, verdict):
     one, *_ = BOTH.values()
@@ -204,7 +204,7 @@ def test_the_network_is_paired_with_the_nearest_combinations():
 def test_one_data_seed_gives_no_verdict():
     _, paired = made(cells(normal=BOTH["normal"][:1], laplace=BOTH["laplace"][:1]))
     row = paired.loc[("normal × half-normal", "nll")]
-    assert row[["seeds", "verdict"]].tolist() == [1, UNKNOWN]
+    assert row[["seeds", "verdict"]].tolist() == [1, NO_INTERVAL]
 
 
 def test_verdicts_are_counted_over_data_sets(tmp_path):
@@ -220,7 +220,7 @@ def test_verdicts_are_counted_over_data_sets(tmp_path):
     file.write_text("\n".join(["set,split,nll", *lines]))
     found = make_baselines(None, records, (), read_splits(str(file), "dropout"))
     counts = tally(found.paired).set_index("method")
-    assert counts.loc["dropout"].tolist() == ["nll", 1, 0, 1, 0]
+    assert counts.loc["dropout"].tolist() == ["nll", 1, 0, 0, 1, 0]
     assert set(counts.index) == {BY_ELBO, "dropout"}
     means = found.means[found.means["method"] == "dropout"]
     assert means["seeds"].tolist() == [3, 2]
@@ -297,10 +297,10 @@ def folder(tmp_path, monkeypatch):
     return results, records
 
 
-def test_usual_methods_are_fitted_to_the_rows_of_each_data_seed(folder):
+def test_baseline_models_are_fitted_to_the_rows_of_each_data_seed(folder):
     results, records = folder
     said = []
-    found = make_baselines(results, records, ["linear"], went_on=said.append)
+    found = make_baselines(results, records, ["linear"], on_progress=said.append)
     means = found.means.set_index("method")
     both = [BASELINES["density"][0].scores(numbers(seed), seed)["rmse"] for seed in (0, 1)]
     assert means.loc["ridge regression", "rmse"] == pytest.approx(np.mean(both))
@@ -320,7 +320,7 @@ def test_data_that_have_changed_since_are_an_error(folder):
 
 def test_large_data_have_no_gaussian_process(folder, monkeypatch):
     results, records = folder
-    small = [method._replace(most=method.most and 10) for method in BASELINES["density"]]
+    small = [method._replace(max_rows=method.max_rows and 10) for method in BASELINES["density"]]
     monkeypatch.setitem(baselines.BASELINES, "density", tuple(small))
     found = make_baselines(results, records, ["linear", "process"])
     assert "Gaussian process" not in set(found.means["method"])
@@ -340,10 +340,10 @@ def test_the_command(folder, tmp_path):
     assert "left out: Absent: absent.csv is not there" in done.stderr
     assert "data seed 1: random forest" in done.stderr, "a log says how far it is"
     table = pd.read_csv(results.folder / "baselines.csv")
-    usual = [method.name for method in BASELINES["density"]]
-    assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *usual, "Dropout"]
+    models = [method.name for method in BASELINES["density"]]
+    assert table["method"].tolist()[:6] == [CHOSEN, BY_ELBO, *models, "Dropout"]
     paired = pd.read_csv(results.folder / "paired_baselines.csv")
-    assert {"Dropout", BY_ELBO, *usual} < set(paired["method"])
+    assert {"Dropout", BY_ELBO, *models} < set(paired["method"])
     assert "over data sets" not in done.stdout, "there is one"
     shown = tally_table("houses", pd.concat([paired, paired.assign(data="huts")]))
     assert "over data sets, the network against" in str(shown.title)
@@ -376,3 +376,10 @@ def test_a_data_set_called_null_keeps_its_name(tmp_path):
     (found,) = baselines.read_baselines(Results(tmp_path)).means.to_dict("records")
     assert found | {"nll": 0} == row | {"nll": 0}
     assert np.isnan(found["nll"])
+
+
+def test_verdicts_of_an_earlier_version_are_an_error(tmp_path):
+    row = {"data": "houses", "verdict": "win"}
+    pd.DataFrame([row]).to_csv(tmp_path / "paired_baselines.csv", index=False)
+    with pytest.raises(ResultsError, match="`verdict` must be one of better, .*, got 'win': run"):
+        baselines.read_baselines(Results(tmp_path))

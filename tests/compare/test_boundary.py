@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.compare.boundary import Sureness, at_points, boundary_measures, rank_correlation
+from pmbnn.compare.measures import (
+    UncertaintyAndError,
+    at_points,
+    boundary_measures,
+    rank_correlation,
+)
 
 
 def test_rank_correlation_with_ties():
@@ -25,7 +30,7 @@ def test_values_of_the_nearest_pixel():
 
 def test_measures():
     error = np.linspace(0.01, 0.5, 100)
-    follows, opposes = Sureness(error**2, error), Sureness(1 - error, error)
+    follows, opposes = UncertaintyAndError(error**2, error), UncertaintyAndError(1 - error, error)
     found = boundary_measures(follows, opposes)
     assert found["rank correlation, map"] == pytest.approx(1)
     assert found["rank correlation, data"] == pytest.approx(-1)

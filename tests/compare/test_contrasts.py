@@ -8,17 +8,18 @@ import pytest
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.compare import hierarchical
+from pmbnn.compare import intervals
 from pmbnn.compare.contrasts import (
+    TEXT,
     VERDICT_COLUMNS,
     advi_verdict,
     delta_table,
     learned_less_fixed,
-    posterior_verdict,
+    read_contrasts_table,
     sentence,
     verdict_table,
 )
-from pmbnn.compare.verdicts import TEXT, read_contrasts_table
+from pmbnn.compare.intervals import interval_verdict
 from pmbnn.experiment.cells import Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError
 from pmbnn.results.store import Results
@@ -179,8 +180,8 @@ UNKNOWN = (math.nan, math.nan)
         (UNKNOWN, "undecided"),
     ],
 )
-def test_the_posterior_verdict_is_the_region_that_holds_the_whole_interval(interval, verdict):
-    assert posterior_verdict(*interval, margin=1) == verdict
+def test_the_verdict_is_the_region_that_holds_the_whole_interval(interval, verdict):
+    assert interval_verdict(*interval, margin=1) == verdict
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def normal_draws(monkeypatch):
         errors = rng.normal(size=(4000, groups.ngroups)) * groups.sem().to_numpy()
         return pd.DataFrame(groups.mean().to_numpy() + errors, columns=groups.mean().index)
 
-    monkeypatch.setattr(hierarchical, "mean_draws", draws)
+    monkeypatch.setattr(intervals, "mean_draws", draws)
 
 
 def test_verdicts_of_a_study(made, normal_draws):
@@ -274,7 +275,7 @@ def test_data_seeds_that_split_the_same_rows_have_longer_intervals(made, monkeyp
         given.append(overlap)
         return pd.DataFrame(columns=pd.MultiIndex.from_arrays([[], []]))
 
-    monkeypatch.setattr(hierarchical, "mean_draws", draws)
+    monkeypatch.setattr(intervals, "mean_draws", draws)
     records = [made.changed(r, overlap=0.25) for r in study(made, 0.0, 0.0)]
     records += study(made, 0.0, 0.0, data={"noise": 0.1})
     first, second = verdict_table(delta_table(records, WANTED), 0.001).to_dict("records")

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from pmbnn.compare.ladder import ladder_table, write_ladder
+from pmbnn.compare import agreement
+from pmbnn.compare.agreement import ladder_table, write_agreement
 from pmbnn.figures.ladder import plot_ladder
 from pmbnn.results.references import LADDER
 from pmbnn.results.store import Results
@@ -52,15 +53,17 @@ def test_nothing_is_cheapest_where_nothing_is_near_enough():
     assert not table["cheapest"].any()
 
 
-def test_one_fit_beside_the_reference_is_no_ladder(tmp_path):
+def test_one_fit_beside_the_reference_is_no_ladder(tmp_path, monkeypatch):
     one = AGREEMENT[AGREEMENT["guide"] == "full_rank"]
     assert ladder_table(one).empty
     assert ladder_table(pd.DataFrame()).empty
     results = Results(tmp_path)
     results.prepare()
-    write_ladder(results, AGREEMENT)
-    assert len(pd.read_csv(tmp_path / LADDER)) == 4
-    write_ladder(results, one)
+    for table, rows_of_ladder in ((AGREEMENT, 4), (one, 0)):
+        monkeypatch.setattr(agreement, "agreement_table", lambda *_, table=table: table)
+        write_agreement(results, ())
+        path = tmp_path / LADDER
+        assert (len(pd.read_csv(path)) if path.exists() else 0) == rows_of_ladder
     assert not (tmp_path / LADDER).exists()
 
 

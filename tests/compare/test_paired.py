@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmbnn.compare.paired import ALL, BEST_FIXED, last_of_seed, paired_rows
+from pmbnn.compare.claims import ALL, BEST_FIXED, last_of_seed, paired_rows
 from pmbnn.results.combinations import combine
 
 FIXED = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0)]

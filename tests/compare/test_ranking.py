@@ -5,16 +5,15 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.ranking import (
-    BEHIND,
+from pmbnn.compare.intervals import (
+    BEST,
     LEVEL,
-    LOWEST,
-    TIED,
-    UNKNOWN,
-    UNSCORED,
-    paired_difference,
-    rank_combinations,
+    NO_INTERVAL,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    t_interval,
 )
+from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import HELD_OUT, SCORES, ranking_score
 from pmbnn.prediction.predictor import PREDICTIVES
 from pmbnn.results.combinations import combine
@@ -39,21 +38,21 @@ def test_differences_are_paired_by_data_seed(made):
     base = np.array([0.1, 0.9, 0.5, 0.3, 0.7])
     step = np.array([0.010, 0.012, 0.011, 0.009, 0.013])
     rows = found(cells(made, "normal", base) + cells(made, "laplace", base + step))
-    assert rows["normal"]["verdict"] == LOWEST and np.isnan(rows["normal"]["difference"])
-    behind = rows["Laplace"]
-    assert behind["verdict"] == BEHIND
-    assert behind["difference"] == pytest.approx(step.mean())
-    assert behind["difference_se"] == pytest.approx(stats.sem(step))
+    assert rows["normal"]["verdict"] == BEST and np.isnan(rows["normal"]["difference"])
+    worse = rows["Laplace"]
+    assert worse["verdict"] == SIGNIFICANTLY_WORSE
+    assert worse["difference"] == pytest.approx(step.mean())
+    assert worse["difference_se"] == pytest.approx(stats.sem(step))
     low, high = stats.t.interval(0.95, 4, step.mean(), stats.sem(step))
-    assert (behind["low"], behind["high"]) == (pytest.approx(low), pytest.approx(high))
-    assert behind["se"] == pytest.approx(stats.sem(base + step))
+    assert (worse["low"], worse["high"]) == (pytest.approx(low), pytest.approx(high))
+    assert worse["se"] == pytest.approx(stats.sem(base + step))
 
 
 def test_an_interval_that_holds_zero_tells_nothing_apart(made):
     base = np.full(5, 0.5)
     noisy = base + [0.3, -0.2, 0.1, -0.1, 0.0]
     rows = found(cells(made, "normal", base) + cells(made, "laplace", noisy))
-    assert rows["Laplace"]["verdict"] == TIED
+    assert rows["Laplace"]["verdict"] == NOT_WORSE
     assert rows["Laplace"]["low"] < 0 < rows["Laplace"]["high"]
 
 
@@ -62,19 +61,14 @@ def test_the_interval_covers_as_often_as_it_says():
     rng, n = np.random.default_rng(0), 400
     base = rng.normal(0.5, 1.0, size=(n, 5))
     others = base + 0.02 + 0.05 * rng.normal(size=(n, 5))
-    found = pd.DataFrame(
-        [paired_difference(pd.Series(b), pd.Series(a)) for a, b in zip(base, others, strict=True)]
-    )
+    found = pd.DataFrame([t_interval(difference) for difference in others - base])
     covered = ((found["low"] < 0.02) & (found["high"] > 0.02)).sum()
     low, high = stats.binom.interval(0.999, n, LEVEL)
     assert low <= covered <= high
     # And the verdict has the level of the test where there is no difference.
-    null = [
-        paired_difference(pd.Series(b - 0.02), pd.Series(a))["verdict"]
-        for a, b in zip(base, others, strict=True)
-    ]
+    null = [t_interval(difference)["low"] > 0 for difference in others - base - 0.02]
     low, high = stats.binom.interval(0.999, n, (1 - LEVEL) / 2)
-    assert low <= null.count(BEHIND) <= high
+    assert low <= sum(null) <= high
 
 
 def splits(rng, number=10, rows=100, held_out=20):
@@ -95,8 +89,8 @@ def test_splits_of_the_same_rows_are_no_independent_data(overlap, at_least, at_m
     """The verdict keeps its level of 5 % where the overlap is known, and not where it is not."""
     rng, found = np.random.default_rng(0), []
     for _ in range(500):
-        one = pd.DataFrame(splits(rng))
-        row = paired_difference(one[0], one[1], overlap)
+        one, other = splits(rng).T
+        row = t_interval(one - other, overlap)
         found.append(row["low"] > 0 or row["high"] < 0)
     assert at_least <= np.mean(found) <= at_most
 
@@ -106,12 +100,12 @@ def test_a_difference_over_splits_of_the_same_rows_can_be_found():
     spread = np.linspace(-1, 1, 10)
     spread /= spread.std(ddof=1)
 
-    def verdict(difference, overlap):
-        return paired_difference(pd.Series(spread + difference), pd.Series(0 * spread), overlap)
+    def low(difference, overlap):
+        return t_interval(spread + difference, overlap)["low"]
 
-    assert verdict(1.4, 0.25)["verdict"] == verdict(1.0, 0.0)["verdict"] == BEHIND
-    assert verdict(1.0, 0.25)["verdict"] == TIED
-    assert verdict(1.4, 0.25)["low"] == pytest.approx(1.4 - 1.338, abs=1e-3)
+    assert low(1.4, 0.25) > 0 and low(1.0, 0.0) > 0
+    assert low(1.0, 0.25) < 0
+    assert low(1.4, 0.25) == pytest.approx(1.4 - 1.338, abs=1e-3)
 
 
 def test_what_a_record_says_of_its_splits_counts(made):
@@ -128,14 +122,14 @@ def test_what_a_record_says_of_its_splits_counts(made):
 
 def test_of_one_data_seed_no_error_is_known(made):
     rows = found(cells(made, "normal", [0.1], [0]) + cells(made, "laplace", [9.0], [0]))
-    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNKNOWN, 1)
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, 1)
     assert rows["Laplace"]["difference"] == pytest.approx(8.9)
     assert np.isnan([rows["Laplace"][name] for name in ("difference_se", "low", "high")]).all()
 
 
 def test_differences_without_spread_have_no_error(made):
     rows = found(cells(made, "normal", [0.25] * 5) + cells(made, "laplace", [0.5] * 5))
-    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (UNKNOWN, 5)
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, 5)
 
 
 def test_fits_of_one_data_seed_count_as_one(made):
@@ -147,19 +141,19 @@ def test_fits_of_one_data_seed_count_as_one(made):
     assert (row["mean"], row["seeds"]) == (pytest.approx(0.2), 1)
 
 
-def test_who_failed_on_a_seed_is_not_the_lowest_for_it(made):
+def test_who_failed_on_a_seed_is_not_the_best_for_it(made):
     """The one left of the hard seed would be first by its mean alone."""
     short = cells(made, "laplace", [0.1], [0])
     short += [made.record("laplace", dataset=made.MOONS | {"seed": 1}, failed=True)]
     table = rank_combinations(combine(cells(made, "normal", [0.2, 0.8], [0, 1]) + short))
     assert table["prior"].tolist() == ["normal", "Laplace"]
-    assert table["verdict"].tolist() == [LOWEST, UNKNOWN]
+    assert table["verdict"].tolist() == [BEST, NO_INTERVAL]
     assert table["difference"].tolist()[1] == pytest.approx(-0.1)
 
 
 def test_failed_combinations_have_no_score(made):
     records = cells(made, "normal", [0.2], [0]) + [made.record("laplace", failed=True)]
-    assert found(records)["Laplace"]["verdict"] == UNSCORED
+    assert found(records)["Laplace"]["verdict"] == NO_SCORE
 
 
 def test_nothing_is_ranked_by_test_rows(made):
@@ -168,7 +162,7 @@ def test_nothing_is_ranked_by_test_rows(made):
         for p, a in (("normal", 0.9), ("laplace", 0.8))
     ]
     assert ranking_score(records) is None
-    assert {row["verdict"] for row in found(records).values()} == {UNSCORED}
+    assert {row["verdict"] for row in found(records).values()} == {NO_SCORE}
 
 
 def test_scores_in_their_order(made):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pmbnn.compare.scales import scale_rows
+from pmbnn.compare.claims import scale_rows
 from pmbnn.results.combinations import combine
 
 

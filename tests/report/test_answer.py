@@ -23,31 +23,31 @@ def cells(made, prior, scores, **changes):
 
 @pytest.fixture
 def three(made):
-    """A best, one that is not told apart from it, and one that is behind."""
+    """A best, one that is not significantly worse, and one that is."""
     records = cells(made, "normal", [0.1, 0.2, 0.3])
     records += cells(made, "laplace", [0.3, 0.1, 0.4])
     return records + cells(made, "cauchy", [0.31, 0.42, 0.5])
 
 
-def test_the_lead_names_the_lowest_and_who_is_not_told_apart(three):
+def test_the_lead_names_the_best_and_who_is_not_significantly_worse(three):
     found = answer(three)
     assert found.title == "own, toy: moons, noise 0.4"
-    lowest, tied, behind = found.lead
-    assert lowest == (
+    best, not_worse, worse = found.lead
+    assert best == (
         "Lowest excess NLL at fresh points: normal × half-normal, 0.2 ± 0.058 nats "
         "(mean ± standard error over 3 data seeds)."
     )
-    assert tied == "Not told apart from it: Laplace × half-normal."
-    assert behind == "Behind it by 0.21 nats: Cauchy × half-normal."
+    assert not_worse == "Not significantly worse: Laplace × half-normal."
+    assert worse == "Significantly worse, by 0.21 nats: Cauchy × half-normal."
     assert "equal" not in " ".join(found.lead)
 
 
 def test_rows_have_the_paired_difference_and_its_interval(three):
     first, second, third = answer(three).rows
-    assert (first.difference, first.interval, first.verdict.words) == ("", "", "lowest")
+    assert (first.difference, first.interval, first.verdict.words) == ("", "", "best")
     assert second.difference == "+0.0667 ± 0.088"
     assert third.difference == "+0.21 ± 0.0058" and third.interval == "+0.19 to +0.23"
-    assert third.verdict.words == "behind the lowest"
+    assert third.verdict.words == "significantly worse"
 
 
 def test_maps_beside_it_are_of_those_that_may_be_best(three):
@@ -66,14 +66,11 @@ def test_what_it_hangs_on(three):
         assert part in words
 
 
-def test_one_data_seed_shows_nobody_to_be_behind(made):
+def test_one_data_seed_shows_nobody_to_be_worse(made):
     found = answer(cells(made, "normal", [0.1]) + cells(made, "laplace", [0.9]))
     assert "(one data seed)" in found.lead[0]
-    assert found.lead[1] == (
-        "Laplace × half-normal: one data seed: no error is known, so none of these is shown to "
-        "be behind."
-    )
-    assert found.rows[1].verdict.words == "one data seed: no error known"
+    assert found.lead[1] == "No interval with one data seed: Laplace × half-normal."
+    assert found.rows[1].verdict.words == "one data seed: no interval"
     assert "t test" not in found.conditions
 
 
@@ -84,10 +81,10 @@ def test_test_rows_rank_nothing(made):
 
 def test_failed_combinations_are_named(made):
     found = answer(cells(made, "normal", [0.1]) + [made.record("laplace", failed=True)])
-    assert found.lead[-1] == "Without a score: Laplace × half-normal."
+    assert found.lead[-1] == "No score: Laplace × half-normal."
 
 
-def test_one_combination_is_set_beside_nothing(made):
+def test_one_combination_is_compared_with_none(made):
     assert answer(cells(made, "normal", [0.1, 0.2])).lead[1].startswith("It is the only combina")
 
 

@@ -1,4 +1,4 @@
-"""The section on networks beside usual methods."""
+"""The section on networks beside baseline models."""
 
 import pandas as pd
 import pytest
@@ -29,7 +29,7 @@ def test_one_data_set_in_words(view_of, make):
     (data,) = view.sets
     assert view.tally is None
     assert data.lead == [
-        f"By {metric} the network is better than random forest, not told apart from {make.hostile}."
+        f"By {metric} the network is better than random forest, undecided against {make.hostile}."
         for metric in ("NLL", "error")
     ]
     assert data.metrics == ["accuracy", "NLL (nats)"]
@@ -50,7 +50,7 @@ def test_verdicts_are_counted_over_data_sets(view_of, make):
     assert view.tally.headings == ["network against", "NLL", "error"]
     rows = {row[0]: row[1:] for row in view.tally.rows}
     assert rows["random forest"] == ["2 better"] * 2
-    assert rows["network chosen by ELBO"] == ["2 without interval"] * 2
+    assert rows["network chosen by ELBO"] == ["2 no interval"] * 2
     assert "normal × tuned" not in rows
 
 

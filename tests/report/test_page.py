@@ -97,7 +97,7 @@ def test_every_published_number_has_a_row(parsed, folder):
     assert "not among these results" in parsed.text
 
 
-def test_usual_methods_stand_after_the_answer(parsed):
+def test_baseline_models_stand_after_the_answer(parsed):
     sections = [a["id"] for a in parsed.attributes("section") if "id" in a]
     assert sections[:2] == ["answer-section", "baselines-section"]
     assert "#baselines-section" in [a["href"] for a in parsed.attributes("a")]

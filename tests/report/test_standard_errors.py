@@ -115,7 +115,7 @@ def test_figures(records):
 
 def test_baselines_and_claims(made, tmp_path, records):
     results = made.store(tmp_path, [(record, made.plane_trace()) for record in records])
-    means = make_baselines(results, records, usual=()).means
+    means = make_baselines(results, records, models=()).means
     chosen = means[means["kind"] == "combination"]
     np.testing.assert_allclose(chosen["accuracy_se"], ERROR)
     assert (means["overlap"] == OVERLAP).all()
@@ -129,8 +129,7 @@ def test_baselines_and_claims(made, tmp_path, records):
 
 
 def test_scales_and_sparsity_are_corrected_too(made):
-    from pmbnn.compare.claims import _measured
-    from pmbnn.compare.scales import scale_rows
+    from pmbnn.compare.claims import _measured, scale_rows
 
     tuned = [
         made.changed(

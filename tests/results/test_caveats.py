@@ -9,11 +9,9 @@ from rich.console import Console
 
 from pmbnn.cli.tables import accuracy_tables, claims_tables, grid_end_lines, reliability_table
 from pmbnn.compare.baselines import CHOSEN, make_baselines
-from pmbnn.compare.claims import HYPERPRIORS, claims_table
+from pmbnn.compare.claims import ALL, BEST_FIXED, HYPERPRIORS, claims_table, paired_rows, scale_rows
 from pmbnn.compare.contrasts import delta_table
 from pmbnn.compare.evidence import evidence_table
-from pmbnn.compare.paired import ALL, BEST_FIXED, paired_rows
-from pmbnn.compare.scales import scale_rows
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
@@ -246,7 +244,7 @@ def test_claims_say_how_many_pairs(made, tmp_path, records):
 
 def test_baselines_count_data_seeds(made, tmp_path, records):
     results = made.store(tmp_path, [(record, made.plane_trace()) for record in records])
-    means = make_baselines(results, records, usual=()).means.set_index("method")
+    means = make_baselines(results, records, models=()).means.set_index("method")
     assert means.loc["normal × fixed (tuned)", ["not_converged", "at_grid_end"]].tolist() == [0, 2]
     assert means.loc["normal × half-normal", ["not_converged", "at_grid_end"]].tolist() == [2, 0]
     assert means.loc[CHOSEN, "at_grid_end"] == 2  # the first of equal scores

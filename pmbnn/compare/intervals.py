@@ -1,12 +1,21 @@
-"""Means of paired differences over data seeds, with intervals that all hold at once.
+"""Paired differences over data seeds, and their intervals: one by one, and all at once.
 
-A difference between two cells on one data seed is normal about the mean of its *entry*, a contrast
-on a data set, with a standard deviation of the entry's own. A share of that variance is the data
-seed's, common to all contrasts of its data set. Deviations of entries are alike on a logarithmic
-scale, as far as the data have them so: from five data seeds alone an entry would know its own to
-within a factor of two. With a single entry the interval is that of the t test. Where data seeds
-split the same rows anew, all of them share an error besides, whose variance is that of one split
-times the test rows for each training row.
+Every comparison takes its differences on the same data seeds, ``a`` less ``b``: below zero ``a`` is
+better. There are two kinds of intervals. `t_interval` is that of the paired t test, which holds
+with probability 95 % for one comparison. Those of `joint_intervals` hold all at once with that
+probability. They come from a model of the differences, which estimates their standard deviations
+together: of a few data seeds they are shorter than those of t tests corrected for their number
+(``benchmarks/smallest_effect.txt``), but a program has to be compiled and sampled for them.
+
+In the model a difference on one data seed is normal about the mean of its *entry*, a contrast on a
+data set, with a standard deviation of the entry's own. A share of that variance is the data seed's,
+common to all contrasts of its data set. The logarithms of the standard deviations vary about a
+common mean by as much as the data say: from five data seeds alone an entry would know its own to
+within a factor of two. With a single entry the interval is that of the t test.
+
+Where data seeds split the same rows anew, all of them share an error besides, whose variance is
+that of one split times the test rows for each training row (``overlap``). Both kinds of intervals
+allow for it.
 
 References
 ----------
@@ -16,21 +25,107 @@ Bengio (2003), Inference for the Generalization Error (of splits); Corani and Be
 Bayesian approach for comparing cross-validated algorithms on multiple data sets.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 
-from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.samplers.chains import Sampler, Samples
-from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.results.tables import mean_and_error
+
+# PyMC and JAX are imported where intervals are sampled: rankings need neither.
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from pmbnn.inference.samplers.chains import Sampler, Samples
 
 LEVEL = 0.95
-"""Probability that all intervals of a family hold together."""
+"""Probability that an interval holds, or that all intervals of a family hold together."""
+
+BEST, NOT_WORSE = "best", "not significantly worse"
+SIGNIFICANTLY_WORSE = "significantly worse"
+"""Verdicts of a ranking, against its best."""
+
+BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
+"""Verdicts on the difference between two named methods."""
+
+NO_INTERVAL = "no interval"
+"""Verdict where the error of a difference is not known, as with one data seed."""
+
+
+# Paired differences
+
+
+def paired_differences(
+    scores: pd.DataFrame, pairs: Iterable[tuple[Hashable, Hashable]]
+) -> pd.DataFrame:
+    """A row for each pair and data seed: ``a``, ``b``, ``seed``, and the ``difference`` a less b.
+
+    Data seeds on which one of the two has no score are left out.
+
+    Parameters
+    ----------
+    scores
+        A row for each method and data seed: ``name``, ``seed`` and ``score``, where less is better.
+        Further columns are caveats, true or false: a difference has those of both scores.
+    pairs
+        Names of the methods to compare.
+    """
+    wanted = pd.DataFrame(list(pairs), columns=["a", "b"], dtype=object)
+    named = scores.astype({"name": object})
+    first, second = (named.rename(columns={"name": side}) for side in ("a", "b"))
+    both = wanted.merge(first, on="a").merge(second, on=["b", "seed"], suffixes=("_a", "_b"))
+    table = both[["a", "b", "seed"]].assign(difference=both["score_a"] - both["score_b"])
+    caveats = scores.columns.difference(["name", "seed", "score"], sort=False)
+    table = table.assign(**{name: both[f"{name}_a"] | both[f"{name}_b"] for name in caveats})
+    return table.dropna(subset="difference")
+
+
+def t_interval(differences: pd.Series | np.ndarray, overlap: float = 0.0) -> dict[str, float]:
+    """Mean of paired differences with the interval of the t test.
+
+    Parameters
+    ----------
+    differences
+        One for each data seed.
+    overlap
+        As `mean_and_error` takes it.
+
+    Returns
+    -------
+    dict
+        Number of ``seeds``, mean ``difference``, its standard error ``se``, ``low`` and ``high``
+        ends of the interval, and ``p_value``. The last three are NaN where no error is known: with
+        one data seed, or where all differences are the same.
+    """
+    from scipy import stats
+
+    seeds = len(differences)
+    mean, error = mean_and_error(list(differences), overlap)
+    low = high = p_value = math.nan
+    if error > 0:
+        low, high = map(float, stats.t.interval(LEVEL, seeds - 1, mean, error))
+        p_value = 2 * float(stats.t.sf(abs(mean) / error, seeds - 1))
+    ends = {"low": low, "high": high, "p_value": p_value}
+    return {"seeds": seeds, "difference": mean, "se": error} | ends
+
+
+def interval_verdict(low: float, high: float, margin: float = 0.0) -> str:
+    """Where an interval of a less b lies: `BETTER`, `WORSE`, `EQUIVALENT`, or in none of the three.
+
+    Ends are in the unit of the margin; where they are not known, it is `UNDECIDED`.
+    """
+    if high < -margin:
+        return BETTER
+    if low > margin:
+        return WORSE
+    return EQUIVALENT if -margin < low and high < margin else UNDECIDED
+
+
+# Intervals that hold all at once
 
 LEAST_SEEDS = 3
 """Data seeds that an entry must have: of two, the prior would decide the interval's length."""
@@ -85,9 +180,11 @@ def joint_intervals(
         return pd.DataFrame(columns=["mean", "low", "high"])
     # Where chains doubled their draws there are more of them.
     length = min(map(len, drawn.values()))
-    kept = {name: draws[:: len(draws) // length][:length] for name, draws in drawn.items()}
-    together = pd.concat({n: d.reset_index(drop=True) for n, d in kept.items()}, axis=1)
-    return simultaneous_intervals(together)
+    kept = {
+        name: draws[:: len(draws) // length][:length].reset_index(drop=True)
+        for name, draws in drawn.items()
+    }
+    return simultaneous_intervals(pd.concat(kept, axis=1))
 
 
 def mean_draws(
@@ -126,9 +223,10 @@ def mean_draws(
     # What does not vary beyond rounding has no deviation to estimate.
     if scale <= 1e-12 * max(centre.abs().max(), 1e-300):
         return pd.DataFrame([centre.to_numpy()] * MOVES.chains, columns=centre.index)
-    layout = Layout(tuple(by_entry.ngroup()), tuple(_seed_numbers(kept)))
-    overlap = {} if overlap is None else overlap
-    shared = [overlap.get(data, 0.0) for data in centre.index.get_level_values("data")]
+    # Data seeds of two data sets are different data.
+    seeds = kept.groupby(level=["data", "seed"], sort=False).ngroup()
+    layout = Layout(tuple(by_entry.ngroup()), tuple(seeds))
+    shared = [(overlap or {}).get(data, 0.0) for data in centre.index.get_level_values("data")]
     draws = _standardised_draws(layout, (rest / scale).to_numpy(), random_seed, shared)
     return pd.DataFrame(centre.to_numpy() + scale * draws, columns=centre.index)
 
@@ -147,18 +245,20 @@ def simultaneous_intervals(draws: pd.DataFrame, level: float = LEVEL) -> pd.Data
     return pd.DataFrame({"mean": centre, "low": centre - reach, "high": centre + reach})
 
 
-def build_model(layout: Layout) -> pm.Model:
+def build_model(layout: Layout) -> "pm.Model":
     """Model of differences less the mean of their entry, in units of their standard deviation.
 
     Its scales are therefore the data's, and its priors say little: the typical deviation is known
     to within a factor of twenty, deviations of entries differ by a factor of 2.7 or less, means
     are flat. Effects of data seeds are integrated out, which leaves equal correlations within one.
     """
-    at, of = np.array(layout.entry), np.array(layout.seed)
-    member = (of == np.arange(of.max() + 1)[:, None]).astype(float)
-    sizes, seeds = np.bincount(of), np.bincount(at)
+    import pymc as pm
+
+    entry, seed = np.array(layout.entry), np.array(layout.seed)
+    member = (seed == np.arange(seed.max() + 1)[:, None]).astype(float)
+    sizes, seeds = np.bincount(seed), np.bincount(entry)
     with pm.Model() as model:
-        y = pm.Data("y", np.zeros(len(at)))
+        y = pm.Data("y", np.zeros(len(entry)))
         typical = pm.Normal("typical_log_sd", 0.0, 3.0)
         differing = pm.HalfNormal("differing_log_sd", 1.0)
         own = pm.Normal("own_log_sd", 0.0, 1.0, shape=len(seeds))
@@ -169,18 +269,13 @@ def build_model(layout: Layout) -> pm.Model:
         log_sd = typical + differing * own
         pm.Potential("jacobian", log_sd.sum())
         mean = pm.Deterministic("mean", z * pm.math.exp(log_sd) / np.sqrt(seeds))
-        rest = (y - mean[at]) * pm.math.exp(-log_sd[at])
+        rest = (y - mean[entry]) * pm.math.exp(-log_sd[entry])
         within, whole = 1 - share, 1 - share + sizes * share
         common = share * pm.math.dot(member, rest) ** 2 / whole
         squares = ((rest**2).sum() - common.sum()) / within
         determinant = ((sizes - 1) * pm.math.log(within) + pm.math.log(whole)).sum()
-        pm.Potential("differences", -0.5 * (squares + determinant) - log_sd[at].sum())
+        pm.Potential("differences", -0.5 * (squares + determinant) - log_sd[entry].sum())
     return model
-
-
-def _seed_numbers(differences: pd.Series) -> np.ndarray:
-    """Number of each difference's data seed: those of two data sets are different data."""
-    return differences.groupby(level=["data", "seed"], sort=False).ngroup().to_numpy()
 
 
 def _standardised_draws(
@@ -193,25 +288,28 @@ def _standardised_draws(
     overlap
         Variance of the error that all data seeds of an entry share, in those of one.
     """
-    read = {slot.name: slot for slot in _sampler(layout).density.flat.layout.slots}
+    slots = {slot.name: slot for slot in _sampler(layout).density.flat.layout.slots}
 
-    def of(vectors: np.ndarray, name: str) -> np.ndarray:
-        return vectors[..., read[name].start : read[name].stop]
+    def values_of(vectors: np.ndarray, name: str) -> np.ndarray:
+        return vectors[..., slots[name].start : slots[name].stop]
 
     def deviations(vectors: np.ndarray) -> np.ndarray:
-        differing = np.exp(of(vectors, "differing_log_sd_log__"))
-        return np.exp(of(vectors, "typical_log_sd") + differing * of(vectors, "own_log_sd"))
+        differing = np.exp(values_of(vectors, "differing_log_sd_log__"))
+        own = differing * values_of(vectors, "own_log_sd")
+        return np.exp(values_of(vectors, "typical_log_sd") + own)
 
     def means(vectors: np.ndarray) -> np.ndarray:
-        return of(vectors, "z") * deviations(vectors) / np.sqrt(np.bincount(layout.entry))
+        return values_of(vectors, "z") * deviations(vectors) / np.sqrt(np.bincount(layout.entry))
 
-    found = _sampled(layout, values, means, random_seed).chains.values
-    errors = np.random.default_rng(random_seed).normal(size=(*found.shape[:-1], len(overlap)))
-    drawn = means(found) + np.sqrt(overlap) * deviations(found) * errors
+    chains = _sampled(layout, values, means, random_seed).chains.values
+    errors = np.random.default_rng(random_seed).normal(size=(*chains.shape[:-1], len(overlap)))
+    drawn = means(chains) + np.sqrt(overlap) * deviations(chains) * errors
     return drawn.reshape(-1, drawn.shape[-1])
 
 
-def _sampled(layout: Layout, values: np.ndarray, means, random_seed: int) -> Samples:
+def _sampled(layout: Layout, values: np.ndarray, means, random_seed: int) -> "Samples":
+    from pmbnn.inference.samplers.run import sample_posterior
+
     for attempt in range(TRIES):
         samples = sample_posterior(
             _sampler(layout),
@@ -225,7 +323,13 @@ def _sampled(layout: Layout, values: np.ndarray, means, random_seed: int) -> Sam
 
 
 @lru_cache(maxsize=16)
-def _sampler(layout: Layout) -> Sampler:
+def _sampler(layout: Layout) -> "Sampler":
     """Compiled programs of a layout: between fits of it only the differences vary."""
+    from pmbnn.inference.log_density import build_log_density
+    from pmbnn.inference.samplers.run import build_sampler
+    from pmbnn.inference.xla.compile import use_compilation_cache
+
+    # Most of the time of a table of contrasts is compiling (19 of 32 s of one of four).
+    use_compilation_cache()
     density = build_log_density(build_model(layout), len(layout.entry), "float64")
     return build_sampler(density, MOVES)

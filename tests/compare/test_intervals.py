@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pmbnn.compare.contrasts import COUNTS, posterior_verdict, verdict_table
-from pmbnn.compare.hierarchical import (
+from pmbnn.compare.contrasts import COUNTS, verdict_table
+from pmbnn.compare.intervals import (
     Layout,
     build_model,
+    interval_verdict,
     joint_intervals,
     mean_draws,
     simultaneous_intervals,
@@ -143,7 +144,7 @@ def simulated(number, truth=TRUTH, sds=SDS, **settings):
 
 
 def verdicts_of(intervals):
-    return [posterior_verdict(*ends, MARGIN) for ends in intervals[["low", "high"]].to_numpy()]
+    return [interval_verdict(*ends, MARGIN) for ends in intervals[["low", "high"]].to_numpy()]
 
 
 @pytest.mark.slow
