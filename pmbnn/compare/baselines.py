@@ -174,7 +174,13 @@ def write_baselines(results: Results, baselines: Baselines) -> list[str]:
 
 
 def read_baselines(results: Results) -> Baselines:
-    """The tables that a folder holds, without rows where there are none."""
+    """The tables that a folder holds, without rows where there are none.
+
+    Raises
+    ------
+    ResultsError
+        If a verdict is one of an earlier version.
+    """
     paths = (results.folder / file for file in (FILE, PAIRED_FILE))
     # Data sets may be called `NA` or `null`: only empty entries are missing.
     settings = {"keep_default_na": False, "na_values": [""]}
