@@ -102,7 +102,7 @@ def test_baseline_models_stand_after_the_answer(parsed):
     assert sections[:2] == ["answer-section", "baselines-section"]
     assert "#baselines-section" in [a["href"] for a in parsed.attributes("a")]
     assert "By NLL the network is better than random forest" in parsed.text
-    assert "−0.2 (−0.3 to −0.1) network better" in parsed.text
+    assert "−0.2 (−0.3 to −0.1) better" in parsed.text
 
 
 def test_maps_are_inside_the_page(parsed):
