@@ -226,7 +226,7 @@ def connected(cluster: DaskProcesses, workers: int):
 
 
 def _on_cluster(client, todo, results, look=lambda done: None) -> tuple[float, int]:
-    from pmbnn.sweep.cluster.connect import cluster_of
+    from pmbnn.sweep.cluster.coordinator import cluster_of
 
     cluster = cluster_of(client)
     cluster.begin(results.folder, lambda line: None)

@@ -69,9 +69,9 @@ class Scripted:
 def serve(descriptor):
     """Life of a process that does scripted jobs without what real ones need."""
     from pmbnn.experiment.plugins import load_sources
-    from pmbnn.sweep.cluster.child import _Line
+    from pmbnn.sweep.cluster.child import ChildConnection
 
-    line, programs = _Line(descriptor), None
+    line, programs = ChildConnection(descriptor), None
     folder = line.recv()
     while True:
         try:

@@ -53,7 +53,7 @@ def test_what_pages_show_runs(page, tmp_path):
 
 
 def test_the_job_that_the_page_on_clusters_submits():
-    """A worker with a thread for each core, within the environment that the page names."""
+    """A worker of one thread for each core, within the environment that the page names."""
     import dask
 
     text = (ROOT / "docs" / "cluster.md").read_text()
@@ -68,7 +68,7 @@ def test_the_job_that_the_page_on_clusters_submits():
     assert "#SBATCH --cpus-per-task=8" in lines and "#SBATCH -t 04:00:00" in lines
     assert "#SBATCH --mem=15G" in lines
     assert lines.index("export PMBNN_DATA=~/data") < len(lines) - 1
-    assert "--nthreads 8" in lines[-1] and "--nworkers 8" not in lines[-1]
+    assert "--nthreads 1 " in lines[-1] and "--nworkers 8 " in lines[-1]
 
 
 def test_commands_that_pages_name_are_there():

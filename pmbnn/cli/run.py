@@ -119,13 +119,13 @@ def _cluster(scheduler: str | None, shared_folder: bool) -> "AbstractContextMana
     """The cluster of a scheduler, if one is named."""
     if scheduler is None:
         return nullcontext()
-    from pmbnn.sweep.cluster.connect import connected
+    from pmbnn.sweep.cluster.coordinator import connected
 
     return connected(scheduler, shared_folder)
 
 
 def _worker_device(device: str) -> str:
-    from pmbnn.sweep.cluster.connect import device_of_workers
+    from pmbnn.sweep.cluster.coordinator import device_of_workers
 
     return device_of_workers(device)
 

@@ -171,7 +171,7 @@ def run(
     check_data(experiment)
     cluster = None
     if client is not None:
-        from pmbnn.sweep.cluster.connect import cluster_of, device_of_workers
+        from pmbnn.sweep.cluster.coordinator import cluster_of, device_of_workers
 
         cluster, device = cluster_of(client, shared_folder), device_of_workers(device)
     console, devices = Console(stderr=True, quiet=quiet), find_devices(device)

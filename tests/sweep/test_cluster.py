@@ -24,13 +24,20 @@ from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster import connect, coordinator, turn, worker
-from pmbnn.sweep.cluster.connect import cluster_of, connected
-from pmbnn.sweep.cluster.crew import Crew, Seen, differing
-from pmbnn.sweep.cluster.data import shipments_of, unpack
-from pmbnn.sweep.cluster.errors import ClusterError, ClusterLostError
-from pmbnn.sweep.cluster.placement import AHEAD, LARGE, Placement
-from pmbnn.sweep.cluster.worker import About
+from pmbnn.sweep.cluster import coordinator, worker
+from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
+from pmbnn.sweep.cluster.coordinator import (
+    JOBS_PER_WORKER,
+    ClusterError,
+    ClusterLostError,
+    WorkerPool,
+    assign_cores,
+    cluster_of,
+    connected,
+    device_of_workers,
+    pack_dataset,
+)
+from pmbnn.sweep.cluster.worker import unfit_reason, unpack
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +55,9 @@ def client():
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
-    for session in {process.owner[1] for process in worker._PROCESSES}:
-        worker.end_processes(session)
+        for _, session in list(worker._CHILDREN):
+            client.run(worker.end_session, session)
+        assert eventually(lambda: not worker._CHILDREN)
 
 
 @pytest.fixture
@@ -60,22 +68,26 @@ def run(client, tmp_path, scripted, monkeypatch):
     results.prepare()
     clusters = []
 
-    def events(acts, single_threaded=True):
-        jobs = [
+    def jobs(acts):
+        return [
             scripted(f"cell{number}", act) if isinstance(act, str) else act
             for number, act in enumerate(acts)
         ]
+
+    def events(acts):
         cluster = cluster_of(client)
-        cluster.session = "test"  # one for all, so that the next test finds their processes
+        # One session for all, so that the next test finds their processes.
+        cluster.settings = replace(cluster.settings, session="test")
         clusters.append(cluster)
         lines = []
         cluster.begin(results.folder, lines.append)
-        events.lines, events.results, events.cluster = lines, results, cluster
-        return cluster.run_jobs(jobs, results, single_threaded, script())
+        events.lines, events.cluster = lines, cluster
+        return cluster.run_jobs(jobs(acts), results, True, script())
 
+    events.jobs, events.results = jobs, results
     yield events
     for cluster in clusters:
-        cluster._scout.stop()
+        cluster._has_ended.set()
 
 
 def eventually(holds):
@@ -107,11 +119,11 @@ def test_cells_come_back_whole_and_processes_stay(run, scripted):
         content = (run.results.cells / f"cell{number}" / "trace.nc").read_bytes()
         assert record.files["trace.nc"].holds(content)
         assert not list(Path(told[number]["folder"]).glob("cells/*")), "nothing stays there"
-    assert "2 workers, 2 threads" in run.lines[0]
+    assert ": 2 workers" in run.lines[0]
 
 
 def test_progress_passes_through_the_scheduler(run, scripted, monkeypatch):
-    monkeypatch.setattr(coordinator, "LEAST_NEWS", 0.0)
+    monkeypatch.setattr(coordinator, "PROGRESS_EVERY", 0.0)
     found = list(run([scripted("cell", seconds=1.0)]))
     assert Progressed(0, (News("fit", 1, 2, "step", "ELBO -3.5"),)) in found
     assert found[-1] == Finished(0, None, {"fit": 1.0})
@@ -121,7 +133,7 @@ def test_no_more_jobs_are_on_their_way_than_workers_can_take(run, client):
     most = 0
     for _ in run(["ok"] * 30):
         most = max(most, len(client.futures))
-    assert 2 <= most <= 2 * AHEAD + 1
+    assert 2 <= most <= 2 * JOBS_PER_WORKER + 1
     assert eventually(lambda: not client.futures), "nothing is kept"
     assert len(run.results.cell_names()) == 30
 
@@ -140,7 +152,7 @@ def test_cells_that_change_on_their_way_are_asked_for_again(run, monkeypatch):
     died = finished(run(["ok", "ok", "ok"]))
     assert died[0] is None and died[2] is None
     assert "trace.nc of cell1 has changed on its way" in died[1]
-    assert damaged.count("cell1") == turn.DAMAGED
+    assert damaged.count("cell1") == coordinator.DAMAGED
     assert run.results.cell_names() == ["cell0", "cell2"]
 
 
@@ -168,8 +180,10 @@ def test_in_a_shared_folder_workers_write_themselves(in_shared_folder, tmp_path,
     assert results.load_record("cell") == stored(found)[0]
     # A worker that sees another folder, or none, is of no use.
     (results.folder / ".writer.json").write_text("somebody else")
-    assert not worker.about(results.folder, "me").sees_folder
-    assert not worker.about(tmp_path / "nowhere", "me").sees_folder
+    versions = worker.worker_versions()
+    for folder in (results.folder, tmp_path / "nowhere"):
+        settings = RunSettings("test", versions, folder=folder, writer="me")
+        assert "does not see the results folder" in unfit_reason(settings, 1)
 
 
 def test_a_full_shared_folder_is_the_fault_of_no_worker(in_shared_folder, scripted):
@@ -202,8 +216,9 @@ def test_a_process_that_is_taken_away_has_its_job_done_again(run, tmp_path):
 
 def test_workers_of_other_versions_are_rejected(client, tmp_path):
     cluster = cluster_of(client)
-    cluster.crew.versions = cluster.crew.versions | {"jax": "0.0.1"}
-    there = worker.versions_here()["jax"]
+    versions = cluster.settings.versions | {"jax": "0.0.1"}
+    cluster.settings = replace(cluster.settings, versions=versions)
+    there = worker.worker_versions()["jax"]
     with pytest.raises(ClusterError, match=f"can be used: jax {there} there, 0.0.1 here") as error:
         cluster.begin(tmp_path, lambda line: None)
     assert not isinstance(error.value, ClusterLostError)
@@ -211,48 +226,56 @@ def test_workers_of_other_versions_are_rejected(client, tmp_path):
 
 
 def test_those_that_agree_are_used_and_the_others_named():
-    crew, lines = Crew({"jax": "1"}), []
-    agrees = Seen("tcp://a", 2, {}, About(crew.versions, True, "a", ()))
-    other = Seen("tcp://b", 1, {}, "pmbnn 0.1 there, 0.2 here")
+    pool, lines = WorkerPool(), []
+    agrees = WorkerInfo("tcp://a")
+    other = WorkerInfo("tcp://b", unfit="pmbnn 0.1 there, 0.2 here")
     for _ in range(2):
-        crew.look_at((agrees, other), lines.append)
+        pool.update((agrees, other), lines.append)
     assert lines == ["left out: worker tcp://b: pmbnn 0.1 there, 0.2 here"]
-    assert crew.threads == 2
-    placement = Placement(large=False)
-    placement.update(crew.seen)
-    assert {slot.address for slot in placement.slots} == {"tcp://a"}
+    assert pool.usable == [agrees]
 
 
 def test_a_worker_that_came_unasked_checks_versions_itself(run, monkeypatch):
     """Such as the first ones of a cluster that starts them as jobs wait."""
-    ours, calls = worker.versions_here(), []
+    ours, calls = worker.worker_versions(), []
 
     def versions():
         calls.append(1)
         return ours | {"jax": "0.0.1"} if len(calls) == 1 else ours
 
     events = run(["ok"])
-    monkeypatch.setattr(worker, "versions_here", versions)
+    monkeypatch.setattr(worker, "worker_versions", versions)
     assert finished(events) == {0: None}
     assert len(calls) == 2
-    assert len(run.cluster.crew.seen) == 2 and run.cluster.threads == 1, "the other one is used"
+    assert len(run.cluster.pool.workers) == 2 and run.cluster.threads == 1, "the other one is used"
     assert f"jax 0.0.1 there, {ours['jax']} here" in run.lines[-1]
 
 
-def test_versions_are_named_by_what_differs():
+def test_versions_are_named_by_what_differs(monkeypatch):
     ours, theirs = {"pmbnn": "2", "jax": "1", "numpy": "3"}, {"pmbnn": "1", "jax": "1"}
-    assert differing(ours, theirs) == "pmbnn 1 there, 2 here, numpy missing there, 3 here"
+    monkeypatch.setattr(worker, "worker_versions", lambda: theirs)
+    reason = unfit_reason(RunSettings("test", ours), 1)
+    assert reason == "pmbnn 1 there, 2 here, numpy missing there, 3 here"
+
+
+def test_a_worker_of_several_threads_is_left_out():
+    settings = RunSettings("test", worker.worker_versions())
+    assert unfit_reason(settings, 1) is None
+    reason = "it has 4 threads: start it with `--nworkers 4 --nthreads 1`"
+    assert unfit_reason(settings, 4) == reason
+    with pytest.raises(ClusterError, match="no worker can be used: it has 4 threads: start it"):
+        WorkerPool().update((WorkerInfo("tcp://a", unfit=reason),), lambda line: None)
 
 
 def test_a_worker_that_cannot_write_is_left_out(run, monkeypatch):
     """Its disk is full: the jobs that it fails are done elsewhere."""
     unpack, full = worker.unpack, []
 
-    def broken(shipments, folder):
+    def broken(files, contents, folder):
         if not full or full[0] == folder:
             full.append(folder)
             raise OSError(errno.ENOSPC, "No space left on device")
-        return unpack(shipments, folder)
+        return unpack(files, contents, folder)
 
     monkeypatch.setattr(worker, "unpack", broken)
     assert finished(run(["ok"] * 6)) == dict.fromkeys(range(6))
@@ -261,7 +284,7 @@ def test_a_worker_that_cannot_write_is_left_out(run, monkeypatch):
 
 
 def test_where_no_worker_can_write_the_sweep_ends(run, monkeypatch):
-    def broken(shipments, folder):
+    def broken(files, contents, folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(worker, "unpack", broken)
@@ -274,12 +297,13 @@ def test_where_no_worker_can_write_the_sweep_ends(run, monkeypatch):
 
 @pytest.fixture
 def ending(run):
-    """Events of scripted jobs of a run of this name, which ends, and the processes it has."""
+    """Events of scripted jobs of a session of this name, which ends, and its processes."""
 
     def events(acts, session):
-        found = run(acts)
-        run.cluster.session = session
-        return found, lambda: [one for one in worker._PROCESSES if one.owner[1] == session]
+        run([])
+        run.cluster.settings = replace(run.cluster.settings, session=session)
+        found = run.cluster.run_jobs(run.jobs(acts), run.results, True, script())
+        return found, lambda: [key for key in worker._CHILDREN if key[1] == session]
 
     return events
 
@@ -294,81 +318,43 @@ def test_closing_the_events_ends_the_processes(run, ending, scripted):
     assert eventually(lambda: not processes())
 
 
-@pytest.mark.parametrize("moment", ["unpack", "_done"])
-def test_no_process_is_kept_whose_run_ends_meanwhile(ending, monkeypatch, moment):
+@pytest.mark.parametrize("moment", ["unpack", "_run"])
+def test_no_process_is_kept_whose_run_ends_meanwhile(run, ending, client, monkeypatch, moment):
     """As a job begins, whose process is not there yet, and as it is done."""
     real = getattr(worker, moment)
 
     def end_meanwhile(*arguments):
         found = real(*arguments)
-        worker.end_processes(f"ends at {moment}")
+        client.run(worker.end_session, f"ends at {moment}")
         return found
 
     monkeypatch.setattr(worker, moment, end_meanwhile)
     events, processes = ending(["ok"], f"ends at {moment}")
-    assert finished(events) == {0: None}
-    assert not processes()
+    list(events)
+    assert eventually(lambda: not processes())
 
 
 # Placement
 
 
-def seen(address, host="a", threads=1, cores=(), **resources):
-    return Seen(address, threads, resources, About({}, True, host, cores))
-
-
-def given(placement, groups):
-    """Addresses by job, of all that have a place."""
-    found = {}
-    while placed := placement.next({n: g for n, g in groups.items() if n not in found}):
-        found[placed[0]] = placed[1].address
-    return found
-
-
-def test_groups_stay_with_workers():
-    placement = Placement(large=False)
-    placement.update([seen("x"), seen("y")])
-    assert given(placement, dict(enumerate("aabb"))) == {0: "x", 2: "y", 1: "x", 3: "y"}
-    assert placement.next({4: "a"}) is None, "all have enough"
-    placement.done(2)
-    number, slot = placement.next({4: "a", 5: "b"})
-    assert (number, slot.address) == (5, "y")
-
-
-def test_each_thread_of_a_worker_has_jobs():
-    placement = Placement(large=False)
-    placement.update([seen("x", threads=3)])
-    assert len(given(placement, dict.fromkeys(range(9), "a"))) == 3 * AHEAD
-
-
-def test_workers_come_and_go():
-    placement = Placement(large=False)
-    placement.update([seen("x")])
-    given(placement, dict.fromkeys(range(2), "a"))
-    placement.update([seen("y")])
-    assert given(placement, {2: "a"}) == {2: "y"}
-    placement.update([])
-    assert placement.next({3: "a"}) is None
-
-
 def test_large_jobs_go_to_labelled_workers_or_to_one_of_each_machine():
-    placement = Placement(large=True)
-    placement.update([seen("x", "a"), seen("y", "a"), seen("z", "b", threads=4)])
-    assert given(placement, dict.fromkeys(range(5), "a")) == {0: "x", 1: "z"}
-    placement = Placement(large=True)
-    placement.update([seen("x"), seen("y", "a", **{LARGE: 1}), seen("z", "b", **{LARGE: 0})])
-    assert given(placement, dict.fromkeys(range(5), "a")) == {0: "y"}
+    def for_large_jobs(*workers):
+        pool = WorkerPool()
+        pool.update(workers, lambda line: None)
+        return [worker.address for worker in pool.for_large_jobs()]
+
+    x, y, z = WorkerInfo("x", "a"), WorkerInfo("y", "a"), WorkerInfo("z", "b")
+    assert sorted(for_large_jobs(x, y, z)) == ["x", "z"]
+    assert for_large_jobs(x, replace(y, is_for_large=True), z) == ["y"]
 
 
-def test_processes_are_bound_where_a_machine_has_a_thread_for_each_core():
-    placement = Placement(large=False)
-    full = [seen("x", "a", 1, (4, 5)), seen("y", "a", 1, (4, 5))]
-    others = [seen("z", "b", 1, (0, 1)), seen("u", "c", 2, (2, 3))]
-    placement.update([*full, *others])
-    cores = {slot.address: slot.cores for slot in placement.slots}
-    assert cores == {"x": (4,), "y": (5,), "z": (), "u": (2, 3)}
-    placement.update([full[1], seen("w", "a", 1, (4, 5))])
-    assert {slot.address: slot.cores for slot in placement.slots} == {"y": (5,), "w": (4,)}
+def test_processes_are_bound_where_a_machine_has_a_worker_for_each_core():
+    x, y, w = (WorkerInfo(address, "a", (4, 5)) for address in "xyw")
+    z, u = WorkerInfo("z", "b", (0, 1)), WorkerInfo("u", "c", (2,))
+    cores = assign_cores([x, y, z, u], {})
+    assert cores == {"x": 4, "y": 5, "u": 2}
+    assert assign_cores([y, w], cores) == {"y": 5, "w": 4}
+    assert assign_cores([y], cores) == {"y": 5}
 
 
 # Data
@@ -377,19 +363,19 @@ def test_processes_are_bound_where_a_machine_has_a_thread_for_each_core():
 def test_files_that_a_worker_does_not_have_come_along(tmp_path, made_archive):
     spec = Npz(file=str(made_archive))
     fingerprint = spec.load().fingerprint
-    carried = shipments_of(spec, fingerprint)
-    places = unpack(carried, tmp_path / "there")
-    assert unpack(carried, tmp_path / "there") == places, "once"
+    carried = pack_dataset(spec, fingerprint)
+    paths = unpack(tuple(carried), tuple(carried.values()), tmp_path / "there")
+    assert unpack(tuple(carried), (b"",) * len(carried), tmp_path / "there") == paths, "once"
     made_archive.unlink()
     with pytest.raises(DataError):
         spec.load()
-    with copies({shipment.named: path for shipment, path in places.items()}):
+    with copies({file.setting: path for file, path in zip(carried, paths, strict=True)}):
         assert spec.load().fingerprint == fingerprint
 
 
 def test_data_that_changed_do_not_travel(made_archive):
     with pytest.raises(DataError, match="the data changed while the sweep was running"):
-        shipments_of(Npz(file=str(made_archive)), "another")
+        pack_dataset(Npz(file=str(made_archive)), "another")
 
 
 @pytest.fixture
@@ -419,7 +405,7 @@ def test_a_file_knows_its_bytes():
     ],
 )
 def test_the_command_says_so_in_one_line(monkeypatch, packages, status, match):
-    monkeypatch.setattr(connect, "PATIENCE", 0.2)
+    monkeypatch.setattr(coordinator, "PATIENCE", 0.2)
     if not packages:
         monkeypatch.setitem(sys.modules, "distributed", None)
     given = ["experiment.yaml", "--scheduler", "tcp://127.0.0.1:1"]
@@ -429,7 +415,7 @@ def test_the_command_says_so_in_one_line(monkeypatch, packages, status, match):
 
 
 def test_nobody_answers(monkeypatch):
-    monkeypatch.setattr(connect, "PATIENCE", 0.5)
+    monkeypatch.setattr(coordinator, "PATIENCE", 0.5)
     with (
         pytest.raises(ClusterLostError, match="no scheduler answers at tcp://127.0.0.1:1 within"),
         connected("tcp://127.0.0.1:1"),
@@ -465,9 +451,9 @@ def test_what_is_no_client_is_rejected():
 
 
 def test_fits_on_a_cluster_run_on_processors():
-    assert connect.device_of_workers("auto") == connect.device_of_workers("cpu") == "cpu"
+    assert device_of_workers("auto") == device_of_workers("cpu") == "cpu"
     with pytest.raises(ClusterError, match="`--device` must be cpu"):
-        connect.device_of_workers("gpu")
+        device_of_workers("gpu")
 
 
 def test_records_say_where_they_are_from_only_if_it_is_elsewhere():

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 import pmbnn as pb
 from pmbnn.results.loading import load_results
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster.connect import cluster_of
+from pmbnn.sweep.cluster.coordinator import cluster_of
 
 pytestmark = pytest.mark.slow
 
@@ -213,7 +213,7 @@ def test_a_lost_scheduler_ends_the_sweep_and_the_same_command_goes_on(start, tmp
                 time.sleep(0.1)
             worker = start(
                 "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1",
-                "--dashboard-address", "127.0.0.1:0", "--death-timeout", "5", **options,
+                "--dashboard-address", "127.0.0.1:0", "--death-timeout", "60", **options,
             )  # fmt: skip
         return scheduler, worker
 

@@ -1,7 +1,5 @@
-"""A sweep beyond one machine: jobs go out to the workers of a Dask cluster, records come back.
+"""A sweep on a Dask cluster: jobs are sent to its workers, and their records come back.
 
-``coordinator`` has a ``turn`` of jobs done by a ``crew`` of workers: ``placement`` says which of
-them gets what, ``parcels`` is what travels, and ``arrivals`` stores what comes back. ``worker``
-runs in a worker of Dask, and has jobs done by processes that ``child`` is the life of. ``data``
-carries rows that a worker cannot read itself. Nothing here is imported unless a cluster is named.
+`coordinator` runs beside the sweep, `worker` in each Dask worker, and `child` in the process that a
+worker runs jobs in. Nothing here is imported unless a cluster is named.
 """

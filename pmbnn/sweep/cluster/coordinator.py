@@ -1,43 +1,299 @@
-"""The coordinator of a sweep on a cluster: has its jobs done there, and tells what happens.
+"""The coordinator of a sweep on a Dask cluster: connects, submits jobs, stores what comes back.
 
-It yields the events of `run_jobs` on one machine.
+Dask distributes the jobs, runs those of a lost worker elsewhere, and transfers their results.
 """
 
+import hashlib
+import io
+import itertools
+import json
+import logging
+import pickle
 import queue
+import tarfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distributed import Client, Future
-
+from pmbnn.data import DataError, DatasetSpec
+from pmbnn.data.files import found_files
+from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import deferred_interrupts
-from pmbnn.processes.workers import Event
+from pmbnn.processes.workers import Event, Finished, Progressed, Stored
+from pmbnn.results.faults import StorageError
 from pmbnn.results.lock import WRITER
+from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster.crew import Crew, Scout
-from pmbnn.sweep.cluster.errors import PATIENCE, ClusterLostError
-from pmbnn.sweep.cluster.parcels import Setting
-from pmbnn.sweep.cluster.turn import Turn
-from pmbnn.sweep.cluster.worker import end_processes, news_of
+from pmbnn.spec.errors import UserError
+from pmbnn.sweep.cluster.child import (
+    DataFile,
+    PackedCell,
+    RemoteTask,
+    RunSettings,
+    TaskResult,
+    WorkerInfo,
+)
 
 if TYPE_CHECKING:
+    from distributed import Client, Future
+
     from pmbnn.fitting.tasks import JobTask
 
-FIRST_LOOK = 60.0
-"""Seconds in which workers that are there must say what they are."""
+PATIENCE = 10.0
+"""Seconds within which a scheduler must answer."""
 
-LEAST_NEWS = 0.5
-"""Seconds between two reports of progress of one job, at least."""
+FIRST_ANSWERS = 60.0
+"""Seconds within which the workers that are there must say whether they can be used."""
 
-NEWS_A_SECOND = 50.0
-"""Reports of progress of all jobs together, more or less: they pass through the scheduler."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks for new workers."""
+
+PROGRESS_EVERY = 0.5
+"""Least seconds between two reports of progress of one job."""
+
+PROGRESS_PER_SECOND = 50.0
+"""Reports of progress of all jobs, about: they pass through the scheduler."""
+
+JOBS_PER_WORKER = 2
+"""Submitted jobs per worker, so that it has its next job when it is done with one.
+
+No more, for Dask counts the death of a worker against every job that it has. No fewer, for a
+cluster that adapts its size must see more jobs than it has workers.
+"""
+
+JOBS_WITHOUT_WORKERS = 32
+"""Submitted jobs while there is no worker, which a cluster may start when it has jobs."""
+
+LOST = 20
+"""Times that a job is submitted whose result never arrives."""
+
+DAMAGED = 3
+"""Times that a job is run whose cells arrive damaged."""
+
+ARRIVAL = 60.0
+"""Seconds that a result may take to arrive."""
+
+VISIBLE = 60.0
+"""Seconds within which a cell that a worker stored must be seen: shared file systems lag."""
+
+UNDONE = ("pending", "lost")
+"""States of a Dask future without a result."""
+
+
+class ClusterError(UserError):
+    """A cluster that cannot be used as it is; the message says what to change."""
+
+
+class ClusterLostError(ClusterError):
+    """A scheduler that does not answer, or workers whose machines must be repaired."""
+
+    exit_status = 3
+
+
+# Connecting
+
+
+@contextmanager
+def connected(scheduler: str, shared_folder: bool = False) -> "Iterator[Cluster]":
+    """Connect to the cluster of a scheduler for the duration of the `with` block.
+
+    Parameters
+    ----------
+    scheduler
+        Its address, or the path of a scheduler file (``….json``).
+    shared_folder
+        Whether workers see the results folder under the path that it has here.
+
+    Raises
+    ------
+    ClusterError
+        If the packages are not installed, or there is no such file.
+    ClusterLostError
+        If the scheduler does not answer.
+    """
+    client_class, address = _client_class(), _address(scheduler)
+    # Dask would log in many lines what is one line here; some of its loggers have their own level.
+    for name in ("distributed", "distributed.client", "distributed.gc"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = client_class(address, timeout=PATIENCE, set_as_default=False)
+    except OSError as error:
+        raise ClusterLostError(
+            f"no scheduler answers at {address} within {PATIENCE:.0f} seconds."
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise ClusterError(
+            f"`--scheduler` must be an address, got {scheduler!r}: {error}"
+        ) from None
+    try:
+        yield cluster_of(client, shared_folder)
+    finally:
+        client.close(timeout=2)
+
+
+def cluster_of(client: "Client", shared_folder: bool = False) -> "Cluster":
+    """The cluster that a Dask client is connected to.
+
+    Raises
+    ------
+    ClusterError
+        If the packages are not installed.
+    TypeError
+        If it is no client, or an asynchronous one.
+    """
+    if not isinstance(client, _client_class()) or client.asynchronous:
+        raise TypeError(
+            f"`client` must be a `dask.distributed.Client` that is not asynchronous, got {client!r}"
+        )
+    return Cluster(client, shared_folder)
+
+
+def device_of_workers(asked: str) -> str:
+    """Device of fits on a cluster: the processor.
+
+    Raises
+    ------
+    ClusterError
+        If another one is asked for.
+    """
+    if asked == "gpu":
+        raise ClusterError(
+            "fits on a cluster run on processors: `--device` must be cpu, got 'gpu'."
+        )
+    return "cpu"
+
+
+def _client_class() -> "type[Client]":
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ClusterError(
+            "a cluster needs the packages dask and distributed: install `pmbnn[cluster]`."
+        ) from error
+    return Client
+
+
+def _address(scheduler: str) -> str:
+    """The address itself, or the one in a scheduler file."""
+    if not scheduler.endswith(".json"):
+        if "://" not in scheduler:
+            raise ClusterError(
+                "`--scheduler` must be an address like tcp://host:8786 or a scheduler file "
+                f"(….json), got {scheduler!r}."
+            )
+        return scheduler
+    try:
+        return json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"]
+    except OSError as error:
+        raise ClusterError(
+            f"the scheduler file `{scheduler}` cannot be read: {error.strerror}."
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"`{scheduler}` must be a scheduler file of Dask.") from error
+
+
+# Workers
+
+
+class WorkerPool:
+    """The workers of a cluster: those that can be used, and those that are left out.
+
+    Attributes
+    ----------
+    workers
+        All workers that are there.
+    cores
+        Core that the process of a worker is bound to, by address; see `assign_cores`.
+    """
+
+    def __init__(self) -> None:
+        self.workers: tuple[WorkerInfo, ...] = ()
+        self.cores: dict[str, int] = {}
+        self._left_out: dict[str, WorkerInfo] = {}
+        self._reported: set[str] = set()
+
+    @property
+    def usable(self) -> list[WorkerInfo]:
+        """Workers that can be used."""
+        return [worker for worker in self.workers if worker.unfit is None]
+
+    def for_large_jobs(self) -> list[WorkerInfo]:
+        """Workers that are labelled for jobs which fill a machine, or one of each host."""
+        labelled = [worker for worker in self.usable if worker.is_for_large]
+        return labelled or list({w.host: w for w in reversed(self.usable)}.values())
+
+    def leave_out(self, worker: WorkerInfo, say: Callable[[str], None]) -> None:
+        """Submit no more jobs to a worker; errors as of `update`."""
+        self._left_out[worker.address] = worker
+        self.update(self.workers, say)
+
+    def update(self, workers: tuple[WorkerInfo, ...], say: Callable[[str], None]) -> None:
+        """Set the workers that are there; say which of them are left out, and why.
+
+        Raises
+        ------
+        ClusterError
+            If there are some, and none of them can be used.
+        ClusterLostError
+            If that is so because machines must be repaired.
+        """
+        self.workers = tuple(self._left_out.get(worker.address, worker) for worker in workers)
+        self.cores = assign_cores(self.usable, self.cores)
+        unfit = [worker for worker in self.workers if worker.unfit is not None]
+        for worker in unfit:
+            if worker.address not in self._reported:
+                self._reported.add(worker.address)
+                say(f"left out: worker {worker.address}: {worker.unfit}")
+        if unfit and not self.usable:
+            # No other command repairs a machine.
+            lost = any(worker.is_broken for worker in unfit)
+            error = ClusterLostError if lost else ClusterError
+            raise error(f"no worker can be used: {unfit[0].unfit}.")
+
+
+def assign_cores(workers: Sequence[WorkerInfo], before: Mapping[str, int]) -> dict[str, int]:
+    """Core that the process of each worker is bound to, on hosts with a worker for every core.
+
+    As on one machine (`SINGLE_THREADED` says why), where fewer processes are left to the system.
+    """
+    addresses = {worker.address for worker in workers}
+    cores = {address: core for address, core in before.items() if address in addresses}
+    for worker in workers:
+        beside = [other.address for other in workers if other.host == worker.host]
+        free = set(worker.cores) - {cores[address] for address in beside if address in cores}
+        if worker.address not in cores and len(beside) == len(worker.cores) and free:
+            cores[worker.address] = min(free)
+    return cores
+
+
+def look_for_workers(
+    client: "Client", settings: RunSettings, known: dict[str, WorkerInfo]
+) -> tuple[WorkerInfo, ...]:
+    """The workers that are there; each new one is asked whether it can be used."""
+    from pmbnn.sweep.cluster.worker import worker_info
+
+    addresses = list(client.scheduler_info()["workers"])
+    if new := [address for address in addresses if address not in known]:
+        answers = client.run(worker_info, settings, workers=new, on_error="return")
+        for address, answer in answers.items():
+            if isinstance(answer, WorkerInfo):
+                known[address] = answer
+            elif not isinstance(answer, OSError):  # of a worker that is gone
+                reason = f"pmbnn cannot be loaded there: {type(answer).__name__}: {answer}"
+                known[address] = WorkerInfo(address, unfit=reason)
+    return tuple(known[address] for address in addresses if address in known)
+
+
+# The cluster
 
 
 class Cluster:
@@ -51,32 +307,33 @@ class Cluster:
         Whether workers see the results folder under the path that it has here, and write it.
     """
 
-    def __init__(self, client: Client, shared_folder: bool = False) -> None:
+    def __init__(self, client: "Client", shared_folder: bool = False) -> None:
         self.client, self.shared_folder = client, shared_folder
-        # A client that has lost its scheduler does not know any more where that was.
+        # A client that has lost its scheduler no longer knows its address.
         self._address = client.scheduler.address if client.scheduler else "of that client"
-        self.session = uuid.uuid4().hex[:12]
-        self.crew = Crew(decisive_versions())
+        self.settings = RunSettings(uuid.uuid4().hex[:12], decisive_versions(), machine_kind())
+        self.pool = WorkerPool()
         self.say: Callable[[str], None] = lambda line: None
-        self._inbox: queue.SimpleQueue = queue.SimpleQueue()
-        self._scout: Scout | None = None
+        self.scattered: dict[str, Future] = {}
+        self.inbox: queue.SimpleQueue = queue.SimpleQueue()
+        """What other threads report: workers, progress, and jobs that are done."""
+        self._has_ended = threading.Event()
         self._silent_since: float | None = None
-        self._scattered: dict[str, Future] = {}
 
     @property
     def threads(self) -> int:
-        """Jobs that run beside each other on the workers that agree; one at least."""
-        return self.crew.threads
+        """Jobs that run at the same time; at least one."""
+        return max(1, len(self.pool.usable))
 
     def begin(self, folder: Path, say: Callable[[str], None]) -> None:
-        """Ask the workers that are there what they are, and say it.
+        """Ask the workers that are there whether they can be used, and say how many can.
 
         Parameters
         ----------
         folder
-            The results folder, which is being written.
+            The results folder, which this process is writing.
         say
-            Called with each line that the user should see.
+            Called with each line for the user.
 
         Raises
         ------
@@ -86,39 +343,52 @@ class Cluster:
             If the scheduler does not answer.
         """
         self.say = say
-        shared = folder.absolute() if self.shared_folder else None
-        writer = (folder / WRITER).read_text(encoding="utf-8") if shared else ""
-        self._scout = Scout(self.client, self.crew.versions, shared, writer, self._inbox.put)
-        self._scout.start()
-        deadline = time.monotonic() + FIRST_LOOK
-        while not isinstance(message := self._message(1.0), tuple):
+        if self.shared_folder:
+            writer = (folder / WRITER).read_text(encoding="utf-8")
+            self.settings = replace(self.settings, folder=folder.absolute(), writer=writer)
+        threading.Thread(target=self._watch_workers, daemon=True).start()
+        deadline = time.monotonic() + FIRST_ANSWERS
+        while not isinstance(message := self._message(), tuple):
             self._check_scheduler()
             if time.monotonic() > deadline:
                 raise ClusterLostError(
-                    f"the workers of {self._address} did not say within {FIRST_LOOK:.0f} seconds "
-                    "what they are."
+                    f"the workers of {self._address} did not say within {FIRST_ANSWERS:.0f} "
+                    "seconds whether they can be used."
                 )
-        self.crew.look_at(message, say)
-        agreeing = self.crew.agreeing
-        number = f"{len(agreeing)} workers, {self.threads} threads" if agreeing else "no worker yet"
+        self.pool.update(message, say)
+        number = len(self.pool.usable)
+        workers = f"{number} worker{'s' * (number > 1)}" if number else "no worker yet"
         dashboard = self.client.dashboard_link
-        say(f"scheduler {self._address}: {number}" + (f"; {dashboard}" if dashboard else ""))
+        say(f"scheduler {self._address}: {workers}" + (f"; {dashboard}" if dashboard else ""))
 
     def end(self) -> None:
-        """Let workers go; the client stays connected."""
-        if self._scout is not None:
-            self._scout.stop()
+        """End the processes of the workers; the client stays connected."""
+        self._has_ended.set()
         if self.client.status == "running":
-            # A worker that does not answer ends its processes by itself, only later.
-            asking = threading.Thread(target=self._end_processes, daemon=True)
+            # The process of a worker that does not answer ends by itself, only later.
+            asking = threading.Thread(target=self._end_session, daemon=True)
             asking.start()
             asking.join(PATIENCE)
-        for future in self._scattered.values():
+        for future in self.scattered.values():
             future.release()
 
-    def _end_processes(self) -> None:
-        with suppress(Exception):  # of a comm that breaks meanwhile
-            self.client.run(end_processes, self.session, on_error="ignore")
+    def _watch_workers(self) -> None:
+        """Report the workers whenever they have changed, until the end."""
+        known: dict[str, WorkerInfo] = {}
+        last: tuple[WorkerInfo, ...] | None = None
+        while not self._has_ended.is_set():
+            with suppress(Exception):  # of a broken connection, which `_check_scheduler` notices
+                workers = look_for_workers(self.client, self.settings, known)
+                if workers != last:
+                    self.inbox.put(workers)
+                    last = workers
+            self._has_ended.wait(LOOK_EVERY)
+
+    def _end_session(self) -> None:
+        from pmbnn.sweep.cluster.worker import end_session
+
+        with suppress(Exception):  # of a connection that breaks meanwhile
+            self.client.run(end_session, self.settings.session, on_error="ignore")
 
     def run_jobs(
         self,
@@ -127,7 +397,7 @@ class Cluster:
         single_threaded: bool,
         plugins: Sequence[Source] = (),
     ) -> Iterator[Event]:
-        """Run jobs on the cluster, yielding what happens as `run_jobs` on one machine does.
+        """Run jobs on the cluster, yielding the events that `run_jobs` on one machine does.
 
         Raises
         ------
@@ -138,65 +408,47 @@ class Cluster:
         StorageError
             If the folder that workers share is full.
         """
-        setting = Setting(
-            self.session,
-            self.crew.versions,
-            machine_kind(),
-            single_threaded,
-            results.folder.absolute() if self.shared_folder else None,
-            max(LEAST_NEWS, self.threads / NEWS_A_SECOND),
+        settings = replace(
+            self.settings,
+            single_threaded=single_threaded,
+            progress_every=max(PROGRESS_EVERY, self.threads / PROGRESS_PER_SECOND),
         )
-        turn = Turn(
-            self.client,
-            self.crew,
-            jobs,
-            results,
-            setting,
-            tuple(plugins),
-            self._scattered,
-            self._inbox.put,
+        submitted = SubmittedJobs(self, jobs, results, settings, plugins)
+        self.client.subscribe_topic(
+            settings.topic, lambda event: self.inbox.put(pickle.loads(event[1]))
         )
-        self.client.subscribe_topic(setting.topic, self._hear)
         with deferred_interrupts() as interrupts_allowed:
             try:
-                while not turn.is_over:
-                    turn.give()
+                while not submitted.is_done:
+                    submitted.submit()
                     with interrupts_allowed():
-                        message = self._message(1.0)
+                        message = self._message()
                     self._check_scheduler()
-                    yield from self._events(turn, message)
+                    match message:
+                        case (int(number), future):
+                            yield from submitted.receive(number, future)
+                        case tuple():
+                            self.pool.update(message, self.say)
+                            yield from submitted.receive_stranded()
+                        case Progressed(job) if job in submitted.running:
+                            yield message
             except Exception:
                 self._check_scheduler()  # without it everything fails
                 raise
             finally:
-                with suppress(Exception):  # without a scheduler there is nothing to take back
-                    self.client.unsubscribe_topic(setting.topic)
-                    turn.drop()
+                with suppress(Exception):  # without a scheduler there is nothing to cancel
+                    self.client.unsubscribe_topic(settings.topic)
+                    submitted.cancel()
 
-    def _hear(self, event: tuple[float, Mapping]) -> None:
-        self._inbox.put(news_of(event[1]))
-
-    def _message(self, seconds: float) -> object:
+    def _message(self) -> object:
+        """The next report of another thread; None if there is none for a second."""
         try:
-            return self._inbox.get(timeout=seconds)
+            return self.inbox.get(timeout=1.0)
         except queue.Empty:
             return None
 
-    def _events(self, turn: Turn, message: object) -> Iterator[Event]:
-        match message:
-            case None:
-                return
-            case (int(number), Future() as future):
-                yield from turn.take_in(number, future)
-            case tuple():
-                self.crew.look_at(message, self.say)
-                yield from turn.look_around()
-            case progressed:
-                if progressed.job in turn.running:
-                    yield progressed
-
     def _check_scheduler(self) -> None:
-        """Raise ClusterLostError where the scheduler has not been there for long."""
+        """Raise ClusterLostError if the scheduler has not answered for long."""
         if self.client.status == "running":
             self._silent_since = None
             return
@@ -207,3 +459,305 @@ class Cluster:
                 f"the scheduler {self._address} does not answer any more: finished cells are kept; "
                 "the same command goes on from here."
             )
+
+
+# Jobs
+
+
+class SubmittedJobs:
+    """Jobs of one call of `Cluster.run_jobs`, each numbered by its place: waiting, running or done.
+
+    Attributes
+    ----------
+    waiting
+        Jobs to be submitted, in this order.
+    running
+        Futures of submitted jobs, and the addresses that each is restricted to, if it is.
+    retry_alone
+        Jobs that workers died with while they had others as well.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Sequence["JobTask"],
+        results: Results,
+        settings: RunSettings,
+        plugins: Sequence[Source],
+    ) -> None:
+        self.cluster, self.client, self.pool = cluster, cluster.client, cluster.pool
+        self.jobs, self.results, self.settings = jobs, results, settings
+        self.plugins = tuple(plugins)
+        self.waiting = list(range(len(jobs)))
+        self.running: dict[int, tuple[Future, list[str]]] = {}
+        self.retry_alone: list[int] = []
+        self._repeats: Counter[tuple[int, int]] = Counter()
+        self._alone: int | None = None
+        self._needed: dict[str, dict[DataFile, bytes]] = {}
+        self._ood: dict[OodSpec, dict[DataFile, bytes]] = {}
+        self._keys = (f"pmbnn-job-{uuid.uuid4().hex}" for _ in itertools.count())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every job is done."""
+        return not (self.waiting or self.running or self.retry_alone)
+
+    def submit(self) -> None:
+        """Submit as many waiting jobs as workers have room for."""
+        if self.retry_alone and not self.waiting and not self.running:
+            self._alone = self.retry_alone.pop(0)
+            self.waiting.append(self._alone)
+        is_large = not self.settings.single_threaded
+        workers = self.pool.for_large_jobs() if is_large else self.pool.usable
+        room = len(workers) * (1 if is_large else JOBS_PER_WORKER) or JOBS_WITHOUT_WORKERS
+        # Dask alone decides where a job runs, except where it must not run on all workers.
+        is_restricted = len(workers) < len(self.pool.workers)
+        addresses = [worker.address for worker in workers] if is_restricted else []
+        while self.waiting and len(self.running) < room:
+            self._submit(self.waiting.pop(0), addresses)
+
+    def cancel(self) -> None:
+        """Cancel what is still running."""
+        if self.running:
+            self.client.cancel([future for future, _ in self.running.values()], force=True)
+
+    def _repeat(self, number: int, most: int) -> bool:
+        """Have a job submitted again, unless it was run `most` times in vain; whether it is."""
+        self._repeats[number, most] += 1
+        if self._repeats[number, most] == most:
+            return False
+        self.waiting.append(number)
+        return True
+
+    def _submit(self, number: int, addresses: list[str]) -> None:
+        from pmbnn.sweep.cluster.worker import run_task
+
+        job = self.jobs[number]
+        files = self._files(job)
+        task = RemoteTask(
+            self.settings,
+            number,
+            job.group,
+            pickle.dumps(job),
+            self.plugins,
+            tuple(files),
+            self.pool.cores,
+        )
+        future = self.client.submit(
+            run_task,
+            task,
+            *[self._scatter(file, content) for file, content in files.items()],
+            key=next(self._keys),
+            workers=addresses or None,
+            pure=False,
+        )
+        self.running[number] = future, addresses
+        future.add_done_callback(lambda done: self.cluster.inbox.put((number, done)))
+
+    def _files(self, job: "JobTask") -> dict[DataFile, bytes]:
+        """Files that are sent along with a job, and their contents.
+
+        Those of out-of-distribution images always are: a worker without them would leave the set
+        out, as one machine does.
+        """
+        files: dict[DataFile, bytes] = {}
+        for task in job.tasks:
+            files |= self._needed.get(task.fingerprint, {})
+            for spec in task.cell.predict.ood:
+                if spec not in self._ood:
+                    self._ood[spec] = pack_ood(spec)
+                files |= self._ood[spec]
+        return files
+
+    def _scatter(self, file: DataFile, content: bytes) -> "Future":
+        """The content of a file among the workers, each of which gets it once."""
+        scattered = self.cluster.scattered
+        if file.key not in scattered:
+            scattered[file.key] = self.client.scatter(content)
+        return scattered[file.key]
+
+    # What comes back
+
+    def receive_stranded(self) -> Iterator[Event]:
+        """Give up futures that are restricted to workers which are all gone.
+
+        Dask would wait for their addresses, which no other worker ever has.
+        """
+        there = {worker.address for worker in self.pool.workers}
+        for number, (future, addresses) in list(self.running.items()):
+            if addresses and there.isdisjoint(addresses):
+                yield from self.receive(number, future)
+
+    def receive(self, number: int, future: "Future") -> Iterator[Event]:
+        """Events of a future that is done, or given up."""
+        if self.running.get(number, (None,))[0] is not future:
+            return  # the job was submitted again meanwhile
+        del self.running[number]
+        yield from self._received(number, future)
+        if future.status in UNDONE:
+            # The job has another future now: Dask may run this one again, or may not.
+            self.client.cancel([future], force=True)
+        future.release()
+
+    def _received(self, number: int, future: "Future") -> Iterator[Event]:
+        from distributed import KilledWorker
+
+        try:
+            if future.status in UNDONE:
+                raise TimeoutError("its result was lost with its worker")
+            result = future.result(timeout=ARRIVAL)
+        except KilledWorker as error:
+            # Dask blames every job of a worker; one that runs by itself has only itself to blame.
+            if number == self._alone:
+                workers = error.allowed_failures + 1
+                yield Finished(number, f"{workers} workers died while they had it")
+            else:
+                self.retry_alone.append(number)
+        except Exception as error:
+            # The result was lost on its way, or data that the job needs were.
+            self.cluster.scattered.clear()
+            if future.status == "error" or not self._repeat(number, LOST):
+                yield Finished(number, _first_line(error))
+        else:
+            yield from self._use(number, result)
+
+    def _use(self, number: int, result: TaskResult | WorkerInfo) -> Iterator[Event]:
+        if isinstance(result, WorkerInfo):
+            self.waiting.append(number)
+            self.pool.leave_out(result, self.cluster.say)
+        elif result.full is not None:
+            raise StorageError(result.full)  # of no worker: none of them can write there
+        elif result.missing:
+            yield from self._send_data(number, result)
+        else:
+            yield from self._store(number, result)
+
+    def _send_data(self, number: int, result: TaskResult) -> Iterator[Event]:
+        """Submit a job again with data that its worker lacks; the job ends without them."""
+        specs: dict[str, DatasetSpec] = {
+            task.fingerprint: task.cell.dataset for task in self.jobs[number].tasks
+        }
+        try:
+            for fingerprint in result.missing:
+                self._needed[fingerprint] = pack_dataset(specs[fingerprint], fingerprint)
+        except Exception as error:  # of a user-defined data set
+            yield Finished(number, _first_line(error))
+            return
+        if not self._repeat(number, DAMAGED):
+            yield Finished(number, f"{result.worker}: {next(iter(result.missing.values()))}")
+
+    def _store(self, number: int, result: TaskResult) -> Iterator[Event]:
+        # Workers that see the results folder have stored their cells there.
+        store = store_cell if self.settings.folder is None else find_cell
+        try:
+            records = [store(cell, self.results) for cell in result.cells]
+        except DamagedError as error:
+            if not self._repeat(number, DAMAGED):
+                yield Finished(number, f"{result.worker}: {error}")
+            return
+        for record in records:
+            yield Stored(number, record)
+        yield Finished(number, result.died, result.seconds)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+# Cells that come back
+
+
+class DamagedError(Exception):
+    """A cell that is not what the worker sent."""
+
+
+def store_cell(cell: PackedCell, results: Results) -> CellRecord:
+    """Store a cell that was sent back; its record.
+
+    Raises
+    ------
+    DamagedError
+        If a file does not have its digest.
+    """
+    record = _read_record(cell)
+    for name, file in record.files.items():
+        if not file.holds(cell.files.get(name, b"")):
+            raise DamagedError(f"{name} of {record.name} has changed on its way")
+    writers = {
+        name: lambda path, content=content: path.write_bytes(content)
+        for name, content in cell.files.items()
+    }
+    return results.save_cell(record, writers)
+
+
+def find_cell(cell: PackedCell, results: Results) -> CellRecord:
+    """The record of a cell that a worker has stored itself, once it is seen here.
+
+    Raises
+    ------
+    DamagedError
+        If it is not seen within `VISIBLE` seconds.
+    """
+    record, deadline = _read_record(cell), time.monotonic() + VISIBLE
+    while not results.is_finished(record.name):
+        if time.monotonic() > deadline:
+            raise DamagedError(f"the worker stored {record.name}, and it is not seen here")
+        time.sleep(0.5)
+    return record
+
+
+def _read_record(cell: PackedCell) -> CellRecord:
+    try:
+        return CellRecord.from_json(cell.record)
+    except ValueError as error:
+        raise DamagedError(f"the record of a cell: {error}") from error
+
+
+# Data that workers lack
+
+
+def pack_dataset(spec: DatasetSpec, fingerprint: str) -> dict[DataFile, bytes]:
+    """What a worker needs to load a data set: the files it names, or its rows if it names none.
+
+    Raises
+    ------
+    DataError
+        If it is unavailable, or has changed.
+    """
+    with found_files() as files:
+        dataset = spec.load()
+    if dataset.fingerprint != fingerprint:
+        raise DataError("the data changed while the sweep was running")
+    if files:
+        return _packed(files)
+    rows = DataFile(fingerprint, "rows.pickle", fingerprint=fingerprint)
+    content = pickle.dumps(dataset)
+    entry = tarfile.TarInfo(rows.name)
+    entry.size = len(content)
+    return {rows: _archive(lambda archive: archive.addfile(entry, io.BytesIO(content)))}
+
+
+def pack_ood(spec: OodSpec) -> dict[DataFile, bytes]:
+    """Files of out-of-distribution images; empty where they are read from none, or are missing."""
+    from pmbnn.data.ood import no_digits
+
+    with found_files() as files, suppress(Exception):  # which is recorded with the cells
+        spec.load(no_digits())
+    return _packed(files)
+
+
+def _packed(files: Mapping[str, Path]) -> dict[DataFile, bytes]:
+    packed = {}
+    for setting, path in files.items():
+        content = _archive(lambda archive, path=path: archive.add(path.resolve(), path.name))
+        key = hashlib.sha256(content).hexdigest()[:32]
+        packed[DataFile(key, path.name, setting)] = content
+    return packed
+
+
+def _archive(add: Callable[[tarfile.TarFile], None]) -> bytes:
+    """A tar archive of one file, or of one folder with all that is in it."""
+    with io.BytesIO() as buffer:
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            add(archive)
+        return buffer.getvalue()

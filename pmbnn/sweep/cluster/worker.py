@@ -1,22 +1,23 @@
-"""What runs in a worker of Dask: it has jobs done by processes of their own, one for each thread.
+"""What runs in a Dask worker: it passes a job to its process and returns what the job stored.
 
-A thread of a worker is a core that a cluster has given; so many processes run beside each other,
-and stay for the next job of their run.
+A worker has one thread, and one process for each sweep, which stays for the next job.
 """
 
-import contextlib
+import io
 import math
 import os
+import pickle
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
-import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,283 +26,264 @@ from typing import Any
 import dask
 from distributed import Reschedule, Worker, get_worker
 
-from pmbnn.core.stages import News
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import with_variables
 from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 from pmbnn.results.lock import WRITER
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, Results
-from pmbnn.sweep.cluster.child import TravelledJob
-from pmbnn.sweep.cluster.data import unpack
-from pmbnn.sweep.cluster.parcels import Lacking, PackedCell, Parcel, Receipt, Setting, Shipment
+from pmbnn.sweep.cluster.child import (
+    DataFile,
+    MissingData,
+    PackedCell,
+    RemoteTask,
+    RunSettings,
+    TaskResult,
+    WorkerInfo,
+)
 
 SERVE = "from pmbnn.sweep.cluster.child import serve"
-"""What a process imports for its life."""
+"""What the process imports before it serves."""
 
-LOOK_UP = 1.0
-"""Seconds between two looks whether a job is still wanted."""
+LARGE = "pmbnn-large"
+"""Dask resource of the workers that large networks run on, where some have it."""
 
-OVER = ("closing", "closed", "failed")
+CHECK_EVERY = 1.0
+"""Seconds between two checks whether a job is still wanted."""
+
+CLOSING = ("closing", "closed", "failed")
 """States of a worker that takes its tasks with it."""
 
+# Whether this worker can be used
 
-@dataclass(frozen=True)
-class About:
-    """What a coordinator asks of a worker before it sends jobs there.
-
-    ``sees_folder`` is whether the results folder is there too; ``cores`` those it may use.
-    """
-
-    versions: Mapping[str, str]
-    sees_folder: bool
-    host: str
-    cores: tuple[int, ...]
+worker_versions = cache(decisive_versions)
 
 
-versions_here = cache(decisive_versions)
-
-
-def about(folder: Path | None = None, writer: str = "") -> About:
-    """What this worker is; `writer` is what its results folder says of who writes it."""
-    seen = folder is None
-    if folder is not None:
-        with contextlib.suppress(OSError):
-            seen = (folder / WRITER).read_text(encoding="utf-8") == writer
+def worker_info(settings: RunSettings, dask_worker: Worker) -> WorkerInfo:
+    """Description of this worker, which the coordinator asks for by `Client.run`."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    return About(versions_here(), seen, socket.gethostname(), tuple(sorted(cores)))
+    return WorkerInfo(
+        dask_worker.address,
+        socket.gethostname(),
+        tuple(sorted(cores)),
+        bool(dask_worker.state.total_resources.get(LARGE)),
+        unfit_reason(settings, dask_worker.state.nthreads),
+    )
+
+
+def unfit_reason(settings: RunSettings, threads: int) -> str | None:
+    """Why this worker cannot run jobs of a sweep; None if it can."""
+    ours, theirs = settings.versions, worker_versions()
+    if ours != theirs:
+        return ", ".join(
+            f"{name} {theirs.get(name, 'missing')} there, {ours[name]} here"
+            for name in ours
+            if theirs.get(name) != ours[name]
+        )
+    if threads != 1:
+        return f"it has {threads} threads: start it with `--nworkers {threads} --nthreads 1`"
+    if settings.folder is not None:
+        writer = None
+        with suppress(OSError):
+            writer = (settings.folder / WRITER).read_text(encoding="utf-8")
+        if writer != settings.writer:
+            return f"it does not see the results folder {settings.folder} that is written here"
+    return None
+
+
+# The process
 
 
 @dataclass(eq=False)
-class _Process:
-    """A process of this worker: whose it is, where it writes, and what it has compiled."""
+class Child:
+    """The process of a worker for one sweep, and the folder that it writes."""
 
-    owner: tuple[str, str, bool]
-    number: int
     process: subprocess.Popen
-    line: Connection
+    connection: Connection
     folder: Path
-    group: str | None = None
-    is_idle: bool = False
+    single_threaded: bool
 
     @property
-    def is_of_ended_run(self) -> bool:
-        """Whether nobody will give it another job."""
-        return self.owner[1] in _ENDED
+    def is_dead(self) -> bool:
+        """Whether it can run no more jobs."""
+        return self.connection.closed or self.process.poll() is not None
 
-    def end(self) -> int:
-        """End it, and forget what it wrote; its exit status."""
-        self.line.close()
+    def receive(self) -> Any:
+        """Return its next message, None if there is none for a while; EOFError if it has ended."""
+        try:
+            return self.connection.recv() if self.connection.poll(CHECK_EVERY) else None
+        except OSError as error:  # ended before a message, or within one
+            raise EOFError from error
+
+    def end(self) -> None:
+        """End it and remove its folder."""
+        self.connection.close()
         self.process.terminate()
-        status = self.process.wait()
+        self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
-        return status
 
 
-_PROCESSES: list[_Process] = []
+_CHILDREN: dict[tuple[str, str], Child] = {}
+"""By address of the worker and session. Only the thread of that worker uses an entry."""
+
 _ENDED: set[str] = set()
-"""Runs that have ended: a job of theirs may still begin after that, but its process is not kept."""
-_LOCK = threading.Lock()
+"""Sessions that have ended; a job of one may still be running or about to begin."""
 
 
-def run_parcel(parcel: Parcel, *contents: bytes) -> Receipt:
-    """Have a job done: the task that Dask runs.
-
-    Parameters
-    ----------
-    contents
-        Of the parcel's shipments, in their order.
-
-    Raises
-    ------
-    Reschedule
-        If the process was asked to end, as those of a machine that is taken away are.
-    """
-    worker = get_worker()
-    if (versions := versions_here()) != parcel.setting.versions:
-        return Receipt(worker.address, versions=versions)
-    shipments = dict(zip(parcel.shipments, contents, strict=True))
-    try:
-        places = unpack(shipments, _scratch(worker) / "data")
-        with _process(worker, parcel) as process:
-            return _done(worker, parcel, process, places)
-    except Reschedule:
-        raise
-    # Of its disk or memory: the job is done elsewhere, and no other is sent here.
-    except Exception as error:
-        return Receipt(worker.address, fault=f"{type(error).__name__}: {error}".splitlines()[0])
+def end_session(session: str, dask_worker: Worker) -> None:
+    """End the process of a sweep, as soon as the worker's thread is free to do it."""
+    _ENDED.add(session)
+    dask_worker.executors["default"].submit(_end_child, (dask_worker.address, session))
 
 
-def end_processes(session: str) -> None:
-    """End the processes of a run."""
-    with _LOCK:
-        _ENDED.add(session)
-        for one in [one for one in _PROCESSES if one.is_of_ended_run]:
-            # A busy one is cleared away by the thread that waits for it.
-            if one.is_idle:
-                _PROCESSES.remove(one)
-                one.end()
-            else:
-                one.process.terminate()
+def _end_child(key: tuple[str, str]) -> None:
+    if (child := _CHILDREN.pop(key, None)) is not None:
+        child.end()
 
 
-def _scratch(worker: Worker) -> Path:
-    return Path(worker.local_directory) / "pmbnn"
+def _find_child(worker: Worker, task: RemoteTask) -> Child:
+    """The process of a worker for a sweep, started if there is none."""
+    key = worker.address, task.settings.session
+    child = _CHILDREN.get(key)
+    if child is None or child.is_dead or child.single_threaded != task.settings.single_threaded:
+        _end_child(key)
+        child = _CHILDREN[key] = _start_child(worker, task)
+    return child
 
 
-@contextlib.contextmanager
-def _process(worker: Worker, parcel: Parcel):
-    """A process for a job: an idle one of this run, of the same group if there is one."""
-    setting = parcel.setting
-    owner = (worker.address, setting.session, setting.single_threaded)
-    with _LOCK:
-        idle = [one for one in _PROCESSES if one.is_idle and one.owner[:2] == owner[:2]]
-        # Those of another number of threads are of an earlier turn.
-        for one in [one for one in idle if one.owner != owner or one.process.poll() is not None]:
-            idle.remove(one)
-            _PROCESSES.remove(one)
-            one.end()
-        process = min(idle, key=lambda one: one.group != parcel.group, default=None)
-        if process is None:
-            taken = {one.number for one in _PROCESSES if one.owner == owner}
-            number = next(n for n in range(len(taken) + 1) if n not in taken)
-            process = _started(worker, parcel, owner, number)
-            _PROCESSES.append(process)
-        process.is_idle, process.group = False, parcel.group
-    try:
-        yield process
-    finally:
-        with _LOCK:
-            process.is_idle = True
-            died = process.process.poll() is not None or process.line.closed
-            gone = died or process.is_of_ended_run
-            if gone and process in _PROCESSES:
-                _PROCESSES.remove(process)
-        if gone:
-            process.end()
-
-
-def _started(worker: Worker, parcel: Parcel, owner, number: int) -> _Process:
-    """A new process; it has no part in the terminal's Ctrl-C, which is the coordinator's."""
-    _scratch(worker).mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=_scratch(worker)))
+def _start_child(worker: Worker, task: RemoteTask) -> Child:
+    """Start a process out of reach of the terminal's Ctrl-C, which is the coordinator's."""
+    settings, scratch = task.settings, _scratch_folder(worker)
+    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=scratch))
     Results(folder).prepare()
     ours, theirs = socket.socketpair()
     with theirs:
+        # Not by multiprocessing: the worker of a nanny is a daemon, which may start no process so.
         process = subprocess.Popen(
             [sys.executable, "-c", f"{SERVE}; serve({theirs.fileno()})"],
-            env=_environment(parcel.setting),
+            env=_environment(settings),
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             process_group=0,
         )
-    address, cores = parcel.bound
-    if address == worker.address and number < len(cores):
-        with contextlib.suppress(OSError):  # of one that is dead already, which shows later
-            os.sched_setaffinity(process.pid, {cores[number]})
-    line = Connection(ours.detach())
-    with contextlib.suppress(OSError):
-        line.send(parcel.setting.folder or folder)
-    return _Process(owner, number, process, line, folder)
+    connection = Connection(ours.detach())
+    with suppress(OSError):  # of a process that is dead already, which shows later
+        if settings.single_threaded and worker.address in task.cores:
+            os.sched_setaffinity(process.pid, {task.cores[worker.address]})
+        connection.send(settings.folder or folder)
+    return Child(process, connection, folder, settings.single_threaded)
 
 
-def _environment(setting: Setting) -> dict[str, str]:
-    """The environment that a process of one machine has, where Dask has set nothing."""
+def _scratch_folder(worker: Worker) -> Path:
+    return Path(worker.local_directory) / "pmbnn"
+
+
+def _environment(settings: RunSettings) -> dict[str, str]:
+    """The environment that processes of one machine have, without the variables that Dask sets."""
     preset = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     kept = {k: v for k, v in os.environ.items() if str(preset.get(k)) != v}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    return with_variables(kept, SINGLE_THREADED if setting.single_threaded else {})
+    return with_variables(kept, SINGLE_THREADED if settings.single_threaded else {})
 
 
-def _done(
-    worker: Worker, parcel: Parcel, process: _Process, places: Mapping[Shipment, Path]
-) -> Receipt:
-    """Have a job done by a process, passing its news on."""
-    key, setting = worker.get_current_task(), parcel.setting
-    cells: list[PackedCell] = []
-    looked, told, heard = time.monotonic(), -math.inf, False
+# The Dask task
+
+
+def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
+    """Run a job in the worker's process: the function that Dask calls.
+
+    Parameters
+    ----------
+    contents
+        Contents of ``task.files``.
+
+    Returns
+    -------
+    TaskResult or WorkerInfo
+        The latter if this worker cannot be used.
+
+    Raises
+    ------
+    Reschedule
+        If the process was asked to end, as on a machine that is taken away.
+    """
+    worker, session = get_worker(), task.settings.session
+    # A worker that has just come gets tasks before the coordinator has asked it.
+    if unfit := unfit_reason(task.settings, worker.state.nthreads):
+        return WorkerInfo(worker.address, unfit=unfit)
     try:
-        with contextlib.suppress(OSError):  # of one that has just died, which shows below
-            process.line.send(_travelled(parcel, places))
+        paths = unpack(task.files, contents, _scratch_folder(worker) / "data")
+        child = _find_child(worker, task)
+        try:
+            return _run(worker, child, replace(task, paths=paths))
+        finally:
+            if child.is_dead or session in _ENDED:
+                _end_child((worker.address, session))
+    except Reschedule:
+        raise
+    # Of this machine's disk or memory: the job runs elsewhere.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        return WorkerInfo(worker.address, unfit=reason, is_broken=True)
+
+
+def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerInfo:
+    """Run a job in a process, passing on its progress."""
+    key, settings = worker.get_current_task(), task.settings
+    result, cells = TaskResult(worker.address), []
+    checked, reported, is_silent = time.monotonic(), -math.inf, True
+    try:
+        with suppress(OSError):  # of a process that has just died, which shows below
+            child.connection.send(task)
         while True:
             now = time.monotonic()
-            if now - looked >= LOOK_UP:
-                looked = now
-                if not _is_wanted(worker, key):
-                    process.end()
-                    return Receipt(worker.address, died="nobody wants the job any more")
-            event = _heard(process.line)
-            if event is None:
-                continue
-            heard = True
+            if now - checked >= CHECK_EVERY:
+                checked = now
+                if not _is_wanted(worker, key, settings.session):
+                    child.end()
+                    return replace(result, died="the job was cancelled")
+            event = child.receive()
+            is_silent = is_silent and event is None
             match event:
-                case Progressed(_, stages):
-                    if now - told >= setting.news_every:
-                        told = now
-                        worker.log_event(setting.topic, _message(parcel.number, stages))
-                case Stored(_, Lacking(why)):
-                    lacking = why
-                    while not isinstance(_heard(process.line), Finished):
-                        pass
-                    return Receipt(worker.address, lacking=lacking)
+                case None:
+                    pass
+                case Progressed():
+                    if now - reported >= settings.progress_every:
+                        reported = now
+                        progress = replace(event, job=task.number)
+                        worker.log_event(settings.topic, pickle.dumps(progress))
+                case Stored(_, MissingData(reasons)):
+                    result = replace(result, missing=reasons)
                 case Stored(_, record):
-                    cells.append(_packed(record, process.folder, setting))
+                    cells.append(_packed(record, child.folder, settings))
                 case Finished(seconds=seconds):
-                    return Receipt(worker.address, tuple(cells), seconds)
+                    return replace(result, cells=tuple(cells), seconds=seconds)
                 case fault:
-                    shared = setting.folder
-                    is_full = shared is not None and fault.is_full(shared)
-                    return Receipt(worker.address, fault=str(fault), is_full=is_full)
+                    if settings.folder is not None and fault.is_full(settings.folder):
+                        return replace(result, full=str(fault))
+                    return WorkerInfo(worker.address, unfit=str(fault), is_broken=True)
     except EOFError:
-        process.line.close()
-        status = process.process.wait()
-    # A machine that is taken away tells every process on it; this worker hears it too. And one that
-    # was idle for long may end as it is given a job.
-    taken_away = status == -signal.SIGTERM or (status == 0 and not heard)
-    if taken_away and not process.is_of_ended_run:
+        child.connection.close()
+        status = child.process.wait()
+    # A machine that is taken away ends every process on it, this worker next. And a process that
+    # was idle for long may end just as it is sent a job.
+    taken_away = status == -signal.SIGTERM or (status == 0 and is_silent)
+    if taken_away and settings.session not in _ENDED:
         raise Reschedule
-    return Receipt(worker.address, tuple(cells), died=ended_by(status))
+    return replace(result, cells=tuple(cells), died=ended_by(status))
 
 
-def _heard(line: Connection) -> Any:
-    """What a process says next, None if it is silent; EOFError of one that has ended."""
-    try:
-        return line.recv() if line.poll(LOOK_UP) else None
-    except OSError as error:  # ended before a message, or within one
-        raise EOFError from error
-
-
-def _travelled(parcel: Parcel, places: Mapping[Shipment, Path]) -> TravelledJob:
-    return TravelledJob(
-        parcel.group,
-        parcel.pickled,
-        parcel.sources,
-        parcel.setting.machine,
-        copies={s.named: path for s, path in places.items() if s.named is not None},
-        rows={s.fingerprint: path for s, path in places.items() if s.fingerprint is not None},
-    )
-
-
-def _is_wanted(worker: Worker, key: Any) -> bool:
-    """Whether the scheduler still waits for a task; a running one cannot be told otherwise."""
+def _is_wanted(worker: Worker, key: Any, session: str) -> bool:
+    """Whether somebody waits for a task: Dask does not stop one that is running."""
     task = worker.state.tasks.get(key)
-    return task is not None and task.state != "cancelled" and worker.status.name not in OVER
+    is_cancelled = task is None or task.state == "cancelled" or session in _ENDED
+    return not is_cancelled and worker.status.name not in CLOSING
 
 
-def _message(number: int, stages: tuple[News, ...]) -> dict[str, Any]:
-    """News of a job, as the scheduler can pass them on."""
-    told = [(n.stage, int(n.done), int(n.total), n.unit, n.words) for n in stages]
-    return {"job": number, "stages": told}
-
-
-def news_of(message: Mapping[str, Any]) -> Progressed:
-    """The event that a message tells."""
-    return Progressed(message["job"], tuple(News(*stage) for stage in message["stages"]))
-
-
-def _packed(record: CellRecord, folder: Path, setting: Setting) -> PackedCell:
-    """A finished cell as it travels; nothing of it stays unless it lies where it should."""
-    if setting.folder is not None:
+def _packed(record: CellRecord, folder: Path, settings: RunSettings) -> PackedCell:
+    """A finished cell as it is sent back, removed here unless it lies where it should."""
+    if settings.folder is not None:
         return PackedCell(record.to_json())
     results = Results(folder)
     cell = results.cells / record.name
@@ -309,3 +291,18 @@ def _packed(record: CellRecord, folder: Path, setting: Setting) -> PackedCell:
     files = {name: (cell / name).read_bytes() for name in record.files}
     results.remove(record.name)
     return PackedCell(text, files)
+
+
+def unpack(files: Sequence[DataFile], contents: Sequence[bytes], folder: Path) -> tuple[Path, ...]:
+    """Paths of files that were sent along, in a folder that each is written to once."""
+    paths = []
+    for file, content in zip(files, contents, strict=True):
+        place = folder / file.key
+        if not place.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            part = Path(tempfile.mkdtemp(dir=folder))
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                archive.extractall(part, filter="data")
+            os.replace(part, place)
+        paths.append(place / file.name)
+    return tuple(paths)

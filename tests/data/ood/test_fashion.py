@@ -15,7 +15,8 @@ from pmbnn.data import DataError, ood, openml
 from pmbnn.data.files import copies
 from pmbnn.data.ood import Digits, Fashion
 from pmbnn.spec.errors import ConfigError
-from pmbnn.sweep.cluster.data import ood_shipments, unpack
+from pmbnn.sweep.cluster.coordinator import pack_ood
+from pmbnn.sweep.cluster.worker import unpack
 
 DIGITS = Digits(np.zeros((0, 784), np.float32), ())
 """Clothes need none."""
@@ -128,22 +129,22 @@ def test_they_go_to_workers_of_a_cluster(source, request, monkeypatch, tmp_path)
     monkeypatch.setattr(openml, "_download", lambda source: (PIXELS, LABELS.astype(np.uint8)))
     if source == "kept":
         Fashion().load(DIGITS)
-    carried = ood_shipments(Fashion())
+    carried = pack_ood(Fashion())
     expected = Fashion().load(DIGITS)
-    places = unpack(carried, tmp_path / "there")
+    paths = unpack(tuple(carried), tuple(carried.values()), tmp_path / "there")
     monkeypatch.delenv("PMBNN_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "there"))
     monkeypatch.setattr(openml, "_download", None)
     with pytest.raises(DataError):
         Fashion().load(DIGITS)
-    with copies({shipment.named: path for shipment, path in places.items()}):
+    with copies({file.setting: path for file, path in zip(carried, paths, strict=True)}):
         found = Fashion().load(DIGITS)
     np.testing.assert_array_equal(found.x, expected.x)
     assert (found.labels, found.source) == (expected.labels, expected.source)
 
 
 def test_what_is_not_there_does_not_go():
-    assert ood_shipments(Fashion()) == {}
+    assert pack_ood(Fashion()) == {}
 
 
 def test_offline_is_said_at_once():
