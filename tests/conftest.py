@@ -54,21 +54,32 @@ def evaluate():
 
 @pytest.fixture
 def registries():
-    """What a test registers is forgotten after it."""
+    """A test begins with what comes with the package; what it registers is forgotten after it."""
     from pmbnn.experiment import plugins
     from pmbnn.experiment.cells import REGISTRIES
     from pmbnn.spec import METRICS
 
-    kept = [*REGISTRIES.values(), METRICS, plugins.ORIGINS, plugins._SOURCES]
-    before, modules = [dict(one) for one in kept], set(sys.modules)
+    choices = [*REGISTRIES.values(), *METRICS.values(), *plugins.OUTPUTS.values()]
+    kept = [*choices, METRICS, plugins.ORIGINS, plugins._SOURCES]
+    before, modules = [dict(one) for one in kept], _pop_plugins()
+    for one in choices:
+        for name in [name for name, part in one.items() if part in plugins.ORIGINS]:
+            del one[name]
+    for one in kept[len(choices) :]:
+        one.clear()
     yield
     for one, content in zip(kept, before, strict=True):
         one.clear()
         one.update(content)
-    for name in set(sys.modules) - modules:
-        if name.startswith("pmbnn_plugin_"):
-            del sys.modules[name]
+    _pop_plugins()
+    sys.modules.update(modules)
     plugins._import_installed.cache_clear()
+
+
+def _pop_plugins():
+    """Modules of plugins, which no import finds any more."""
+    names = [name for name in sys.modules if name.startswith("pmbnn_plugin_")]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.present import present_records
 from pmbnn.results.record import CellRecord
 from pmbnn.sweep.cells import prepare, write_header, write_tables
+from pmbnn.sweep.outputs import make_outputs
 
 PROJECT = Path(__file__).parents[1]
 FILES = sorted((PROJECT / "experiments").glob("*.yaml"))
@@ -180,7 +181,10 @@ def sweep(tmp_path_factory):
 
 def _swept(file, folder):
     tiny = folder / file.name
-    tiny.write_text(yaml.safe_dump(shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))))
+    content = shrunk(yaml.safe_load(file.read_text(encoding="utf-8")))
+    if "plugins" in content:
+        content["data_folder"] = str(file.parent)
+    tiny.write_text(yaml.safe_dump(content))
     run = prepare(load_experiment(tiny), folder / "results" / file.stem)
     write_header(run)
     first = {role: cell for cell in reversed(list(run.tasks)) for role in _roles(cell)}
@@ -198,6 +202,7 @@ def _swept(file, folder):
         run_job(task, run.results.folder, stored.append)
     records = present_records(run.results)
     figures = draw_files(overviews_of(run.results, records), run.results)
+    figures += make_outputs(run.results, run.experiment.plugins, pytest.fail)
     write_tables(run, records)
     return Swept(run.results.folder, len(wanted), stored, figures)
 

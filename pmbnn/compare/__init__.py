@@ -10,8 +10,7 @@
   ``ladder.csv``;
 - `sensitivity`: power-scaling sensitivity of sampled posteriors, ``sensitivity.csv``;
 - `claims`: learned scales less fixed ones, the scales, and the measures of cells, ``claims.csv``;
-- `measures`: sparsity and uncertainty at the true boundary, of one cell;
-- `in_between`: how uncertain each method is in a gap between rows, ``in_between.csv``.
+- `measures`: sparsity and uncertainty at the true boundary, of one cell.
 
 `scores` names what a cell is judged by, and what is shown of it, by the type of its predictions.
 """
@@ -24,7 +23,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "agreement": ["agreement_table", "write_agreement"],
         "claims": ["claims_table", "paired_rows", "read_claims", "write_claims"],
         "contrasts": ["delta_table", "verdict_table"],
-        "in_between": ["in_between_table", "write_in_between"],
         "intervals": [
             "joint_intervals",
             "mean_draws",

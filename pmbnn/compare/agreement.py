@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pmbnn.compare.kl_gap import gap_columns
 from pmbnn.experiment.cells import Cell
 from pmbnn.prediction.chain_errors import (
     Distance,
@@ -43,7 +42,6 @@ OF_GUIDE = {
     "posterior": WEIGHT.pattern,
     "restarts": WEIGHT.pattern,
     "fit": "",
-    "guide": "loc|scale",
 }
 """Groups of a fitted cell's trace that tell of its guide, and what is read of them."""
 
@@ -61,7 +59,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     (``_floor``), what else tells the two apart there, and a ``verdict``: ``agrees``, ``differs`` or
     ``undecided``; the same elsewhere, the place at the end of the names; differences of results,
     fitted less sampled; ``pareto_k`` of the guide's importance weights; hidden ``units`` and how
-    many are off; where the evidence is known what `gap_columns` adds.
+    many are off; where the evidence is known what `kl_gap` adds.
 
     Of class probabilities the distance is ``total_variation``, and elsewhere is over the map.
     ``same_class`` is the share of rows where both predict one class, ``sd_ratio`` the median, over
@@ -111,7 +109,7 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     }
     found = _head(fitted, sampled) | told | apart
     if not fitted.cell.is_sampled:
-        found |= _of_guide(fitted, ours) | gap_columns(fitted, sampled, ours)
+        found |= _of_guide(fitted, ours) | kl_gap(fitted, sampled)
     return found
 
 
@@ -145,6 +143,20 @@ def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
     found = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
     units = switched_off(trace) if "posterior" in trace.children else None
     return found if units is None else found | {"units_off": units[0], "units": units[1]}
+
+
+def kl_gap(fitted: CellRecord, sampled: CellRecord) -> dict[str, float]:
+    """The divergence of a guide from the posterior, where a sampled cell knows the evidence.
+
+    ``kl_gap`` is log evidence less ELBO, in nats, with the evidence's standard error
+    ``kl_gap_mcse``.
+    """
+    if "log_evidence" not in sampled.results:
+        return {}
+    return {
+        "kl_gap": sampled.results["log_evidence"] - fitted.results["elbo"],
+        "kl_gap_mcse": sampled.results["log_evidence_mcse"],
+    }
 
 
 # Distances by the kind of prediction

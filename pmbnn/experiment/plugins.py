@@ -1,25 +1,36 @@
 """Parts of one's own: registered by a decorator, in a file beside the experiment or installed.
 
-An experiment file names its files under ``plugins``; an installed package names modules under
-the entry-point group ``pmbnn.plugins``. What they register can be named like what comes with
-the package.
+An experiment file names files and packages under ``plugins``; an installed package names modules
+under the entry-point group ``pmbnn.plugins``. The classes that they register can be named like what
+comes with the package; figures and tables that they register are made of every results folder.
 """
 
 import functools
 import hashlib
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pmbnn.experiment.cells import REGISTRIES, Cell
+from pmbnn.experiment.plugin_files import (
+    IMPORTED,
+    MODULES,
+    Finder,
+    Source,
+    as_plugin_name,
+    is_plugin_name,
+    is_there,
+    kept_name,
+    read_source,
+    source_of,
+)
 from pmbnn.spec import METRICS, Specification
 from pmbnn.spec.errors import ConfigError, check_keys, must
 from pmbnn.spec.origins import ORIGINS, SESSION, Origin, classes_of, digests_among, digests_of
@@ -29,50 +40,39 @@ GROUP = "pmbnn.plugins"
 
 KIND = re.compile(r"[a-z][a-z0-9_]*")
 
-MODULES = "pmbnn_plugin_"
-"""What names of modules begin with that plugin files are run as."""
-
 SHA256 = re.compile(r"[0-9a-f]{64}")
-
-KEPT = "plugins"
-"""Folder of a results folder with the plugins of its cells, named by their SHA-256."""
 
 METRIC = "metric"
 """What stands beside the sections of a cell where a metric is made of a source."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A plugin file as it was read: workers run this text, here and on other machines.
+FIGURE, TABLE = "figure", "table"
 
-    Attributes
-    ----------
-    name
-        Its path as the experiment file writes it.
-    path
-        Where it was read.
-    text
-        What it holds.
-    """
+OUTPUTS: dict[str, dict[str, Callable[[Any], Any]]] = {FIGURE: {}, TABLE: {}}
+"""Functions of the results of an experiment that draw figures and make tables, by their names."""
 
-    name: str
-    path: str = field(compare=False)
-    text: bytes = field(repr=False)
+RETURNS = {"Figure": FIGURE, "DataFrame": TABLE}
+"""What a function makes that is annotated to return one of these."""
 
-    @functools.cached_property
-    def digest(self) -> str:
-        """SHA-256 of the text, in hexadecimal."""
-        return hashlib.sha256(self.text).hexdigest()
-
-    @property
-    def kept_name(self) -> str:
-        """Path of its copy in a results folder."""
-        return f"{KEPT}/{self.digest}.py"
-
-    @property
-    def as_written(self) -> dict[str, str]:
-        """What the experiment file of a results folder says of it."""
-        return {"file": self.name, "sha256": self.digest}
+TAKEN = {
+    FIGURE: frozenset(
+        {
+            *("accuracy", "classes", "confident_mistakes", "curves", "design", "examples"),
+            *("gallery", "grid", "last_layer", "least_confident", "letters", "map", "maps"),
+            *("network", "ood", "ood_examples", "pit", "points", "posterior"),
+            *("predicted_observed", "reliability", "repair_ladder", "risk_coverage", "samples"),
+            *("scales", "training", "uncertainty", "weights"),
+        }
+    ),
+    TABLE: frozenset(
+        {
+            *("agreement", "baselines", "calibration", "claims", "compare", "evidence", "ladder"),
+            *("metrics", "ood", "paired_baselines", "prior", "regret", "sensitivity", "summary"),
+            "times",
+        }
+    ),
+}
+"""Names of the figures and tables that come with the package."""
 
 
 class PluginError(ConfigError):
@@ -80,7 +80,9 @@ class PluginError(ConfigError):
 
 
 _SOURCES: dict[str, Source] = {}
-"""Plugin files that were run in this process, by their SHA-256."""
+"""Plugins that were run in this process, by their SHA-256."""
+
+sys.meta_path.append(Finder())
 
 _TRUSTED: ContextVar[bool] = ContextVar("whether kept copies of plugins may be run", default=False)
 
@@ -104,12 +106,16 @@ def register[Part: Callable](part: Part) -> Part:
         A subclass of `Prior`, `Hyperprior`, `Likelihood`, `Network`, `DatasetSpec` or `OodSpec`,
         which an experiment file names by its field ``kind``. Or a metric: a function of a
         prediction and the targets that returns a number, reported under the function's name;
-        its first parameter is annotated with the kind of prediction it is of.
+        its first parameter is annotated with the kind of prediction it is of. Or a figure or a
+        table: a function of `ExperimentResults` that is annotated to return a matplotlib ``Figure``
+        (a dictionary of several, or None where there is nothing to draw) or a pandas ``DataFrame``.
+        Every sweep makes both under the function's name, ``figures/<name>.png`` (with a key of the
+        dictionary before the name) and ``<name>.csv``; no cell's identity depends on them.
 
     Raises
     ------
     TypeError
-        It is neither, or a class without a ``kind``.
+        It is none of these, or a class without a ``kind``.
     ValueError
         The name is taken.
 
@@ -123,14 +129,18 @@ def register[Part: Callable](part: Part) -> Part:
     ...         import pymc as pm
     ...
     ...         return pm.Logistic(name, 0.0, scale, dims=dims)  # doctest: +SKIP
+
+    >>> @register
+    ... def slowest(results: ExperimentResults) -> pd.DataFrame:
+    ...     return results.metrics.nlargest(10, "seconds")  # doctest: +SKIP
     """
     kind, choices, what = _registry(part)
+    renamed = f"name the one at {part_place(part)} otherwise."
+    if kind in TAKEN.get(what, ()):
+        raise ValueError(f"A {what} `{kind}` comes with the package: {renamed}")
     taken = choices.get(kind)
     if taken is not None and not _is_newer(part, taken):
-        raise ValueError(
-            f"{what} `{kind}` is there already: {_place(taken)}; name the one at {_place(part)} "
-            "otherwise."
-        )
+        raise ValueError(f"{what} `{kind}` is there already: {part_place(taken)}; {renamed}")
     # An earlier part of that name keeps its origin: there may be cells that are made of it.
     ORIGINS[part] = _origin(part)
     choices[kind] = part
@@ -140,23 +150,24 @@ def register[Part: Callable](part: Part) -> Part:
 def load_plugins(
     named: object, folders: Sequence[Path], kept: Path | None = None
 ) -> tuple[Source, ...]:
-    """Plugin files, read and run; what is installed is imported as well.
+    """Plugins, read and run; what is installed is imported as well.
 
     Parameters
     ----------
     named
-        What an experiment file says under ``plugins``: a list of Python files. The one of a results
-        folder says their SHA-256 too, ``{file: my_priors.py, sha256: …}``.
+        What an experiment file says under ``plugins``: a list of Python files and of folders with
+        an ``__init__.py``. The one of a results folder says their SHA-256 too,
+        ``{file: my_priors.py, sha256: …}``.
     folders
         What their paths are relative to: the first that has a file.
     kept
-        Results folder that may keep a copy of a file that is not there as it was. The copy is run
+        Results folder that may keep a copy of a plugin that is not there as it was. The copy is run
         only within `trusting`.
 
     Raises
     ------
     ConfigError
-        A file is missing, is not as it was, or raises something; the message names its line.
+        A plugin is missing, is not as it was, or raises something; the message names its line.
     """
     if not isinstance(named, Sequence) or isinstance(named, str):
         raise must("plugins", "must be a list of Python files", named)
@@ -165,7 +176,9 @@ def load_plugins(
         place = f"plugins[{index}]"
         name, digest = _entry(entry, place)
         if digest is None:
-            source = _read(name, place, folders)
+            paths = _paths(name, folders)
+            path = next((path for path in paths if path.exists()), paths[0])
+            source = read_source(name, path, f"`{place}`")
         else:
             source = stored_source(name, digest, f"`{place}`", folders, kept)
         _run(source, f"`{place}`", [one.digest for one in sources])
@@ -175,7 +188,7 @@ def load_plugins(
 
 
 def load_sources(sources: Iterable[Source]) -> None:
-    """Run plugin files that were read elsewhere, and import what is installed.
+    """Run plugins that were read elsewhere, and import what is installed.
 
     Raises
     ------
@@ -192,15 +205,15 @@ def load_sources(sources: Iterable[Source]) -> None:
 def stored_source(
     name: str, digest: str, user: str, folders: Sequence[Path], kept: Path | None
 ) -> Source:
-    """A plugin file as it was when cells were fitted with it.
+    """A plugin as it was when cells were fitted with it.
 
-    It is the one that was run in this process, the file if it has not changed, or the copy in a
+    It is the one that was run in this process, the plugin if it has not changed, or the copy in a
     results folder where that is trusted (`trusting`).
 
     Parameters
     ----------
     name, digest
-        Path of the file as the experiment file wrote it, and its SHA-256.
+        Path of the plugin as the experiment file wrote it, and its SHA-256.
     user
         What needs it, for the message.
     folders, kept
@@ -213,15 +226,15 @@ def stored_source(
     """
     if digest in _SOURCES:
         return _SOURCES[digest]
-    there = [path for path in _paths(name, folders) if path.is_file()]
+    there = [path for path in _paths(name, folders) if is_there(name, path)]
     for path in there:
-        source = Source(name, str(path), _bytes(path, user))
+        source = read_source(name, path, user)
         if source.digest == digest:
             return source
     changed = f"has changed since ({there[0]})" if there else "is not there"
     happened = f"{user} needs the plugin {name} as it was when cells were fitted with it, and it"
-    copy = None if kept is None else kept / KEPT / f"{digest}.py"
-    if copy is None or not copy.is_file():
+    copy = None if kept is None else kept / kept_name(name, digest)
+    if copy is None or not is_there(name, copy):
         raise PluginError(
             f"{happened} {changed}: put it back, or fit again with the plugin as it is now. The "
             "results folder keeps no copy."
@@ -232,7 +245,7 @@ def stored_source(
             f"({copy}), if you trust who wrote it, with `--trust-plugins` (in Python "
             "`trust_plugins=True`)."
         )
-    source = Source(name, str(copy), _bytes(copy, user))
+    source = read_source(name, copy, user)
     if source.digest != digest:
         raise PluginError(
             f"{happened} {changed}; the copy that the results folder keeps ({copy}) is damaged: "
@@ -254,7 +267,7 @@ def stored_parts(
     user
         What needs them, for messages.
     find
-        Gives a plugin file by its name and SHA-256, as `stored_source` does; without it, only what
+        Gives a plugin by its name and SHA-256, as `stored_source` does; without it, only what
         is registered already is known.
 
     Raises
@@ -266,7 +279,7 @@ def stored_parts(
     for index, (digest, name) in enumerate(plugins.items()):
         if _parts(digest, plugins):
             continue
-        if find is None or not name.endswith(".py"):
+        if find is None or not is_plugin_name(name):
             what = "a class typed into a notebook" if name == SESSION else f"`{name}`"
             raise PluginError(
                 f"{user} needs {what} as it was at the fit, which is not registered here, or has "
@@ -281,9 +294,9 @@ def stored_parts(
 
 @contextmanager
 def experiment_parts(sources: Sequence[Source]) -> Iterator[None]:
-    """Know, of plugin files, those of an experiment and no others that this process has run."""
+    """Know, of plugins, those of an experiment and no others that this process has run."""
     load_sources(sources)
-    others = {o.digest for o in ORIGINS.values() if not o.name.endswith(".py")}
+    others = {o.digest for o in ORIGINS.values() if not is_plugin_name(o.name)}
     with _only([*others, *(source.digest for source in sources)]):
         yield
 
@@ -307,7 +320,7 @@ def _only(digests: Collection[str]) -> Iterator[None]:
 
 def _registries() -> list[dict[str, Any]]:
     """Everything that parts are registered in."""
-    return [*REGISTRIES.values(), *METRICS.values()]
+    return [*REGISTRIES.values(), *METRICS.values(), *OUTPUTS.values()]
 
 
 def _parts(digest: str, among: Collection[str]) -> list[Any]:
@@ -327,7 +340,7 @@ def _enter(parts: Iterable[Any]) -> None:
 
 
 def _entry(entry: object, place: str) -> tuple[str, str | None]:
-    """Path of a plugin file as an experiment file writes it, and its SHA-256 if it says it."""
+    """Name of a plugin from what an experiment file says of it, and its SHA-256 if it says it."""
     name, digest = entry, None
     if isinstance(entry, Mapping):
         check_keys(entry, ["file", "sha256"], place)
@@ -335,27 +348,12 @@ def _entry(entry: object, place: str) -> tuple[str, str | None]:
         if not isinstance(digest, str) or not SHA256.fullmatch(digest):
             raise must(f"{place}.sha256", "must be 64 hexadecimal digits", digest)
         place = f"{place}.file"
-    if not isinstance(name, str) or not name.endswith(".py"):
-        raise must(place, "must be a Python file", name)
-    return name, digest
+    return as_plugin_name(name, place), digest
 
 
 def _paths(name: str, folders: Sequence[Path]) -> list[Path]:
-    """Where a file may lie, each place once."""
+    """Where a plugin may lie, each place once."""
     return list(dict.fromkeys((Path(folder) / name).resolve() for folder in folders))
-
-
-def _read(name: str, place: str, folders: Sequence[Path]) -> Source:
-    paths = _paths(name, folders)
-    path = next((path for path in paths if path.exists()), paths[0])
-    return Source(name, str(path), _bytes(path, f"`{place}`"))
-
-
-def _bytes(path: Path, user: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{user} names {path}: {error.strerror}.") from None
 
 
 def sources_of(cell: Cell) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -406,6 +404,8 @@ def own_sources(cell: Cell) -> list[str]:
 def _registry(part: Callable) -> tuple[str, dict[str, Any], str]:
     """The name of a part, what it is registered in, and what it is."""
     if inspect.isfunction(part):
+        if what := _output(part):
+            return part.__name__, OUTPUTS[what], what
         return part.__name__, METRICS.setdefault(_predictive(part), {}), METRIC
     base = _base(part)
     return _kind(part), REGISTRIES[base], base.__name__
@@ -417,7 +417,8 @@ def _base(part: object) -> type[Specification]:
             return base
     bases = ", ".join(sorted(base.__name__ for base in REGISTRIES))
     raise TypeError(
-        f"`register` takes a metric (a function) or a subclass of one of {bases}, got {part!r}."
+        "`register` takes a metric, a figure or a table (a function) or a subclass of one of "
+        f"{bases}, got {part!r}."
     )
 
 
@@ -431,14 +432,36 @@ def _kind(cls: type[Specification]) -> str:
     return kind
 
 
+def _output(function: Callable) -> str | None:
+    """What a function makes of the results of an experiment, if it is annotated to return that."""
+    signature, name = inspect.signature(function), function.__name__
+    returned = re.findall(r"\w+", inspect.formatannotation(signature.return_annotation))
+    cls = next((cls for cls in RETURNS if cls in returned), None)
+    if cls is None:
+        return None
+    if len(signature.parameters) != 1:
+        raise TypeError(
+            f"The {RETURNS[cls]} `{name}` must be a function of the results alone: write "
+            f"`(results: ExperimentResults) -> {cls}`."
+        )
+    if not KIND.fullmatch(name):
+        raise TypeError(
+            f"The {RETURNS[cls]} `{name}` must have a name of small letters, digits and `_`, which "
+            "becomes that of its file."
+        )
+    return RETURNS[cls]
+
+
 def _predictive(metric: Callable) -> str:
     """Key of the kind of prediction that a metric is of: its class in small letters."""
-    first, *others = inspect.signature(metric).parameters.values()
-    cls = first.annotation
-    if cls is inspect.Parameter.empty or len(others) != 1:
+    parameters = list(inspect.signature(metric).parameters.values())
+    cls = parameters[0].annotation if len(parameters) == 2 else inspect.Parameter.empty
+    if cls is inspect.Parameter.empty:
         raise TypeError(
             f"The metric `{metric.__name__}` must be a function of a prediction, annotated with "
-            "its kind, and the targets: write `(predictive: ClassProbabilities, target)`."
+            "its kind, and the targets: write `(predictive: ClassProbabilities, target)`. A figure "
+            "or a table says what it returns: `(results: ExperimentResults) -> Figure`, "
+            "`-> DataFrame`."
         )
     name = cls.rpartition(".")[2] if isinstance(cls, str) else cls.__name__
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
@@ -456,12 +479,11 @@ def _is_newer(part: Any, taken: Any) -> bool:
 
 def _origin(part: Any) -> Origin:
     module = sys.modules[part.__module__]
-    file = getattr(module, "__file__", None)
+    file, source = getattr(module, "__file__", None), source_of(module)
+    if source is not None:  # whose files may lie on another machine
+        return Origin(file, source.digest, source.name)
     if file is not None:
-        # That of a plugin may lie on another machine.
-        digest = getattr(module, "digest", None)
-        name = getattr(module, "written_as", module.__name__)
-        return Origin(file, digest or hashlib.sha256(Path(file).read_bytes()).hexdigest(), name)
+        return Origin(file, hashlib.sha256(Path(file).read_bytes()).hexdigest(), module.__name__)
     # Typed into a notebook: functions know their source there, classes do not.
     members = [part] if inspect.isfunction(part) else vars(part).values()
     try:
@@ -481,7 +503,7 @@ def _fields(cls: type[Specification]) -> dict[str, Any]:
     return {name: field for name, field in fields if field.exclude_if is None or name in own}
 
 
-def _place(part: Any) -> str:
+def part_place(part: Any) -> str:
     """File and line of a class or function."""
     try:
         file, (_, line) = inspect.getsourcefile(part), inspect.getsourcelines(part)
@@ -491,7 +513,7 @@ def _place(part: Any) -> str:
 
 
 def _run(source: Source, user: str, before: Sequence[str]) -> None:
-    """Run the text of a plugin, unless that was done; its parts take the place of earlier ones.
+    """Import the text of a plugin, unless that was done; its parts replace earlier ones.
 
     `user` says in messages what needs it; `before` are the SHA-256 of plugins that it may derive
     classes from.
@@ -501,23 +523,23 @@ def _run(source: Source, user: str, before: Sequence[str]) -> None:
     digest = hashlib.sha256("".join([*before, source.digest]).encode()).hexdigest()
     name = f"{MODULES}{Path(source.name).stem}_{digest[:16]}"
     if name in sys.modules:
-        _enter(part for part in ORIGINS if part.__module__ == name)
+        _enter(part for part in ORIGINS if part.__module__.partition(".")[0] == name)
         return
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__, module.digest, module.written_as = source.path, source.digest, source.name
+    IMPORTED[name] = source
     changed = [*_registries(), METRICS, ORIGINS]
     contents = [dict(one) for one in changed]
     try:
-        exec(compile(source.text, source.path, "exec"), module.__dict__)
+        importlib.import_module(name)
     except Exception as error:
-        del sys.modules[name]
+        for module in [m for m in sys.modules if m.partition(".")[0] == name]:
+            del sys.modules[module]
         for one, content in zip(changed, contents, strict=True):
             one.clear()
             one.update(content)
-        line = _line(error, Path(source.path))
         reason = " ".join(str(error).split())
         raise ConfigError(
-            f"{user} ({source.path}{line}) raised {type(error).__name__}: {reason.rstrip('.')}."
+            f"{user} ({_error_place(error, source)}) raised {type(error).__name__}: "
+            f"{reason.rstrip('.')}."
         ) from error
     _SOURCES[source.digest] = source
 
@@ -533,23 +555,25 @@ def _retire(source: Source) -> None:
 
 def _is_same_file(origin: Origin, source: Source) -> bool:
     # A moved folder has its plugins under the same names.
-    return origin.file == source.path or origin.name == source.name
+    return origin.name == source.name or Path(origin.file).is_relative_to(source.path)
 
 
-def _line(error: Exception, path: Path) -> str:
-    """Where in a file an error came up, if it did there."""
-    lines = list(_lines(error, path))
-    return f", line {lines[-1]}" if lines else ""
+def _error_place(error: Exception, source: Source) -> str:
+    """The file of a plugin, with the line, where an error came up, if it did there."""
+    places = list(_lines(error, {source.place(file) for file in source.files}))
+    return places[-1] if places else source.path
 
 
-def _lines(error: Exception, path: Path) -> Iterator[int]:
+def _lines(error: Exception, files: Collection[str]) -> Iterator[str]:
+    """Every line of some files that an error passed, the last one last."""
     trace = error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            yield trace.tb_lineno
+        file = trace.tb_frame.f_code.co_filename
+        if file in files:
+            yield f"{file}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == str(path) and error.lineno:
-        yield error.lineno
+    if isinstance(error, SyntaxError) and error.filename in files and error.lineno:
+        yield f"{error.filename}, line {error.lineno}"
 
 
 @functools.cache

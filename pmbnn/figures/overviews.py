@@ -19,19 +19,15 @@ from pmbnn.figures.cell_figures import (
     CellFigure,
     draw_cell,
 )
-from pmbnn.figures.compared_noise import NOISE, plot_compared_noise
 from pmbnn.figures.grids import plot_accuracy_overview, plot_design, plot_grid
 from pmbnn.figures.ladder import plot_ladder
-from pmbnn.figures.lines import plot_lines
 from pmbnn.figures.maps import MapPair, plot_map_overview, plot_posterior_maps
 from pmbnn.figures.regression import MOST, plot_compared_curves
 from pmbnn.figures.weights import comparable_rows, plot_last_layer, plot_scales, shown_rows
-from pmbnn.prediction.rejection import HELD_OUT
 from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.derived import is_current
 from pmbnn.results.groups import Variant, best_group, families, group_by_settings, variants
-from pmbnn.results.lines import AlongLine, along_lines
-from pmbnn.results.names import cell_title, combination_title, dataset_label, dataset_title
+from pmbnn.results.names import combination_title, dataset_label, dataset_title
 from pmbnn.results.plane import PlaneMap, plane_map
 from pmbnn.results.reading import load_arrays, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
@@ -75,19 +71,20 @@ def sheets(records: Sequence[CellRecord]) -> list[Sheet]:
 
 def _name_sheets(family: list[Variant]) -> list[Sheet]:
     """Sheets of one sweep and data set, told apart by the settings in which they differ."""
-    suffixes = [_as_file_name("-".join(variant.words)) for variant in family]
+    suffixes = [as_file_name("-".join(variant.words)) for variant in family]
     if len(set(suffixes)) < len(suffixes) or max(map(len, suffixes)) > LONGEST_VARIANT:
         suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
     found = []
     for variant, suffix in zip(family, suffixes, strict=True):
         cell = variant.records[0].cell
-        start = f"{cell.sweep}-{_as_file_name(dataset_label(cell.dataset))}"
+        start = f"{cell.sweep}-{as_file_name(dataset_label(cell.dataset))}"
         file = f"{start}-{suffix}" if suffix else start
         found.append(Sheet(file, variant.title, list(variant.records)))
     return found
 
 
-def _as_file_name(words: str) -> str:
+def as_file_name(words: str) -> str:
+    """Part of a file name that says these words."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")
 
 
@@ -132,9 +129,6 @@ def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -
     yield from _beside_posterior(results, sheet, records)
     yield from _of_priors(results, sheet.title, combinations)
     yield from _of_shown_cell(results, sheet, OF_CLASS_PROBABILITIES)
-    other = _deterministic(results, sheet.shown, records)
-    if other is not None:
-        yield "noise", partial(_draw_noise, results, sheet.shown, other)
 
 
 def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
@@ -227,45 +221,10 @@ def _load_posterior[T](results: Results, read: Callable[[DataTree], T], name: st
     return read(load_arrays(results, name, wanted))
 
 
-# Noise, a Bayesian beside a deterministic network
+# Curves beneath each other
 
 
-def _deterministic(
-    results: Results, shown: CellRecord, records: Sequence[CellRecord]
-) -> CellRecord | None:
-    """The first point fit to the same data that was shown noise, as the given fit was."""
-
-    def knows_noise(record: CellRecord) -> bool:
-        return "example_image" in stored_variables(results, record.name).get(NOISE, ())
-
-    if shown.cell.is_point or not knows_noise(shown):
-        return None
-    points = (r for r in records if r.results and r.cell.is_point)
-    alike = (r for r in points if r.cell.dataset == shown.cell.dataset)
-    return next((r for r in alike if knows_noise(r)), None)
-
-
-def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:
-    traces = [load_groups(results, record.name, [NOISE, *HELD_OUT]) for record in (shown, other)]
-    return plot_compared_noise(*traces, f"{cell_title(shown)}, beside {cell_title(other)}")
-
-
-# Curves beneath each other, and along a line across a gap
-
-
-def _numbers_of_folder(results: Results, records: Sequence[CellRecord], _: str) -> Drawings:
-    """Figures of densities that go beyond a sheet."""
-    yield from _compared_curves(results, records)
-    alike: dict[str, list[AlongLine]] = {}
-    for line in along_lines(results, records):
-        alike.setdefault(dataset_label(line.record.cell.dataset), []).append(line)
-    for label, lines in alike.items():
-        data = dataset_title(lines[0].record.cell.dataset)
-        title = f"{data}: the function along a line across the gap"
-        yield f"{_as_file_name(label)}-gap", partial(plot_lines, lines[:MOST], title)
-
-
-def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawings:
+def _compared_curves(results: Results, records: Sequence[CellRecord], _: str) -> Drawings:
     """Curves of all cells of each data set that has several.
 
     Of cells that differ in their data seed only, the first is shown.
@@ -279,7 +238,7 @@ def _compared_curves(results: Results, records: Sequence[CellRecord]) -> Drawing
     for label, cells in shown.items():
         if len(cells) > 1:
             draw = partial(_draw_compared_curves, results, cells[:MOST])
-            yield f"{_as_file_name(label)}-curves", draw
+            yield f"{as_file_name(label)}-curves", draw
 
 
 def _row_name(record: CellRecord, words: Sequence[str]) -> str:
@@ -301,7 +260,7 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
 
 FIGURES = {
     "class_probabilities": FigureKinds((MAP,), _of_classes, _ladder),
-    "density": FigureKinds((CURVES, SURFACE), _of_numbers, _numbers_of_folder),
+    "density": FigureKinds((CURVES, SURFACE), _of_numbers, _compared_curves),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""
 

@@ -34,12 +34,14 @@ NICENESS = 10
 class Drawing(NamedTuple):
     """A figure's file, and what draws it, which another process can be sent.
 
-    `cells` is the digest of the cells that it is made of, where it lies in the folder of none.
+    `cells` is the digest of the cells that it is made of, where it lies in the folder of none;
+    `plugin` names the registered figure that it is, with the version of its code.
     """
 
     path: Path
     draw: Callable[[], Figure]
     cells: str = ""
+    plugin: str | None = None
 
 
 # What there is to draw
@@ -120,9 +122,13 @@ def draw_files(
     writes = [partial(_write, drawing, results) for drawing in drawings]
     with stage(what, len(drawings), "figure") as went_on:
         paths = helpers.share(writes, went_on)
-    for digest in {drawing.cells for drawing in drawings} - {""}:
-        made = [one.path.relative_to(results.folder) for one in drawings if one.cells == digest]
-        note_files(results, [path.as_posix() for path in made], digest)
+    made: dict[tuple[str, str | None], list[str]] = {}
+    for drawing in drawings:
+        file = drawing.path.relative_to(results.folder).as_posix()
+        made.setdefault((drawing.cells, drawing.plugin), []).append(file)
+    for (digest, plugin), files in made.items():
+        if digest:
+            note_files(results, files, digest, plugin=plugin)
     return paths
 
 

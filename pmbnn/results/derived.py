@@ -22,7 +22,7 @@ FILE = "derived.json"
 STALE = "stale"
 """Folder, in a results folder, of the tables that were set aside."""
 
-TABLES = ("metrics.csv", "summary.csv", "ood.csv", "agreement.csv", "ladder.csv", "in_between.csv")
+TABLES = ("metrics.csv", "summary.csv", "ood.csv", "agreement.csv", "ladder.csv")
 """Tables that every sweep makes anew. Rows of ``sensitivity.csv`` are kept by the names of cells,
 and so by the digests of all that decides them: a sweep drops those of other cells."""
 
@@ -50,7 +50,11 @@ def cells_digest(records: Iterable[CellRecord]) -> str:
 
 
 def note_files(
-    results: Results, files: Iterable[str], digest: str, command: str | None = None
+    results: Results,
+    files: Iterable[str],
+    digest: str,
+    command: str | None = None,
+    plugin: str | None = None,
 ) -> None:
     """Note that files of a results folder were made of the cells of a digest, those that exist.
 
@@ -58,9 +62,12 @@ def note_files(
     ----------
     command
         That makes a figure, where it is no sweep that does.
+    plugin
+        What registered figure or table was written to the files, and the version of its code.
     """
     entries = _entries(results)
-    made_by = {} if command is None else {"command": command}
+    made_by = {"command": command, "plugin": plugin}
+    made_by = {key: text for key, text in made_by.items() if text is not None}
     for file in files:
         entries.pop(file, None)
         if (results.folder / file).is_file():
@@ -92,6 +99,13 @@ def overview_files(results: Results) -> list[str]:
     return [f"{results.figures.name}/{path.name}" for path in sorted(results.figures.glob("*.png"))]
 
 
+def files_of_plugins(results: Results) -> dict[str, str]:
+    """Files that hold figures and tables of plugins, with which of them each holds."""
+    there = {*overview_files(results), *(path.name for path in results.folder.glob("*.csv"))}
+    noted = {file: entry.get("plugin") for file, entry in _entries(results).items()}
+    return {f: noted[f] for f in sorted(there & noted.keys()) if isinstance(noted[f], str)}
+
+
 def stale_files(results: Results, digest: str) -> list[str]:
     """Files that are made of cells and are there, but not of the cells of a digest.
 
@@ -99,7 +113,7 @@ def stale_files(results: Results, digest: str) -> list[str]:
     """
     noted = _entries(results)
     figures = (file for file in overview_files(results) if file in noted)
-    every = (*TABLES, INDEX, *COMMANDS, *figures)
+    every = dict.fromkeys([*TABLES, INDEX, *COMMANDS, *figures, *files_of_plugins(results)])
     current = set(current_files(results, every, digest))
     return [file for file in every if (results.folder / file).is_file() and file not in current]
 

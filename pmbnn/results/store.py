@@ -227,7 +227,7 @@ class Results:
             try:
                 write(part)
                 flush(part)
-                path.parent.mkdir(exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(part, path)
             except BaseException:
                 with suppress(OSError):

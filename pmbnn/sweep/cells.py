@@ -254,9 +254,8 @@ def write_header(run: Run, cells: CellList | None = None) -> None:
     """
     run.results.prepare()
     for source in run.experiment.plugins:
-        run.results.write_file(
-            source.kept_name, lambda path, text=source.text: path.write_bytes(text)
-        )
+        for file, text in source.kept_files.items():
+            run.results.write_file(file, lambda path, text=text: path.write_bytes(text))
     write_list(run, cells or list_cells(run))
     run.results.write_text("experiment.yaml", resolved_text(run.experiment, run.results.folder))
     if run.experiment.published is None:

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
-from pmbnn.compare.in_between import write_in_between
 from pmbnn.compare.sensitivity import write_sensitivity
 from pmbnn.core.device import CPU, Device, device_text, find_devices, processes, total_memory
 from pmbnn.core.stages import measured, stage
@@ -70,6 +69,7 @@ from pmbnn.sweep.cells import (
     write_tables,
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
+from pmbnn.sweep.outputs import make_outputs
 from pmbnn.sweep.prior import keep_present_priors
 from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
@@ -355,7 +355,6 @@ def write_what_follows(
         if apart := other_scales(records):
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
             console.print(words, soft_wrap=True, highlight=False, markup=False)
-        write_in_between(one.results, records)
         fingerprints = {spec: fingerprint for spec, (fingerprint, _) in one.sources.items()}
         keep_present_priors(one.results, one.experiment, fingerprints)
         keep_present_ranks(one.results, one.experiment, one.devices, fingerprints)
@@ -368,8 +367,9 @@ def write_what_follows(
     ]
     with Helpers(workers, len(due)) as helpers:
         draw_files(due, one.results, helpers, "drawing")
+    made = make_outputs(one.results, one.experiment.plugins, lambda line: _say(console, line))
     with stage("tables"):
-        figures = [drawing.path for drawing in overviews]
+        figures = [*(drawing.path for drawing in overviews), *made]
         folder = one.results.folder
         left_out = superseded_line(folder, len(superseded_names(folder)))
         page = index_page(one.experiment.name, figures, records, one.results.cells, left_out)

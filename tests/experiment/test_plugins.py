@@ -3,12 +3,15 @@
 import hashlib
 import importlib
 import pickle
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -17,7 +20,8 @@ from pmbnn.data.ood import OOD, NormalNoise, OodSpec
 from pmbnn.experiment import plugins
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
-from pmbnn.experiment.plugins import own_sources, register
+from pmbnn.experiment.plugins import OUTPUTS, TAKEN, experiment_parts, own_sources, register
+from pmbnn.figures.cell_figures import MAP, OF_CLASS_PROBABILITIES, OF_DENSITIES, SURFACE
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
@@ -159,8 +163,19 @@ def test_a_script_may_import_the_file_of_its_experiment(write, tmp_path, monkeyp
     ("named", "message"),
     [
         ("a.py", "`plugins` must be a list of Python files, got 'a.py'."),
-        ([3], "`plugins[0]` must be a Python file, got 3."),
-        (["parts"], "`plugins[0]` must be a Python file, got 'parts'."),
+        ([3], "`plugins[0]` must be a Python file or a folder with `__init__.py`, got 3."),
+        ([""], "`plugins[0]` must be a Python file or a folder with `__init__.py`, got ''."),
+        (
+            ["parts"],
+            "`plugins[0]` must be a Python file or a folder with `__init__.py`, there is none in "
+            "{folder}/parts.",
+        ),
+        (
+            ["own.yaml"],
+            "`plugins[0]` must be a Python file or a folder with `__init__.py`, got the file "
+            "{folder}/own.yaml.",
+        ),
+        (["none"], "`plugins[0]` names {folder}/none: No such file or directory."),
         (
             ["parts/logistic.py", "none.py"],
             "`plugins[1]` names {folder}/none.py: No such file or directory.",
@@ -205,6 +220,181 @@ def test_an_installed_plugin_that_raises_is_named(write, monkeypatch):
     plugins._import_installed.cache_clear()
     with pytest.raises(ConfigError, match="installed plugin `part` raised ModuleNotFoundError"):
         load_experiment(write(plugins=[]))
+
+
+# Packages
+
+WIDE = LOGISTIC.replace("from pmbnn.spec import Positive", "from .parts.factors import Factor")
+WIDE = WIDE.replace("Positive", "Factor")
+PACKAGE = {
+    "__init__.py": "from . import wide\n",
+    "wide.py": WIDE,
+    "parts/__init__.py": "",
+    "parts/factors.py": "from pmbnn.spec import Positive as Factor\n",
+}
+
+
+@pytest.fixture
+def package(write, tmp_path):
+    """Path of an experiment beside a plugin of several files."""
+
+    def written(**changed):
+        for file, text in (PACKAGE | changed).items():
+            path = tmp_path / "parts" / "own" / file
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(text)
+        return write(plugins=["parts/own"])
+
+    return written
+
+
+def test_a_package_is_one_plugin(package, tmp_path):
+    experiment = load_experiment(package())
+    assert [cell.prior.kind for cell in experiment.cells] == ["normal", "logistic", "logistic"]
+    (source,) = experiment.plugins
+    assert (source.name, sorted(source.files)) == ("parts/own/", sorted(PACKAGE))
+    assert own_sources(experiment.cells[1]) == [source.digest]
+    (tmp_path / "experiment.yaml").write_text(resolved_text(experiment, tmp_path))
+    assert load_experiment(tmp_path / "experiment.yaml") == experiment
+    assert pickle.loads(pickle.dumps(experiment.cells)) == experiment.cells
+
+
+def test_the_digest_of_a_package_covers_all_files_that_somebody_wrote(package, tmp_path):
+    def digest(**changed):
+        return load_experiment(package(**changed)).plugins[0].digest
+
+    first = digest()
+    (tmp_path / "parts/own/__pycache__").mkdir()
+    (tmp_path / "parts/own/__pycache__/wide.pyc").write_bytes(b"")
+    (tmp_path / "parts/own/.wide.py.swp").write_text("")
+    assert digest() == first
+    assert (
+        len({first, digest(**{"parts/factors.py": "from pmbnn.spec import Positive as Factor"})})
+        == 2
+    )
+    digests = {first, digest(**{"notes.txt": "one"}), digest(**{"notes.txt": "two"})}
+    assert len(digests) == 3
+
+
+def test_modules_of_a_package_are_those_that_were_read(package, tmp_path):
+    """Not those that are on disk when they are imported."""
+    lazy = "def later():\n    from . import late\n    return late.NUMBER\n"
+    source = load_experiment(package(**{"__init__.py": f"from . import wide\n{lazy}"})).plugins[0]
+    (module,) = [m for m in sys.modules if m.startswith("pmbnn_plugin_own_") and "." not in m]
+    (tmp_path / "parts/own/late.py").write_text("NUMBER = 1\n")
+    with pytest.raises(ImportError, match="late"):
+        sys.modules[module].later()
+    assert "late.py" not in source.files
+
+
+def test_a_package_that_raises_is_named_with_file_and_line(package, tmp_path):
+    before = set(sys.modules)
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(package(**{"parts/factors.py": "\n1 / 0\n"}))
+    place = f"{tmp_path}/parts/own/parts/factors.py, line 2"
+    assert str(caught.value) == (
+        f"`plugins[0]` ({place}) raised ZeroDivisionError: division by zero."
+    )
+    assert not any(name.startswith("pmbnn_plugin_") for name in set(sys.modules) - before)
+
+
+# Figures and tables
+
+
+FIGURES = """
+import pmbnn as pb
+
+@pb.register
+def residuals(results) -> "Figure":
+    return None
+
+@pb.register
+def slowest(results) -> "pd.DataFrame":
+    return None
+"""
+
+
+def test_figures_and_tables_are_found_by_what_they_return():
+    @register
+    def one(results) -> "Figure | None":  # noqa: F821
+        return None
+
+    @register
+    def several(results) -> "dict[str, Figure]":  # noqa: F821
+        return {}
+
+    @register
+    def counted(results) -> pd.DataFrame:
+        return pd.DataFrame()
+
+    assert {"figure": {"one": one, "several": several}, "table": {"counted": counted}} == OUTPUTS
+
+
+def test_cells_do_not_depend_on_figures_and_tables(write, tmp_path):
+    def identities():
+        (tmp_path / "figures.py").write_text(FIGURES)
+        experiment = load_experiment(write(plugins=["parts/logistic.py", "figures.py"]))
+        with experiment_parts(experiment.plugins):
+            assert [list(functions) for functions in OUTPUTS.values()] == [
+                ["residuals"],
+                ["slowest"],
+            ]
+        return [identity(cell, "data", {}) for cell in experiment.cells]
+
+    before = [identity(cell, "data", {}) for cell in load_experiment(write()).cells]
+    assert identities() == before
+    load_experiment(write())
+    with experiment_parts(load_experiment(write()).plugins):
+        assert not any(OUTPUTS.values())
+
+
+@pytest.mark.parametrize(
+    ("signature", "message"),
+    [
+        ("f() -> 'Figure'", r"The figure `f` must be a function of the results alone: write "),
+        ("f(results, title) -> 'DataFrame'", r"`\(results: ExperimentResults\) -> DataFrame`"),
+        ("F(results) -> 'Figure'", "The figure `F` must have a name of small letters, digits and"),
+        ("f(results)", "The metric `f` must .* A figure or a table says what it returns"),
+    ],
+)
+def test_a_figure_or_table_of_the_wrong_signature(signature, message):
+    names: dict = {}
+    exec(f"def {signature}: pass", {"__name__": __name__}, names)
+    with pytest.raises(TypeError, match=message):
+        register(*names.values())
+
+
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("last_layer(results) -> 'Figure'", "figure `last_layer`"),
+        ("ood(r) -> 'DataFrame'", "table `ood`"),
+    ],
+)
+def test_a_figure_or_table_whose_name_is_taken(write, signature, name):
+    source = f"import pmbnn as pb\n@pb.register\ndef {signature}:\n    return None\n"
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(write(source))
+    message = str(caught.value)
+    assert f"raised ValueError: A {name} comes with the package: name the one at " in message
+    assert message.endswith("logistic.py, line 2 otherwise.")
+
+
+def test_a_figure_of_another_plugin_has_the_name(write, tmp_path):
+    (tmp_path / "figures.py").write_text(FIGURES)
+    with pytest.raises(ConfigError, match=r"^`plugins\[1\]` .*figure `residuals` is there already"):
+        load_experiment(write(FIGURES, plugins=["parts/logistic.py", "figures.py"]))
+
+
+def test_the_names_that_are_taken_are_those_of_the_package():
+    """Files of tables as the code names them; kinds of figures as it yields or declares them."""
+    package = Path(plugins.__file__).parents[1]
+    code = {file.name: file.read_text() for file in package.rglob("*.py")}
+    tables = set(re.findall(r'"([a-z_]+)\.csv"', "".join(code.values())))
+    assert tables == TAKEN["table"]
+    figures = set(re.findall(r'yield f?"(?:\{.+\}-)?([a-z-]+)"', code["overviews.py"]))
+    figures |= {figure.file for figure in (MAP, SURFACE, *OF_DENSITIES, *OF_CLASS_PROBABILITIES)}
+    assert {name.replace("-", "_") for name in figures} == TAKEN["figure"]
 
 
 # Registering
@@ -267,8 +457,8 @@ def test_the_same_class_again_takes_the_place_of_the_first():
 @pytest.mark.parametrize("part", [int, Specification, Prior, 3])
 def test_what_is_of_no_base_is_an_error_that_lists_them(part):
     message = (
-        "a metric .* or a subclass of one of DatasetSpec, Hyperprior, Likelihood, Network, "
-        "OodSpec, Prior, got"
+        "a metric, a figure or a table .* or a subclass of one of DatasetSpec, Hyperprior, "
+        "Likelihood, Network, OodSpec, Prior, got"
     )
     with pytest.raises(TypeError, match=message):
         register(part)

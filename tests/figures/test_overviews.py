@@ -250,43 +250,6 @@ def test_arrays_that_are_not_there_are_named(made):
         values_of(trace, "posterior", "sd")
 
 
-def with_noise(made, full, guide, **changes):
-    inference = {"guide": guide, "kl_weight": 1.0}
-    return made.record(dataset=made.MNIST, inference=inference, **changes), full
-
-
-def test_noise_is_drawn_beside_a_point_fit(made, full, tmp_path, monkeypatch):
-    """Of the same data, wherever in the experiment it is; and of no other."""
-    import pmbnn.figures.overviews as overviews
-
-    titles = []
-
-    def spy(bayesian, deterministic, title):
-        assert "ood_normal_noise" in set(bayesian.children) & set(deterministic.children)
-        titles.append(title)
-        return new_figure(1, 1)
-
-    monkeypatch.setattr(overviews, "OF_CLASS_PROBABILITIES", [])
-    monkeypatch.setattr(overviews, "plot_compared_noise", spy)
-    cells = [
-        with_noise(made, full, "mean_field", sweep="first"),
-        with_noise(made, full, "maximum_likelihood", sweep="second"),
-    ]
-    results = made.store(tmp_path, cells)
-    [drawing] = [
-        one
-        for one in overviews_of(results, [record for record, _ in cells])
-        if one.path.name.endswith("noise.png")
-    ]
-    drawing.draw()
-    assert drawing.path.name == "first-mnist-noise.png"
-    assert titles[0].count("MNIST") == 2 and "maximum likelihood" in titles[0]
-    point, trace = cells[1]
-    settings = point.settings | {"dataset": made.MNIST | {"seed": 7}}
-    cells[1] = made.changed(point, settings=settings), trace
-    assert not [name for name in names(results, cells) if name.endswith("noise.png")]
-
-
 def test_priors_beside_each_other(made, tmp_path):
     """Design, fixed against learned scales, and last layers are drawn where cells allow it."""
     scales = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0, 10.0)]

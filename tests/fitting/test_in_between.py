@@ -1,6 +1,7 @@
 """Cells of a gap between two clusters end to end, at a tiny size."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 EXPERIMENT = {
     "name": "tiny",
+    "data_folder": str(Path(__file__).parents[2] / "experiments"),
+    "plugins": ["reproduction/study"],
     "sweeps": [
         {
             "name": "gap",

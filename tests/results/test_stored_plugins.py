@@ -89,7 +89,7 @@ def write(folder, *others, **changes):
 
 def forget():
     """What another process would not know."""
-    for choices in (*REGISTRIES.values(), *METRICS.values()):
+    for choices in (*REGISTRIES.values(), *METRICS.values(), *plugins.OUTPUTS.values()):
         for kind in [kind for kind, part in choices.items() if part in plugins.ORIGINS]:
             del choices[kind]
     plugins.ORIGINS.clear()

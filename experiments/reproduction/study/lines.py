@@ -1,8 +1,9 @@
-"""What each method says of the function along a line across a gap, posterior by posterior.
+"""The function along a line across a gap, as each method estimates it, posterior by posterior.
 
-Fitted and sampled cells of one posterior, the limit of infinitely wide layers where it is known,
-and published moments where a results folder's table of published numbers names them and their
-file is in the local folder of data. The function is the network's output: noise is not included.
+Methods are the fitted and sampled cells of one posterior, the limit of infinitely wide layers where
+it is known, and published moments where the table of published numbers of a results folder names
+them and their file is in the local folder of data. The function is the output of the network,
+without noise.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ import xarray as xr
 from pmbnn.data import DataError
 from pmbnn.data.files import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
-from pmbnn.models.infinite_width import limit_of
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
 from pmbnn.results.groups import grouped
@@ -25,8 +25,10 @@ from pmbnn.results.references import posterior_key
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
 
+from .infinite_width import limit_of
+
 LINE, ROWS = "curve_1", ("constant_data", "observed_data")
-"""Groups of a trace: what is said along the line, and the rows that were fitted."""
+"""Groups of a trace: predictions along the line, and the rows that were fitted."""
 
 ROUNDING = 1e-6
 """Share of a line's length that published positions may lack at its ends."""
@@ -35,8 +37,8 @@ LIMIT, PUBLISHED = "gaussian_process", "published"
 """Methods that are no cell's."""
 
 
-class Told(NamedTuple):
-    """What one method says along a line.
+class CurveEstimate(NamedTuple):
+    """The function along a line, as one method estimates it.
 
     Attributes
     ----------
@@ -46,9 +48,9 @@ class Told(NamedTuple):
     mean, sd
         Of the function, ``(point,)``, in the targets' units.
     error
-        Monte-Carlo standard error of ``sd``, where chains tell it, ``(point,)``.
+        Monte-Carlo standard error of ``sd``, where chains give one, ``(point,)``.
     record
-        The cell that says it, if one does.
+        The cell that it is of, if it is of one.
     """
 
     method: str
@@ -59,7 +61,7 @@ class Told(NamedTuple):
 
 
 class AlongLine(NamedTuple):
-    """All that is said of one posterior along a line.
+    """One posterior along a line, as every method estimates it.
 
     Attributes
     ----------
@@ -69,7 +71,7 @@ class AlongLine(NamedTuple):
         Where the points are, ``(point,)``; what a position is called; and the gap's.
     rows
         Positions of the training rows, and their targets, ``(2, observation)``.
-    told
+    estimates
         By each method: fits, samplers, the limit, what was published.
     """
 
@@ -78,30 +80,30 @@ class AlongLine(NamedTuple):
     name: str
     gap: float
     rows: np.ndarray
-    told: tuple[Told, ...]
+    estimates: tuple[CurveEstimate, ...]
 
     @property
-    def reference(self) -> Told | None:
-        """What the others are held against: the published moments, else those of a sampler."""
-        sampled = [t for t in self.told if t.record is not None and t.record.cell.is_sampled]
-        sampled.sort(key=lambda t: t.record.status != "converged")
-        return next((t for t in self.told if t.method == PUBLISHED), next(iter(sampled), None))
+    def reference(self) -> CurveEstimate | None:
+        """What the others are compared with: the published moments, else those of a sampler."""
+        sampled = [e for e in self.estimates if e.record is not None and e.record.cell.is_sampled]
+        sampled.sort(key=lambda e: e.record.status != "converged")
+        return next((e for e in self.estimates if e.method == PUBLISHED), next(iter(sampled), None))
 
 
 def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLine]:
-    """Every posterior of which some cell is told along a line across a gap, in order."""
+    """Every posterior with a cell that predicts along a line across a gap, in order."""
     densities = (r for r in records if r.results and r.predictive == "density")
-    told = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
-    posteriors = grouped(told, posterior_key)
+    along = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
+    posteriors = grouped(along, posterior_key)
     curves = _published_curves(results) if posteriors else ()
-    found = [_along(results, cells, curves) for cells in posteriors.values()]
-    return [line for line in found if line is not None]
+    lines = [_along(results, cells, curves) for cells in posteriors.values()]
+    return [line for line in lines if line is not None]
 
 
 def _along(
     results: Results, cells: Sequence[CellRecord], curves: Sequence[PublishedCurve]
 ) -> AlongLine | None:
-    """What is said of one posterior; None where its line crosses no gap."""
+    """One posterior along its line; None where that crosses no gap."""
     trees = {cell.name: load_groups(results, cell.name, (LINE, *ROWS)) for cell in cells}
     first, trace = cells[0], trees[cells[0].name]
     line = trace[LINE].dataset
@@ -111,15 +113,15 @@ def _along(
     raw = _raw_rows(trace)
     ordered = sorted(cells, key=lambda record: record.cell.is_sampled)
     methods = distinct([record.cell.inference for record in ordered], method_name)
-    told = [
-        _told(method, cell, trees[cell.name][LINE].dataset)
+    estimates = [
+        _estimate(method, cell, trees[cell.name][LINE].dataset)
         for method, cell in zip(methods, ordered, strict=True)
     ]
-    told += _limit(results, first, trace, position[:, None] * direction)
-    told += [_published(curve, position) for curve in curves if _is_of(curve, first)]
+    estimates += _limit(results, first, trace, position[:, None] * direction)
+    estimates += [_published(curve, position) for curve in curves if _is_of(curve, first)]
     rows = np.stack([raw @ direction, target_standardisation(trace).undo(_targets(trace))])
     name, gap = str(line.attrs["position"]), float(line.attrs["gap"])
-    return AlongLine(first, position, name, gap, rows, tuple(filter(None, told)))
+    return AlongLine(first, position, name, gap, rows, tuple(filter(None, estimates)))
 
 
 def _raw_rows(trace: xr.DataTree) -> np.ndarray:
@@ -135,9 +137,9 @@ def _targets(trace: xr.DataTree) -> np.ndarray:
     return trace["observed_data"]["y"].values
 
 
-def _told(method: str, record: CellRecord, line: xr.Dataset) -> Told:
+def _estimate(method: str, record: CellRecord, line: xr.Dataset) -> CurveEstimate:
     error = _error_of_sd(line) if "chain_sd" in line else None
-    return Told(method, line["mean"].values, line["epistemic_sd"].values, error, record)
+    return CurveEstimate(method, line["mean"].values, line["epistemic_sd"].values, error, record)
 
 
 def _error_of_sd(line: xr.Dataset) -> np.ndarray:
@@ -150,7 +152,7 @@ def _error_of_sd(line: xr.Dataset) -> np.ndarray:
 
 def _limit(
     results: Results, record: CellRecord, trace: xr.DataTree, inputs: np.ndarray
-) -> list[Told]:
+) -> list[CurveEstimate]:
     """Moments of the limiting Gaussian process, given the rows; empty where there is none."""
     sections = ("network", "prior", "hyperprior", "likelihood")
     if any(not set(sections).isdisjoint(plugin.sections) for plugin in record.plugins):
@@ -164,7 +166,7 @@ def _limit(
     at = (inputs - kept["standardisation_mean"].values) / kept["standardisation_sd"].values
     x, units = kept["x"].values.astype(np.float64), target_standardisation(trace)
     mean, sd = process.condition(x, _targets(trace), likelihood.sd, at)
-    return [Told(LIMIT, units.undo(mean), units.sd * sd)]
+    return [CurveEstimate(LIMIT, units.undo(mean), units.sd * sd)]
 
 
 # What was published
@@ -181,7 +183,7 @@ def _is_of(curve: PublishedCurve, record: CellRecord) -> bool:
     return are_meant(curve.where, settings_row(record.settings) | {"sweep": record.sweep})
 
 
-def _published(curve: PublishedCurve, position: np.ndarray) -> Told | None:
+def _published(curve: PublishedCurve, position: np.ndarray) -> CurveEstimate | None:
     """Published moments at positions on the line; None where their file is not there.
 
     Raises
@@ -199,4 +201,4 @@ def _published(curve: PublishedCurve, position: np.ndarray) -> Told | None:
         words = f"from {position[0]:.3g} or below to {position[-1]:.3g} or above, ascending"
         raise DataError(f"`{path}` must have `{curve.position}` {words}.")
     moments = (np.interp(position, at, of) for of in (mean, np.sqrt(variance)))
-    return Told(PUBLISHED, *moments)
+    return CurveEstimate(PUBLISHED, *moments)

@@ -1,22 +1,59 @@
-"""Images of noise, and what a Bayesian and a deterministic network say of each."""
+"""Images of noise, as a Bayesian and a deterministic network classify them."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pmbnn.figures import style
+from pmbnn.figures import sheets, style
 from pmbnn.figures.classification import predictions_of, rows_name
 from pmbnn.figures.own_images import draw_both
 from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, Classification, rejection_threshold
-from pmbnn.results.reading import images_of, values_of
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import cell_title
+from pmbnn.results.reading import images_of, load_groups, stored_variables, values_of
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
 
 NOISE = "ood_normal_noise"
 BLOCKS = 2
 """Images beside each other."""
 
 MOST = 8
+
+
+def noise_figures(results: ExperimentResults) -> dict[str, Figure]:
+    """A figure for each set of cells with a fit that was shown noise, as a point fit was."""
+    figures = {}
+    for sheet in sheets(results.records):
+        other = sheet.finished and _deterministic(results.results, sheet.shown, results.records)
+        if other:
+            figures[sheet.file] = _draw_noise(results.results, sheet.shown, other)
+    return figures
+
+
+def _deterministic(
+    results: Results, shown: CellRecord, records: Sequence[CellRecord]
+) -> CellRecord | None:
+    """The first point fit to the same data that was shown noise, as the given fit was."""
+
+    def was_shown_noise(record: CellRecord) -> bool:
+        return "example_image" in stored_variables(results, record.name).get(NOISE, ())
+
+    if shown.predictive != "class_probabilities" or shown.cell.is_point:
+        return None
+    if not was_shown_noise(shown):
+        return None
+    points = (r for r in records if r.results and r.cell.is_point)
+    alike = (r for r in points if r.cell.dataset == shown.cell.dataset)
+    return next((r for r in alike if was_shown_noise(r)), None)
+
+
+def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:
+    traces = [load_groups(results, record.name, [NOISE, *HELD_OUT]) for record in (shown, other)]
+    return plot_compared_noise(*traces, f"{cell_title(shown)}, beside {cell_title(other)}")
 
 
 def plot_compared_noise(

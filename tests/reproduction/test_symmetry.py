@@ -1,14 +1,15 @@
 """What symmetries of a network explain of a guide's ELBO gap, by enumeration and by limits."""
 
+import json
 from itertools import permutations, product
 from math import factorial, log
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import logsumexp
 from scipy.stats import norm
-
-from pmbnn.compare.symmetry import Layer, symmetry_bound, symmetry_gap
+from study.symmetry import Layer, symmetry_bound, symmetry_gap, symmetry_table
 
 RNG = np.random.default_rng(0)
 
@@ -116,3 +117,55 @@ def test_other_networks_are_refused():
         symmetry_gap(*layers((2, 7, 1), 1.0, 1.0), True, 1, 0)
     with pytest.raises(ValueError, match=r"got \[2, 2, 2\]"):
         symmetry_gap(*layers((2, 2, 2, 2, 1), 1.0, 1.0), True, 1, 0)
+
+
+@pytest.fixture
+def row(made, tmp_path, results_of):
+    """Row of a fit with two hidden units, beside a cell of a sampler."""
+
+    def row(engine="smc", guide="mean_field", **numbers):
+        network = {"kind": "dense", "hidden": [2], "activation": "tanh"}
+        fitting = {"engine": "compiled", "guide": guide, "kl_weight": 1.0, "kl_scaling": "sum"}
+        cells = []
+        for name, inference, found in (
+            ("fit", fitting, {"elbo": -262.0}),
+            ("sampled", {"engine": engine, "chains": 2}, numbers),
+        ):
+            one = made.record(network=network, **found)
+            settings = one.settings | {"inference": inference}
+            cells.append((made.changed(one, name=name, settings=settings), guide_trace()))
+        store = made.store(tmp_path / f"{engine}-{guide}", cells)
+        table = symmetry_table(results_of(store, [record for record, _ in cells]))
+        return next(iter(table.to_dict("records")), None)
+
+    return row
+
+
+def guide_trace():
+    """A guide of two hidden units that lie far apart."""
+    shapes = {"weight_1": [1, 2], "bias_1": [2], "weight_2": [2, 1], "bias_2": [1]}
+    slots = [[n, at, shape] for at, (n, shape) in zip((0, 2, 4, 6), shapes.items(), strict=True)]
+    guide = {"loc": [3.0, 0.1, 3.0, 0.1, 2.0, 0.0, 0.5], "scale": [0.01] * 7}
+    arrays = {name: (("restart", "parameter"), np.array([of])) for name, of in guide.items()}
+    return xr.DataTree.from_dict(
+        {
+            "/fit": xr.Dataset(attrs={"best": 0}),
+            "/guide": xr.Dataset(arrays, {"restart": [0]}, {"slots": json.dumps(slots)}),
+        }
+    )
+
+
+def test_a_row_for_a_fit_whose_evidence_is_known(row):
+    found = row(log_evidence=-250.0, log_evidence_mcse=0.1)
+    assert (found["name"], found["reference"], found["guide"]) == ("fit", "sampled", "mean_field")
+    assert (found["kl_gap"], found["kl_gap_mcse"]) == (12.0, 0.1)
+    # Two units that may change places and turn their signs.
+    assert found["symmetry_bound"] == pytest.approx(np.log(8))
+    assert found["symmetry_gap"] == pytest.approx(np.log(8), abs=1e-3)
+    assert row("mclmc") is None
+
+
+def test_of_another_guide_the_bound_alone_is_known(row):
+    found = row(guide="full_rank", log_evidence=-250.0, log_evidence_mcse=0.1)
+    assert found["symmetry_bound"] == pytest.approx(np.log(8))
+    assert "symmetry_gap" not in found

@@ -1,4 +1,4 @@
-"""How much of a guide's ELBO gap the symmetries of a dense network explain.
+"""How much of a guide's divergence from the posterior the symmetries of a dense network explain.
 
 Hidden units may be exchanged, and those of an odd activation turn their sign, without changing the
 network's function. A posterior under exchangeable, centred priors is the same at all of these
@@ -6,13 +6,27 @@ places, a guide of one mode at one of them: its Kullback-Leibler divergence is a
 it misses there. What is left is the guide's own.
 """
 
+import json
+import math
+import re
 from collections.abc import Sequence
 from itertools import permutations, product
 from math import lgamma, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from scipy.special import logsumexp
+
+from pmbnn.compare.agreement import kl_gap
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import method_name, posterior_row
+from pmbnn.results.reading import load_arrays
+from pmbnn.results.record import CellRecord
+from pmbnn.results.references import pairs
+from pmbnn.results.store import Results
+from pmbnn.results.tables import table_of
 
 MOST_UNITS = 6
 """Largest hidden layer whose exchanges are summed over: 46,080 with signs."""
@@ -23,12 +37,88 @@ ODD = ("tanh",)
 BLOCK = 512
 """Symmetries of the first layer that are in memory at once."""
 
+DRAWS = 100
+"""Of the guide: the error of the explained part is a few hundredths of a nat."""
+
+LAYER = re.compile(r"(weight|bias)_(\d+)(?:_z)?")
+SCALE_OF_LAYER = re.compile(r"(?:layer_\d+|network)_(?:scale|variance)(?:_log__)?")
+
 
 class Layer(NamedTuple):
     """Means or scales of a layer's weights ``(input, unit)`` and biases ``(unit,)``."""
 
     weight: np.ndarray
     bias: np.ndarray
+
+
+# The table
+
+
+def symmetry_table(results: ExperimentResults) -> pd.DataFrame:
+    """A row for each fit of a dense network whose posterior has a known evidence.
+
+    Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide``, ``reference``
+    (the sampled cell), and ``kl_gap`` with ``kl_gap_mcse``, as ``agreement.csv`` has them.
+    ``symmetry_bound`` is the most that symmetries of the network explain of the gap, in nats, and
+    ``symmetry_gap`` what they do, with its Monte-Carlo error ``symmetry_gap_mcse``; these two are
+    missing where they are not known.
+    """
+    return table_of(
+        _row(results.results, fitted, sampled)
+        for fitted, sampled in pairs(results.records)
+        if "log_evidence" in sampled.results and fitted.cell.network.kind == "dense"
+    )
+
+
+def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
+    return {
+        "sweep": fitted.sweep,
+        "name": fitted.name,
+        **posterior_row(fitted.settings),
+        "guide": method_name(fitted.cell.inference),
+        "reference": sampled.name,
+        **kl_gap(fitted, sampled),
+        **_symmetry_columns(results, fitted),
+    }
+
+
+def _symmetry_columns(results: Results, fitted: CellRecord) -> dict[str, float]:
+    cell = fitted.cell
+    signs, units = cell.network.activation in ODD, list(cell.network.hidden)
+    columns = {"symmetry_bound": symmetry_bound(units, signs)}
+    if cell.inference.guide != "mean_field" or len(units) not in (1, 2) or max(units) > MOST_UNITS:
+        return columns
+    trace = load_arrays(results, fitted.name, {"guide": "loc|scale", "fit": ""})
+    layers = _guide_layers(trace)
+    if layers is None:
+        return columns
+    explained, error = symmetry_gap(*layers, signs, DRAWS, random_seed=0)
+    return columns | {"symmetry_gap": explained, "symmetry_gap_mcse": error}
+
+
+def _guide_layers(trace: xr.DataTree) -> tuple[list[Layer], list[Layer]] | None:
+    """Means and scales of the best restart by layer; None where units have more of their own."""
+    guide = trace["guide"].dataset
+    best = guide.sel(restart=int(trace["fit"].attrs["best"]))
+    arrays: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}
+    for name, start, shape in json.loads(guide.attrs["slots"]):
+        matched = LAYER.fullmatch(name)
+        if matched is None:
+            # A scale that all units of a layer share stays where it is when they are exchanged.
+            if SCALE_OF_LAYER.fullmatch(name) and math.prod(shape) == 1:
+                continue
+            return None
+        stop = start + math.prod(shape)
+        arrays[matched[1], int(matched[2])] = tuple(
+            best[of].values[start:stop].reshape(shape).astype(np.float64) for of in ("loc", "scale")
+        )
+    numbers = sorted({number for _, number in arrays})
+    return tuple(
+        [Layer(arrays["weight", n][of], arrays["bias", n][of]) for n in numbers] for of in (0, 1)
+    )
+
+
+# How much symmetries explain
 
 
 def symmetry_bound(units: Sequence[int], signs: bool) -> float:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from study.infinite_width import LimitingProcess, limit_of, rectified_moment
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
-from pmbnn.models.infinite_width import LimitingProcess, limit_of, rectified_moment
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense, Layered
 from pmbnn.models.priors import Fixed, HalfNormal, Laplace, Normal, Tune

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-
-from pmbnn.figures.compared_noise import NOISE, plot_compared_noise, stored_classifications
+from study.compared_noise import NOISE, noise_figures, plot_compared_noise, stored_classifications
 
 TITLE = "a Bayesian and a deterministic network"
 RNG = np.random.default_rng(0)
@@ -75,3 +74,26 @@ def test_other_images_are_rejected(trace_of):
 def test_a_trace_without_noise_is_rejected(made, trace_of):
     with pytest.raises(ValueError, match=f"must have a group `{NOISE}`, got test_predictions"):
         plot_compared_noise(made.small_image_trace(), trace_of(DRAWS), TITLE)
+
+
+def test_noise_is_drawn_beside_a_point_fit(made, trace_of, tmp_path, words, results_of):
+    """Of the same data, wherever in the experiment it is; and of no other."""
+
+    def cell(guide, draws, **changes):
+        inference = {"guide": guide, "kl_weight": 1.0}
+        return made.record(dataset=made.MNIST, inference=inference, **changes), trace_of(draws)
+
+    cells = [
+        cell("mean_field", DRAWS, sweep="first"),
+        cell("maximum_likelihood", DRAWS[:1], sweep="second"),
+    ]
+    store = made.store(tmp_path, cells)
+    records = [record for record, _ in cells]
+    ((name, figure),) = noise_figures(results_of(store, records)).items()
+    assert name == "first-mnist"
+    title = " ".join(words(figure))
+    assert title.count("MNIST") == 2 and "maximum likelihood" in title
+    point = records[1]
+    settings = point.settings | {"dataset": made.MNIST | {"seed": 7}}
+    records[1] = made.changed(point, settings=settings)
+    assert noise_figures(results_of(store, records)) == {}

@@ -1,0 +1,115 @@
+"""Figures and tables that plugins register, made of the stored cells."""
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from pmbnn.core.stages import stage
+from pmbnn.experiment.plugin_files import Source
+from pmbnn.experiment.plugins import FIGURE, OUTPUTS, TABLE, experiment_parts, part_place
+from pmbnn.figures import Drawing, draw_files
+from pmbnn.figures.overviews import as_file_name
+from pmbnn.results.derived import current_files, files_of_plugins, note_files
+from pmbnn.results.loading import ExperimentResults, load_results
+from pmbnn.results.store import Results, remove
+from pmbnn.spec.origins import ORIGINS
+
+
+def make_outputs(
+    results: Results, sources: Sequence[Source], say: Callable[[str], None]
+) -> list[Path]:
+    """Figures of an experiment's plugins, drawn where they are missing or stale, beside its tables.
+
+    A figure is stale if it was made of other cells, or by other code. Files of figures and tables
+    that are no longer registered are removed. A function that raises is left out, and `say` is
+    called with a line that says so.
+    """
+    with experiment_parts(sources):
+        outputs = [(kind, *item) for kind in MAKERS for item in OUTPUTS[kind].items()]
+    before, made = files_of_plugins(results), dict[str, None]()
+    with stage("plugins"):
+        read = load_results(results.folder) if outputs else None
+        for kind, name, function in outputs:
+            plugin = f"{kind} {name} {ORIGINS[function].digest}"
+            try:
+                made |= dict.fromkeys(MAKERS[kind](read, name, function, plugin))
+            except Exception as error:
+                reason = " ".join(str(error).split()).rstrip(".")
+                words = f"{type(error).__name__}: {reason}"
+                say(f"left out: {kind} `{name}` ({_error_place(error, function)}) raised {words}.")
+    for file in before.keys() - made.keys():
+        remove(results.folder / file)
+    return [results.folder / file for file in made if file.endswith(".png")]
+
+
+def _make_table(
+    results: ExperimentResults, name: str, function: Callable[[Any], Any], plugin: str
+) -> list[str]:
+    """File of a table, which every sweep makes anew; none where it has no rows."""
+    table = function(results)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"must return a DataFrame, got {table!r}")
+    file = f"{name}.csv"
+    if not results.results.replace_table(file, table):
+        return []
+    note_files(results.results, [file], results.digest, plugin=plugin)
+    return [file]
+
+
+def _draw_figures(
+    results: ExperimentResults, name: str, function: Callable[[Any], Any], plugin: str
+) -> list[str]:
+    """Files of a figure, drawn unless all that are noted are there and current."""
+    store = results.results
+    held = {f: by for f, by in files_of_plugins(store).items() if by.startswith(plugin)}
+    is_complete = set(held.values()) == {f"{plugin}, {len(held)} files"}
+    if is_complete and current_files(store, held, results.digest) == [*held]:
+        return [*held]
+    figures = _figures(function(results), name.replace("_", "-"))
+    plugin = f"{plugin}, {len(figures)} files"
+    drawings = [
+        Drawing(store.figures / f"{file}.png", lambda figure=figure: figure, results.digest, plugin)
+        for file, figure in figures.items()
+    ]
+    paths = draw_files(drawings, store, what=f"figure {name}")
+    if pyplot := sys.modules.get("matplotlib.pyplot"):  # which keeps the figures that it makes
+        for figure in figures.values():
+            pyplot.close(figure)
+    return [path.relative_to(store.folder).as_posix() for path in paths]
+
+
+def _figures(returned: object, kind: str) -> dict[str, Figure]:
+    """What a function returned, by the names of files that end on the kind of figure."""
+    if returned is None:
+        return {}
+    figures = returned if isinstance(returned, Mapping) else {"": returned}
+    for key, figure in figures.items():
+        if not isinstance(key, str) or not isinstance(figure, Figure):
+            raise TypeError(
+                "must return a Figure, a dictionary of names and figures, or None, got "
+                f"{returned!r}"
+            )
+    files = {f"{as_file_name(key)}-{kind}".lstrip("-"): figures[key] for key in figures}
+    if len(files) < len(figures):
+        names = ", ".join(figures)
+        raise ValueError(f"must name figures by different letters and digits, got {names}")
+    return files
+
+
+MAKERS = {TABLE: _make_table, FIGURE: _draw_figures}
+
+
+def _error_place(error: Exception, function: Callable[[Any], Any]) -> str:
+    """Line of a function's package that an error passed last; that of the function if none."""
+    package = function.__module__.partition(".")[0]
+    own = [
+        f"{frame.f_code.co_filename}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package
+    ]
+    return own[-1] if own else part_place(function)

@@ -1,0 +1,154 @@
+"""Figures and tables of plugins: made of stored cells, noted, and removed with what made them."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pmbnn.experiment.plugins import load_plugins
+from pmbnn.results.derived import set_aside_stale
+from pmbnn.results.loading import load_results
+from pmbnn.sweep.outputs import make_outputs
+
+DOCS = Path(__file__).parents[2] / "docs" / "experiment_files.md"
+
+PLUGIN = """
+import matplotlib.figure
+import pandas as pd
+import pmbnn as pb
+
+
+def empty(title):
+    figure = matplotlib.figure.Figure()
+    figure.suptitle(title)
+    return figure
+
+
+@pb.register
+def of_all(results: pb.ExperimentResults) -> matplotlib.figure.Figure:
+    return empty("all")
+
+
+@pb.register
+def of_each(results: pb.ExperimentResults) -> "dict[str, matplotlib.figure.Figure]":
+    return {name: empty(name) for name in results.metrics["name"]}
+
+
+@pb.register
+def names(results: pb.ExperimentResults) -> pd.DataFrame:
+    return results.metrics[["name"]]
+"""
+
+EVERY = ["figures/a-of-each.png", "figures/b-of-each.png", "figures/of-all.png", "names.csv"]
+
+pytestmark = pytest.mark.usefixtures("registries")
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    cells = [(made.changed(made.record(nll=0.3), name=name), None) for name in "ab"]
+    return made.store(tmp_path / "results", cells)
+
+
+@pytest.fixture
+def make(store, tmp_path):
+    """Makes what a plugin of this text registers; paths of figures, and what is said."""
+
+    def make(text):
+        (tmp_path / "own.py").write_text(text)
+        sources, said = load_plugins(["own.py"], [tmp_path]), []
+        return make_outputs(store, sources, said.append), said
+
+    return make
+
+
+def files(store):
+    every = [*store.figures.glob("*.png"), *store.folder.glob("*.csv")]
+    return sorted(path.relative_to(store.folder).as_posix() for path in every)
+
+
+def test_figures_and_tables_lie_in_the_results_folder(make, store):
+    figures, said = make(PLUGIN)
+    assert [path.name for path in figures] == ["of-all.png", "a-of-each.png", "b-of-each.png"]
+    assert (files(store), said) == (EVERY, [])
+    assert list(pd.read_csv(store.folder / "names.csv")["name"]) == ["a", "b"]
+    shown = load_results(store.folder).figures
+    assert sorted(shown) == sorted(figures)
+
+
+def test_figures_are_drawn_again_where_one_is_missing_or_something_has_changed(make, store, made):
+    def times():
+        return {path.name: path.stat().st_mtime_ns for path in store.figures.glob("*.png")}
+
+    make(PLUGIN)
+    first = times()
+    make(PLUGIN)
+    assert times() == first
+    (store.figures / "a-of-each.png").unlink()
+    make(PLUGIN)
+    second = times()
+    changed = {name for name in first if first[name] != second.get(name)}
+    assert changed == {"a-of-each.png", "b-of-each.png"}
+    make(PLUGIN + "\n# edited\n")
+    assert not set(times().values()) & set(second.values())
+    store.save_cell(made.changed(made.record(nll=9.0), name="b"), {})
+    assert load_results(store.folder).figures == ()
+    figures, _ = make(PLUGIN + "\n# edited\n")
+    assert len(load_results(store.folder).figures) == len(figures) == 3
+
+
+def test_what_is_no_longer_registered_is_removed(make, store):
+    (store.folder / "mine.csv").write_text("x\n1\n")
+    make(PLUGIN)
+    make(PLUGIN.replace("of_each(", "of_some(").replace("names(", "titles("))
+    assert files(store) == [
+        "figures/a-of-some.png",
+        "figures/b-of-some.png",
+        "figures/of-all.png",
+        "mine.csv",
+        "titles.csv",
+    ]
+    make_outputs(store, (), pytest.fail)
+    assert files(store) == ["mine.csv"]
+
+
+def test_tables_and_figures_of_other_cells_are_set_aside_with_the_rest(make, store):
+    make(PLUGIN)
+    assert set_aside_stale(store, "of other cells") == {}
+    assert files(store) == []
+
+
+def test_a_table_without_rows_and_a_figure_of_nothing_leave_no_file(make, store):
+    nothing = PLUGIN.replace('["name"]]', '["name"]].iloc[:0]').replace('empty("all")', "None")
+    make(PLUGIN)
+    make(nothing)
+    assert files(store) == ["figures/a-of-each.png", "figures/b-of-each.png"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('empty("all")', "empty(1 / 0)", "`of_all` ({file}, line 15) raised ZeroDivisionError: "),
+        ('empty("all")', "[3]", "figure `of_all` ({file}, line 13) raised TypeError: must return"),
+        ("empty(name) for", "3 for", "raised TypeError: must return a Figure, a dictionary of"),
+        ("{name: empty", "{'-' * ord(name): empty", "must name figures by different letters and"),
+        ('[["name"]]', '["nothing"]', "`names` ({file}, line 25) raised KeyError: 'nothing'."),
+        ('results.metrics[["name"]]', "7", "raised TypeError: must return a DataFrame, got 7."),
+    ],
+)
+def test_what_raises_is_left_out_and_said(make, store, tmp_path, before, after, message):
+    assert before in PLUGIN
+    figures, said = make(PLUGIN.replace(before, after))
+    (line,) = said
+    assert line.startswith("left out: ") and message.format(file=tmp_path / "own.py") in line
+    assert "\n" not in line
+    assert len(files(store)) in (2, 3) and len(figures) in (1, 2, 3)
+
+
+def test_the_example_of_the_documentation(make, store):
+    (example,) = re.findall(r'```python\n("""my_figures.*?)```', DOCS.read_text("utf-8"), re.S)
+    figures, said = make(example)
+    assert ([path.name for path in figures], said) == (["time-and-error.png"], [])
+    assert files(store) == ["figures/time-and-error.png", "slowest.csv"]
+    assert list(pd.read_csv(store.folder / "slowest.csv")) == ["name", "seconds"]
