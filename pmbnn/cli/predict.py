@@ -1,5 +1,6 @@
 """Predictions of a fitted cell for images or table rows: ``pmbnn predict RESULT_CELL FILE…``."""
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmbnn.data.digits import OwnImage
-    from pmbnn.prediction.posterior import Posterior
-    from pmbnn.prediction.rejection import Classification, Threshold
+    from pmbnn.prediction.class_probabilities import ClassProbabilities
+    from pmbnn.prediction.rejection import Threshold
     from pmbnn.results.loading import StoredCell
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -37,10 +38,9 @@ class Answer(NamedTuple):
 
     cell: "StoredCell"
     images: "list[OwnImage]"
-    classifications: "list[Classification]"
+    prediction: "ClassProbabilities"
     threshold: "Threshold"
     unread: dict[str, str]
-    draws: int
 
 
 def predict(
@@ -164,33 +164,22 @@ def _read_images(files: list[Path], whole: bool, invert: bool | None):
 def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer:
     import numpy as np
 
-    from pmbnn.prediction.rejection import classify, rejection_threshold
+    from pmbnn.prediction.rejection import rejection_threshold
     from pmbnn.results.loading import open_cell
     from pmbnn.results.store import ResultsError
 
     opened = open_cell(cell)
     posterior, shape = opened.posterior, images[0].digit.shape
-    if posterior.origin.parts.rows.input_shape != (1, *shape):
+    rows = posterior.origin.parts.rows
+    if rows.input_shape != (1, *shape) or not rows.classes:
         raise ResultsError(
-            f"`{cell}` must be fitted on images of {shape[0]} × {shape[1]} pixels, "
+            f"`{cell}` must be fitted on classes of images of {shape[0]} × {shape[1]} pixels, "
             f"got data set `{opened.record.cell.dataset.kind}`."
         )
-    x = np.stack([image.digit.ravel() for image in images])
-    parts, weights = zip(*_draws(posterior, x, draws), strict=True)
-    p, weight = np.concatenate(parts), np.concatenate(weights)
-    if not np.isfinite(p).all():
+    found = posterior.predict(np.stack([image.digit.ravel() for image in images]), draws)
+    if not np.isfinite(found.mean).all():
         raise ResultsError(f"The predictions of cell `{cell}` are not finite.")
-    limit = rejection_threshold(opened.trace, percentile)
-    return Answer(opened, images, classify(p, weight), limit, unread, len(weight))
-
-
-def _draws(posterior: "Posterior", x, draws: int) -> Iterator[tuple]:
-    """Probabilities ``(draw, observation, class)`` of each restart, and weights of its draws."""
-    import numpy as np
-
-    for weight, drawn in posterior.single_draws(x, draws):
-        p = drawn["probability"]
-        yield p, np.full(len(p), weight / len(p))
+    return Answer(opened, images, found, rejection_threshold(opened.trace, percentile), unread)
 
 
 def _print_json(cells: list[Path], answers: list[Answer]) -> None:
@@ -205,35 +194,38 @@ def _print_json(cells: list[Path], answers: list[Answer]) -> None:
 def _cell_json(cell: Path, answer: Answer) -> dict[str, Any]:
     return {
         "cell": str(cell),
-        "draws": answer.draws,
+        "draws": answer.prediction.draws,
         "threshold": {
             "sd": answer.threshold.sd,
             "percentile": answer.threshold.percentile,
             "of": answer.threshold.group,
             "rows": answer.threshold.rows,
         },
-        "images": [
-            _as_json(image, found, answer)
-            for image, found in zip(answer.images, answer.classifications, strict=True)
-        ],
+        "images": list(_image_rows(answer)),
     }
 
 
-def _as_json(image: "OwnImage", found: "Classification", answer: Answer) -> dict[str, Any]:
-    names = _classes(answer)
-    return {
-        "file": str(image.path),
-        "inverted": image.inverted,
-        "class": names[found.predicted],
-        "probability": float(found.probability[found.predicted]),
-        "sd": found.uncertainty,
-        "entropy_bits": found.entropy,
-        "mutual_information_bits": found.mutual_information,
+def _image_rows(answer: Answer) -> Iterator[dict[str, Any]]:
+    """What is said of each image, as JSON has it."""
+    found, names, bit = answer.prediction, _classes(answer), math.log(2)
+    scores = {
+        "sd": found.predicted_sd,
+        "entropy_bits": found.entropy / bit,
+        "mutual_information_bits": found.mutual_information / bit,
         "expected_error_rate": found.expected_error_rate,
-        "rejected": answer.threshold.rejects(found),
-        "class_probability": dict(zip(names, found.probability.tolist(), strict=True)),
-        "class_sd": dict(zip(names, found.sd.tolist(), strict=True)),
     }
+    for i, image in enumerate(answer.images):
+        probability, best = found.mean[i].tolist(), found.predicted[i]
+        yield {
+            "file": str(image.path),
+            "inverted": image.inverted,
+            "class": names[best],
+            "probability": probability[best],
+            **{name: float(score[i]) for name, score in scores.items()},
+            "rejected": bool(scores["sd"][i] > answer.threshold.sd),
+            "class_probability": dict(zip(names, probability, strict=True)),
+            "class_sd": dict(zip(names, found.sd[i].tolist(), strict=True)),
+        }
 
 
 def _print_tables(answer: Answer, title: str) -> None:
@@ -244,20 +236,18 @@ def _print_tables(answer: Answer, title: str) -> None:
     numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
     verdicts = Table("image", "class", *numbers, "verdict", title=Text(title) if title else None)
     shares = Table("image", *_classes(answer), title="probability of each class")
-    for image, found in zip(answer.images, answer.classifications, strict=True):
-        rejected = answer.threshold.rejects(found)
-        best = float(found.probability[found.predicted])
+    for row in _image_rows(answer):
         verdicts.add_row(
-            Text(str(image.path)),
-            _classes(answer)[found.predicted],
-            _bar(best),
-            f"{found.uncertainty:.3f}",
-            f"{found.entropy:.3f} bit",
-            f"{found.mutual_information:.3f} bit",
-            f"{found.expected_error_rate:.1%}",
-            Text("rejected", "red") if rejected else Text("accepted", "green"),
+            Text(row["file"]),
+            row["class"],
+            _bar(row["probability"]),
+            f"{row['sd']:.3f}",
+            f"{row['entropy_bits']:.3f} bit",
+            f"{row['mutual_information_bits']:.3f} bit",
+            f"{row['expected_error_rate']:.1%}",
+            Text("rejected", "red") if row["rejected"] else Text("accepted", "green"),
         )
-        shares.add_row(Text(str(image.path)), *map(_bar, found.probability.tolist()))
+        shares.add_row(Text(row["file"]), *map(_bar, row["class_probability"].values()))
     console.print(verdicts)
     console.print(shares)
     print_lines(console, _rule(answer))
@@ -274,7 +264,7 @@ def _rule(answer: Answer) -> str:
     rows = limit.group.removesuffix("_predictions")
     return (
         f"rejected: sd above {limit.sd:.3f}, which is percentile {limit.percentile:g} of the "
-        f"{limit.rows} {rows} digits; {answer.draws} draws"
+        f"{limit.rows} {rows} digits; {answer.prediction.draws} draws"
     )
 
 
@@ -283,19 +273,18 @@ def _classes(answer: Answer) -> list[str]:
 
 
 def _draw(path: Path, answers: list[Answer]) -> None:
-    from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
+    from pmbnn.figures.classification import Predictions
+    from pmbnn.figures.own_images import plot_own_images
     from pmbnn.figures.style import save_figure
     from pmbnn.results.names import cell_title
 
-    answer, *others = answers
+    first = answers[0]
     title = " beside\n".join(cell_title(a.cell.record) for a in answers)
-    title, classes = f"{title}\n{_rule(answer)}", _classes(answer)
-    found = [a.classifications for a in answers]
-    if others:
-        args = answer.images, *found, classes, title, answer.threshold
-        figure = plot_compared_predictions(*args)
-    else:
-        figure = plot_own_images(answer.images, *found, answer.threshold, classes, title)
+    predictions = [
+        Predictions(tuple(_classes(a)), a.prediction.mean, a.prediction.sd) for a in answers
+    ]
+    title = f"{title}\n{_rule(first)}"
+    figure = plot_own_images(first.images, predictions, first.threshold, title)
     with writing_to(path):
         save_figure(figure, path)
         _note(path)

@@ -42,6 +42,16 @@ class Predictions(NamedTuple):
         """Standard deviation of the predicted class's probability, ``(image,)``."""
         return np.take_along_axis(self.sd, self.predicted[:, None], axis=1)[:, 0]
 
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the mean probabilities in bits, ``(image,)``."""
+        p = np.asarray(self.probability, np.float64)
+        return -np.sum(p * np.log2(np.maximum(p, np.finfo(np.float64).tiny)), axis=1)
+
+    def take(self, rows: np.ndarray) -> "Predictions":
+        """Predictions of some of the images."""
+        return self._replace(probability=self.probability[rows], sd=self.sd[rows])
+
 
 def predictions_of(trace: xr.DataTree, group: str) -> Predictions:
     """Predictions of a group of images.

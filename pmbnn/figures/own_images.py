@@ -1,75 +1,59 @@
 """A user's images, what one network or two get to see of them, and what each says."""
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmbnn.data.digits import OwnImage
 from pmbnn.figures import style
-from pmbnn.prediction.rejection import Classification, Threshold
+from pmbnn.figures.classification import Predictions
+from pmbnn.prediction.rejection import Threshold
+
+if TYPE_CHECKING:
+    from pmbnn.data.digits import OwnImage
 
 HEADINGS = ("Bayesian", "deterministic")
+"""Of the panels of two networks."""
 
 
 def plot_own_images(
-    images: Sequence[OwnImage],
-    classifications: Sequence[Classification],
-    threshold: Threshold,
-    classes: Sequence[str],
+    images: "Sequence[OwnImage]",
+    predictions: Sequence[Predictions],
+    threshold: Threshold | None,
     title: str,
 ) -> Figure:
-    """Each image in a row: as read, grey, in 28 × 28 pixels, and its class probabilities.
+    """Each image in a row: as read, grey, in 28 × 28 pixels, and each network's probabilities.
 
     Error bars are standard deviations over posterior draws; rejected images are marked by
     colour and by a word.
-    """
-    figure = style.new_figure(9.0, 1.9 * len(images) + 0.9)
-    panels = figure.subplots(len(images), 4, squeeze=False, width_ratios=(1, 1, 1, 2))
-    for row, image, found in zip(panels, images, classifications, strict=True):
-        _draw_stages(row[:3], image)
-        draw_bars(row[3], found, threshold.rejects(found), classes)
-    style.set_title(figure, title)
-    return figure
-
-
-def plot_compared_predictions(
-    images: Sequence[OwnImage],
-    bayesian: Sequence[Classification],
-    deterministic: Sequence[Classification],
-    classes: Sequence[str],
-    title: str,
-    threshold: Threshold | None = None,
-) -> Figure:
-    """Each image in a row: as read, grey, in 28 × 28 pixels, and both networks' probabilities.
 
     Parameters
     ----------
     images
         As `pmbnn.data.digits.read_image` reads them.
-    bayesian, deterministic
-        What each network says of every image (`pmbnn.prediction.rejection.classify`; a
-        deterministic network is one draw of weight 1).
-    classes
-        Names of the classes.
+    predictions
+        What one network says of the images, or a Bayesian and a deterministic one.
+    threshold
+        Uncertainty above which the first network rejects an image. A deterministic network has
+        no uncertainty to reject by.
     title
         What the figure is about.
-    threshold
-        Uncertainty above which the Bayesian network rejects an image, which is then marked
-        by colour and by a word. A deterministic network has no uncertainty to reject by.
     """
-    figure = style.new_figure(12.0, 1.9 * len(images) + 0.9)
-    ratios = (1, 1, 1, 1.9, 1.9)
-    panels = figure.subplots(len(images), 5, squeeze=False, width_ratios=ratios)
-    for row, image, *both in zip(panels, images, bayesian, deterministic, strict=True):
-        _draw_stages(row[:3], image)
-        draw_both(row[3:], both, classes, threshold)
+    width, ratios = (9.0, [2]) if len(predictions) == 1 else (12.0, [1.9, 1.9])
+    figure = style.new_figure(width, 1.9 * len(images) + 0.9)
+    ratios = [1, 1, 1, *ratios]
+    panels = figure.subplots(len(images), len(ratios), squeeze=False, width_ratios=ratios)
+    for row, image in enumerate(images):
+        _draw_stages(panels[row, :3], image)
+        draw_probabilities(panels[row, 3:], predictions, row, threshold)
     style.set_title(figure, title)
     return figure
 
 
-def _draw_stages(panels: Sequence[Axes], image: OwnImage) -> None:
+def _draw_stages(panels: Sequence[Axes], image: "OwnImage") -> None:
     """An image in three panels: as read, grey, and in 28 × 28 pixels."""
     shape = "inverted" if image.inverted else "as it is"
     titles = (image.path.name, "grey", f"28 × 28, {shape}")
@@ -83,38 +67,36 @@ def _draw_stages(panels: Sequence[Axes], image: OwnImage) -> None:
         axes.set_axis_off()
 
 
-def draw_both(
-    panels: Sequence,
-    both: Sequence[Classification],
-    classes: Sequence[str],
+def draw_probabilities(
+    panels: Sequence[Axes],
+    predictions: Sequence[Predictions],
+    row: int,
     threshold: Threshold | None,
 ) -> None:
-    """Class probabilities of the Bayesian and of the deterministic network, in two panels."""
-    rejected = (threshold is not None and threshold.rejects(both[0]), False)
-    for axes, found, no, heading in zip(panels, both, rejected, HEADINGS, strict=True):
-        draw_bars(axes, found, no, classes, heading)
+    """Class probabilities of an image, a network a panel; only the first network rejects."""
+    headings = HEADINGS if len(predictions) > 1 else ("",)
+    limits = (math.inf if threshold is None else threshold.sd, math.inf)
+    for axes, found, heading, limit in zip(panels, predictions, headings, limits, strict=False):
+        _draw_bars(axes, found, row, bool(found.uncertainty[row] > limit), heading)
 
 
-def draw_bars(
-    axes: Axes, found: Classification, rejected: bool, classes: Sequence[str], heading: str = ""
-) -> None:
+def _draw_bars(axes: Axes, found: Predictions, row: int, rejected: bool, heading: str) -> None:
     """Class probabilities as bars with their sds, and the verdict above, below a heading."""
-    at = np.arange(len(classes))
+    at = np.arange(len(found.classes))
     colour = style.REJECTED if rejected else style.ACCEPTED
     # A network without draws has no sds: bars of length zero would look like caps.
-    sd = found.sd if found.sd.any() else None
-    axes.bar(at, found.probability, yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
-    axes.set(ylim=(0, 1.05), xticks=at, xticklabels=classes)
+    sd = found.sd[row] if found.sd[row].any() else None
+    axes.bar(at, found.probability[row], yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
+    axes.set(ylim=(0, 1.05), xticks=at, xticklabels=found.classes)
     axes.set_ylabel("probability", fontsize=style.TICK_SIZE)
     axes.tick_params(labelsize=style.TICK_SIZE)
-    words = (heading, verdict(found, rejected, classes))
+    words = (heading, _verdict(found, row, rejected))
     axes.set_title("\n".join(filter(None, words)), fontsize=style.TICK_SIZE, color=colour)
 
 
-def verdict(found: Classification, rejected: bool, classes: Sequence[str]) -> str:
+def _verdict(found: Predictions, row: int, rejected: bool) -> str:
     """The class or its rejection, with its probability and how sure that is, in one line."""
-    best = found.probability[found.predicted]
-    words = f"{'rejected' if rejected else classes[found.predicted]}: "
-    words += f"class {classes[found.predicted]} at " if rejected else ""
-    spread = f" ± {found.uncertainty:.2f}" if found.sd.any() else ""
-    return f"{words}{best:.2f}{spread}, entropy {found.entropy:.2f} bits"
+    name = found.classes[found.predicted[row]]
+    words = f"rejected: class {name} at" if rejected else f"{name}:"
+    spread = f" ± {found.uncertainty[row]:.2f}" if found.sd[row].any() else ""
+    return f"{words} {found.confidence[row]:.2f}{spread}, entropy {found.entropy[row]:.2f} bits"

@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "posterior": ["Posterior"],
         "predictive": ["Predictive"],
         "predictor": ["PREDICTIVES", "Predictor"],
-        "rejection": ["classify", "rejection_threshold"],
+        "rejection": ["rejection_threshold"],
         "settings": ["Predict"],
     },
 )

@@ -1,8 +1,6 @@
 """When a classifier had better say nothing: rejected images, and scores of uncertainty.
 
-Throughout, ``probability`` has shape ``(draw, observation, class)`` and ``weight``, of sum 1,
-``(draw,)``; a score, ``(observation,)``, is higher where a prediction is less certain; entropies
-are in bits.
+A score, ``(observation,)``, is higher where a prediction is less certain.
 """
 
 from dataclasses import dataclass
@@ -18,37 +16,6 @@ PERCENTILE = 99
 
 HELD_OUT = ("validation_predictions", "test_predictions")
 """Groups of a trace with predictions of rows that were not fitted, in order of preference."""
-
-
-@dataclass(frozen=True)
-class Classification:
-    """What posterior draws say of one image.
-
-    Attributes
-    ----------
-    predicted
-        The class of highest mean probability.
-    probability, sd
-        Mean and standard deviation over draws of each class's probability, ``(class,)``.
-    entropy
-        Of the mean probabilities, in bits.
-    mutual_information
-        What a label would tell about the weights, in bits.
-    expected_error_rate
-        Share of the draws whose most probable class is another one.
-    """
-
-    predicted: int
-    probability: np.ndarray
-    sd: np.ndarray
-    entropy: float
-    mutual_information: float
-    expected_error_rate: float
-
-    @property
-    def uncertainty(self) -> float:
-        """Standard deviation of the predicted class's probability."""
-        return float(self.sd[self.predicted])
 
 
 @dataclass(frozen=True)
@@ -71,25 +38,6 @@ class Threshold:
     percentile: float
     group: str
     rows: int
-
-    def rejects(self, classification: Classification) -> bool:
-        """Whether an image is more uncertain than nearly all of those held out."""
-        return classification.uncertainty > self.sd
-
-
-def classify(probability: np.ndarray, weight: np.ndarray) -> list[Classification]:
-    """One classification for each observation, from the probabilities of every draw."""
-    p = np.asarray(probability, np.float64)
-    mean = np.tensordot(weight, p, axes=1)
-    sd = np.sqrt(np.tensordot(weight, (p - mean) ** 2, axes=1))
-    predicted = mean.argmax(axis=1)
-    entropy = _bits(mean)
-    information = np.maximum(entropy - np.tensordot(weight, _bits(p), axes=1), 0.0)
-    error = np.tensordot(weight, p.argmax(axis=2) != predicted, axes=1)
-    return [
-        Classification(int(predicted[i]), mean[i], sd[i], *map(float, numbers))
-        for i, numbers in enumerate(zip(entropy, information, error, strict=True))
-    ]
 
 
 def rejection_threshold(trace: "xr.DataTree", percentile: float) -> Threshold:
@@ -165,8 +113,3 @@ def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, n
 def area_under_risk_coverage(score: np.ndarray, correct: np.ndarray) -> float:
     """Mean over coverages of the share of mistakes among what is accepted."""
     return float(risk_coverage(score, correct)[1].mean())
-
-
-def _bits(p: np.ndarray) -> np.ndarray:
-    """Entropy over the last axis."""
-    return -np.sum(p * np.log2(np.maximum(p, np.finfo(np.float64).tiny)), axis=-1)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.prediction.posterior import Posterior
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare
 
@@ -236,7 +238,10 @@ def test_a_folder_that_is_no_cell(cell, images):
 def test_a_cell_of_other_data(cells, images):
     done = run(cells[1], digit_files(images)[0])
     assert done.exit_code == 2
-    assert "must be fitted on images of 28 × 28 pixels, got data set `moons`." in done.stderr
+    assert (
+        "must be fitted on classes of images of 28 × 28 pixels, got data set `moons`."
+        in done.stderr
+    )
 
 
 def test_a_figure_in_no_folder(cell, images, tmp_path):
@@ -252,14 +257,13 @@ def test_a_figure_that_cannot_be_written(cell, images, tmp_path):
 
 
 def test_predictions_that_are_not_finite(cell, images, monkeypatch):
-    from pmbnn.prediction.predictor import Predictor
-
-    single_draws = Predictor.single_draws
+    predict = Posterior.predict
 
     def without_numbers(*given):
-        return {name: np.nan * array for name, array in single_draws(*given).items()}
+        found = predict(*given)
+        return replace(found, mean=np.nan * found.mean)
 
-    monkeypatch.setattr(Predictor, "single_draws", without_numbers)
+    monkeypatch.setattr(Posterior, "predict", without_numbers)
     done = run(cell, digit_files(images)[0])
     assert done.exit_code == 2
     assert "are not finite" in done.stderr

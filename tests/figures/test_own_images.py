@@ -7,8 +7,9 @@ import pytest
 
 from pmbnn.data.digits import OwnImage
 from pmbnn.figures import style
-from pmbnn.figures.own_images import plot_compared_predictions, plot_own_images
-from pmbnn.prediction.rejection import Classification, Threshold, classify
+from pmbnn.figures.classification import Predictions
+from pmbnn.figures.own_images import plot_own_images
+from pmbnn.prediction.rejection import Threshold
 
 CLASSES = ("0", "1", "2")
 LETTERS = ("a", "b", "c")
@@ -22,17 +23,12 @@ def image(name, shape, inverted):
     )
 
 
-def classification(predicted, sd):
-    p = np.full(3, 0.1)
-    p[predicted] = 0.8
-    return Classification(predicted, p, np.full(3, sd), 0.92, 0.1, 0.0)
-
-
 @pytest.fixture(scope="module")
 def figure():
     images = [image("$colour$.png", (40, 30, 3), True), image("grey.png", (20, 30), False)]
-    found = [classification(2, 0.05), classification(0, 0.3)]
-    return plot_own_images(images, found, Threshold(0.2, 99, "test_predictions", 10), CLASSES, "T")
+    p, sd = np.array([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]]), np.repeat([[0.05], [0.3]], 3, axis=1)
+    threshold = Threshold(0.2, 99, "test_predictions", 10)
+    return plot_own_images(images, [Predictions(CLASSES, p, sd)], threshold, "T")
 
 
 def test_a_row_for_each_image(figure):
@@ -68,13 +64,13 @@ def test_it_becomes_a_file(figure, tmp_path):
 
 
 DRAWS = RNG.dirichlet(np.ones(3), size=(30, 2))
-BAYESIAN = classify(DRAWS, np.full(30, 1 / 30))
-DETERMINISTIC = classify(DRAWS[:1], np.ones(1))
+BAYESIAN = Predictions(LETTERS, DRAWS.mean(axis=0), DRAWS.std(axis=0))
+DETERMINISTIC = Predictions(LETTERS, DRAWS[0], np.zeros((2, 3)))
 
 
 def draw(threshold=None):
     images = [image(name, (40, 30, 3), True) for name in ("2.png", "house.png")]
-    return plot_compared_predictions(images, BAYESIAN, DETERMINISTIC, LETTERS, "T", threshold)
+    return plot_own_images(images, [BAYESIAN, DETERMINISTIC], threshold, "T")
 
 
 def heights(axes):
@@ -101,15 +97,14 @@ def test_sds_are_drawn_for_the_bayesian_network_only():
 
 def test_titles_name_the_network_and_its_answer():
     panels = np.array(draw().axes).reshape(2, 5)
-    found, sure = BAYESIAN[0], DETERMINISTIC[0]
-    best, name = found.probability.max(), LETTERS[found.predicted]
-    assert panels[0, 3].get_title() == (
-        f"Bayesian\n{name}: {best:.2f} ± {found.uncertainty:.2f}, entropy {found.entropy:.2f} bits"
-    )
-    assert panels[0, 4].get_title() == (
-        f"deterministic\n{LETTERS[sure.predicted]}: {sure.probability.max():.2f}, "
-        f"entropy {sure.entropy:.2f} bits"
-    )
+    for axes, heading, p, spread in (
+        (panels[0, 3], "Bayesian", DRAWS[:, 0].mean(axis=0), DRAWS[:, 0].std(axis=0)),
+        (panels[0, 4], "deterministic", DRAWS[0, 0], None),
+    ):
+        sd = "" if spread is None else f" ± {spread[p.argmax()]:.2f}"
+        entropy = -np.sum(p * np.log2(p))
+        answer = f"{LETTERS[p.argmax()]}: {p.max():.2f}{sd}, entropy {entropy:.2f} bits"
+        assert axes.get_title() == f"{heading}\n{answer}"
 
 
 @pytest.mark.parametrize(("limit", "colour"), [(0.0, style.REJECTED), (1.0, style.ACCEPTED)])

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures import sheets, style
 from pmbnn.figures.classification import predictions_of, rows_name
-from pmbnn.figures.own_images import draw_both
-from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, Classification, rejection_threshold
+from pmbnn.figures.own_images import draw_probabilities
+from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, rejection_threshold
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import cell_title
 from pmbnn.results.reading import images_of, load_groups, stored_variables, values_of
@@ -82,46 +82,24 @@ def plot_compared_noise(
     images, other = (images_of(trace, group, "example_image", "example") for trace in traces)
     if not np.array_equal(images, other):
         raise ValueError(f"Both traces must keep the same images of `{group}`.")
-    found = [stored_classifications(trace, group)[:MOST] for trace in traces]
-    classes = predictions_of(bayesian, group).classes
+    found = [
+        predictions_of(trace, group).take(values_of(trace, group, "example_index")[:MOST])
+        for trace in traces
+    ]
+    shown = len(found[0].sd)
     known = any(name in bayesian.children for name in HELD_OUT)
     threshold = rejection_threshold(bayesian, PERCENTILE) if known else None
-    rows = math.ceil(len(found[0]) / BLOCKS)
+    rows = math.ceil(shown / BLOCKS)
     figure = style.new_figure(13.0, 1.75 * rows + 1.0)
     panels = figure.subplots(rows, 3 * BLOCKS, squeeze=False, width_ratios=(1, 1.9, 1.9) * BLOCKS)
-    for block in panels.reshape(rows * BLOCKS, 3)[len(found[0]) :]:
+    for block in panels.reshape(rows * BLOCKS, 3)[shown:]:
         for axes in block:
             axes.set_axis_off()
-    for block, image, *both in zip(panels.reshape(-1, 3), images, *found, strict=False):
+    for row, (block, image) in enumerate(zip(panels.reshape(-1, 3), images[:shown], strict=False)):
         style.draw_pixels(block[0], image)
-        draw_both(block[1:], both, classes, threshold)
+        draw_probabilities(block[1:], found, row, threshold)
     style.set_title(figure, f"{title}\n{_note(traces, group)}")
     return figure
-
-
-def stored_classifications(trace: xr.DataTree, group: str) -> list[Classification]:
-    """What a fit says of the images of a group that are kept as examples.
-
-    Raises
-    ------
-    ValueError
-        If the trace does not have the group, or the group no examples.
-    """
-    predictions = predictions_of(trace, group)
-    names = ("entropy", "mutual_information", "error_rate")
-    entropy, information, rate = (values_of(trace, group, name) for name in names)
-    bits = 1 / math.log(2)
-    return [
-        Classification(
-            int(predictions.predicted[row]),
-            predictions.probability[row],
-            predictions.sd[row],
-            float(bits * entropy[row]),
-            float(bits * information[row]),
-            float(rate[row]),
-        )
-        for row in values_of(trace, group, "example_index")
-    ]
 
 
 def _note(traces: tuple[xr.DataTree, ...], group: str) -> str:
