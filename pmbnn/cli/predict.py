@@ -22,7 +22,7 @@ from pmbnn.cli.command import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmbnn.data.digits import OwnImage
+    from pmbnn.data.digits import UserImage
     from pmbnn.prediction.class_probabilities import ClassProbabilities
     from pmbnn.prediction.rejection import Threshold
     from pmbnn.results.loading import StoredCell
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
     """Predictions for the images that could be read, and why others could not."""
 
     cell: "StoredCell"
-    images: "list[OwnImage]"
+    images: "list[UserImage]"
     prediction: "ClassProbabilities"
     threshold: "Threshold"
     unread: dict[str, str]

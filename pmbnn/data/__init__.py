@@ -1,48 +1,16 @@
 """Data sets by the name an experiment file calls them."""
 
-from pmbnn.data import ood
+from pmbnn.data import datasets, ood
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.datasets import (
-    DATASETS,
-    Circles,
-    Folds,
-    Idx,
-    Images,
-    InBetween,
-    Indices,
-    Mnist,
-    Moons,
-    Npz,
-    OpenML,
-    Quartic,
-    Share,
-    Sine,
-    Sklearn,
-    Table,
-)
+from pmbnn.data.datasets import *  # noqa: F403
 from pmbnn.data.synthetic import Bounds, Regression, Synthetic
 
-__all__ = [
-    "DATASETS",
+__all__ = [  # noqa: PLE0604
+    *datasets.__all__,
     "Bounds",
-    "Circles",
     "DataError",
     "DatasetSpec",
-    "Folds",
-    "Idx",
-    "Images",
-    "InBetween",
-    "Indices",
-    "Mnist",
-    "Moons",
-    "Npz",
-    "OpenML",
-    "Quartic",
     "Regression",
-    "Share",
-    "Sine",
-    "Sklearn",
     "Synthetic",
-    "Table",
     "ood",
 ]

@@ -15,7 +15,7 @@ from pmbnn.spec.display import Summarised
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmbnn.data.images import Mnist, OwnImages
+    from pmbnn.data.images import Mnist, UserImages
 
 Part = tuple[np.ndarray, np.ndarray]
 """Inputs and targets."""
@@ -474,7 +474,7 @@ class RawImages(NamedTuple):
 
 
 def images_dataset(
-    spec: "Mnist | OwnImages", raw: RawImages, classes: tuple[str, ...], resplit: bool
+    spec: "Mnist | UserImages", raw: RawImages, classes: tuple[str, ...], resplit: bool
 ) -> Dataset:
     """Rows scaled to [0, 1], then standardised, in float32.
 
@@ -513,7 +513,7 @@ def images_dataset(
 
 
 def _training_rows(
-    spec: "Mnist | OwnImages", raw: RawImages
+    spec: "Mnist | UserImages", raw: RawImages
 ) -> tuple[np.ndarray | slice, np.ndarray | slice]:
     """Numbers of the training images that are fitted, and of those that are set aside."""
     if spec.validation is None:
@@ -531,7 +531,7 @@ def _training_rows(
 
 
 def _subset(
-    spec: "Mnist | OwnImages", part: Literal["train", "test"], y: np.ndarray, source: str
+    spec: "Mnist | UserImages", part: Literal["train", "test"], y: np.ndarray, source: str
 ) -> np.ndarray | slice:
     """Numbers of as many rows of one part as asked for, in every class's proportion."""
     size = getattr(spec, part)

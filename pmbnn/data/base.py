@@ -78,7 +78,7 @@ class DatasetSpec(Specification):
     has_bright_foreground: ClassVar[bool] = False
     """Whether images are bright on black, as digits are: figures have them dark on white paper."""
 
-    is_own: ClassVar[bool] = False
+    is_user_data: ClassVar[bool] = False
     """Whether the rows are the user's: little is known of them beforehand."""
 
     locations: ClassVar[dict[str, Any]] = {}
@@ -104,7 +104,7 @@ class DatasetSpec(Specification):
     @property
     def declared_targets(self) -> Targets | None:
         """What its targets are, as far as its settings say; None where the rows must be read."""
-        return None if self.is_own else self.targets
+        return None if self.is_user_data else self.targets
 
     @property
     def declared_likelihood(self) -> str | None:

@@ -63,7 +63,7 @@ class ImageError(DataError):
 
 
 @dataclass(frozen=True)
-class OwnImage:
+class UserImage:
     """An image file and what a digit classifier gets to see of it.
 
     Attributes
@@ -88,7 +88,7 @@ class OwnImage:
     digit: np.ndarray
 
 
-def read_image(path: Path | str, whole: bool = False, invert: bool | None = None) -> OwnImage:
+def read_image(path: Path | str, whole: bool = False, invert: bool | None = None) -> UserImage:
     """An image file in the form of the digits of MNIST.
 
     The paper's brightness is that along the border of the image, which may change evenly from
@@ -122,7 +122,7 @@ def read_image(path: Path | str, whole: bool = False, invert: bool | None = None
         raise ImageError(f"{path} {error}.") from error
     digit = _shrunk(foreground) if whole else as_digit(thicken(foreground))
     # Strokes thinner than a pixel come out pale; those of MNIST reach full white.
-    return OwnImage(path, np.asarray(image), grey, inverted, digit / digit.max())
+    return UserImage(path, np.asarray(image), grey, inverted, digit / digit.max())
 
 
 # Images as they are

@@ -243,6 +243,7 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
         _encoded(frame[name], name, name in settings.categorical, title, notation) for name in names
     ]
     blocks, labels = zip(*encoded, strict=True)
+    _check_labels(frame, names, labels, title)
     found = [_plain(frame[name], kept, name, title, target_is, notation) for name in targets]
     several = len(found) > 1
     return Given(
@@ -254,6 +255,20 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
         read=len(frame),
         target_names=targets if several else (),
     )
+
+
+def _check_labels(
+    frame: pd.DataFrame, names: list[str], labels: Sequence[list[str]], title: str
+) -> None:
+    """Raise DataError where the name of an input may be that of another column's."""
+    for name, of_column in zip(names, labels, strict=True):
+        for label in of_column:
+            other, _ = _column_and_level(label, frame)
+            if other != name:
+                raise DataError(
+                    f"{title}: input `{label}` of column `{name}` must not look like one of column "
+                    f"`{other}`: rename one."
+                )
 
 
 def _rows_with_targets(

@@ -1,4 +1,4 @@
-"""Images with a class each: MNIST, folders and archives of one's own, and IDX files."""
+"""Images with a class each: MNIST, folders, archives and IDX files."""
 
 import io
 import zipfile
@@ -32,7 +32,7 @@ from pmbnn.data.files import (
     stamp_of,
 )
 from pmbnn.data.splits import AnySplit, Share
-from pmbnn.data.tabular import OwnData, count_parts
+from pmbnn.data.tabular import UserData, count_parts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,10 +170,10 @@ def _read_embedded(random_seed: int) -> "RawImages":
     return RawImages(x[train], y[train], x[test], y[test], "embedded")
 
 
-# Images of one's own
+# User images
 
 
-class OwnImages(OwnData):
+class UserImages(UserData):
     """Images with a class each, as bytes, from a file or folder at ``path``.
 
     ``train`` and ``test`` ask for that many only, in every class's proportion, and ``validation``
@@ -257,7 +257,7 @@ class OwnImages(OwnData):
 # IDX files
 
 
-class Idx(OwnImages):
+class Idx(UserImages):
     """Grey images of four IDX files, named as those of MNIST, in the folder ``path``.
 
     Such are Fashion-MNIST, Kuzushiji-MNIST and others, of any size and classes; classes are
@@ -349,7 +349,7 @@ class ImageFile(NamedTuple):
     name: str
 
 
-class Images(OwnImages):
+class Images(UserImages):
     """Images of any format that Pillow reads, of one class in a folder of its name.
 
     ``path`` names a folder or a zip archive with ``CLASS/…``, which ``split`` divides, or with

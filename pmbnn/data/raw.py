@@ -284,7 +284,8 @@ def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
     gaps = np.isnan(raw.x)
     if gaps.any() and missing == "refuse":
         row, column = np.argwhere(gaps)[0]
-        raise DataError(f"{_place(raw, row, column)} is missing: {REMEDY}.")
+        remedy = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
+        raise DataError(f"{_place(raw, row, column)} is missing: {remedy}.")
     if missing == "drop" and gaps.any():
         raw = raw.take(np.flatnonzero(~gaps.any(axis=1)))
         if not len(raw.y):
@@ -295,9 +296,6 @@ def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
                 f"{raw.title}: class `{lacking}` has no row without those that lack a value."
             )
     return raw if redundant == "keep" else _without_redundant(raw, redundant)
-
-
-REMEDY = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
 
 
 def _without_redundant(raw: RawRows, redundant: str) -> RawRows:

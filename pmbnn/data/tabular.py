@@ -19,13 +19,13 @@ SAME_ROWS = {"seed": 0, "standardise": "feature", "standardise_target": True}
 """Settings that do not decide which rows are read."""
 
 
-class OwnData(NamesFiles, DatasetSpec):
+class UserData(NamesFiles, DatasetSpec):
     """A data set that the user has, or has chosen: what it is, is known once it is read."""
 
-    is_own: ClassVar[bool] = True
+    is_user_data: ClassVar[bool] = True
 
 
-class SplitRows(OwnData):
+class SplitRows(UserData):
     """Rows in one piece, which ``split`` divides into training and test rows.
 
     Its subclasses have the fields ``standardise`` and ``standardise_target``.

@@ -123,7 +123,7 @@ class Sweep(Summarised):
         ConfigError
             Another section does not fit one of them.
         """
-        own = [choice for choice in self.written["dataset"] if choice.spec.is_own]
+        own = [choice for choice in self.written["dataset"] if choice.spec.is_user_data]
         check_data(own)
         _check(self.choices, own, self.place)
 
@@ -154,7 +154,11 @@ def read_sweep(item: object, place: str) -> Sweep:
     check_size([len(options) for options in choices.values()], place)
     sweep = Sweep(name, place, choices)
     if not sweep.needs_data:
-        _check(choices, [choice for choice in choices["dataset"] if not choice.spec.is_own], place)
+        _check(
+            choices,
+            [choice for choice in choices["dataset"] if not choice.spec.is_user_data],
+            place,
+        )
     return sweep
 
 

@@ -81,7 +81,7 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
 def _data_folder(experiment: Experiment, folder: Path | None) -> dict[str, str]:
     """Where data of one's own and plugins were looked up first, seen from a results folder."""
     own = experiment.plugins or any(
-        spec.is_own for sweep in experiment.sweeps for spec in sweep.sections.dataset
+        spec.is_user_data for sweep in experiment.sweeps for spec in sweep.sections.dataset
     )
     if folder is None or not own:
         return {}

@@ -13,14 +13,14 @@ from pmbnn.figures.classification import Predictions
 from pmbnn.prediction.rejection import Threshold
 
 if TYPE_CHECKING:
-    from pmbnn.data.digits import OwnImage
+    from pmbnn.data.digits import UserImage
 
 HEADINGS = ("Bayesian", "deterministic")
 """Of the panels of two networks."""
 
 
 def plot_own_images(
-    images: "Sequence[OwnImage]",
+    images: "Sequence[UserImage]",
     predictions: Sequence[Predictions],
     threshold: Threshold | None,
     title: str,
@@ -53,7 +53,7 @@ def plot_own_images(
     return figure
 
 
-def _draw_stages(panels: Sequence[Axes], image: "OwnImage") -> None:
+def _draw_stages(panels: Sequence[Axes], image: "UserImage") -> None:
     """An image in three panels: as read, grey, and in 28 × 28 pixels."""
     shape = "inverted" if image.inverted else "as it is"
     titles = (image.path.name, "grey", f"28 × 28, {shape}")

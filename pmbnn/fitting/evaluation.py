@@ -162,7 +162,7 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
     further: dict[str, Any] = {"results": {}}
     if isinstance(fitted.cell.dataset, Synthetic):
         further["results"] = _fresh_metrics(fitted, dataset, predictor)
-    if fitted.cell.dataset.is_own:
+    if fitted.cell.dataset.is_user_data:
         further["results"] = metrics.recalls(test.mean, dataset.y_test, dataset.classes)
     if fitted.cell.dataset.is_planar:
         further["map"] = _predict_map(fitted, dataset, predictor)

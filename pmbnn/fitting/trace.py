@@ -102,7 +102,7 @@ def build_trace(
         groups = sampled_groups(fitted, predictor, model, large)
     else:
         groups = _guide_groups(fitted, evaluation, predictor, model, large)
-    groups["constant_data"] = _constant_data(dataset, keeps_rows, spec.is_own)
+    groups["constant_data"] = _constant_data(dataset, keeps_rows, spec.is_user_data)
     if keeps_rows:
         targets = (target_axes("observation", dataset), dataset.y_train)
         groups["observed_data"] = xr.Dataset({"y": targets})
@@ -261,13 +261,13 @@ def _row_coords(group: xr.Dataset, model: pm.Model) -> dict[str, list]:
     }
 
 
-def _constant_data(dataset: Dataset, keeps_rows: bool, is_own: bool) -> xr.Dataset:
+def _constant_data(dataset: Dataset, keeps_rows: bool, is_user_data: bool) -> xr.Dataset:
     attrs = {"fingerprint": dataset.fingerprint, "source": dataset.source}
     arrays = {
         "standardisation_mean": ("feature", dataset.standardisation.mean),
         "standardisation_sd": ("feature", dataset.standardisation.sd),
     }
-    if is_own:
+    if is_user_data:
         # So that a cell can be restored where the file is no longer.
         attrs["input_shape"] = json.dumps(dataset.input_shape)
     if not dataset.target_standardisation.is_identity:

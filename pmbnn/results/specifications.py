@@ -106,7 +106,7 @@ def _stored_parts(needed: Mapping[str, str], folder: Path, user: str) -> Iterato
 def _data_folder(folder: Path, record: CellRecord) -> Path:
     """Where files of a cell's data are looked up first; the results folder where it has none."""
     cls = DATASETS.get(getattr(record.cell.dataset, "kind", None))
-    return folder if cls is None or not cls.is_own else stored_data_folder(folder)
+    return folder if cls is None or not cls.is_user_data else stored_data_folder(folder)
 
 
 def stored_data_folder(folder: Path) -> Path:

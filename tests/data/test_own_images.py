@@ -12,7 +12,7 @@ from pmbnn.data.digits import (
     EDGE,
     SIDE,
     ImageError,
-    OwnImage,
+    UserImage,
     as_digit,
     read_image,
 )
@@ -92,7 +92,7 @@ def test_no_foreground_has_no_layout():
 def test_what_comes_back(tmp_path):
     path = saved(tmp_path, seven())
     image = read_image(str(path))
-    assert isinstance(image, OwnImage)
+    assert isinstance(image, UserImage)
     assert image.path == path
     np.testing.assert_array_equal(image.original, np.asarray(seven()))
     assert image.grey.shape == (200, 200)

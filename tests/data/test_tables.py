@@ -245,6 +245,20 @@ def test_columns_of_a_frame_may_be_numbered():
     assert pb.Dataset.from_frame(frame, target="2").features == ("0", "1")
 
 
+@pytest.mark.parametrize(
+    ("columns", "label"),
+    [
+        ({"a": ["b", "c"] * 10, "a=b": np.arange(20.0)}, "a=b"),
+        ({"a": ["b=c", "d"] * 10, "a=b": ["c", "d"] * 10}, "a=b=c"),
+    ],
+)
+def test_inputs_whose_names_are_alike(columns, label):
+    """New rows are encoded by these names."""
+    message = rf"input `{label}` of column `\S+` must not look like one of column `\S+`: rename"
+    with pytest.raises(DataError, match=message):
+        pb.Dataset.from_frame(pd.DataFrame(columns | {"y": np.arange(20) / 7}), "y")
+
+
 @pytest.mark.parametrize("labels", [["a", "b"] * 10, [True, False] * 10])
 def test_arrays_are_what_an_archive_of_them_is(labels):
     x = np.random.default_rng(0).normal(size=(20, 3))

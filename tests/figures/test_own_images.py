@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmbnn.data.digits import OwnImage
+from pmbnn.data.digits import UserImage
 from pmbnn.figures import style
 from pmbnn.figures.classification import Predictions
 from pmbnn.figures.own_images import plot_own_images
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 
 def image(name, shape, inverted):
     original = RNG.integers(256, size=shape).astype(np.uint8)
-    return OwnImage(
+    return UserImage(
         Path("folder") / name, original, RNG.random(shape[:2]), inverted, RNG.random((28, 28))
     )
 

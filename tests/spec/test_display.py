@@ -137,7 +137,7 @@ def well_formed(html):
 
 ROOMS = ("data", "inference", "prediction", "experiment", "results", "estimators")
 
-INSIDE = {"RawRows", "GraphKey", "Walk", "Curve", "Moments", "NormalComponents", "OwnImage"}
+INSIDE = {"RawRows", "GraphKey", "Walk", "Curve", "Moments", "NormalComponents", "UserImage"}
 INSIDE |= {"StudentTComponents", "StoredRanks"}
 """Classes with arrays that no public function returns, nor an attribute of what it returns."""
 
