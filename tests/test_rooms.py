@@ -36,6 +36,7 @@ ROOMS = (
     "estimators",
     "testing",
     "figures",
+    "prior_predictive",
     "compare",
     "report",
     "calibration",
@@ -62,7 +63,17 @@ def command(*arguments: str) -> str:
     )
 
 
-COMMANDS = ("sweep", "check", "calibrate", "predict", "report", "claims", "compare", "schema")
+COMMANDS = (
+    "sweep",
+    "check",
+    "prior",
+    "calibrate",
+    "predict",
+    "report",
+    "claims",
+    "compare",
+    "schema",
+)
 READ_AND_PLAN = (
     "experiment.load",
     "experiment.plan",
@@ -92,7 +103,7 @@ STEPS = (
     *((f"import pmbnn.{module}", SLOW) for module in READ_AND_PLAN),
     ("import pmbnn.data as d; d.Moons(noise=0.3).rows, d.Mnist(source='embedded').rows", SLOW),
     (command("sweep", str(PRIORS), "--dry-run"), SLOW),
-    (command("sweep", str(PRIORS), "--dry-run", "--prior-only", "--only", "prior=normal"), SLOW),
+    (command("prior", str(PRIORS), "--dry-run", "--only", "prior=normal"), SLOW),
     *(
         (f"import pmbnn; pmbnn.{name}", SLOW - {"numpy"})
         for name in ("register", "load_experiment", "Laplace", "dense_classifier")

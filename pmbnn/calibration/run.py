@@ -8,15 +8,13 @@ from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
 from pmbnn.calibration.ranks import valid_ranks
 from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
 from pmbnn.calibration.table import FILE, calibration_table
-from pmbnn.core.device import CPU, Device, processes
+from pmbnn.core.device import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
 from pmbnn.experiment.machine import cores
-from pmbnn.experiment.plan import takes_all_cores
 from pmbnn.experiment.plugins import experiment_parts
-from pmbnn.processes.progress import JobDisplay
-from pmbnn.processes.workers import Progressed, Stored, run_jobs, turns
+from pmbnn.processes.progress import run_tasks
 from pmbnn.results.lock import writing
 from pmbnn.results.store import Results
 
@@ -55,7 +53,10 @@ def calibrate(
             for line in plan.left_out:
                 console.print(f"left out: {line}", highlight=False, markup=False, soft_wrap=True)
             console.print(f"{len(plan.tasks)} combinations, {len(due)} to simulate")
-        failed = _simulate(experiment, due, results, console, workers, plan.devices, quiet)
+        seconds = {task: n * task.seconds_per_simulation for task, n in due.items()}
+        failed = run_tasks(
+            seconds, folder, console, workers, experiment.plugins, plan.devices, quiet
+        )
         fingerprints = {task.cell.dataset: task.fingerprint for task in plan.tasks}
         present = present_ranks(results, experiment, plan.devices, fingerprints)
         results.replace_table(FILE, calibration_table(present))
@@ -68,38 +69,6 @@ def calibrate(
 
 def _number_missing(results: Results, task: CalibrationTask) -> int:
     return len(missing_simulations(load_ranks(results, task.name), task.simulations))
-
-
-def _simulate(
-    experiment: Experiment,
-    due: Mapping[CalibrationTask, int],
-    results: Results,
-    console: "Console",
-    workers: int,
-    devices: Sequence[Device],
-    quiet: bool,
-) -> dict[str, str]:
-    """Run tasks that lack some simulations on worker processes; why some fail, by name."""
-    reasons: dict[str, str | None] = {}
-    pace = 1 / processes(workers, devices)
-    work = {task.name: pace * n * task.seconds_per_simulation for task, n in due.items()}
-    groups = turns(list(due), lambda task: takes_all_cores(task.cell), workers, devices)
-    with JobDisplay(console, work, quiet, "combinations") as display:
-        for tasks, n_processes, single_threaded in groups:
-            for event in run_jobs(
-                tasks, results.folder, n_processes, single_threaded, experiment.plugins, devices
-            ):
-                task = tasks[event.job]
-                if isinstance(event, Progressed):
-                    display.running_job(task.label, event.stages)
-                elif task.name not in reasons:
-                    # A worker that is done says so after the task that it has stored.
-                    reason = event.record if isinstance(event, Stored) else event.died
-                    reasons[task.name] = reason
-                    display.finished_job(task.label)
-                    words = f"{task.label}: {f'failed, {reason}' if reason else 'done'}"
-                    display.finished(task.name, words, failed=reason is not None)
-    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def present_ranks(

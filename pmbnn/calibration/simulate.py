@@ -30,7 +30,7 @@ from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.prediction.predictor import Predictor, functions_of
-from pmbnn.prediction.prior_draws import seeded_prior_draws
+from pmbnn.prior_predictive.functions import seeded_prior_draws
 from pmbnn.results.store import Results
 from pmbnn.results.weights import scale_draws
 

@@ -17,6 +17,7 @@ app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode=None, no_
 for _panel, _command, _help in (
     (RUN, run.sweep, "Fit the cells of an experiment file."),
     (RUN, run.check, "Compare fits with MCMC samples of the posterior."),
+    (RUN, run.prior, "Run prior predictive checks."),
     (RUN, run.calibrate, "Run simulation-based calibration (SBC)."),
     (RUN, analyse.baselines, "Fit baseline models on the same splits."),
     (ANALYSE, predict.predict, "Predict images or table rows with a fitted cell."),

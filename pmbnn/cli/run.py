@@ -1,4 +1,4 @@
-"""Commands that run experiments: sweep, check, calibrate, merge; new and schema for their files."""
+"""Commands that run experiments: sweep, check, prior, calibrate, merge; and new, schema."""
 
 import os
 import shlex
@@ -68,9 +68,6 @@ def sweep(
             help="These workers see the results folder under the same path, and write it.",
         ),
     ] = False,
-    prior_only: Annotated[
-        bool, typer.Option("--prior-only", help="Fit nothing: prior predictive checks only.")
-    ] = False,
 ) -> None:
     """Fit every cell of an experiment and write tables, traces and figures.
 
@@ -82,13 +79,10 @@ def sweep(
     from pmbnn.experiment.load import check_data, load_experiment
     from pmbnn.experiment.selection import select_cells
     from pmbnn.experiment.shards import default_folder, in_shard, read_shard
-    from pmbnn.spec.errors import must
 
-    if prior_only and shard is not None:
-        raise must("--shard", "must be left out with `--prior-only`", shard)
     with (
         interruptible("finished cells are kept"),
-        _cluster(None if dry_run or prior_only else scheduler, shared_folder) as cluster,
+        _cluster(None if dry_run else scheduler, shared_folder) as cluster,
     ):
         devices = find_devices(device if scheduler is None else _worker_device(device))
         part = None if shard is None else read_shard(shard)
@@ -96,13 +90,7 @@ def sweep(
         check_data(experiment)
         wanted = select_cells(list(experiment.cells), only or [])
         folder = out or default_folder(experiment.name, part)
-        if dry_run and prior_only:
-            from pmbnn.experiment.priors import prior_lines
-
-            typer.echo("\n".join(prior_lines(experiment, wanted)))
-        elif prior_only:
-            _sample_priors(experiment, wanted, folder, workers, fresh, wait, quiet)
-        elif dry_run:
+        if dry_run:
             _print_plan(experiment, in_shard(experiment, wanted, part, devices), workers, devices)
             _print_left_behind(experiment, folder)
         else:
@@ -128,16 +116,6 @@ def _worker_device(device: str) -> str:
     from pmbnn.sweep.cluster.coordinator import device_of_workers
 
     return device_of_workers(device)
-
-
-def _sample_priors(experiment, cells, folder, *options) -> None:
-    from pmbnn.cli.tables import priors_table
-    from pmbnn.sweep.prior import run_priors
-
-    console = new_console()
-    priors = run_priors(experiment, cells, folder, console, *options)
-    console.print(priors_table(priors))
-    print_lines(console, f"table {folder}/prior.csv; figures {folder}/prior")
 
 
 def _print_plan(experiment, cells, workers, devices) -> None:
@@ -288,6 +266,50 @@ def calibrate(
     print_lines(console, *notes(table))
     if not table.empty:
         print_lines(console, f"table {folder / FILE}; figures {folder / 'calibration'}")
+    raise typer.Exit(FAILED if failed else 0)
+
+
+def prior(
+    file: ExperimentFile,
+    only: Only = None,
+    out: Out = None,
+    dry_run: DryRun = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Draw again from priors that are stored.")
+    ] = False,
+    workers: Workers = None,
+    wait: Wait = False,
+    quiet: Quiet = False,
+    trust_plugins: TrustPlugins = False,
+) -> None:
+    """Run prior predictive checks: draw functions from the priors of an experiment.
+
+    Nothing is fitted. Each combination of data set, network, prior, hyperprior and likelihood has
+    a figure and a row of prior.csv; each candidate of a tuned scale has its own. Stored ones are
+    kept.
+
+    Exit status: 0 every prior was drawn from, 1 some were not, 2 bad input, 3 another process
+    writes the folder, or I/O error (disk full, permissions): fix it and rerun the same command.
+    """
+    from pmbnn.experiment.load import check_data, load_experiment
+    from pmbnn.experiment.selection import select_cells
+    from pmbnn.prior_predictive.plan import plan_lines, plan_priors
+
+    with interruptible("finished priors are kept"):
+        experiment = load_experiment(file)
+        check_data(experiment)
+        plan = plan_priors(experiment, select_cells(list(experiment.cells), only or []))
+        if dry_run:
+            typer.echo("\n".join(plan_lines(experiment, plan)))
+            return
+        from pmbnn.cli.tables import make_table
+        from pmbnn.prior_predictive.run import run_priors
+        from pmbnn.prior_predictive.table import summary
+
+        folder, console = out or Path("results") / experiment.name, new_console()
+        priors, failed = run_priors(experiment, plan, folder, console, workers, fresh, wait, quiet)
+    console.print(make_table("Functions drawn from the prior", *summary(priors)))
+    print_lines(console, f"table {folder / 'prior.csv'}; figures {folder / 'prior'}")
     raise typer.Exit(FAILED if failed else 0)
 
 

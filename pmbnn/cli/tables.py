@@ -32,7 +32,6 @@ from pmbnn.results.names import (
     seed_label,
     setting_words,
 )
-from pmbnn.results.priors import PriorWords, StoredPrior, number_words, prior_words
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     SCORE_WORDS,
@@ -58,15 +57,6 @@ JUDGED = {"accuracy": ".4f", "log_likelihood": ".4f", "elbo": ".4f", "evidence":
 """Quantities of each part at each step, and their formats."""
 
 HEADINGS = {"log_likelihood": "log-lik.", "elbo": "ELBO"}
-
-PRIOR_NUMBERS = {
-    "constant": "constant",
-    "expected_entropy": "entropy",
-    "boundary_length": "boundary",
-    "saturated": "saturated",
-    "output_range": "range",
-}
-"""Numbers of a prior predictive check in the table, and their headings."""
 
 VERDICTS = ("agrees", "differs", "undecided")
 
@@ -259,25 +249,6 @@ def reliability_table(records: Sequence[CellRecord]) -> Table | None:
     rows = zip([label for label, *_ in counted], *entries, strict=True)
     title = "Reliability of these cells"
     return make_table(title, ["cells", *parts], rows, parts) if counted else None
-
-
-def priors_table(priors: Sequence[StoredPrior]) -> Table:
-    """The main numbers of every prior predictive check, with Monte-Carlo errors."""
-    numbers = number_words(PRIOR_NUMBERS, priors)
-    rows = (
-        [*words, *(_with_mcse(prior.numbers, name) for name in numbers)]
-        for prior, words in zip(priors, prior_words(priors), strict=True)
-    )
-    headings = [*PriorWords._fields, *numbers.values()]
-    return make_table("Functions drawn from the prior", headings, rows, numbers.values())
-
-
-def _with_mcse(numbers: Mapping[str, Any], name: str) -> str:
-    value = numbers.get(name)
-    if value is None:
-        return ""
-    error = numbers[f"{name}_mcse"]
-    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
 
 
 # Agreement with the posterior

@@ -4,13 +4,22 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from pmbnn.core.device import CPU, Device, processes
 from pmbnn.core.stages import News
+from pmbnn.experiment.cells import Cell
+from pmbnn.experiment.plan import takes_all_cores
 from pmbnn.prediction.progress import duration, is_live, live
+from pmbnn.processes.workers import Progressed, Stored, Task, run_jobs, turns
+
+if TYPE_CHECKING:
+    from pmbnn.experiment.plugins import Source
 
 SHOWN_JOBS = 8
 """Running jobs listed on a terminal."""
@@ -151,3 +160,63 @@ def far(news: News) -> str:
     """A stage in words, and how much of it is done."""
     counted = f"{news.done:,}/{news.total:,}" if news.total else ""
     return " ".join(filter(None, [news.stage, counted and news.unit, counted]))
+
+
+class NamedTask(Task, Protocol):
+    """A task about one cell, whose `run` stores once: the reason if it failed, None if not.
+
+    Attributes
+    ----------
+    cell
+        The cell.
+    name, label
+        Name of its file, and what it is about in words.
+    """
+
+    cell: Cell
+    name: str
+    label: str
+
+
+def run_tasks[T: NamedTask](
+    seconds: Mapping[T, float],
+    folder: Path,
+    console: Console,
+    workers: int,
+    plugins: "Sequence[Source]" = (),
+    devices: Sequence[Device] = (CPU,),
+    quiet: bool = False,
+) -> dict[str, str]:
+    """Run tasks on worker processes, showing progress; a task that fails does not stop the others.
+
+    Parameters
+    ----------
+    seconds
+        Expected seconds of each task on one core.
+    folder, workers, plugins, devices
+        As `run_jobs` has them.
+    quiet
+        Show failures only.
+
+    Returns
+    -------
+    dict
+        Why tasks failed, by their names.
+    """
+    reasons: dict[str, str | None] = {}
+    work = {task.name: s / processes(workers, devices) for task, s in seconds.items()}
+    groups = turns(list(seconds), lambda task: takes_all_cores(task.cell), workers, devices)
+    with JobDisplay(console, work, quiet, "combinations") as display:
+        for tasks, n_processes, single_threaded in groups:
+            for event in run_jobs(tasks, folder, n_processes, single_threaded, plugins, devices):
+                task = tasks[event.job]
+                if isinstance(event, Progressed):
+                    display.running_job(task.label, event.stages)
+                elif task.name not in reasons:
+                    # A worker that is done says so after the task that it has stored.
+                    reason = event.record if isinstance(event, Stored) else event.died
+                    reasons[task.name] = reason
+                    display.finished_job(task.label)
+                    words = f"{task.label}: {f'failed, {reason}' if reason else 'done'}"
+                    display.finished(task.name, words, failed=reason is not None)
+    return {name: reason for name, reason in reasons.items() if reason is not None}

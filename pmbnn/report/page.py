@@ -13,7 +13,7 @@ from pmbnn.report.details import cell_detail
 from pmbnn.report.diagnostics import status_table, unfinished_table
 from pmbnn.report.gallery import grid_view, grids
 from pmbnn.report.overview_figures import find_overviews, grouped
-from pmbnn.report.priors import ATLAS, atlas_sheets
+from pmbnn.report.prior_predictive import ATLAS, atlas_sheets
 from pmbnn.report.published_table import PublishedView, published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of

@@ -122,13 +122,12 @@ def checked_record(results: Results, name: str, digests: bool = False) -> CellRe
 
 def _broken_files(results: Results) -> Iterator[Problem]:
     """Priors and ranks that cannot be read."""
-    from pmbnn.results.priors import read_prior
     from pmbnn.results.reading import load_netcdf
 
-    for folder, read in ((results.priors, read_prior), (results.calibration, load_netcdf)):
+    for folder in (results.priors, results.calibration):
         for path in sorted(folder.glob("*.nc")):
             try:
-                read(path)
+                load_netcdf(path)
             except (OSError, ValueError) as error:
                 yield Problem(path, None, f"cannot be read: {error.__cause__ or error}")
 

@@ -15,8 +15,7 @@ from pmbnn.results.present import (
     present_records,
     superseded_names,
 )
-from pmbnn.results.priors import stored_priors
-from pmbnn.results.store import BROKEN, Results, remove
+from pmbnn.results.store import BROKEN, PRIORS, Results, remove
 
 
 class Superseded(NamedTuple):
@@ -86,7 +85,7 @@ def _superseded(results: Results) -> Iterator[tuple[Path, str]]:
         yield folder / file, "of other cells than the present ones"
     if (folder / STALE).is_dir():
         yield folder / STALE, "tables that were set aside"
-    priors = {prior.name for prior in stored_priors(results)}
+    priors = set(results.names_in_table(PRIORS))
     for path in sorted(results.priors.glob("*")):
         if path.stem not in priors:
             yield path, "a prior that the experiment no longer has"

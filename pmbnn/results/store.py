@@ -38,6 +38,9 @@ TEMPORARY = ".part-"
 BROKEN = ".broken-"
 """Start of the name of a cell that was set aside."""
 
+PRIORS = "prior.csv"
+"""Table of prior predictive checks."""
+
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a file that is not there as one."""
 
@@ -257,6 +260,13 @@ class Results:
     def remove_table(self, file: str) -> None:
         """Remove a table, if it is there."""
         remove(self.folder / file)
+
+    def names_in_table(self, file: str) -> list[str]:
+        """Column ``name`` of a table; nothing where there is no such table."""
+        path = self.folder / file
+        if not path.is_file():
+            return []
+        return pd.read_csv(path, usecols=["name"], dtype=str)["name"].tolist()
 
     def holds_table(self, file: str, table: pd.DataFrame) -> bool:
         """Whether a table is there already, with exactly these rows."""

@@ -31,7 +31,8 @@ from pmbnn.figures import (
     outdated_overviews,
     overviews_of,
 )
-from pmbnn.figures.priors import outdated_priors
+from pmbnn.prior_predictive.figure import outdated_priors
+from pmbnn.prior_predictive.run import keep_present_priors
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.index_page import index_page
@@ -70,7 +71,6 @@ from pmbnn.sweep.cells import (
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
 from pmbnn.sweep.outputs import make_outputs
-from pmbnn.sweep.prior import keep_present_priors
 from pmbnn.sweep.progress import Display, following
 from pmbnn.sweep.times import shares, write_times
 

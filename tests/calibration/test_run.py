@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from pmbnn.calibration import run as module
 from pmbnn.calibration.plan import plan_calibration
 from pmbnn.calibration.ranks import FAILED
 from pmbnn.calibration.run import calibrate
@@ -19,6 +18,7 @@ from pmbnn.cli import app
 from pmbnn.core.device import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.experiment.load import ConfigError, load_experiment
+from pmbnn.processes import progress
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.store import Results
 
@@ -149,7 +149,7 @@ def scripted(made, monkeypatch):
                 yield Stored(number, None)
             yield Finished(number)
 
-    monkeypatch.setattr(module, "run_jobs", run_jobs)
+    monkeypatch.setattr(progress, "run_jobs", run_jobs)
     return done
 
 

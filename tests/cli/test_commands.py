@@ -11,7 +11,17 @@ from pmbnn import results
 from pmbnn.cli import app
 from pmbnn.results.store import ResultsError
 
-COMMANDS = ["sweep", "merge", "check", "calibrate", "predict", "report", "claims", "compare"]
+COMMANDS = [
+    "sweep",
+    "merge",
+    "check",
+    "prior",
+    "calibrate",
+    "predict",
+    "report",
+    "claims",
+    "compare",
+]
 COMMANDS += ["verify", "prune", "baselines", "schema", "new"]
 
 

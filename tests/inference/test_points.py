@@ -25,7 +25,7 @@ from pmbnn.models.likelihoods import Normal, PointNoise, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
-from pmbnn.prediction.prior_draws import NotDrawnError, prior_draws
+from pmbnn.prior_predictive.functions import prior_draws
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.check import with_sampler
 
@@ -150,7 +150,7 @@ def test_what_does_not_maximise_is_refused():
         build_guide(Inference(guide="full_rank"), flat.size, False, flat.spread)
     with pytest.raises(ValueError, match="must not have point parameters to be sampled, got"):
         build_log_density(model, len(Y))
-    with pytest.raises(NotDrawnError, match="`noise_log` is not"):
+    with pytest.raises(ValueError, match="`noise_log` is not"):
         prior_draws(model, ["weight_1"], 0)
 
 

@@ -23,17 +23,18 @@ from pmbnn.cli import app
 from pmbnn.core.device import CPU
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.prior_predictive.plan import plan_priors
+from pmbnn.prior_predictive.run import run_priors
+from pmbnn.prior_predictive.store import stored_priors
 from pmbnn.results.derived import note_files
 from pmbnn.results.loading import restore_cell
 from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
-from pmbnn.results.priors import stored_priors
 from pmbnn.results.references import pairs
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep import stages
 from pmbnn.sweep.check import check_folder, references
 from pmbnn.sweep.merge import merge
-from pmbnn.sweep.prior import run_priors
 
 TEXT = """
 name: toy
@@ -458,7 +459,8 @@ def test_ranks_of_other_data_leave_the_table(file, fitted):
 def test_priors_of_other_data_leave_the_table(file, fitted):
     folder, console = file.parent / "out", Console(file=io.StringIO())
     experiment = load_experiment(file)
-    found = run_priors(experiment, experiment.cells, folder, console, 1, quiet=True)
+    plan = plan_priors(experiment, experiment.cells)
+    found, _ = run_priors(experiment, plan, folder, console, 1, quiet=True)
     sweep(file)
     assert {prior.name for prior in stored_priors(Results(folder))} == {p.name for p in found}
     write_rows(file.parent, typo=2.0)

@@ -1,4 +1,4 @@
-"""What a prior says before anything is seen, and beside it what the posterior says."""
+"""Figures of functions drawn from a prior, and of the posterior beside them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -31,18 +31,17 @@ from pmbnn.figures.regression import (
     range_words,
 )
 from pmbnn.figures.stage import Drawing
-from pmbnn.results.derived import cells_digest, is_current
-from pmbnn.results.names import combination_title, dataset_title, method_name
-from pmbnn.results.plane import PlaneMap, plane_map
-from pmbnn.results.priors import (
+from pmbnn.prior_predictive.store import (
     StoredPrior,
     data_path,
     figure_path,
-    has_functions,
     load_functions,
     posterior_beside,
     stored_priors,
 )
+from pmbnn.results.derived import cells_digest, is_current
+from pmbnn.results.names import combination_title, dataset_title, method_name
+from pmbnn.results.plane import PlaneMap, plane_map
 from pmbnn.results.reading import by_target, load_groups, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, sha256
@@ -209,13 +208,11 @@ def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Dra
     There is none of images: their table says all.
     """
     due = []
-    for prior in stored_priors(results):
+    for prior in (prior for prior in stored_priors(results) if prior.groups):
         among = [r for r in records if r.results and prior.is_among(r)]
         path = figure_path(results, prior.name)
         digest = sha256(data_path(results, prior.name))[:16] + cells_digest(among)
-        if is_current(results, f"{results.priors.name}/{path.name}", digest):
-            continue
-        if has_functions(results, prior.name):
+        if not is_current(results, f"{results.priors.name}/{path.name}", digest):
             beside, absence = posterior_beside(prior, among), OTHER if among else ABSENT
             due.append(Drawing(path, partial(draw_prior, results, prior, beside, absence), digest))
     return due

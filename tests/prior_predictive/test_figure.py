@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.priors import plot_prior_curves, plot_prior_maps
+from pmbnn.prior_predictive.figure import plot_prior_curves, plot_prior_maps
 from pmbnn.results.plane import plane_map
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import entr, expit
 
-from pmbnn.prediction.prior_measures import (
+from pmbnn.prior_predictive.measures import (
     boundary_length,
     class_measures,
     mean,

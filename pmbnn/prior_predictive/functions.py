@@ -1,30 +1,95 @@
-"""Functions drawn from a prior: what a model says before it has seen anything.
+"""Functions drawn from a prior: what a network says before it has seen any data.
 
-What a network says with given weights does not depend on their prior: one compiled program serves
-every prior and hyperprior.
+Draws of weights come from PyMC's own generators, which are exact for every prior that can be drawn
+from. They are interpreted: a compiler would take longer than thousands of draws. What a network
+says with given weights does not depend on their prior, so that one compiled program serves every
+prior and hyperprior.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
+from pymc.pytensorf import collect_default_updates, reseed_rngs
+from pytensor.compile.mode import Mode
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.flat import IMPROPER
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
 from pmbnn.models.networks.activations import relative_slopes
+from pmbnn.models.point import PointRV
 from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.predictor import Predictor
-from pmbnn.prediction.prior_draws import prior_draws
 
 FLAT = 0.05
 """Share of the steepest slope below which a hidden unit is saturated: tanh beyond ±0.975."""
+
+
+def prior_draws(
+    model: pm.Model, names: Sequence[str], random_seed: int
+) -> Callable[[int], dict[str, np.ndarray]]:
+    """Function that takes further draws of some variables from the prior of a model.
+
+    Parameters
+    ----------
+    names
+        Names of free variables and deterministics.
+
+    Returns
+    -------
+    Callable
+        Function of a number of draws, which gives arrays ``(draw, *shape)`` by name.
+
+    Raises
+    ------
+    ValueError
+        If a free variable has an improper prior, or the model has a potential.
+    """
+    improper = [v.name for v in model.free_RVs if isinstance(v.owner.op, (*IMPROPER, PointRV))]
+    if improper:
+        raise ValueError(f"`model` must have proper priors, but that of `{improper[0]}` is not.")
+    if model.potentials:
+        name = model.potentials[0].name
+        raise ValueError(f"`model` must have no potential to be drawn from, but it has `{name}`.")
+    draw = _interpreted([model[name] for name in names], random_seed)
+    return lambda draws: _stacked(names, [draw() for _ in range(draws)])
+
+
+def seeded_prior_draws(model: pm.Model, seeds: Sequence[Sequence[int]]) -> np.ndarray:
+    """One draw of a model's flat vector for each seed, ``(draw, size)``, double precision.
+
+    Parameters
+    ----------
+    model
+        A model with proper priors; its data variables have their values.
+    seeds
+        Unsigned 32-bit words of each draw, which decide it whatever others are drawn.
+    """
+    variables = model.free_RVs
+    generators = list(collect_default_updates(variables))
+    draw, drawn = _interpreted(variables), []
+    for seed in seeds:
+        reseed_rngs(generators, list(seed))
+        drawn.append(draw())
+    named = _stacked([v.name for v in variables], drawn)
+    return unconstrained_draws(model, {name: values[None] for name, values in named.items()})[0]
+
+
+def _interpreted(variables: Sequence, random_seed: int | None = None) -> Callable:
+    with pytensor.config.change_flags(cxx=""):
+        return pm.compile([], variables, random_seed=random_seed, mode=Mode("py", None))
+
+
+def _stacked(names: Sequence[str], draws: Sequence[Sequence]) -> dict[str, np.ndarray]:
+    return {name: np.stack(v) for name, v in zip(names, zip(*draws, strict=True), strict=True)}
 
 
 class PriorFunctions:
@@ -51,7 +116,6 @@ class PriorFunctions:
         self.model = build_model(network, Normal(), usual, likelihood, row)
         self.names = [v.name for v in self.model.free_RVs]
         self.data = model_data(usual, row, likelihood)
-        self.likelihood = likelihood
         self.predictor = Predictor(self.model, likelihood, dtype=dtype)
         self._saturated = self._build_saturated(network, rows.input_shape)
 
@@ -62,7 +126,7 @@ class PriorFunctions:
 
         Raises
         ------
-        NotDrawnError
+        ValueError
             As `prior_draws` does.
         """
         draw = prior_draws(model, self.names, random_seed)

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,16 +12,23 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.cli.tables import priors_table
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.selection import select_cells
-from pmbnn.figures import priors as figures
-from pmbnn.fitting import prior_evaluation
+from pmbnn.prior_predictive import evaluate, figure
+from pmbnn.prior_predictive import run as module
+from pmbnn.prior_predictive.plan import plan_priors
+from pmbnn.prior_predictive.run import run_priors
+from pmbnn.prior_predictive.store import (
+    figure_path,
+    load_functions,
+    posterior_beside,
+    stored_priors,
+)
+from pmbnn.prior_predictive.table import summary
+from pmbnn.processes import progress
 from pmbnn.results.integrity import verify
-from pmbnn.results.priors import figure_path, load_functions, posterior_beside, stored_priors
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.sweep.cells import prepare
-from pmbnn.sweep.prior import run_priors
 
 TEXT = """
 name: toy
@@ -46,10 +54,23 @@ sweeps:
 """
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    monkeypatch.setattr(prior_evaluation, "DRAWS", 40)
-    monkeypatch.setattr(prior_evaluation, "AT_ONCE", 20)
+def run_here(tasks, folder, *_, **__):
+    """Tasks one after the other in this process, with the settings that it has."""
+    reasons, programs = {}, None
+    for task in tasks:
+        stored = partial(reasons.__setitem__, task.name)
+        programs = task.run(folder, stored, programs)
+    return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few():
+    """Few draws, in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "DRAWS", 40)
+        patch.setattr(evaluate, "AT_ONCE", 20)
+        patch.setattr(module, "run_tasks", run_here)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +83,9 @@ def file(tmp_path_factory):
 def run(file, folder, only=(), **options):
     experiment, console = load_experiment(file), Console(file=io.StringIO(), width=500)
     cells = select_cells(list(experiment.cells), list(only))
-    found = run_priors(experiment, cells, folder, console, 1, **options)
-    return found, console.file.getvalue()
+    plan = plan_priors(experiment, cells)
+    found, failed = run_priors(experiment, plan, folder, console, 1, **options)
+    return found, failed, console.file.getvalue()
 
 
 def written(folder):
@@ -73,13 +95,10 @@ def written(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(file, tmp_path_factory):
+def whole(few, file, tmp_path_factory):
     """A folder with all priors of the experiment; tests copy it."""
     folder = tmp_path_factory.mktemp("whole") / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prior_evaluation, "DRAWS", 40)
-        patch.setattr(prior_evaluation, "AT_ONCE", 20)
-        run(file, folder)
+    run(file, folder)
     return folder
 
 
@@ -108,7 +127,7 @@ def test_a_row_and_a_figure_for_each_prior(whole):
 
 def test_a_second_run_does_nothing(folder, file):
     before = written(folder)
-    found, said = run(file, folder)
+    found, failed, said = run(file, folder)
     assert "4 priors, 4 stored already, 0 to draw from" in said
     assert "left out: prior flat: improper" in said
     after = written(folder)
@@ -116,13 +135,14 @@ def test_a_second_run_does_nothing(folder, file):
         k: v for k, v in before.items() if k != "prior.csv"
     }
     assert after["prior.csv"][0] == before["prior.csv"][0]
-    assert len(found) == 4
-    rows = priors_table(found).columns[0]._cells
-    assert len(rows) == 4
+    assert len(found) == 4 and not failed
+    headings, rows, _ = summary(found)
+    assert headings[:5] == ["data", "network", "prior", "hyperprior", "constant"]
+    assert [row[3] for row in rows][2:] == ["fixed 10 (candidate)", "half-normal"]
 
 
 def test_what_was_interrupted_goes_on_to_the_same_numbers(file, folder, whole, monkeypatch):
-    evaluate, done = prior_evaluation.evaluate_prior, []
+    evaluate_prior, done = evaluate.evaluate_prior, []
     for path in [*folder.glob("prior/*half_normal*"), *sorted(folder.glob("prior/*.nc"))[:1]]:
         path.unlink()
     left = len(list(folder.glob("prior/*.nc")))
@@ -131,20 +151,21 @@ def test_what_was_interrupted_goes_on_to_the_same_numbers(file, folder, whole, m
         if done:
             raise KeyboardInterrupt
         done.append(arguments)
-        return evaluate(*arguments)
+        return evaluate_prior(*arguments)
 
     with monkeypatch.context() as alone, pytest.raises(KeyboardInterrupt):
-        alone.setattr(prior_evaluation, "evaluate_prior", interrupted)
+        alone.setattr(evaluate, "evaluate_prior", interrupted)
         run(file, folder)
     assert left == 2 and len(list(folder.glob("prior/*.nc"))) == 3
-    _, said = run(file, folder)
+    *_, said = run(file, folder)
     assert "3 stored already, 1 to draw from" in said
     assert (folder / "prior.csv").read_text() == (whole / "prior.csv").read_text()
 
 
 def test_only_and_fresh(folder, file):
     before = written(folder)
-    found, said = run(file, folder, ["hyperprior=half_normal", "dataset.seed=1"], fresh=True)
+    only = ["hyperprior=half_normal", "dataset.seed=1"]
+    found, _, said = run(file, folder, only, fresh=True)
     assert "1 priors, 0 stored already, 1 to draw from" in said
     after = written(folder)
     assert after["prior.csv"][0] == before["prior.csv"][0]
@@ -153,14 +174,14 @@ def test_only_and_fresh(folder, file):
     assert len(found) == 4, "the table is of the whole experiment"
 
 
-def test_what_cannot_be_drawn_from_is_named_and_left_out(file, tmp_path, monkeypatch):
+def test_what_cannot_be_drawn_from_is_a_failure_with_its_reason(file, tmp_path, monkeypatch):
     def refuse(*arguments):
-        raise prior_evaluation.NotDrawnError("it has a potential")
+        raise ValueError("it has a potential")
 
-    monkeypatch.setattr(prior_evaluation, "evaluate_prior", refuse)
-    found, said = run(file, tmp_path / "out", ["hyperprior=half_normal"])
+    monkeypatch.setattr(evaluate, "evaluate_prior", refuse)
+    found, failed, _ = run(file, tmp_path / "out", ["hyperprior=half_normal"])
     assert found == []
-    assert "left out: moons" in said and "half_normal, it has a potential" in said
+    assert list(failed.values()) == ["ValueError: it has a potential"]
     assert not (tmp_path / "out" / "prior.csv").exists()
 
 
@@ -213,28 +234,28 @@ def test_the_posterior_beside_a_prior(file, whole, tmp_path):
 @pytest.mark.slow
 def test_figures_are_drawn_again_once_there_is_a_posterior(file, folder, words):
     results = Results(folder)
-    assert figures.outdated_priors(results, []) == []
+    assert figure.outdated_priors(results, []) == []
     records = stored_cells(file, folder)
-    due = figures.outdated_priors(results, records)
+    due = figure.outdated_priors(results, records)
     assert len(due) == 4
     drawn = [" ".join(words(drawing.draw())) for drawing in due]
     assert ["another scale was chosen" in text for text in drawn] == [True, False, True, False]
     assert ["posterior by MCLMC, converged" in text for text in drawn] == [False, True, False, True]
     assert not any("no cell here yet" in text for text in drawn)
     run(file, folder)
-    assert figures.outdated_priors(results, records) == []
+    assert figure.outdated_priors(results, records) == []
     records = [record.model_copy(update={"seconds": 7.0}) for record in records]
-    assert len(figures.outdated_priors(results, records)) == 4
+    assert len(figure.outdated_priors(results, records)) == 4
 
 
 @pytest.mark.slow
 def test_curves_are_drawn(tmp_path, words):
     (tmp_path / "toy.yaml").write_text(CURVES)
-    (prior,), _ = run(tmp_path / "toy.yaml", tmp_path / "out")
+    (prior,), *_ = run(tmp_path / "toy.yaml", tmp_path / "out")
     results = Results(tmp_path / "out")
     assert figure_path(results, prior.name).is_file()
     assert prior.numbers["output_range"] > 0
-    text = " ".join(words(figures.draw_prior(results, prior, None)))
+    text = " ".join(words(figure.draw_prior(results, prior, None)))
     assert "no cell here yet" in text
     assert "x from −1.5 to 1.5" in text
 
@@ -243,11 +264,13 @@ def test_curves_are_drawn(tmp_path, words):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, ["sweep", *map(str, arguments), "--prior-only"])
+    return CliRunner().invoke(app, ["prior", *map(str, arguments)])
 
 
 @pytest.mark.slow
-def test_the_command(file, tmp_path):
+def test_the_command(file, tmp_path, monkeypatch):
+    """With worker processes, which draw as many functions as users get."""
+    monkeypatch.setattr(module, "run_tasks", progress.run_tasks)
     done = invoke(file, "--out", tmp_path / "out", "--only", "hyperprior=half_normal", "--quiet")
     assert done.exit_code == 0, done.output
     assert "Functions drawn from the prior" in done.output
@@ -258,7 +281,7 @@ def test_the_command(file, tmp_path):
 def test_a_flat_prior_alone_is_an_error(file, tmp_path):
     done = invoke(file, "--out", tmp_path / "out", "--only", "prior=flat")
     assert done.exit_code == 2
-    assert "error: `--prior-only` must have a proper prior, got flat only" in done.output
+    assert "error: There must be a prior to draw from: prior flat: improper" in done.output
     assert not (tmp_path / "out").exists()
 
 

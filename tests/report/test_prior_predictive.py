@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,22 +10,17 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.models.priors import Fixed
+from pmbnn.prior_predictive.store import StoredPrior, figure_path, save_prior, write_priors
 from pmbnn.report.page import report_page
-from pmbnn.report.priors import atlas_sheets
+from pmbnn.report.prior_predictive import atlas_sheets
 from pmbnn.results.loading import load_results
-from pmbnn.results.priors import FILE, StoredPrior, figure_path, save_prior, write_priors
-from pmbnn.results.store import Results
+from pmbnn.results.store import PRIORS, Results
 
 NUMBERS = {
     "constant": 0.25, "constant_mcse": 0.013, "boundary_length": 0.8765,
     "boundary_length_mcse": 0.02, "common_class_sd": 0.125, "saturated": None,
 }  # fmt: skip
-
-
-def settings_of(record, scale):
-    sections = ("dataset", "network", "prior", "likelihood")
-    settings = {section: record.settings[section] for section in sections}
-    return settings | {"hyperprior": {"kind": "fixed", "scale": scale}, "map": {"resolution": 5}}
 
 
 def group():
@@ -43,8 +39,8 @@ def folder(make, tmp_path_factory):
     folder = make.results(tmp_path_factory.mktemp("atlas") / "priors", [record])
     results = Results(folder)
     for name, scale, groups in (("a", 0.1, {"predictions": group()}), ("b", 10.0, {})):
-        tuned = record.settings["hyperprior"]
-        prior = StoredPrior(name, "synthetic", settings_of(record, scale), tuned, dict(NUMBERS))
+        cell = replace(record.cell, hyperprior=Fixed(scale=scale))
+        prior = StoredPrior(name, cell, record.cell.hyperprior, NUMBERS)
         save_prior(results, prior, groups)
     write_priors(results, ["a", "b"])
     return folder
@@ -98,5 +94,5 @@ def test_a_table_whose_functions_are_gone_shows_nothing_of_them(folder, tmp_path
     copy = shutil.copytree(folder, tmp_path / "copy")
     for path in (copy / "prior").iterdir():
         path.unlink()
-    assert (copy / FILE).is_file()
+    assert (copy / PRIORS).is_file()
     assert atlas_sheets([load_results(copy)]) == []

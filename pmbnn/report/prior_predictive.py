@@ -1,40 +1,18 @@
-"""What priors say before any fitting, where a results folder has drawn from them."""
+"""The page's section on prior predictive checks, where a results folder has some."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from pmbnn.prior_predictive.store import StoredPrior, figure_path, stored_priors
+from pmbnn.prior_predictive.table import PriorWords, measure_words, prior_words
 from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import plain
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.priors import (
-    PriorWords,
-    StoredPrior,
-    figure_path,
-    number_words,
-    prior_words,
-    stored_priors,
-)
 from pmbnn.results.store import Results
 
 ATLAS = {"atlas": "Prior atlas"}
 """Section that stands where functions were drawn from priors."""
-
-NUMBERS = {
-    "constant": "constant functions",
-    "expected_entropy": "entropy of a function",
-    "entropy": "entropy of the mean",
-    "boundary_length": "length of the boundary",
-    "saturated": "saturated hidden units",
-    "common_class": "probability of the commoner class",
-    "common_class_sd": "its sd over functions",
-    "output_range": "range of a function",
-    "output_sd": "half width of 68 %",
-    "noise": "sd of the noise",
-    "target_range": "range of the targets",
-    "targets_within": "targets within 95 %",
-}
-"""What the numbers of a prior are called."""
 
 
 class PriorView(NamedTuple):
@@ -56,13 +34,15 @@ class AtlasSheet(NamedTuple):
 
 
 def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
-    """What the priors of the folders say, a sheet for each data set and network."""
+    """A sheet for each data set and network that the folders have priors of."""
     sheets: list[AtlasSheet] = []
     for folder in folders:
         groups: dict[tuple[str, ...], list[tuple[StoredPrior, PriorWords]]] = {}
         priors = stored_priors(folder.results)
         for prior, words in zip(priors, prior_words(priors), strict=True):
-            groups.setdefault((prior.sweep, words.data, words.network), []).append((prior, words))
+            groups.setdefault((prior.cell.sweep, words.data, words.network), []).append(
+                (prior, words)
+            )
         for (sweep, *what), group in groups.items():
             title = f"{folder.name}, {sweep}: {', '.join(what)}"
             sheets.append(_sheet(f"atlas-{len(sheets)}", title, group, folder.results))
@@ -72,11 +52,11 @@ def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
 def _sheet(
     name: str, title: str, group: Sequence[tuple[StoredPrior, PriorWords]], results: Results
 ) -> AtlasSheet:
-    shown = number_words(NUMBERS, [prior for prior, _ in group])
+    shown = measure_words([prior for prior, _ in group])
     headings = [Heading("prior", choose=True), Heading("hyperprior", choose=True)]
     headings += [Heading(w, number=True, note="± Monte-Carlo error") for w in shown.values()]
     rows = [
-        [Entry(words.prior), Entry(words.hyperprior), *(_entry(prior.numbers, n) for n in shown)]
+        [Entry(words.prior), Entry(words.hyperprior), *(_entry(prior, n) for n in shown)]
         for prior, words in group
     ]
     table = DataTable(name, f"What priors say, {title}", "priors", headings, rows)
@@ -95,16 +75,13 @@ def _view(key: str, prior: StoredPrior, words: PriorWords, results: Results) -> 
         title=f"{words.prior} × {words.hyperprior}",
         place=f"{results.folder.resolve().name}/prior/{path.name}",
         image=figure_image(path),
-        numbers={
-            said: _entry(prior.numbers, n).words
-            for n, said in number_words(NUMBERS, [prior]).items()
-        },
+        numbers={said: _entry(prior, n).words for n, said in measure_words([prior]).items()},
     )
 
 
-def _entry(numbers: Mapping[str, float | None], name: str) -> Entry:
+def _entry(prior: StoredPrior, name: str) -> Entry:
     """A number with its Monte-Carlo error, where it has one."""
-    value, error = numbers.get(name), numbers.get(f"{name}_mcse")
+    value, error = prior.numbers.get(name), prior.numbers.get(f"{name}_mcse")
     if value is None:
         return Entry("")
     return Entry(plain(value) if error is None else f"{plain(value)} ± {plain(error, 2)}", value)

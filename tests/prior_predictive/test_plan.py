@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.priors import checked_combinations, combinations, left_out, prior_lines
 from pmbnn.experiment.selection import select_cells
+from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors
 from pmbnn.spec.errors import ConfigError
 
 TEXT = """
@@ -21,6 +21,8 @@ sweeps:
     inference: [{steps: 60, kl_weight: [1, 0.1]}, mclmc]
     predict: {draws: 10, map: {resolution: 4}}
 """
+
+POINTS = TEXT.replace("half_normal]", "half_normal, point]").replace(", mclmc]", "]")
 
 
 @pytest.fixture
@@ -75,11 +77,20 @@ def test_a_seed_hangs_on_nothing_around(load):
 
 
 def test_an_improper_prior_is_left_out_and_named(load):
-    cells = load().cells
-    assert left_out(cells) == ["prior flat: improper, nothing can be drawn from it"]
-    lines = prior_lines(load(), cells)
+    experiment = load()
+    plan = plan_priors(experiment, experiment.cells)
+    assert plan.left_out == ("prior flat: improper, nothing can be drawn from it",)
+    lines = plan_lines(experiment, plan)
     assert lines[0].startswith("toy: 8 combinations")
     assert "left out: prior flat" in lines[-1]
-    improper = select_cells(list(cells), ["prior=flat"])
-    with pytest.raises(ConfigError, match="`--prior-only` must have a proper prior, got flat only"):
-        checked_combinations(cells, improper)
+    improper = select_cells(list(experiment.cells), ["prior=flat"])
+    with pytest.raises(ConfigError, match="There must be a prior to draw from: prior flat"):
+        plan_priors(experiment, improper)
+
+
+def test_a_point_hyperprior_is_left_out_and_named(load):
+    """Before anything is drawn: its scale is maximised."""
+    experiment = load(POINTS)
+    plan = plan_priors(experiment, experiment.cells)
+    assert "point parameters: they are maximised, nothing can be drawn from them" in plan.left_out
+    assert len(plan.combinations) == 8

@@ -1,0 +1,152 @@
+"""Stored prior predictive checks: ``prior/<name>.nc`` for each combination, and ``prior.csv``."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import netCDF4
+import xarray as xr
+
+from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.experiment.stored import stored_cell, stored_specification
+from pmbnn.prediction.trace_file import load_tree
+from pmbnn.results.faults import reading_netcdf
+from pmbnn.results.limits import check_fits
+from pmbnn.results.names import posterior_row, settings_row
+from pmbnn.results.record import CellRecord, finite
+from pmbnn.results.store import PRIORS, Results, ResultsError, trace_writer
+from pmbnn.results.tables import table_of
+from pmbnn.spec import Specification
+
+
+class StoredPrior(NamedTuple):
+    """The prior predictive check of one combination.
+
+    Attributes
+    ----------
+    name
+        Name of its files.
+    cell, tuned
+        Those of the `Combination`, as far as their classes are available here: no plugin is run.
+    numbers
+        What the prior says, by name.
+    groups
+        Names of the groups of functions that are stored; none of images.
+    """
+
+    name: str
+    cell: Cell
+    tuned: Specification | None
+    numbers: Mapping[str, float | None]
+    groups: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Its row of the table."""
+        head = {"sweep": self.cell.sweep, "name": self.name, **posterior_row(self.cell.settings)}
+        return head | {"candidate": self.tuned is not None} | self.numbers
+
+    def is_among(self, record: CellRecord) -> bool:
+        """Whether a cell has this prior, or chose among such, and is evaluated in its places."""
+        own = self.cell if self.tuned is None else replace(self.cell, hyperprior=self.tuned)
+        return (
+            posterior_row(record.settings) == posterior_row(own.settings)
+            and settings_row(record.cell.predict).items()
+            >= settings_row({"map": own.predict.map}).items()
+        )
+
+    def is_of(self, record: CellRecord) -> bool:
+        """Whether the posterior of a cell is that of this very prior."""
+        if self.tuned is None or not self.is_among(record):
+            return self.is_among(record)
+        chosen = record.results.get("scale")
+        return chosen is not None and math.isclose(chosen, self.cell.scale)
+
+
+def data_path(results: Results, name: str) -> Path:
+    """Path of the numbers and functions of a combination."""
+    return results.priors / f"{name}.nc"
+
+
+def figure_path(results: Results, name: str) -> Path:
+    """Path of the figure of a combination."""
+    return results.priors / f"{name}.png"
+
+
+def save_prior(results: Results, prior: StoredPrior, groups: Mapping[str, xr.Dataset]) -> None:
+    """Write a check with its groups of functions, whole or not at all."""
+    content = {
+        "sweep": prior.cell.sweep,
+        "settings": {
+            name: spec.model_dump(mode="json") for name, spec in prior.cell.settings.items()
+        },
+        "tuned": None if prior.tuned is None else prior.tuned.model_dump(mode="json"),
+        "numbers": finite(dict(prior.numbers)),
+    }
+    tree = xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+    tree.attrs["prior"] = json.dumps(content, allow_nan=False)
+    # A folder may be a relative path, and `write_file` begins at it.
+    file = data_path(results, prior.name).relative_to(results.folder)
+    results.write_file(file, trace_writer(tree))
+
+
+def load_prior(results: Results, name: str) -> StoredPrior:
+    """The check of a combination, without its functions.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be read.
+    """
+    path = data_path(results, name)
+    try:
+        with reading_netcdf(path), netCDF4.Dataset(path) as file:
+            content, groups = json.loads(file.getncattr("prior")), tuple(file.groups)
+        settings = {section: content["settings"][section] for section in SOURCES}
+        tuned = content["tuned"]
+        if tuned is not None:
+            tuned = stored_specification("hyperprior", json.dumps(tuned))
+        cell = stored_cell(content["sweep"], settings, {})
+        return StoredPrior(name, cell, tuned, content["numbers"], groups)
+    except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ResultsError(
+            f"The prior `{path}` cannot be read: {error}. Remove the file, and `pmbnn prior` "
+            "draws from it again."
+        ) from error
+
+
+def load_functions(results: Results, name: str) -> xr.DataTree:
+    """The functions of a combination, in memory."""
+    path = data_path(results, name)
+    with reading_netcdf(path), xr.open_datatree(path, engine="netcdf4") as tree:
+        check_fits(tree.nbytes, path)
+        return load_tree(tree)
+
+
+def is_stored(results: Results, name: str) -> bool:
+    """Whether the check of a combination is stored."""
+    return data_path(results, name).is_file()
+
+
+def write_priors(results: Results, names: Sequence[str]) -> None:
+    """Write the table of those combinations that are stored, in order; none leaves no file."""
+    rows = [load_prior(results, name).row for name in names if is_stored(results, name)]
+    results.replace_table(PRIORS, table_of(rows))
+
+
+def stored_priors(results: Results) -> list[StoredPrior]:
+    """Checks of the table, in its order; none where there is no table."""
+    names = results.names_in_table(PRIORS)
+    return [load_prior(results, name) for name in names if is_stored(results, name)]
+
+
+def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellRecord | None:
+    """The cell whose posterior stands beside a prior: a sampled one, else one fitted to it."""
+    matching = [r for r in records if r.results and prior.is_of(r)]
+    sampled = [r for r in matching if r.cell.is_sampled]
+    converged = [r for r in sampled if r.status == "converged"]
+    fitted = [r for r in matching if not (r.cell.is_tempered or r.cell.is_point)]
+    return next(iter((*converged, *sampled, *fitted)), None)

@@ -1,0 +1,52 @@
+"""Stored prior predictive checks."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from pmbnn.data import Moons
+from pmbnn.experiment.cells import Cell
+from pmbnn.inference.settings import Inference
+from pmbnn.models.likelihoods import Categorical
+from pmbnn.models.networks import Dense
+from pmbnn.models.priors import Fixed, Normal
+from pmbnn.prediction.settings import Predict
+from pmbnn.prior_predictive.store import StoredPrior, data_path, is_stored, load_prior, save_prior
+from pmbnn.results.store import Results, ResultsError
+
+
+@pytest.fixture
+def prior():
+    specs = (Moons(noise=0.4), Dense(), Normal(), Fixed(scale=2.0), Categorical())
+    numbers = {"constant": 0.25, "entropy_mcse": float("nan")}
+    cell = Cell("toy", *specs, Inference(), Predict())
+    return StoredPrior("normal", cell, Fixed(scale=3.0), numbers, ("draws",))
+
+
+GROUPS = {"draws": xr.Dataset({"x": ("draw", np.arange(3))})}
+
+
+def test_a_check_is_read_as_it_was_written(prior, tmp_path):
+    results = Results(tmp_path)
+    save_prior(results, prior, GROUPS)
+    found = load_prior(results, "normal")
+    assert isinstance(found.cell, Cell)
+    # A number that is not finite is stored as missing.
+    assert found == prior._replace(numbers={"constant": 0.25, "entropy_mcse": None})
+
+
+def test_a_folder_may_be_a_relative_path(prior, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = Results("results/mine")
+    results.prepare()
+    save_prior(results, prior, GROUPS)
+    assert is_stored(results, "normal")
+    assert (tmp_path / "results/mine/prior/normal.nc").is_file()
+
+
+def test_a_broken_file_is_named_with_the_remedy(prior, tmp_path):
+    results = Results(tmp_path)
+    save_prior(results, prior, GROUPS)
+    data_path(results, "normal").write_bytes(b"no netCDF")
+    with pytest.raises(ResultsError, match="normal.nc` cannot be read.*`pmbnn prior`"):
+        load_prior(results, "normal")
