@@ -63,17 +63,8 @@ def command(*arguments: str) -> str:
     )
 
 
-COMMANDS = (
-    "sweep",
-    "check",
-    "prior",
-    "calibrate",
-    "predict",
-    "report",
-    "claims",
-    "compare",
-    "schema",
-)
+COMMANDS = ("sweep", "check", "prior", "calibrate", "predict", "report", "claims", "compare")
+COMMANDS += ("schema",)
 READ_AND_PLAN = (
     "experiment.load",
     "experiment.plan",

@@ -304,7 +304,7 @@ def prior(
             return
         from pmbnn.cli.tables import make_table
         from pmbnn.prior_predictive.run import run_priors
-        from pmbnn.prior_predictive.table import summary
+        from pmbnn.prior_predictive.store import summary
 
         folder, console = out or Path("results") / experiment.name, new_console()
         priors, failed = run_priors(experiment, plan, folder, console, workers, fresh, wait, quiet)

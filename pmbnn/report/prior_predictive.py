@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pmbnn.prior_predictive.store import StoredPrior, figure_path, stored_priors
-from pmbnn.prior_predictive.table import PriorWords, measure_words, prior_words
+from pmbnn.prior_predictive.store import (
+    PriorWords,
+    StoredPrior,
+    figure_path,
+    measure_words,
+    prior_words,
+    stored_priors,
+)
 from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import plain

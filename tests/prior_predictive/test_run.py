@@ -23,8 +23,8 @@ from pmbnn.prior_predictive.store import (
     load_functions,
     posterior_beside,
     stored_priors,
+    summary,
 )
-from pmbnn.prior_predictive.table import summary
 from pmbnn.processes import progress
 from pmbnn.results.integrity import verify
 from pmbnn.results.store import Results, trace_writer
