@@ -6,9 +6,6 @@ they are stored; `draw_cells` those that are still missing; `draw_files` the ove
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +16,7 @@ from pmbnn.core.stages import stage
 from pmbnn.figures.cell_figures import draw_cell
 from pmbnn.figures.overviews import FIGURES, sheets
 from pmbnn.figures.style import save_figure
-from pmbnn.processes.helpers import ALONE, Helpers, helping_pool, spawning
+from pmbnn.processes.helpers import ALONE, HelperPool, Helpers
 from pmbnn.results.derived import cells_digest, note_files
 from pmbnn.results.faults import storing
 from pmbnn.results.loading import find_overviews
@@ -132,10 +129,10 @@ def draw_files(
     return paths
 
 
-class CellDrawer:
+class CellDrawer(HelperPool):
     """Draws figures of cells in a process of low priority, beside those that fit.
 
-    Nothing is lost with it: what it has not drawn when it is closed, or if its process is
+    Nothing is lost with it: what it has not drawn when it is closed, or as its process is
     ended, is still missing, and `draw_cells` draws it. A figure that cannot be drawn is an
     error there.
 
@@ -146,29 +143,13 @@ class CellDrawer:
     """
 
     def __init__(self, results: Results) -> None:
+        super().__init__(1, NICENESS)
         self.results = results
-        self._pool: ProcessPoolExecutor | None = None
 
     def add(self, record: CellRecord) -> None:
         """Have the figure of a stored cell drawn, if it can have one."""
-        drawings = missing_cell_figures(self.results, [record])
-        if drawings and self._pool is None:
-            self._pool = helping_pool(1, niceness=NICENESS)
-        with spawning(), suppress(BrokenProcessPool):
-            for drawing in drawings:
-                self._pool.submit(_write, drawing, self.results)
-
-    def close(self) -> None:
-        """Wait for the figure that is being drawn, and draw no more."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-
-    def __enter__(self) -> "CellDrawer":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        if drawings := missing_cell_figures(self.results, [record]):
+            self.submit([partial(_write, drawing, self.results) for drawing in drawings])
 
 
 def _write(drawing: Drawing, results: Results) -> Path:

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from multiprocessing import resource_tracker
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 ENOUGH = 4
 """Calls for which a process is worth its start, where each takes as long as drawing a figure."""
@@ -113,7 +113,49 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-class Helpers:
+class HelperPool:
+    """Processes that help this one: they start with the first calls and end with the `with`.
+
+    Parameters
+    ----------
+    processes
+        How many.
+    niceness
+        By how much their priority is lower.
+    """
+
+    def __init__(self, processes: int, niceness: int = 0) -> None:
+        self.processes, self._niceness = processes, niceness
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(self, calls: Sequence[Callable[[], Any]]) -> list[Future]:
+        """Futures of calls, which a process can be sent; a process that was ended is replaced."""
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(
+                self.processes, context, initializer=_prepare, initargs=(self._niceness,)
+            )
+        try:
+            with spawning():
+                return [self._pool.submit(call) for call in calls]
+        except BrokenProcessPool:
+            self.close()
+            return self.submit(calls)
+
+    def close(self) -> None:
+        """Wait for what is being done, do no more, and end the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Helpers(HelperPool):
     """Other processes that share the work of this one, started once and ended with the `with`.
 
     Parameters
@@ -125,13 +167,12 @@ class Helpers:
     """
 
     def __init__(self, processes: int, calls: int) -> None:
-        self._number = min(processes, calls // ENOUGH) - 1
-        self._pool: ProcessPoolExecutor | None = None
+        super().__init__(min(processes, calls // ENOUGH) - 1)
 
     def start(self, *modules: str) -> None:
         """Have them import what the work will need, while this process goes on."""
-        if self._number > 0:
-            self._submit([partial(_import, modules)] * self._number)
+        if self.processes > 0:
+            self.submit([partial(_import, modules)] * self.processes)
 
     def share[T](self, calls: Sequence[Callable[[], T]], went_on: Callable[[int], None]) -> list[T]:
         """What the calls return, in their order.
@@ -146,13 +187,13 @@ class Helpers:
         went_on
             Called with how many are done, as it goes on.
         """
-        if self._number < 1 or len(calls) < 2 * ENOUGH:
+        if self.processes < 1 or len(calls) < 2 * ENOUGH:
             found = []
             for call in calls:
                 found.append(call())
                 went_on(len(found))
             return found
-        futures = self._submit(calls)
+        futures = self.submit(calls)
         try:
             own: dict[int, T] = {}
             # Helpers begin at the start, this process at the end, until all are taken.
@@ -167,28 +208,6 @@ class Helpers:
         finally:
             for future in futures:
                 future.cancel()
-
-    def _submit(self, calls: Sequence[Callable[[], Any]]) -> list[Future]:
-        if self._pool is None:
-            self._pool = helping_pool(self._number)
-        try:
-            with spawning():
-                return [self._pool.submit(call) for call in calls]
-        except BrokenProcessPool:  # a helper was ended since
-            self.close()
-            return self._submit(calls)
-
-    def close(self) -> None:
-        """Wait for what is being done, and end the processes."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-
-    def __enter__(self) -> "Helpers":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 ALONE = Helpers(1, 0)
@@ -206,12 +225,6 @@ def _result[T](call: Callable[[], T], future: Future) -> T:
 def _import(modules: Sequence[str]) -> None:
     for module in modules:
         import_module(module)
-
-
-def helping_pool(processes: int, niceness: int = 0) -> ProcessPoolExecutor:
-    """Processes that help this one and end with it, of so much lower a priority."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(processes, context, initializer=_prepare, initargs=(niceness,))
 
 
 def _prepare(niceness: int) -> None:

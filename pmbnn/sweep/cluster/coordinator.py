@@ -317,6 +317,7 @@ class Cluster:
         self.scattered: dict[str, Future] = {}
         self.inbox: queue.SimpleQueue = queue.SimpleQueue()
         """What other threads report: workers, progress, and jobs that are done."""
+        self._watch: threading.Thread | None = None
         self._has_ended = threading.Event()
         self._silent_since: float | None = None
 
@@ -346,7 +347,8 @@ class Cluster:
         if self.shared_folder:
             writer = (folder / WRITER).read_text(encoding="utf-8")
             self.settings = replace(self.settings, folder=folder.absolute(), writer=writer)
-        threading.Thread(target=self._watch_workers, daemon=True).start()
+        self._watch = threading.Thread(target=self._watch_workers, daemon=True)
+        self._watch.start()
         deadline = time.monotonic() + FIRST_ANSWERS
         while not isinstance(message := self._message(), tuple):
             self._check_scheduler()
@@ -364,16 +366,16 @@ class Cluster:
     def end(self) -> None:
         """End the processes of the workers; the client stays connected."""
         self._has_ended.set()
-        if self.client.status == "running":
+        if self._watch is not None:
             # The process of a worker that does not answer ends by itself, only later.
-            asking = threading.Thread(target=self._end_session, daemon=True)
-            asking.start()
-            asking.join(PATIENCE)
+            self._watch.join(PATIENCE)
         for future in self.scattered.values():
             future.release()
 
     def _watch_workers(self) -> None:
-        """Report the workers whenever they have changed, until the end."""
+        """Report the workers whenever they have changed; in the end have their processes end."""
+        from pmbnn.sweep.cluster.worker import end_session
+
         known: dict[str, WorkerInfo] = {}
         last: tuple[WorkerInfo, ...] | None = None
         while not self._has_ended.is_set():
@@ -383,12 +385,9 @@ class Cluster:
                     self.inbox.put(workers)
                     last = workers
             self._has_ended.wait(LOOK_EVERY)
-
-    def _end_session(self) -> None:
-        from pmbnn.sweep.cluster.worker import end_session
-
-        with suppress(Exception):  # of a connection that breaks meanwhile
-            self.client.run(end_session, self.settings.session, on_error="ignore")
+        if self.client.status == "running":
+            with suppress(Exception):
+                self.client.run(end_session, self.settings.session, on_error="ignore")
 
     def run_jobs(
         self,

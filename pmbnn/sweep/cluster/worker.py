@@ -63,7 +63,7 @@ def worker_info(settings: RunSettings, dask_worker: Worker) -> WorkerInfo:
     """Description of this worker, which the coordinator asks for by `Client.run`."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     return WorkerInfo(
-        dask_worker.address,
+        dask_worker.contact_address,
         socket.gethostname(),
         tuple(sorted(cores)),
         bool(dask_worker.state.total_resources.get(LARGE)),
@@ -169,8 +169,8 @@ def _start_child(worker: Worker, task: RemoteTask) -> Child:
         )
     connection = Connection(ours.detach())
     with suppress(OSError):  # of a process that is dead already, which shows later
-        if settings.single_threaded and worker.address in task.cores:
-            os.sched_setaffinity(process.pid, {task.cores[worker.address]})
+        if settings.single_threaded and worker.contact_address in task.cores:
+            os.sched_setaffinity(process.pid, {task.cores[worker.contact_address]})
         connection.send(settings.folder or folder)
     return Child(process, connection, folder, settings.single_threaded)
 
@@ -211,7 +211,7 @@ def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
     worker, session = get_worker(), task.settings.session
     # A worker that has just come gets tasks before the coordinator has asked it.
     if unfit := unfit_reason(task.settings, worker.state.nthreads):
-        return WorkerInfo(worker.address, unfit=unfit)
+        return WorkerInfo(worker.contact_address, unfit=unfit)
     try:
         paths = unpack(task.files, contents, _scratch_folder(worker) / "data")
         child = _find_child(worker, task)
@@ -225,7 +225,7 @@ def run_task(task: RemoteTask, *contents: bytes) -> TaskResult | WorkerInfo:
     # Of this machine's disk or memory: the job runs elsewhere.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        return WorkerInfo(worker.address, unfit=reason, is_broken=True)
+        return WorkerInfo(worker.contact_address, unfit=reason, is_broken=True)
 
 
 def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerInfo:
@@ -262,7 +262,7 @@ def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerI
                 case fault:
                     if settings.folder is not None and fault.is_full(settings.folder):
                         return replace(result, full=str(fault))
-                    return WorkerInfo(worker.address, unfit=str(fault), is_broken=True)
+                    return WorkerInfo(worker.contact_address, unfit=str(fault), is_broken=True)
     except EOFError:
         child.connection.close()
         status = child.process.wait()
