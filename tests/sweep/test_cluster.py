@@ -87,6 +87,7 @@ def run(client, tmp_path, scripted, monkeypatch):
     events.jobs, events.results = jobs, results
     yield events
     for cluster in clusters:
+        cluster.settings = replace(cluster.settings, session="another")  # processes stay
         cluster._has_ended.set()
 
 
