@@ -115,28 +115,23 @@ class Mnist(DatasetSpec):
 
     def _read(self) -> "RawImages":
         """Digits of the source asked for; ``auto`` takes the best that is available."""
+        from pmbnn.data.arrays import RawImages
+
         folder = local_folder(self.folder)
         if self.source == "local" or (self.source == "auto" and folder):
-            return _read_local(folder)
-        if self.source == "embedded":
-            return _read_embedded(self.seed)
-        try:
-            return _read_openml()
-        except DataError:
-            if self.source == "openml":
-                raise
-            return _read_embedded(self.seed)
-
-
-def _read_local(folder: Path | None) -> "RawImages":
-    from pmbnn.data.arrays import RawImages
-
-    if folder is None:
-        raise DataError(
-            "source local needs a folder of IDX files: give `folder` or set PMBNN_DATA, "
-            "or use source: embedded."
-        )
-    return RawImages(*read_idx_folder(folder, CHECKSUMS), "local")
+            if folder is None:
+                raise DataError(
+                    "source local needs a folder of IDX files: give `folder` or set PMBNN_DATA, "
+                    "or use source: embedded."
+                )
+            return RawImages(*read_idx_folder(folder, CHECKSUMS), "local")
+        if self.source != "embedded":
+            try:
+                return _read_openml()
+            except DataError:
+                if self.source == "openml":
+                    raise
+        return _read_embedded(self.seed)
 
 
 def _read_openml() -> "RawImages":

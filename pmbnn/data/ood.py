@@ -174,30 +174,12 @@ class Rotated(OodSpec):
 
 
 FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
-    "cmb10",
-    "cmmi10",
-    "cmr10",
-    "cmss10",
-    "cmsy10",
-    "cmti10",
-    "cmtt10",
-)
+    "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique",
+    "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique",
+    "DejaVuSansMono-BoldOblique", "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic",
+    "DejaVuSerif-BoldItalic", "STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic",
+    "STIXGeneralBolIta", "cmb10", "cmmi10", "cmr10", "cmss10", "cmsy10", "cmti10", "cmtt10",
+)  # fmt: skip
 """Every face of matplotlib's that has capitals: upright, slanted, bold, and one calligraphic.
 Their strokes are 1 to 5 pixels wide in the end, as those of the digits are."""
 
@@ -248,17 +230,9 @@ def _drawn(letter: str, font) -> "np.ndarray":
 
 
 CLOTHES = (
-    "T-shirt",
-    "trouser",
-    "pullover",
-    "dress",
-    "coat",
-    "sandal",
-    "shirt",
-    "sneaker",
-    "bag",
+    "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
     "ankle boot",
-)
+)  # fmt: skip
 """Names of the labels 0 to 9 of Fashion-MNIST."""
 
 FASHION_CHECKSUMS = {

@@ -15,7 +15,7 @@ import pytest
 import sklearn.datasets
 from tiers import slow_but
 
-from pmbnn.data import DataError, Mnist, arrays, images, openml
+from pmbnn.data import DataError, Mnist, arrays, images, ood, openml
 from pmbnn.data import files as data_files
 from pmbnn.spec.errors import ConfigError
 
@@ -209,6 +209,12 @@ def test_another_data_set_in_the_same_format(tmp_path, files):
     write_files(tmp_path, files)
     with pytest.raises(DataError, match="train-images.* is not the original MNIST file"):
         Mnist(source="local", folder=str(tmp_path)).load()
+
+
+def test_the_checksums_are_those_that_the_original_files_had():
+    """Which only a test with the files themselves would notice otherwise."""
+    sums = [*data_files.CHECKSUMS.values(), *ood.FASHION_CHECKSUMS.values()]
+    assert hashlib.sha256(" ".join(sums).encode()).hexdigest().startswith("2202f5ba2be7cc46")
 
 
 @pytest.mark.slow
