@@ -13,7 +13,7 @@ from .data import Moons as Moons
 from .data import Npz as Npz
 from .data import OpenML as OpenML
 from .data import Quartic as Quartic
-from .data import Share as Share
+from .data import RandomSplit as RandomSplit
 from .data import Sine as Sine
 from .data import Sklearn as Sklearn
 from .data import Table as Table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from pmbnn.data.base import DataError, Standardise, Targets
+from pmbnn.data.base import DataError, Standardise, Task
 from pmbnn.data.raw import Given, RawRows, RowSettings, is_constant, raw_of_arrays
 from pmbnn.spec.display import Summarised
 
@@ -100,9 +100,9 @@ class Rows(Summarised):
         return len(self.y)
 
     @property
-    def targets(self) -> Targets:
-        """What the targets are."""
-        return "classes" if self.classes else "numbers"
+    def task(self) -> Task:
+        """``classification`` where targets are class labels, else ``regression``."""
+        return "classification" if self.classes else "regression"
 
     @property
     def n_classes(self) -> int | None:
@@ -274,7 +274,7 @@ class Dataset(Summarised):
             To which group a row belongs, ``(observation,)``, where the split keeps them together.
         name
             What results call the rows.
-        target_is
+        task
             ``classes`` or ``numbers``, where `y` does not tell (see ``Table``).
         split, seed
             Which rows are test rows: a fifth, drawn by the seed 0, unless said.
@@ -285,10 +285,10 @@ class Dataset(Summarised):
             Whether targets that are numbers are standardised, fitted on training rows; they are
             unless said.
         missing
-            What is done about missing values: ``refuse``, which is the default, ``mean`` or
+            What is done about missing values: ``error``, which is the default, ``mean`` or
             ``drop``.
         redundant
-            What is done about columns that say nothing new: ``refuse``, which is the default,
+            What is done about columns that say nothing new: ``error``, which is the default,
             ``drop`` or ``keep``.
 
         Raises
@@ -329,7 +329,7 @@ class Dataset(Summarised):
             What results call the rows.
         features, without, categorical
             Names of columns, as those of ``Table``.
-        target_is, split, seed, standardise, standardise_target, missing, redundant
+        task, split, seed, standardise, standardise_target, missing, redundant
             As those of `from_arrays`.
 
         Raises

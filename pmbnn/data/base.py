@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from pmbnn.spec import Specification
+from pmbnn.spec import Specification, renamed_values
 from pmbnn.spec.errors import UserError
 
 if TYPE_CHECKING:
@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Standardise = Literal["feature", "global", "none"]
-Targets = Literal["classes", "numbers"]
+Task = Annotated[
+    Literal["classification", "regression"],
+    renamed_values(classification="classes", regression="numbers"),
+]
+Missing = Annotated[Literal["error", "mean", "drop"], renamed_values(error="refuse")]
+Redundant = Annotated[Literal["error", "drop", "keep"], renamed_values(error="refuse")]
 
 SIDE = 28
 """Height and width of the digits of MNIST."""
 
-DEFAULT_LIKELIHOODS: dict[Targets, str] = {"classes": "categorical", "numbers": "normal"}
+DEFAULT_LIKELIHOODS: dict[Task, str] = {"classification": "categorical", "regression": "normal"}
 """Kind of the likelihood of each kind of targets, unless an experiment file names another."""
 
 
@@ -92,25 +97,25 @@ class DatasetSpec(Specification):
     """Number of targets a row: several are numbers."""
 
     @property
-    def targets(self) -> Targets:
-        """What its targets are."""
-        return "numbers" if self.n_classes is None else "classes"
+    def task_of_rows(self) -> Task:
+        """``classification`` where targets are class labels, else ``regression``."""
+        return "regression" if self.n_classes is None else "classification"
 
     @property
     def default_likelihood(self) -> str:
         """Kind of the likelihood where an experiment file names none, by its first data set."""
-        return DEFAULT_LIKELIHOODS[self.targets]
+        return DEFAULT_LIKELIHOODS[self.task_of_rows]
 
     @property
-    def declared_targets(self) -> Targets | None:
-        """What its targets are, as far as its settings say; None where the rows must be read."""
-        return None if self.is_user_data else self.targets
+    def declared_task(self) -> Task | None:
+        """The task, as far as its settings say; None where the rows must be read."""
+        return None if self.is_user_data else self.task_of_rows
 
     @property
     def declared_likelihood(self) -> str | None:
         """As `default_likelihood`; None where the rows must be read."""
-        targets = self.declared_targets
-        return None if targets is None else DEFAULT_LIKELIHOODS[targets]
+        task = self.declared_task
+        return None if task is None else DEFAULT_LIKELIHOODS[task]
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Images that a classifier does not know are in `pmbnn.ood`.
 
 from pmbnn.data.images import Idx, Images, Mnist
 from pmbnn.data.openml import OpenML
-from pmbnn.data.splits import Folds, Indices, Share
+from pmbnn.data.splits import Folds, Indices, RandomSplit
 from pmbnn.data.synthetic import Circles, InBetween, Moons, Quartic, Sine
 from pmbnn.data.tabular import Npz, Sklearn, Table
 from pmbnn.spec import registry
@@ -28,7 +28,7 @@ __all__ = [
     "Npz",
     "OpenML",
     "Quartic",
-    "Share",
+    "RandomSplit",
     "Sine",
     "Sklearn",
     "Table",

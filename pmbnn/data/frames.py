@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pmbnn.data.base import DataError, DataSettingError, Targets, show_names
+from pmbnn.data.base import DataError, DataSettingError, Task, show_names
 from pmbnn.data.raw import (
     Given,
     RawRows,
@@ -233,7 +233,7 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
     """
     notation = frame.attrs.get(NOTATION, PLAIN)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    targets, target_is, group = names_of_targets(settings), settings.target_is, settings.split.group
+    targets, task, group = names_of_targets(settings), settings.task, settings.split.group
     names = _features(frame, settings, title)
     if not len(frame):
         raise DataError(f"{title}: has no rows.")
@@ -244,11 +244,11 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
     ]
     blocks, labels = zip(*encoded, strict=True)
     _check_labels(frame, names, labels, title)
-    found = [_plain(frame[name], kept, name, title, target_is, notation) for name in targets]
+    found = [_plain(frame[name], kept, name, title, task, notation) for name in targets]
     several = len(found) > 1
     return Given(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=several_targets(found, targets, target_is, title) if several else found[0],
+        y=several_targets(found, targets, task, title) if several else found[0],
         features=tuple(label for some in labels for label in some),
         groups=None if group is None else _groups(frame, group, title)[kept],
         numbers=kept,
@@ -495,7 +495,7 @@ def _plain(
     kept: np.ndarray,
     name: str,
     title: str,
-    target_is: Targets | None,
+    task: Task | None,
     notation: Notation,
 ) -> np.ndarray:
     """Targets of the rows that are kept as an array of numbers, truth values or text."""
@@ -504,12 +504,12 @@ def _plain(
         return target.iloc[kept].to_numpy(bool)
     if pd.api.types.is_numeric_dtype(kind):
         return target.iloc[kept].to_numpy(np.float64)
-    if target_is != "classes" and not isinstance(kind, pd.CategoricalDtype):
-        remedy = "say `target_is: classes` if these are classes"
+    if task != "classification" and not isinstance(kind, pd.CategoricalDtype):
+        remedy = "say `task: classification` if these are classes"
         numbers = _as_numbers(target, f"target `{name}`", title, remedy, notation)
         if numbers is not None:
             return numbers[kept]
-        if target_is is None:
+        if task is None:
             _check_categories(target, f"target `{name}`", title, remedy)
     return np.array(target.iloc[kept].astype(str).tolist())
 

@@ -17,7 +17,7 @@ from pmbnn.data.base import (
     DatasetSpec,
     DataSettingError,
     Standardise,
-    Targets,
+    Task,
     show_names,
 )
 from pmbnn.data.files import (
@@ -31,7 +31,7 @@ from pmbnn.data.files import (
     read_idx_shape,
     stamp_of,
 )
-from pmbnn.data.splits import AnySplit, Share
+from pmbnn.data.splits import AnySplit, RandomSplit
 from pmbnn.data.tabular import UserData, count_parts
 
 if TYPE_CHECKING:
@@ -201,9 +201,9 @@ class UserImages(UserData):
         raise NotImplementedError
 
     @property
-    def declared_targets(self) -> Targets:
+    def declared_task(self) -> Task:
         """Classes, whatever the images are."""
-        return "classes"
+        return "classification"
 
     @property
     def n_features(self) -> int:
@@ -432,7 +432,7 @@ class Images(UserImages):
         return bool(self._listed()[1][0].part)
 
     def _split(self):
-        return self.split or Share()
+        return self.split or RandomSplit()
 
     def _parts(self, files: tuple[ImageFile, ...]) -> "tuple[np.ndarray, np.ndarray]":
         """Numbers of the training and of the test images."""

@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 
 from pydantic import Field, model_validator
 
-from pmbnn.data.base import DataError, DataSettingError, Standardise
+from pmbnn.data.base import DataError, DataSettingError, Missing, Redundant, Standardise, Task
 from pmbnn.data.files import located, one_line
 from pmbnn.data.tabular import SplitRows
 
@@ -62,9 +62,9 @@ class OpenML(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    target_is: Literal["classes", "numbers"] | None = None
-    missing: Literal["refuse", "mean", "drop"] = "refuse"
-    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    missing: Missing = "error"
+    redundant: Redundant = "error"
     standardise: Standardise = "feature"
     standardise_target: bool = True
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pmbnn.data.base import (
     DataError,
     DataSettingError,
+    Missing,
+    Redundant,
     Seed,
     Standardise,
-    Targets,
+    Task,
     name_of,
     show_names,
 )
-from pmbnn.data.splits import AnySplit, Share
+from pmbnn.data.splits import AnySplit, RandomSplit
 from pmbnn.spec import Specification
 
 FEW = 10
@@ -25,13 +27,13 @@ FEW = 10
 class RowSettings(Specification):
     """What is done with rows; data sets that have these fields stand in its place."""
 
-    target_is: Targets | None = None
-    split: AnySplit = Share()
+    task: Task | None = None
+    split: AnySplit = RandomSplit()
     seed: Seed = 0
     standardise: Standardise = "feature"
     standardise_target: bool = True
-    missing: Literal["refuse", "mean", "drop"] = "refuse"
-    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    missing: Missing = "error"
+    redundant: Redundant = "error"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +127,7 @@ def raw_of_arrays(given: Given, settings: RowSettings, title: str, target: str =
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
     y, classes, target_names = _targets_of_array(
-        y, given.target_names, settings.target_is, title, target
+        y, given.target_names, settings.task, title, target
     )
     numbers = np.arange(len(y)) if given.numbers is None else given.numbers
     read = len(y) if given.read is None else given.read
@@ -136,19 +138,19 @@ def raw_of_arrays(given: Given, settings: RowSettings, title: str, target: str =
 
 
 def _targets_of_array(
-    y: np.ndarray, names: Sequence[str], target_is: Targets | None, title: str, target: str
+    y: np.ndarray, names: Sequence[str], task: Task | None, title: str, target: str
 ) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """Targets, names of classes, and those of several targets."""
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1:
-        return *targets_of(y, target_is, title, target), ()
+        return *targets_of(y, task, title, target), ()
     count = y.shape[1]
     names = tuple(names) or tuple(f"{target}{i}" for i in range(1, count + 1))
     if len(names) != count:
         raise DataSettingError("target_names", f"must name {count} targets, got {len(names)}")
     check_target_names(names, "target_names")
-    return several_targets(y.T, names, target_is, title), (), names
+    return several_targets(y.T, names, task, title), (), names
 
 
 def image_shape(x: np.ndarray) -> tuple[int, ...]:
@@ -179,11 +181,11 @@ def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None
 
 
 def targets_of(
-    y: np.ndarray, target_is: Targets | None, title: str, name: str
+    y: np.ndarray, task: Task | None, title: str, name: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class indices with the names of the classes, or numbers without.
 
-    Text and truth values are classes, numbers are numbers, unless ``target_is`` says so of whole
+    Text and truth values are classes, numbers are numbers, unless ``task`` says so of whole
     numbers; of whole numbers of few values it must say.
 
     Raises
@@ -198,17 +200,18 @@ def targets_of(
             raise DataError(f"{title}, row {gap + 1}: target `{name}` is missing.")
         y = np.array([str(value) for value in y])
     distinct = np.unique(y)
-    if y.dtype.kind in "iuf" and target_is != "classes":
-        return _numbers_of(y, distinct, target_is, title, name), ()
-    if target_is == "numbers":
+    if y.dtype.kind in "iuf" and task != "classification":
+        return _numbers_of(y, distinct, task, title, name), ()
+    if task == "regression":
         shown = show_names(distinct)
         raise DataSettingError(
-            "target_is", f"must be classes with the values of `{name}` ({shown}), got 'numbers'"
+            "task",
+            f"must be classification with the values of `{name}` ({shown}), got 'regression'",
         )
     if y.dtype.kind == "f" and not _is_whole(y):
         wrong = next(value for value in distinct if value != np.rint(value))
         raise DataSettingError(
-            "target_is", f"must be numbers, as `{name}` has the value {wrong:g}, got 'classes'"
+            "task", f"must be regression, as `{name}` has the value {wrong:g}, got 'classification'"
         )
     if len(distinct) < 2:
         raise DataError(
@@ -226,7 +229,7 @@ def check_target_names(names: Sequence[str], setting: str) -> None:
 
 
 def several_targets(
-    columns: Sequence[np.ndarray], names: Sequence[str], target_is: Targets | None, title: str
+    columns: Sequence[np.ndarray], names: Sequence[str], task: Task | None, title: str
 ) -> np.ndarray:
     """Several targets a row, ``(row, target)``: they are numbers, whole ones as well.
 
@@ -235,8 +238,8 @@ def several_targets(
     DataError
         Some are classes, or not as numbers must be.
     """
-    if target_is == "classes":
-        raise DataSettingError("target_is", f"must be numbers with {len(names)} targets")
+    if task == "classification":
+        raise DataSettingError("task", f"must be regression with {len(names)} targets")
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "iuf":
             what = "truth values" if column.dtype.kind == "b" else "text"
@@ -245,24 +248,24 @@ def several_targets(
             )
     return np.stack(
         [
-            _numbers_of(column, np.unique(column), "numbers", title, name)
+            _numbers_of(column, np.unique(column), "regression", title, name)
             for column, name in zip(columns, names, strict=True)
         ],
         axis=1,
     )
 
 
-def _numbers_of(y, distinct, target_is: Targets | None, title: str, name: str) -> np.ndarray:
+def _numbers_of(y, distinct, task: Task | None, title: str, name: str) -> np.ndarray:
     if not np.isfinite(y.astype(np.float64)).all():
         row = int(np.argmin(np.isfinite(y.astype(np.float64))))
         raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
     if is_constant(y.astype(np.float64)):
         raise DataError(f"{title}: target `{name}` has one value only: {name_of(distinct[0])}.")
-    if target_is is None and len(distinct) <= FEW and _is_whole(y):
+    if task is None and len(distinct) <= FEW and _is_whole(y):
         raise DataSettingError(
-            "target_is",
-            f"must be classes or numbers, as `{name}` has whole numbers of {len(distinct)} "
-            f"values ({show_names(distinct)}), got null",
+            "task",
+            f"must be classification or regression, as `{name}` has whole numbers of "
+            f"{len(distinct)} values ({show_names(distinct)}), got null",
         )
     return y.astype(np.float64)
 
@@ -282,7 +285,7 @@ def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
             f"{_place(raw, row, column)} must be a finite number, got {raw.x[row, column]}."
         )
     gaps = np.isnan(raw.x)
-    if gaps.any() and missing == "refuse":
+    if gaps.any() and missing == "error":
         row, column = np.argwhere(gaps)[0]
         remedy = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
         raise DataError(f"{_place(raw, row, column)} is missing: {remedy}.")
@@ -308,13 +311,13 @@ def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
     seen: dict[bytes, int] = {}
     first = [seen.setdefault(column.tobytes(), i) for i, column in enumerate(known.T)]
     repeated = np.array(first) != np.arange(len(first))
-    if redundant == "refuse" and constant.any():
+    if redundant == "error" and constant.any():
         names = show_names(np.array(raw.features)[constant])
         raise DataError(
             f"{raw.title}: {_columns(constant)} {names} must have more than one value: name them "
             "under `without`, or say `redundant: drop`."
         )
-    if redundant == "refuse" and repeated.any():
+    if redundant == "error" and repeated.any():
         i = int(np.argmax(repeated))
         one, other = raw.features[first[i]], raw.features[i]
         raise DataError(

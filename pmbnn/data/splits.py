@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pmbnn.data.base import DataError, DataSettingError
 from pmbnn.data.files import NamesFiles, find, one_line, read_archive
-from pmbnn.spec import Specification
+from pmbnn.spec import Specification, renamed_values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,21 +41,25 @@ class Split(Specification):
         raise NotImplementedError
 
 
-class Share(Split):
+class RandomSplit(Split):
     """A share of the rows, drawn by the data seed; of classes, in each the same share.
 
     With a ``group``, the name of a column, rows of one group stay together: the share is then one
     of groups, and classes keep their proportions as far as groups happen to.
     """
 
-    kind: Literal["share"] = "share"
-    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    kind: Annotated[Literal["random"], renamed_values(random="share")] = "random"
+    test_size: Annotated[float, Field(gt=0, lt=1, serialization_alias="test")] = 0.2
     group: str | None = None
 
     def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
         from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
-        settings: dict[str, Any] = {"test_size": self.test, "random_state": seed, "n_splits": 1}
+        settings: dict[str, Any] = {
+            "test_size": self.test_size,
+            "random_state": seed,
+            "n_splits": 1,
+        }
         if self.group is not None:
             _check_groups(raw, 2)
             splitter = GroupShuffleSplit(**settings)
@@ -162,7 +166,7 @@ class Indices(NamesFiles, Split):
         return read_archive(path, title, {"split.test": name})["split.test"]
 
 
-AnySplit = Share | Folds | Indices
+AnySplit = RandomSplit | Folds | Indices
 
 
 def _split(splitter, raw: "RawRows", number: int) -> "Parts":

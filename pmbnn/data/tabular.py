@@ -3,11 +3,13 @@
 import math
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pmbnn.data.base import DatasetSpec, Standardise, Targets
+from pydantic import Field
+
+from pmbnn.data.base import DatasetSpec, Missing, Redundant, Standardise, Task
 from pmbnn.data.files import NamesFiles, Stamp, find, read_archive, stamp_of
-from pmbnn.data.splits import AnySplit, Share
+from pmbnn.data.splits import AnySplit, RandomSplit
 from pmbnn.data.synthetic import CURVE_POINTS
 from pmbnn.spec import added
 
@@ -31,7 +33,7 @@ class SplitRows(UserData):
     Its subclasses have the fields ``standardise`` and ``standardise_target``.
     """
 
-    split: AnySplit = Share()
+    split: AnySplit = RandomSplit()
 
     source: ClassVar[str] = "local"
     locations: ClassVar[dict[str, Any]] = {"split": {"file": True}}
@@ -64,13 +66,13 @@ class SplitRows(UserData):
         DataError
             They are unavailable, or not as they must be.
         """
-        settings = SAME_ROWS | {"split": Share(group=self.split.group)}
+        settings = SAME_ROWS | {"split": RandomSplit(group=self.split.group)}
         return _read(self.model_copy(update=settings), self.stamp())
 
     @property
-    def declared_targets(self) -> Targets | None:
-        """What ``target_is`` says, where there is such a setting; else the rows must be read."""
-        return getattr(self, "target_is", None)
+    def declared_task(self) -> Task | None:
+        """What ``task`` says, where there is such a setting; else the rows must be read."""
+        return getattr(self, "task", None)
 
     @property
     def n_features(self) -> int:
@@ -101,7 +103,7 @@ class SplitRows(UserData):
     def rows(self) -> tuple[int, int]:
         """Numbers of training and test rows."""
         # A share of rows has as many for every seed, and a plan may have a thousand of those.
-        alike = isinstance(self.split, Share) and self.split.group is None
+        alike = isinstance(self.split, RandomSplit) and self.split.group is None
         return count_parts(self.split, self.raw(), 0 if alike else self.seed)
 
     @property
@@ -165,11 +167,11 @@ class Table(SplitRows):
     them predicted by one network.
 
     Targets of text and truth values are classes, numbers are numbers. Whole numbers may be either,
-    and ``target_is`` says which: ``classes`` or ``numbers``; where they have ten values or fewer
+    and ``task`` says which: ``classes`` or ``numbers``; where they have ten values or fewer
     it must. Numbers are standardised on the training rows, unless ``standardise_target`` is
     false.
 
-    ``missing`` says what is done where a value is missing: ``refuse``, take the ``mean`` of the
+    ``missing`` says what is done where a value is missing: ``error``, take the ``mean`` of the
     training rows, or ``drop`` the row; ``redundant`` the same of columns that are constant or
     repeat another: ``refuse``, ``drop`` or ``keep``.
 
@@ -185,9 +187,9 @@ class Table(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    target_is: Literal["classes", "numbers"] | None = None
-    missing: Literal["refuse", "mean", "drop"] = "refuse"
-    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    missing: Missing = "error"
+    redundant: Redundant = "error"
     separator: str = ","
     decimal: Literal[".", ","] | None = added(None)
     thousands: Literal[",", ".", " ", "'"] | None = added(None)
@@ -234,9 +236,9 @@ class Npz(SplitRows):
     y: str = "y"
     features: str | None = None
     target_names: str | None = None
-    target_is: Literal["classes", "numbers"] | None = None
-    missing: Literal["refuse", "mean", "drop"] = "refuse"
-    redundant: Literal["refuse", "drop", "keep"] = "refuse"
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    missing: Missing = "error"
+    redundant: Redundant = "error"
     standardise: Standardise = "feature"
     standardise_target: bool = True
 
@@ -316,9 +318,9 @@ class Sklearn(SplitRows):
         return RawRows(x, y, names, classes, numbers, len(y), self.name, input_shape=shape)
 
     @property
-    def declared_targets(self) -> Targets:
+    def declared_task(self) -> Task:
         """What its targets are."""
-        return self.targets
+        return self.task_of_rows
 
     @property
     def n_features(self) -> int:
@@ -338,8 +340,8 @@ class Sklearn(SplitRows):
     @property
     def rows(self) -> tuple[int, int]:
         """Numbers of training and test rows."""
-        if not isinstance(self.split, Share) or self.split.group is not None:
+        if not isinstance(self.split, RandomSplit) or self.split.group is not None:
             return super().rows
         # Scikit-learn rounds the test rows up.
-        test = math.ceil(self.split.test * KNOWN[self.name].rows)
+        test = math.ceil(self.split.test_size * KNOWN[self.name].rows)
         return KNOWN[self.name].rows - test, test

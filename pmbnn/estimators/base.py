@@ -167,7 +167,7 @@ class BayesianNetwork(BaseEstimator):
 
     def _cell(self, dataset: Dataset) -> Cell:
         rows, features = dataset.x_train.shape
-        likelihood = self.likelihood or DEFAULT_LIKELIHOODS[dataset.training.targets]
+        likelihood = self.likelihood or DEFAULT_LIKELIHOODS[dataset.training.task]
         return Cell(
             sweep="estimator",
             dataset=Given(

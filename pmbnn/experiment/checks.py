@@ -276,7 +276,7 @@ def check_diagnostics(
             engine = inference.place_of("engine")
             rule = f"must be empty with engine {name} (`{engine}`), which keeps nothing on its way"
             raise must(place, rule, list(steps))
-        if dataset.spec.targets != "classes":
+        if dataset.spec.task_of_rows != "classification":
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): "
                 "snapshots are of classifiers only"

@@ -184,7 +184,7 @@ def _evaluating(cell: Cell) -> float:
     """Seconds of what follows the fits of a cell: predictions, its trace and its file."""
     operations = FORWARD_FLOPS * multiply_adds(cell) / PREDICTION_FLOPS
     rows, mapped = _predictions(cell)
-    if cell.dataset.targets == "classes":
+    if cell.dataset.task_of_rows == "classification":
         return STORING + (rows + mapped) * (PREDICTION + operations)
     targets = cell.dataset.n_targets
     density = DENSITY * DENSITIES.get(cell.likelihood.kind, 1) * targets
@@ -210,7 +210,7 @@ def _predictions(cell: Cell) -> tuple[float, float]:
     if isinstance(dataset, Synthetic):
         # All restarts pooled have as many draws as one alone.
         fresh = predict.fresh.size * fresh_draws * (used if mixed == used else used + 1)
-    if dataset.targets == "numbers":
+    if dataset.task_of_rows == "regression":
         further += train + dataset.line_points
     traced = 0 if is_large(cell) and not predict.log_likelihood else predict.trace_draws * train
     return draws * (test * mixed + further * used) + fresh + traced, mapped

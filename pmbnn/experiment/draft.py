@@ -166,8 +166,8 @@ def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]
     settings = FrameSettings(
         target=look.target,
         without=tuple(look.without),
-        target_is=_kind(look),
-        missing=_missing(look) or "refuse",
+        task=_kind(look),
+        missing=_missing(look) or "error",
     )
     every, kept = (
         raw_of_frame(frame, settings.model_copy(update={"redundant": how}), title).features
@@ -177,7 +177,7 @@ def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]
 
 
 def _kind(look: Look) -> str:
-    return "classes" if look.is_classes else "numbers"
+    return "classification" if look.is_classes else "regression"
 
 
 def _missing(look: Look) -> str | None:
@@ -223,7 +223,7 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
             if value not in (None, USUAL[field])
         ),
         f"      target: {_scalar(look.target)}",
-        f"      target_is: {kind}",
+        f"      task: {kind}",
         *_comment(f"Inputs are all other columns: {_named(look.inputs)}."),
     ]
     if look.without:
@@ -234,7 +234,7 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
         lines += _comment(f"Constant, or like another: {', '.join(look.redundant)}.")
         lines.append("      redundant: drop")
     lines += [
-        "      split: {kind: share, test: 0.2}  # or folds, or rows that a file lists",
+        "      split: {kind: random, test_size: 0.2}  # or folds, or rows that a file lists",
         "      seed: [0, 1, 2]",
         "    network: {kind: dense, hidden: [[20]], activation: tanh}",
         "    prior: [normal, laplace, cauchy]",

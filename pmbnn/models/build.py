@@ -235,9 +235,10 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
 def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
     """Raise ValueError if the likelihood is not of what the rows hold."""
     if not likelihood.fits(rows):
-        several = f", of which each has {rows.n_targets}" if rows.n_targets > 1 else ""
+        targets = "class labels" if rows.classes else "numbers"
+        several = f", {rows.n_targets} a row" if rows.n_targets > 1 else ""
         raise ValueError(
-            f"`likelihood` must be one of {rows.targets} for these rows{several}, got "
+            f"`likelihood` must be for {rows.task}, as the targets are {targets}{several}, got "
             f"`{likelihood.kind}`."
         )
     if isinstance(likelihood, NumberLikelihood) and (

@@ -438,7 +438,7 @@ def _predicted(predictor: Predictor, data, values: np.ndarray, x: np.ndarray) ->
     """What the likelihood names at draws, ``(draw, function)``; without the last of the classes."""
     found = predictor.parameters(data, values, x).values()
     # The last class has what the others leave.
-    of_classes = predictor.likelihood.targets == "classes"
+    of_classes = predictor.likelihood.task == "classification"
     arrays = [a[..., :-1] if a.ndim > 2 and of_classes else a for a in found]
     return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
 

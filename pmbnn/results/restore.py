@@ -130,7 +130,7 @@ def _described(trace: xr.DataTree, spec: DatasetSpec) -> tuple[Rows, Standardisa
     classes = trace["test_predictions"].coords.get("output")
     if "standardisation_mean" not in kept:
         return None
-    if classes is None and not spec.is_user_data and spec.targets == "classes":
+    if classes is None and not spec.is_user_data and spec.task_of_rows == "classification":
         return None
     standardisation = Standardisation(
         kept["standardisation_mean"].values, kept["standardisation_sd"].values

@@ -7,7 +7,15 @@ from functools import partial
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationError,
+    model_validator,
+)
 
 from pmbnn.spec.display import settings_table
 from pmbnn.spec.errors import (
@@ -112,6 +120,23 @@ def added(default: Any, **settings: Any) -> Any:
     """
     # Its text is the same in every process: digests of classes of a notebook have it.
     return Field(default, exclude_if=partial(operator.eq, default), **settings)
+
+
+def renamed_values(**first: str) -> PlainSerializer:
+    """Annotation of a field some of whose values were renamed.
+
+    Names of cells and PRNG keys are hashes of the text of all settings, which keeps first names.
+
+    Parameters
+    ----------
+    **first
+        The first name of each of them.
+    """
+
+    def serialized(value: Any, info: SerializationInfo) -> Any:
+        return first.get(value, value) if info.by_alias else value
+
+    return PlainSerializer(serialized)
 
 
 class Registry[S: Specification](dict[str, type[S]]):

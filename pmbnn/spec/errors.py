@@ -28,8 +28,17 @@ REQUIREMENTS = {
 }
 """What a value must be, by pydantic's type of error; the braces name its context."""
 
-SYNONYMS = {"advi": "mean_field", "fullrank_advi": "full_rank"}
-"""What PyMC calls some of the choices."""
+SYNONYMS = {
+    "advi": "mean_field",
+    "classes": "classification",
+    "fullrank_advi": "full_rank",
+    "numbers": "regression",
+    "refuse": "error",
+    "share": "random",
+    "target_is": "task",
+    "test": "test_size",
+}
+"""What PyMC calls some choices and settings, and what this package called them at first."""
 
 HABITS = {
     "method": "guide",

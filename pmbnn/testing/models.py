@@ -42,7 +42,7 @@ def rows_of(likelihood: Likelihood, input_shape: tuple[int, ...] = (2,)) -> Rows
     rng = np.random.default_rng(0)
     n = int(np.prod(input_shape))
     x, features = rng.normal(size=(N_ROWS, n)), tuple(f"feature_{i}" for i in range(n))
-    if likelihood.targets == "numbers":
+    if likelihood.task == "regression":
         return Rows(x, rng.normal(size=N_ROWS), features, (), input_shape)
     classes = CLASSES if likelihood.takes(len(CLASSES)) else CLASSES[:2]
     return Rows(x, rng.permutation(N_ROWS) % len(classes), features, classes, input_shape)

@@ -85,8 +85,8 @@ def check_likelihood(likelihood: Likelihood | type[Likelihood]) -> None:
     registered prior; what it observes is called as asked, one density an observation.
     """
     likelihood = specification_of(likelihood, Likelihood)
-    data = {"numbers": {"kind": "sine"}, "classes": {"kind": "moons", "noise": 0.4}}
-    check_specification(likelihood, "likelihood", dataset=data[likelihood.targets])
+    data = {"regression": {"kind": "sine"}, "classification": {"kind": "moons", "noise": 0.4}}
+    check_specification(likelihood, "likelihood", dataset=data[likelihood.task])
     _check_observed(likelihood)
     for prior in _every(PRIORS):
         hyperprior = HalfNormal() if prior.has_scale else Fixed(scale=None)

@@ -17,7 +17,7 @@ from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, 
 from pmbnn.compare.published_splits import read_splits, stored_splits
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
-from pmbnn.data.splits import Share
+from pmbnn.data.splits import RandomSplit
 from pmbnn.results.store import Results, ResultsError
 
 
@@ -26,13 +26,15 @@ def numbers(seed=0, rows=80):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 2))
     y = 100 + 10 * x[:, 0] + rng.normal(0, 2, rows)
-    return Dataset.from_arrays(x, y, split=Share(test=0.25), seed=seed)
+    return Dataset.from_arrays(x, y, split=RandomSplit(test_size=0.25), seed=seed)
 
 
 def classes(seed=0, rows=80):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 2))
-    return Dataset.from_arrays(x, np.where(x[:, 0] > 0, "a", "b"), split=Share(test=0.25))
+    return Dataset.from_arrays(
+        x, np.where(x[:, 0] > 0, "a", "b"), split=RandomSplit(test_size=0.25)
+    )
 
 
 @pytest.fixture(autouse=True)

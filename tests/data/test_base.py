@@ -24,11 +24,11 @@ from pmbnn.data import (
 from pmbnn.data.arrays import Dataset, fit_standardisation, split_dataset
 from pmbnn.data.base import DataError, DatasetSpec
 from pmbnn.data.raw import Given, RowSettings, raw_of_arrays
-from pmbnn.data.splits import Share
+from pmbnn.data.splits import RandomSplit
 from pmbnn.estimators.regressor import BNNRegressor
 
 
-class LastRows(Share):
+class LastRows(RandomSplit):
     """The last quarter of the rows are test rows."""
 
     def parts(self, raw, seed):
@@ -36,7 +36,7 @@ class LastRows(Share):
         return np.arange(first), np.arange(first, len(raw.y))
 
 
-NUMBERS = RowSettings(target_is="numbers", split=LastRows())
+NUMBERS = RowSettings(task="regression", split=LastRows())
 
 X = np.array([[1.0, 5.0, 10.0], [3.0, 5.0, 30.0]])
 

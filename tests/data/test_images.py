@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pmbnn.data import DataError, Folds, Idx, Images, Share
+from pmbnn.data import DataError, Folds, Idx, Images, RandomSplit
 from pmbnn.models.networks import Dense
 
 SIZE = (3, 4)
@@ -100,7 +100,9 @@ def test_classes_and_numbers_of_images_are_chosen():
 
 
 def test_grey_images_are_weighted_colours():
-    loaded = Images(path=write(contents()), standardise="none", split=Share(test=0.5)).load()
+    loaded = Images(
+        path=write(contents()), standardise="none", split=RandomSplit(test_size=0.5)
+    ).load()
     grey = np.asarray(Image.fromarray(pixels(0)).convert("L"))
     every = np.concatenate([loaded.x_train, loaded.x_test])
     assert loaded.input_shape == (1, *SIZE)
@@ -166,7 +168,7 @@ def test_networks_take_colours():
         (contents(("train/", "test/")), {"train": 19}, "`train` must be at most 18, the images"),
         (
             contents(("train/", "test/")),
-            {"split": Share()},
+            {"split": RandomSplit()},
             "`split` must be left out: images has the folders train and test itself.",
         ),
         (

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sklearn.datasets
 
-from pmbnn.data import DataError, OpenML, Share, openml, tabular
+from pmbnn.data import DataError, OpenML, RandomSplit, openml, tabular
 
 FRAME = pd.DataFrame(
     {
@@ -21,7 +21,7 @@ FRAME = pd.DataFrame(
         "who": np.repeat(np.arange(6), 5),
     }
 )
-SETTINGS = {"missing": "drop", "split": Share(group="who")}
+SETTINGS = {"missing": "drop", "split": RandomSplit(group="who")}
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_a_changed_cache_is_downloaded_anew(alone, asked):
 
 
 def test_another_target(asked):
-    loaded = OpenML(id=61, target="length", without=("sex",), split=Share(group="who")).load()
+    loaded = OpenML(id=61, target="length", without=("sex",), split=RandomSplit(group="who")).load()
     assert loaded.classes == ()
     assert loaded.features == ("1=1", "1=2", "1=3")
 

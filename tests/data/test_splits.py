@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmbnn.data import DataError, Folds, Indices, Npz, Share, Table
+from pmbnn.data import DataError, Folds, Indices, Npz, RandomSplit, Table
 from pmbnn.data.arrays import split_dataset
 from pmbnn.data.raw import RawRows, RowSettings
 
@@ -23,15 +23,18 @@ CLASSES = rows(LABELS, ("a", "b"))
 
 
 def test_a_share_is_drawn_by_the_seed():
-    (train, test), again = Share(test=0.25).parts(rows(), 3), Share(test=0.25).parts(rows(), 3)
+    (train, test), again = (
+        RandomSplit(test_size=0.25).parts(rows(), 3),
+        RandomSplit(test_size=0.25).parts(rows(), 3),
+    )
     assert len(test) == 10
     assert sorted([*train, *test]) == list(range(40))
     np.testing.assert_array_equal(test, again[1])
-    assert not np.array_equal(test, Share(test=0.25).parts(rows(), 4)[1])
+    assert not np.array_equal(test, RandomSplit(test_size=0.25).parts(rows(), 4)[1])
 
 
 def test_a_share_of_classes_is_one_of_each():
-    _, test = Share(test=0.2).parts(CLASSES, 0)
+    _, test = RandomSplit(test_size=0.2).parts(CLASSES, 0)
     assert np.bincount(LABELS[test]).tolist() == [6, 2]
 
 
@@ -53,7 +56,7 @@ def test_folds_of_classes_have_all_of_them():
 
 
 @pytest.mark.parametrize("labels", [None, LABELS])
-@pytest.mark.parametrize("split", [Share(group="who"), Folds(group="who")])
+@pytest.mark.parametrize("split", [RandomSplit(group="who"), Folds(group="who")])
 def test_groups_stay_together(split, labels):
     groups = np.random.default_rng(0).integers(12, size=40)
     raw = rows(labels, () if labels is None else ("a", "b"), groups)
@@ -63,7 +66,7 @@ def test_groups_stay_together(split, labels):
 
 
 @pytest.mark.parametrize(
-    ("split", "overlap"), [(Share(test=0.25), 10 / 30), (Folds(folds=4), 10 / 30)]
+    ("split", "overlap"), [(RandomSplit(test_size=0.25), 10 / 30), (Folds(folds=4), 10 / 30)]
 )
 def test_overlap_is_test_rows_for_each_training_row(split, overlap):
     assert split_dataset(rows(), RowSettings(split=split), "test").overlap == overlap
@@ -112,12 +115,12 @@ def test_numbers_are_those_of_the_file_where_rows_were_dropped(listed):
         (Indices(file="test.txt"), rows(count=5), "numbers from 0 to 4 of rows, got 7."),
         (Indices(file="twice.txt"), rows(), "twice.txt: must list every row once, got 3 twice."),
         (Indices(file="words.txt"), rows(), "words.txt: must be text with a row number a line"),
-        (Share(), rows([0] * 39 + [1], ("a", "b")), "class `b` must have at least 2 rows"),
+        (RandomSplit(), rows([0] * 39 + [1], ("a", "b")), "class `b` must have at least 2 rows"),
         (Folds(folds=20), CLASSES, "class `b` must have at least 20 rows for this split, got 10."),
         (Folds(folds=41), rows(), "rows: must have 41 rows, got 40."),
-        (Share(group="who"), rows(), "`split.group` must be left out: rows has no groups."),
+        (RandomSplit(group="who"), rows(), "`split.group` must be left out: rows has no groups."),
         (Folds(group="who"), rows(groups=[0, 1] * 20), "must have at least 5 groups, got 2."),
-        (Share(test=0.99), rows(count=3), "rows: cannot be split"),
+        (RandomSplit(test_size=0.99), rows(count=3), "rows: cannot be split"),
     ],
 )
 def test_what_cannot_be_split(listed, split, raw, message):
@@ -140,7 +143,7 @@ def test_a_group_is_no_feature(tmp_path, monkeypatch, groups):
     Path("t.csv").write_text(
         "a,who,y\n" + "".join(f"{i / 7},{i // 5},{i / 3}\n" for i in range(30))
     )
-    split = Share(group=groups)
+    split = RandomSplit(group=groups)
     spec = Table(file="t.csv", target="y", split=split)
     assert spec.load().features == (("a",) if groups else ("a", "who"))
     x, who = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) // 5

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import pmbnn as pb
-from pmbnn.data import DataError, Npz, Share, Sklearn, Table, table_file
+from pmbnn.data import DataError, Npz, RandomSplit, Sklearn, Table, table_file
 
 SIZES = [f"{i}.5" for i in range(30)]
 
@@ -99,7 +99,7 @@ def test_several_targets_are_standardised_each():
 SEVERAL = {
     "`target` must name each target once, got 'y' twice": {"target": ("y", "y")},
     "`features` must not name the target, got 'y'": {"features": ("size", "y")},
-    "`target_is` must be numbers with 2 targets": {"target_is": "classes"},
+    "`task` must be regression with 2 targets": {"task": "classification"},
     "target `colour` must hold numbers, as several targets do, got text": {
         "target": ("y", "colour")
     },
@@ -134,19 +134,19 @@ def test_a_packed_table_is_the_same(ending):
 
 
 @pytest.mark.parametrize(
-    ("target", "target_is", "classes"),
+    ("target", "task", "classes"),
     [
         ("colour", None, ("blue", "green", "red")),
         ("old", None, ("false", "true")),
-        ("number", "classes", ("1", "2", "10")),
-        ("number", "numbers", ()),
+        ("number", "classification", ("1", "2", "10")),
+        ("number", "regression", ()),
         ("y", None, ()),
     ],
 )
-def test_what_targets_are(target, target_is, classes):
+def test_what_targets_are(target, task, classes):
     number = [["10", "2", "1"][i % 3] for i in range(30)]
     name = write(csv_text(number=number, y=[f"{i / 7}" for i in range(30)]))
-    spec = Table(file=name, target=target, target_is=target_is, redundant="drop")
+    spec = Table(file=name, target=target, task=task, redundant="drop")
     assert spec.load().classes == classes
     assert spec.n_classes == (len(classes) or None)
 
@@ -234,9 +234,9 @@ def test_parquet_is_a_frame(monkeypatch):
 
 def test_a_frame_is_what_its_file_is():
     name = write(csv_text())
-    loaded = Table(file=name, target="y", seed=2, split=Share(test=0.3)).load()
+    loaded = Table(file=name, target="y", seed=2, split=RandomSplit(test_size=0.3)).load()
     frame = pd.read_csv(name)
-    found = pb.Dataset.from_frame(frame, target="y", seed=2, split=pb.Share(test=0.3))
+    found = pb.Dataset.from_frame(frame, target="y", seed=2, split=pb.RandomSplit(test_size=0.3))
     assert found.fingerprint == loaded.fingerprint
 
 
@@ -336,7 +336,7 @@ def numbers(*, at, value):
         ),
         (lambda: broken(features=("y",)), "`features` must not name the target, got 'y'."),
         (
-            lambda: broken(split=Share(group="who")),
+            lambda: broken(split=RandomSplit(group="who")),
             "`split.group` must be one of `size`, `colour`, `old`, `y` of t.csv, got 'who'.",
         ),
         (
@@ -373,17 +373,17 @@ def numbers(*, at, value):
         ),
         (
             lambda: broken(text=csv_text(y=["1", "2", "3"] * 10)),
-            "`target_is` must be classes or numbers, as `y` has whole numbers of 3 values (`1`, "
-            "`2`, `3`), got null.",
+            "`task` must be classification or regression, as `y` has whole numbers of 3 values "
+            "(`1`, `2`, `3`), got null.",
         ),
         (
-            lambda: broken(target_is="classes"),
-            "`target_is` must be numbers, as `y` has the value 0.25, got 'classes'.",
+            lambda: broken(task="classification"),
+            "`task` must be regression, as `y` has the value 0.25, got 'classification'.",
         ),
         (
-            lambda: broken(target="colour", target_is="numbers"),
-            "`target_is` must be classes with the values of `colour` (`blue`, `green`, `red`), got "
-            "'numbers'.",
+            lambda: broken(target="colour", task="regression"),
+            "`task` must be classification with the values of `colour` (`blue`, `green`, `red`), "
+            "got 'regression'.",
         ),
         (
             lambda: broken(text=csv_text(rows=120, colour=[f"w{i}" for i in range(120)])),

@@ -216,7 +216,7 @@ def test_other_files_are_refused(tmp_path, classifier):
         ({"engine": "advi"}, r"`engine` must be one of compiled, mclmc, .*, got 'advi'\."),
         ({"guide": "normal"}, "guide"),
         ({"settings": {"nothing": 1}}, "nothing"),
-        ({"likelihood": "normal"}, "`likelihood` must be one of classes"),
+        ({"likelihood": "normal"}, "`likelihood` must be for classification"),
     ],
 )
 def test_wrong_parameters(parameters, said):

@@ -65,12 +65,16 @@ def test_a_table_becomes_an_experiment(new):
 
 @pytest.mark.parametrize(
     ("target", "kind", "likelihood"),
-    [("price", "numbers", "normal"), ("heating", "classes", None), ("garden", "classes", None)],
+    [
+        ("price", "regression", "normal"),
+        ("heating", "classification", None),
+        ("garden", "classification", None),
+    ],
 )
 def test_what_is_predicted(new, target, kind, likelihood):
     assert new(frame(), "--target", target).exit_code == 0
     [sweep] = read_yaml("houses.yaml")["sweeps"]
-    assert (sweep["dataset"]["target"], sweep["dataset"]["target_is"]) == (target, kind)
+    assert (sweep["dataset"]["target"], sweep["dataset"]["task"]) == (target, kind)
     assert sweep.get("likelihood", {}).get("kind") == likelihood
 
 

@@ -21,7 +21,7 @@ from pmbnn.data import (
     Indices,
     Npz,
     OpenML,
-    Share,
+    RandomSplit,
     Sklearn,
     Table,
     openml,
@@ -96,9 +96,13 @@ KINDS = [
     ),
     (
         "{kind: table, file: data/plane.csv, target: what, features: [[up]], seed: 3,"
-        " split: {kind: share, test: 0.5}}",
+        " split: {kind: random, test_size: 0.5}}",
         Table(
-            file="data/plane.csv", target="what", features=("up",), seed=3, split=Share(test=0.5)
+            file="data/plane.csv",
+            target="what",
+            features=("up",),
+            seed=3,
+            split=RandomSplit(test_size=0.5),
         ),
     ),
     (
@@ -250,12 +254,22 @@ BROKEN = [
         "`sweeps[0].dataset.x` must be one of `test_0`, `test_1` of data/splits.npz, got 'x'.",
     ),
     (
-        "{kind: npz, file: data/arrays.npz, split: {kind: share, test: 1.5}}",
-        "`sweeps[0].dataset.split.test` must be < 1, got 1.5.",
+        "{kind: npz, file: data/arrays.npz, split: {kind: random, test_size: 1.5}}",
+        "`sweeps[0].dataset.split.test_size` must be < 1, got 1.5.",
+    ),
+    (
+        "{kind: npz, file: data/arrays.npz, split: {kind: share, test: 0.5}}",
+        "`sweeps[0].dataset.split.kind` must be one of folds, indices, random, got 'share'; did "
+        "you mean `random`?",
+    ),
+    (
+        "{kind: npz, file: data/arrays.npz, missing: refuse}",
+        "`sweeps[0].dataset.missing` must be one of drop, error, mean, got 'refuse'; did you mean "
+        "`error`?",
     ),
     (
         "{kind: npz, file: data/arrays.npz, split: {kind: half}}",
-        "`sweeps[0].dataset.split.kind` must be one of folds, indices, share, got 'half'.",
+        "`sweeps[0].dataset.split.kind` must be one of folds, indices, random, got 'half'.",
     ),
     (
         "{kind: npz, file: data/arrays.npz, seed: 7,"
@@ -407,7 +421,7 @@ def test_a_curve_of_standardised_targets_is_recorded(here):
 
 WITHOUT_DATA = [
     "{kind: table, file: data/none.csv, target: y}",  # neither likelihood nor targets are known
-    "{kind: table, file: data/none.csv, target: y, target_is: numbers}",
+    "{kind: table, file: data/none.csv, target: y, task: regression}",
     "{kind: npz, file: data/none.npz}",
     "{kind: images, path: data/none}",
     "{kind: idx, path: data/none}",
@@ -440,7 +454,7 @@ def test_a_file_is_read_without_its_data(here, monkeypatch, dataset):
 def test_cells_are_known_without_data_as_far_as_a_file_says_them(here):
     """Where only the rows tell which likelihood there is, cells need them."""
     text = "{kind: table, file: data/none.csv, target: y%s}"
-    said = load_experiment(write(here, text % ", target_is: numbers"))
+    said = load_experiment(write(here, text % ", task: regression"))
     assert [cell.likelihood.kind for cell in said.cells] == ["normal"]
     (images,) = load_experiment(write(here, "{kind: images, path: data/none}")).cells
     assert images.likelihood.kind == "categorical"

@@ -8,7 +8,7 @@ import pytest
 
 from pmbnn.core import device
 from pmbnn.core.device import CPU, Device
-from pmbnn.data import Circles, Mnist, Moons, Table
+from pmbnn.data import Circles, Mnist, Moons, RandomSplit, Table
 from pmbnn.data.ood import NormalNoise
 from pmbnn.data.synthetic import Sine
 from pmbnn.experiment import machine, plan
@@ -508,7 +508,7 @@ def test_predicted_densities_take_longer():
 def test_a_map_of_numbers_takes_the_time_of_moments(tmp_path):
     file = tmp_path / "plane.csv"
     file.write_text("left,up,y\n" + "".join(f"{i},{i % 7},{i / 3}\n" for i in range(40)))
-    plane = Table(file=str(file), target="y", target_is="numbers")
+    plane = Table(file=str(file), target="y", task="regression")
     small = replace(CELL, dataset=plane, likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
     large = replace(small, predict=SHORT.model_copy(update={"map": Map(resolution=105)}))
     a_point = MOMENT + 2 * multiply_adds(small) / PREDICTION_FLOPS
@@ -618,6 +618,21 @@ def test_a_field_that_was_added_is_in_the_text_only_where_it_is_another():
     assert as_written(since)["decimal"] == "."
     with pytest.raises(ConfigError, match="`tilt` must be >= 0"):
         Since.Inner(tilt=-1.0)
+
+
+def test_what_was_renamed_keeps_its_first_name_in_the_text_alone():
+    table = Table(file="t.csv", target="y", task="regression", split=RandomSplit(test_size=0.3))
+    text, kept = (table.model_dump(mode="json", by_alias=first) for first in (True, False))
+    assert text["split"] == {"kind": "share", "test": 0.3, "group": None}
+    assert kept["split"] == {"kind": "random", "test_size": 0.3, "group": None}
+    names = (("target_is", "numbers"), ("missing", "refuse"), ("redundant", "refuse"))
+    assert [text[name] for name, _ in names] == [first for _, first in names]
+    assert [kept[name] for name in ("task", "missing", "redundant")] == [
+        "regression",
+        "error",
+        "error",
+    ]
+    assert Table.model_validate_json(table.model_dump_json()) == table
 
 
 # The printed plan

@@ -101,7 +101,7 @@ class Poisson(Likelihood):
     """Counts, by the logarithm of their rate."""
 
     kind: Literal["poisson"] = "poisson"
-    targets: ClassVar[str] = "numbers"
+    task: ClassVar[str] = "regression"
     predictive: ClassVar[str] = "rates"
 
     def observe(self, name, outputs, data):

@@ -30,7 +30,7 @@ def a_frame(rows=40):
 
 
 FRAME = a_frame()
-SPLIT = pb.Share(group="shop")
+SPLIT = pb.RandomSplit(group="shop")
 
 
 def of_frame(frame=FRAME, **settings):
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_told_before_anything_is_written(dataset, settings, mes
 
 
 def test_settings_of_rows_in_memory_are_checked_at_once():
-    with pytest.raises(ConfigError, match="^`missing` must be one of drop, mean, refuse, got 'no'"):
+    with pytest.raises(ConfigError, match="^`missing` must be one of drop, error, mean, got 'no'"):
         of_frame(missing="no")
     with pytest.raises(TypeError, match="no argument `shuffle`"):
         pb.Dataset.from_arrays(np.eye(4), np.arange(4), shuffle=True)

@@ -30,7 +30,7 @@ class Likelihood(Specification, ABC):
 
     kind: str
 
-    targets: ClassVar[str]
+    task: ClassVar[str]
     """What it observes: ``classes`` or ``numbers``, as data sets name it."""
 
     predictive: ClassVar[str]
@@ -42,7 +42,7 @@ class Likelihood(Specification, ABC):
     @classmethod
     def takes(cls, n_classes: int | None) -> bool:
         """Whether it observes labels of so many classes; numbers, of None."""
-        return ("numbers" if n_classes is None else "classes") == cls.targets
+        return ("regression" if n_classes is None else "classification") == cls.task
 
     def fits(self, rows: "Rows") -> bool:
         """Whether the rows hold what it observes."""
@@ -127,7 +127,7 @@ class Likelihood(Specification, ABC):
 class ClassLikelihood(Likelihood):
     """A likelihood of class labels, whose one parameter is ``probability``."""
 
-    targets: ClassVar[str] = "classes"
+    task: ClassVar[str] = "classification"
     predictive: ClassVar[str] = "class_probabilities"
 
     def sample(self, parameters, rng):  # noqa: D102
@@ -139,7 +139,7 @@ class ClassLikelihood(Likelihood):
 class DensityLikelihood(Likelihood):
     """A likelihood of numbers with a density."""
 
-    targets: ClassVar[str] = "numbers"
+    task: ClassVar[str] = "regression"
     predictive: ClassVar[str] = "density"
 
     @abstractmethod
