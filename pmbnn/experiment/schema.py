@@ -22,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TEXTS = {
     "name": "Of the experiment, and of its results folder.",
     "data_folder": "Where files of data and plugins are looked up first, seen from this file.",
-    "plugins": "Python files that register parts of your own, beside this file.",
+    "plugins": "Python files and packages that register parts of your own, beside this file.",
     "published": "A file with published numbers to hold the results against.",
     "contrasts": "Which cells are held against which, said beforehand.",
     "margin": "Difference of NLL, nats an observation, below which two cells are equivalent.",

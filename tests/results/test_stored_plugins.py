@@ -150,6 +150,39 @@ def test_an_edited_plugin_never_stands_for_the_one_that_was_fitted(project):
     assert restored(cell, trust=True)["network"].factor == 1.0
 
 
+def test_a_package_is_kept_whole_and_never_stands_for_an_edited_one(project):
+    """Whichever of its files was edited, or has gone."""
+    package = project / "package"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").write_text("from . import own\n")
+    (package / "own.py").write_text(NETWORK)
+    (package / "data" / "notes.txt").write_text("one")
+    content = {"name": "own", "plugins": ["package"], "sweeps": [SWEEP]}
+    (project / "own.yaml").write_text(yaml.safe_dump(content))
+    cell = stored(project)
+    record = Results(cell.parent.parent).load_record(cell.name)
+    assert [(p.name, p.sections) for p in record.plugins] == [("package/", ("network",))]
+    copy = kept(cell)
+    texts = {file.relative_to(copy).as_posix() for file in copy.rglob("*") if file.is_file()}
+    assert (copy.name, texts) == (
+        record.plugins[0].sha256,
+        {"__init__.py", "own.py", "data/notes.txt"},
+    )
+    assert restored(cell)["network"].factor == 1.0
+    forget()
+    (package / "data" / "notes.txt").write_text("two")
+    with pytest.raises(ResultsError, match=r"needs the plugin package/ as it was .* has changed"):
+        restored(cell)
+    assert restored(cell, trust=True)["network"].factor == 1.0
+    forget()
+    shutil.rmtree(package)
+    with pytest.raises(ResultsError, match=r"needs the plugin package/ .* it is not there: put"):
+        restored(cell)
+    (copy / "own.py").write_text(EDITED)
+    with pytest.raises(ResultsError, match=r"is damaged: put the plugin back, or fit again\.$"):
+        restored(cell, trust=True)
+
+
 def test_old_and_new_versions_live_in_one_process(project):
     old = stored(project)
     (project / "parts" / "own.py").write_text(EDITED)
