@@ -15,6 +15,7 @@ from pmbnn.experiment.plugins import FIGURE, OUTPUTS, TABLE, experiment_parts, p
 from pmbnn.figures import Drawing, draw_files
 from pmbnn.figures.overviews import as_file_name
 from pmbnn.results.derived import current_files, files_of_plugins, note_files
+from pmbnn.results.faults import StorageError
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.store import Results, remove
 from pmbnn.spec.origins import ORIGINS
@@ -28,23 +29,41 @@ def make_outputs(
     A figure is stale if it was made of other cells, or by other code. Files of figures and tables
     that are no longer registered are removed. A function that raises is left out, and `say` is
     called with a line that says so.
+
+    Raises
+    ------
+    StorageError
+        If the system does not let a file be written.
     """
     with experiment_parts(sources):
         outputs = [(kind, *item) for kind in MAKERS for item in OUTPUTS[kind].items()]
-    before, made = files_of_plugins(results), dict[str, None]()
-    with stage("plugins"):
-        read = load_results(results.folder) if outputs else None
-        for kind, name, function in outputs:
-            plugin = f"{kind} {name} {ORIGINS[function].digest}"
-            try:
-                made |= dict.fromkeys(MAKERS[kind](read, name, function, plugin))
-            except Exception as error:
-                reason = " ".join(str(error).split()).rstrip(".")
-                words = f"{type(error).__name__}: {reason}"
-                say(f"left out: {kind} `{name}` ({_error_place(error, function)}) raised {words}.")
-    for file in before.keys() - made.keys():
+    before, made = files_of_plugins(results), []
+    if outputs:
+        with stage("plugins"):
+            read = load_results(results.folder)
+            made = [file for output in outputs for file in _make(read, *output, say)]
+    for file in before.keys() - set(made):
         remove(results.folder / file)
     return [results.folder / file for file in made if file.endswith(".png")]
+
+
+def _make(
+    results: ExperimentResults,
+    kind: str,
+    name: str,
+    function: Callable[[Any], Any],
+    say: Callable[[str], None],
+) -> list[str]:
+    """Files of a figure or a table; none where its function raises."""
+    try:
+        return MAKERS[kind](results, name, function, f"{kind} {name} {ORIGINS[function].digest}")
+    except StorageError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        words = f"{type(error).__name__}: {reason}"
+        say(f"left out: {kind} `{name}` ({_error_place(error, function)}) raised {words}.")
+        return []
 
 
 def _make_table(

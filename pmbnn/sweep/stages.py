@@ -367,9 +367,11 @@ def write_what_follows(
     ]
     with Helpers(workers, len(due)) as helpers:
         draw_files(due, one.results, helpers, "drawing")
-    made = make_outputs(one.results, one.experiment.plugins, lambda line: _say(console, line))
+    figures = [drawing.path for drawing in overviews]
+    if records:
+        plugins = one.experiment.plugins
+        figures += make_outputs(one.results, plugins, lambda line: _say(console, line))
     with stage("tables"):
-        figures = [*(drawing.path for drawing in overviews), *made]
         folder = one.results.folder
         left_out = superseded_line(folder, len(superseded_names(folder)))
         page = index_page(one.experiment.name, figures, records, one.results.cells, left_out)

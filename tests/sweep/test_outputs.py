@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from pmbnn.cli import app
 from pmbnn.experiment.plugins import load_plugins
 from pmbnn.results.derived import set_aside_stale
+from pmbnn.results.faults import StorageError
 from pmbnn.results.loading import load_results
 from pmbnn.sweep.outputs import make_outputs
 
@@ -38,6 +41,16 @@ def of_each(results: pb.ExperimentResults) -> "dict[str, matplotlib.figure.Figur
 @pb.register
 def names(results: pb.ExperimentResults) -> pd.DataFrame:
     return results.metrics[["name"]]
+"""
+
+EXPERIMENT = """
+name: toy
+plugins: [own.py]
+sweeps:
+  - name: toy
+    dataset: {kind: moons, noise: 0.3, train: 40, test: 20}
+    network: {kind: dense, hidden: [[2]]}
+    prior: normal
 """
 
 EVERY = ["figures/a-of-each.png", "figures/b-of-each.png", "figures/of-all.png", "names.csv"]
@@ -144,6 +157,29 @@ def test_what_raises_is_left_out_and_said(make, store, tmp_path, before, after, 
     assert line.startswith("left out: ") and message.format(file=tmp_path / "own.py") in line
     assert "\n" not in line
     assert len(files(store)) in (2, 3) and len(figures) in (1, 2, 3)
+
+
+def test_a_sweep_makes_them_and_its_page_shows_them(tmp_path, monkeypatch, made):
+    asked = made.store_made_up_cells(monkeypatch, lambda task: {"accuracy": 0.5}, figures=False)
+    raising = "\n@pb.register\ndef broken(results) -> pd.DataFrame:\n    return 1 / 0\n"
+    (tmp_path / "own.py").write_text(PLUGIN + raising)
+    file, out = tmp_path / "toy.yaml", tmp_path / "out"
+    file.write_text(EXPERIMENT)
+    done = CliRunner().invoke(app, ["sweep", str(file), "--out", str(out), "--quiet"])
+    assert done.exit_code == 0, done.output
+    assert "left out: table `broken`" in done.stderr + done.stdout
+    page = (out / "index.html").read_text()
+    (name,) = asked
+    drawn = [path.name for path in (out / "figures").glob("*.png")]
+    assert len(drawn) == 2 and all(f"figures/{figure}" in page for figure in drawn)
+    assert list(pd.read_csv(out / "names.csv")["name"]) == [name]
+    assert [path.parent for path in out.glob("plugins/*.py")] == [out / "plugins"]
+
+
+def test_an_error_of_the_system_stops_the_sweep(make, store, monkeypatch):
+    (store.folder / "names.csv").mkdir()
+    with pytest.raises(StorageError, match=r"names\.csv"):
+        make(PLUGIN)
 
 
 def test_the_example_of_the_documentation(make, store):
