@@ -389,10 +389,11 @@ def test_a_figure_of_another_plugin_has_the_name(write, tmp_path):
 def test_the_names_that_are_taken_are_those_of_the_package():
     """Files of tables as the code names them; kinds of figures as it yields or declares them."""
     package = Path(plugins.__file__).parents[1]
-    code = {file.name: file.read_text() for file in package.rglob("*.py")}
-    tables = set(re.findall(r'"([a-z_]+)\.csv"', "".join(code.values())))
+    code = "".join(file.read_text("utf-8") for file in package.rglob("*.py"))
+    tables = set(re.findall(r'"([a-z_]+)\.csv"', code))
     assert tables == TAKEN["table"]
-    figures = set(re.findall(r'yield f?"(?:\{.+\}-)?([a-z-]+)"', code["overviews.py"]))
+    overviews = (package / "figures" / "overviews.py").read_text("utf-8")
+    figures = set(re.findall(r'yield f?"(?:\{.+\}-)?([a-z-]+)"', overviews))
     figures |= {figure.file for figure in (MAP, SURFACE, *OF_DENSITIES, *OF_CLASS_PROBABILITIES)}
     assert {name.replace("-", "_") for name in figures} == TAKEN["figure"]
 
