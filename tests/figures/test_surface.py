@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from tiers import slow_but
 
 from pmbnn.figures import style
 from pmbnn.figures.maps import plot_surface
@@ -38,7 +39,7 @@ def test_mean_and_rows_share_a_scale_that_rows_beyond_do_not_stretch():
     assert right.images[0].get_clim() == (0, 0.5)
 
 
-@pytest.mark.parametrize("sd", [0.0, 1e-6, 3000.0])
+@pytest.mark.parametrize("sd", slow_but([0.0], [0.0, 1e-6, 3000.0]))
 def test_any_uncertainty_can_be_drawn_also_none(tmp_path, sd):
     """A point has none."""
     figure = plot_surface(surface_trace(sd), "title")

@@ -204,6 +204,7 @@ def test_noise():
             assert abs(np.mean(values**2) - 1) < 4.5 * np.sqrt(2) * error
 
 
+@pytest.mark.slow
 def test_noise_of_inputs_is_independent():
     with precision("float64"):
         program, *_ = build(guide="low_rank", rank=17)

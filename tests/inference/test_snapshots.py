@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tiers import slow_but
 
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.checkpoint import Checkpoints
@@ -104,7 +105,7 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("at", [1, 300])
+@pytest.mark.parametrize("at", slow_but([300], [1, 300]))
 def test_resumed(program, looked_at, at, tmp_path):
     """Snapshots from before an interruption are not lost, nor taken twice."""
 

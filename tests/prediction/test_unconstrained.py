@@ -11,7 +11,7 @@ from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.prediction.draws import unconstrained_draws
 
 MODELS = any_models.EIGHT | any_models.OTHERS
-QUICK = ("eight_schools", "ordinal", "mixture", "two_observed_and_a_potential")
+QUICK = ("ordinal", "mixture")
 
 
 @pytest.mark.parametrize("name", slow_but(QUICK, list(MODELS)))
