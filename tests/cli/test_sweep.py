@@ -210,13 +210,18 @@ def contents(out, pattern):
 
 
 @pytest.fixture(scope="module")
-def whole(start, tmp_path_factory):
-    """An uninterrupted run of everything."""
+def whole(tmp_path_factory):
+    """An uninterrupted run of everything, by the command in this process."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    done = finish(start(WHOLE, out, "--workers", "1"))
-    assert done.code == 0, done.stderr
     file = out.parent / "out.yaml"
-    return SimpleNamespace(out=out, file=file, cells=records(out), **vars(done))
+    file.write_text(yaml.safe_dump(WHOLE))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("COLUMNS", "160")
+        environment.delenv("PMBNN_DATA", raising=False)
+        done = call(str(file), "--out", str(out), "--workers", "1")
+    assert done.exit_code == 0, done.output
+    found = {"cells": records(out), "stdout": done.stdout, "stderr": done.stderr}
+    return SimpleNamespace(out=out, file=file, **found)
 
 
 def test_a_run_says_what_it_does(whole):
