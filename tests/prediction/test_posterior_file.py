@@ -121,6 +121,8 @@ def test_chains_are_read_back(tmp_path):
     posterior.save(tmp_path / "chains.nc")
     found = pb.load(tmp_path / "chains.nc", plain_model())
     assert_same_draws(found, posterior)
+    for number, source in posterior.sources.items():
+        np.testing.assert_array_equal(found.sources[number].values, source.values)
     assert found.log_evidence == Evidence(-3.5, 0.1)
     assert found.sample()["mu"].shape == (16, 2)
     assert found.convergence == posterior.convergence

@@ -10,10 +10,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from clusters import SERVE, finished, script, stored
-from distributed import Client, LocalCluster
+from distributed import Client, KilledWorker, LocalCluster
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
@@ -203,6 +204,24 @@ def test_a_process_that_dies_is_reported_and_the_others_go_on(run):
     found = list(run(["kill process", "ok", "ok"]))
     assert finished(found) == {0: "the worker process was ended by SIGKILL", 1: None, 2: None}
     assert sorted(stored(found)) == [1, 2]
+
+
+def killed(task, *files):
+    """Run a task as if Dask had given it up: the second one always, the first one once."""
+    worker.given_up.append(task.number)
+    if worker.given_up.count(task.number) <= {0: 1, 1: 5}.get(task.number, 0):
+        raise KilledWorker("job", SimpleNamespace(address="tcp://lost"), 1)
+    return worker.original(task, *files)
+
+
+def test_of_jobs_that_dask_gives_up_the_guilty_one_alone_fails(run, monkeypatch):
+    """Dask gives up every job that its lost workers had: each is tried again by itself."""
+    monkeypatch.setattr(worker, "given_up", [], raising=False)
+    monkeypatch.setattr(worker, "original", worker.run_task, raising=False)
+    monkeypatch.setattr(worker, "run_task", killed)
+    died = finished(run(["ok", "ok", "ok"]))
+    assert died == {0: None, 1: "2 workers died while they had it", 2: None}
+    assert [worker.given_up.count(job) for job in range(3)] == [2, 2, 1]
 
 
 @pytest.mark.slow
