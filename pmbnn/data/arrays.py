@@ -275,7 +275,7 @@ class Dataset(Summarised):
         name
             What results call the rows.
         task
-            ``classes`` or ``numbers``, where `y` does not tell (see ``Table``).
+            ``classification`` or ``regression``, where `y` does not tell (see ``Table``).
         split, seed
             Which rows are test rows: a fifth, drawn by the seed 0, unless said.
         standardise

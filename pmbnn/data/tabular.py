@@ -167,13 +167,13 @@ class Table(SplitRows):
     them predicted by one network.
 
     Targets of text and truth values are classes, numbers are numbers. Whole numbers may be either,
-    and ``task`` says which: ``classes`` or ``numbers``; where they have ten values or fewer
-    it must. Numbers are standardised on the training rows, unless ``standardise_target`` is
+    and ``task`` says which: ``classification`` or ``regression``; where they have ten values or
+    fewer it must. Numbers are standardised on the training rows, unless ``standardise_target`` is
     false.
 
     ``missing`` says what is done where a value is missing: ``error``, take the ``mean`` of the
     training rows, or ``drop`` the row; ``redundant`` the same of columns that are constant or
-    repeat another: ``refuse``, ``drop`` or ``keep``.
+    repeat another: ``error``, ``drop`` or ``keep``.
 
     How a text file is written is detected, unless ``separator`` (other than a comma), ``decimal``,
     ``thousands`` and ``encoding`` say it. In a column of numbers, words such as ``NA`` and ``?``
