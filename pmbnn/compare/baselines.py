@@ -36,7 +36,7 @@ from pmbnn.prediction.density import Mixture, summarise
 from pmbnn.prediction.metrics import classification_metrics, metrics_of
 from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
 from pmbnn.results.groups import RANKED_BY, group_by_settings, grouped
-from pmbnn.results.names import dataset_label, distinct, fit_title
+from pmbnn.results.names import dataset_label, distinct, distinct_names, fit_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.specifications import stored_specifications
@@ -216,7 +216,7 @@ def tally(paired: pd.DataFrame) -> pd.DataFrame:
 def _by_data(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
     """Records by the name of their data set; where two are called the same, with the difference."""
     found = grouped(records, lambda record: record.cell.without_seeds.dataset)
-    return dict(zip(distinct(list(found), dataset_label), found.values(), strict=True))
+    return {name: found[dataset] for dataset, name in distinct_names(found, dataset_label).items()}
 
 
 # Networks

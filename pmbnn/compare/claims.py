@@ -1,7 +1,7 @@
 """Every comparison of a results folder as one table: ``claims.csv``."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,7 @@ from pmbnn.results.store import Results
 from pmbnn.results.tables import (
     by_data_seed,
     mean_and_error,
-    mean_over_seeds,
     overlap_of,
-    repetitions,
     result_of,
     union_of_names,
 )
@@ -156,17 +154,28 @@ def _measured(
     """Means of the measures of cells over data seeds, for every combination."""
     for row, prior in enumerate(combinations.rows):
         for column, hyperprior in enumerate(combinations.columns):
-            records = [r for r in combinations.finished(row, column) if measures[r.name]]
+            scale = "no scale" if row in combinations.without_scale else hyperprior
+            records = combinations.finished(row, column)
             for name in union_of_names(measures[r.name] for r in records):
-                held = [r for r in records if name in measures[r.name]]
-                values = by_data_seed((r, measures[r.name][name]) for r in held)
-                mean, error = mean_and_error(values, overlap_of(held))
-                scale = "no scale" if row in combinations.without_scale else hyperprior
-                numbers = {"mean": mean, "se": error, "seeds": len(values), "cells": len(held)}
-                counts = count(held)
-                numbers["not_converged"] = counts.not_converged
-                numbers["at_grid_end"] = counts.scales_at_end
-                yield {"prior": prior, "hyperprior": scale, "measure": name} | numbers
+                values = [(r, measures[r.name][name]) for r in records if name in measures[r.name]]
+                head = {"prior": prior, "hyperprior": scale, "measure": name}
+                yield head | _mean_row(values)
+
+
+def _mean_row(values: Iterable[tuple[CellRecord, float | None]]) -> dict[str, float]:
+    """Mean over data seeds of a value of each cell, its standard error, and counts of the cells."""
+    values = list(values)
+    records, by_seed = [record for record, _ in values], by_data_seed(values)
+    mean, error = mean_and_error(by_seed, overlap_of(records))
+    counts = count(records)
+    return {
+        "mean": mean,
+        "se": error,
+        "seeds": len(by_seed),
+        "cells": len(records),
+        "not_converged": counts.not_converged,
+        "at_grid_end": counts.scales_at_end,
+    }
 
 
 # Learned scales less fixed ones
@@ -321,19 +330,19 @@ def _fixed_rows(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def _best_given(given: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Of several given scales the one of the lowest mean score, and that score."""
-    by_scale = {scale: list(own["record"]) for scale, own in given.groupby("scale", sort=False)}
+    by_scale = dict(tuple(given.groupby("scale", sort=False)["record"]))
     for measure, result in SCORES.items() if len(by_scale) > 1 else ():
-        scores = {scale: mean_over_seeds(own, result) for scale, own in by_scale.items()}
-        scores = {scale: score for scale, score in scores.items() if math.isfinite(score[0])}
-        if scores:
-            best = min(scores, key=lambda scale: scores[scale][0])
-            records, (mean, error) = by_scale[best], scores[best]
-            seeds = len(repetitions(records, result))
-            at_end = {"at_grid_end": int(best in (min(by_scale), max(by_scale)))}
-            numbers = {"mean": best, "se": math.nan, "seeds": seeds} | at_end | _counts(records)
-            yield {"hyperprior": "fixed", "measure": f"best by {measure}"} | numbers
-            numbers |= {"mean": mean, "se": error}
-            yield {"hyperprior": "fixed", "measure": f"{measure} there"} | numbers
+        rows = {
+            scale: _mean_row((record, record.results.get(result)) for record in records)
+            for scale, records in by_scale.items()
+        }
+        rows = {scale: row for scale, row in rows.items() if math.isfinite(row["mean"])}
+        if rows:
+            best = min(rows, key=lambda scale: rows[scale]["mean"])
+            at_end = int(best in (min(by_scale), max(by_scale)))
+            row = rows[best] | {"hyperprior": "fixed", "at_grid_end": at_end}
+            yield row | {"measure": f"best by {measure}", "mean": best, "se": math.nan}
+            yield row | {"measure": f"{measure} there"}
             return
 
 
@@ -353,12 +362,6 @@ def _learned_rows(
 
 def _geometric(cells: pd.DataFrame) -> dict[str, Any]:
     """Geometric mean over data seeds of the ``scale`` of some cells."""
-    records = list(cells["record"])
-    logs = by_data_seed((r, math.log(s)) for r, s in zip(records, cells["scale"], strict=True))
-    mean, error = mean_and_error(logs, overlap_of(records))
-    numbers = {"mean": math.exp(mean), "se": math.exp(mean) * error, "seeds": len(logs)}
-    return numbers | _counts(records)
-
-
-def _counts(records: Sequence[CellRecord]) -> dict[str, int]:
-    return {"cells": len(records), "not_converged": count(records).not_converged}
+    row = _mean_row((r, math.log(s)) for r, s in zip(cells["record"], cells["scale"], strict=True))
+    mean = math.exp(row["mean"])
+    return row | {"mean": mean, "se": mean * row["se"]}

@@ -15,6 +15,7 @@ Bayesian estimation (of regions of practical equivalence).
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.names import dataset_title, distinct, title
+from pmbnn.results.names import dataset_title, distinct_names, title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import posterior_key, sampler_pairs, standing
 from pmbnn.results.store import Results
@@ -134,20 +135,18 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
 
 def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
     """Contrasts of every learned scale with every fixed one of the same prior."""
-    by_prior: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
+    scales: dict[Prior, dict[Hyperprior, float | Tune | None]] = {}
     for cell in (record.cell for record in records):
-        scales = by_prior.setdefault(cell.prior, {})
-        if cell.has_scale:
-            scales[cell.hyperprior] = cell.scale
-    for name, (prior, scales) in zip(
-        distinct(list(by_prior), title), by_prior.items(), strict=True
-    ):
-        named = list(zip(distinct(list(scales), title), scales, strict=True))
-        for learned, first in named:
-            for fixed, second in named:
-                if scales[first] is None and scales[second] is not None:
-                    sides = (_selection(prior, hyperprior) for hyperprior in (first, second))
-                    yield Contrast(f"{name}: {learned} less {fixed}", *sides)
+        scales.setdefault(cell.prior, {}).update(
+            {cell.hyperprior: cell.scale} if cell.has_scale else {}
+        )
+    for prior, name in distinct_names(scales, title).items():
+        names = distinct_names(scales[prior], title)
+        learned = [hyperprior for hyperprior, scale in scales[prior].items() if scale is None]
+        fixed = [hyperprior for hyperprior in names if hyperprior not in learned]
+        for first, second in product(learned, fixed):
+            sides = (_selection(prior, hyperprior) for hyperprior in (first, second))
+            yield Contrast(f"{name}: {names[first]} less {names[second]}", *sides)
 
 
 def _selection(prior: Prior, hyperprior: Hyperprior) -> Selection:
@@ -213,9 +212,8 @@ def _place(first: CellRecord, second: CellRecord) -> Cell:
 
 def _data_names(places: pd.Series) -> list[str]:
     """Name of each place; where two would be called the same, with what sets them apart."""
-    different = list(dict.fromkeys(places))
-    names = distinct(different, lambda place: dataset_title(place.dataset))
-    return list(places.map(dict(zip(different, names, strict=True))))
+    names = distinct_names(places, lambda place: dataset_title(place.dataset))
+    return [names[place] for place in places]
 
 
 def _check_one_setting(rows: pd.DataFrame) -> None:

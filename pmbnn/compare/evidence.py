@@ -1,11 +1,11 @@
-"""What one could choose a prior by, and what each choice costs: evidence, ELBO, LOO, held-out NLL.
+"""What a prior can be chosen by, and what each choice costs: evidence, ELBO, LOO, held-out NLL.
 
 The *regret* of a criterion is how much worse the posterior of the combination that it chooses
 predicts than that of the best one, at points that nothing was chosen by.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,11 +13,10 @@ import pandas as pd
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
-from pmbnn.results.names import dataset_title, distinct, label, method_name
+from pmbnn.results.names import dataset_title, distinct_names, method_name
 from pmbnn.results.record import CellRecord
 from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.tables import mean_and_error
-from pmbnn.spec import Specification
 
 EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"
 """Files of a results folder that hold the tables."""
@@ -62,8 +61,8 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     if not usable:
         return pd.DataFrame()
     cells = [record.cell for record in usable]
-    names = {section: _names([getattr(c, section) for c in cells]) for section in COMBINATION}
-    sources = _names([cell.inference for cell in cells], method_name)
+    names = {s: distinct_names(getattr(cell, s) for cell in cells) for s in COMBINATION}
+    sources = distinct_names((cell.inference for cell in cells), method_name)
     rows = [
         {
             "data": dataset_title(record.cell.dataset),
@@ -97,33 +96,29 @@ def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
         As `evidence_table` makes it. The posterior's NLL is that of the first sampler that has
         every combination; criteria that are not known of all of them are left out.
     """
-    found = []
     if evidence.empty:
         return evidence
-    for data, of_data in evidence.groupby("data", sort=False):
-        costs = [
-            cost
-            for _, of_seed in of_data.groupby("seed", sort=False, dropna=False)
-            for cost in _regrets(of_seed)
-        ]
-        if not costs:
-            continue
-        for key, group in pd.DataFrame(costs).groupby(["criterion", "source"], sort=False):
-            overlap = of_data["overlap"].max() if len(group) > 1 else 0.0
-            mean, error = mean_and_error(list(group["regret"]), overlap)
-            found.append(
-                {"data": data, **dict(zip(("criterion", "source"), key, strict=True))}
-                | {
-                    "seeds": len(group),
-                    "overlap": overlap,
-                    "combinations": int(group["combinations"].min()),
-                    **{name: int(group[name].sum()) for name in ("cells", "not_converged")},
-                }
-                | {"regret": mean, "regret_se": error, "regret_largest": group["regret"].max()}
-                | {"right": float((group["regret"] == 0).mean())}
-                | {"by_chance": group["by_chance"].mean()}
-            )
-    return pd.DataFrame(found)
+    costs = pd.DataFrame(
+        cost | {"data": data, "overlap": of_data["overlap"].max()}
+        for data, of_data in evidence.groupby("data", sort=False)
+        for _, of_seed in of_data.groupby("seed", sort=False, dropna=False)
+        for cost in _regrets(of_seed)
+    )
+    keys = ["data", "criterion", "source"]
+    rows = []
+    for key, group in costs.groupby(keys, sort=False) if len(costs) else ():
+        overlap = group["overlap"].max() if len(group) > 1 else 0.0
+        mean, error = mean_and_error(list(group["regret"]), overlap)
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | {"seeds": len(group), "overlap": overlap}
+            | {"combinations": int(group["combinations"].min())}
+            | {name: int(group[name].sum()) for name in ("cells", "not_converged")}
+            | {"regret": mean, "regret_se": error, "regret_largest": group["regret"].max()}
+            | {"right": float((group["regret"] == 0).mean())}
+            | {"by_chance": group["by_chance"].mean()}
+        )
+    return pd.DataFrame(rows)
 
 
 def _regrets(of_seed: pd.DataFrame) -> Iterator[dict]:
@@ -168,23 +163,16 @@ def _posterior_nll(
 
 def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
     """The table with log evidences less the highest of their data, seed and source."""
-    known = table["log_evidence"].fillna(-math.inf)
+    evidence, error = table["log_evidence"], table["log_evidence_mcse"]
     groups = [table[name].astype(str) for name in ("data", "seed", "source")]
-    best = known.groupby(groups).transform("max")
-    error = table["log_evidence_mcse"].where(known == best).groupby(groups).transform("max")
-    of_first = known == best
-    table["log_bayes_factor"] = (table["log_evidence"] - best).where(table["log_evidence"].notna())
-    both = (table["log_evidence_mcse"] ** 2 + error**2) ** 0.5
-    table["log_bayes_factor_mcse"] = both.where(~of_first, 0.0).where(table["log_evidence"].notna())
-    return table
-
-
-def _names(
-    specs: Sequence[Specification], name: Callable[[Specification], str] = label
-) -> dict[Specification, str]:
-    """Name of each different specification."""
-    different = list(dict.fromkeys(specs))
-    return dict(zip(different, distinct(different, name), strict=True))
+    best = evidence.groupby(groups).transform("max")
+    is_best = evidence == best
+    error_of_best = error.where(is_best).groupby(groups).transform("max")
+    both = (error**2 + error_of_best**2) ** 0.5
+    return table.assign(
+        log_bayes_factor=evidence - best,
+        log_bayes_factor_mcse=both.where(~is_best, 0.0).where(evidence.notna()),
+    )
 
 
 def _mixture(cell: Cell) -> str:

@@ -140,6 +140,12 @@ def distinct[S](settings: Sequence[S], name: Callable[[S], str] = label) -> list
     ]
 
 
+def distinct_names[S](settings: Iterable[S], name: Callable[[S], str] = label) -> dict[S, str]:
+    """As `distinct`, by setting; each different one once."""
+    different = list(dict.fromkeys(settings))
+    return dict(zip(different, distinct(different, name), strict=True))
+
+
 def differences(spec: Specification, other: Specification) -> list[str]:
     """Settings of a specification that another one does not share: ``sigma 0.1``."""
     return _differing(settings_row(spec), [settings_row(other)])
