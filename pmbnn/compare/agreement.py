@@ -1,9 +1,12 @@
-"""How far what a guide predicts is from the posterior itself, cell by cell: ``agreement.csv``.
+"""How far predictions of fits are from those of the posterior, cell by cell: ``agreement.csv``.
 
-A fitted cell is held against a sampled one that differs in nothing but how it came by its draws.
-What they say is compared at the test rows and elsewhere by a distance that goes with the kind of
-their predictions, `KINDS`; its *floor* is the distance between random halves of the sampler's own
-chains.
+A fitted cell is compared with a sampled one that differs only in how its draws were made.
+Predictions are compared at the test rows and elsewhere, by a distance for each kind of prediction
+(`KINDS`). Its *floor* is the distance between random halves of the sampler's own chains.
+
+``ladder.csv`` is the repair ladder: what a better guide costs, and how near the posterior it comes.
+Rungs are ways to fit one posterior: a guide, and how its restarts are mixed. Each has its distance
+from the reference and the time that its cells took; the reference is the last.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,13 +46,13 @@ OF_GUIDE = {
     "restarts": WEIGHT.pattern,
     "fit": "",
 }
-"""Groups of a fitted cell's trace that tell of its guide, and what is read of them."""
+"""Groups of a fitted cell's trace that describe its guide, and the arrays that are read."""
 
 
 def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each fitted cell and sampled cell of the same posterior.
 
-    Where several samplers were at work, the later ones are held against the first as fits are.
+    Where there are several samplers, the later ones are compared with the first as fits are.
     Those of `pmbnn.results.references.refutations` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
@@ -81,40 +84,40 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
 
 
 def write_agreement(results: Results, records: Sequence[CellRecord]) -> None:
-    """Write the table, and the repair ladder that it is of; one without rows leaves no file."""
+    """Write the table and its repair ladder; one without rows leaves no file."""
     table = agreement_table(results, records)
     results.replace_table(LADDER, ladder_table(table))
     results.replace_table(FILE, table)
 
 
 def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
-    """Row of a pair; empty if the sampled cell does not tell its chains apart."""
+    """Row of a pair; empty if the sampled cell does not have its chains one by one."""
     kind = KINDS[fitted.predictive]
     arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
     ours = load_arrays(results, fitted.name, arrays | OF_GUIDE)
     theirs = load_arrays(results, sampled.name, arrays)
-    told: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     for place, group in kind.groups.items():
         both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
-        # What was stored before chains were told apart has no error.
+        # Cells of earlier versions do not have their chains one by one, and so no error.
         if len(both) == 2 and "chain" in both[1].dims:
             compared = kind.compare(*both, fitted)
-            told |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
-    if "verdict" not in told:
+            row |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
+    if "verdict" not in row:
         return {}
     apart = {
         f"{name}_difference": fitted.results[name] - sampled.results[name]
         for name in kind.differences
         if name in fitted.results and name in sampled.results
     }
-    found = _head(fitted, sampled) | told | apart
+    row = _head(fitted, sampled) | row | apart
     if not fitted.cell.is_sampled:
-        found |= _of_guide(fitted, ours) | kl_gap(fitted, sampled)
-    return found
+        row |= _of_guide(fitted, ours) | kl_gap(fitted, sampled)
+    return row
 
 
 def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
-    """What a row is of."""
+    """Columns that name both cells."""
     return {
         "sweep": fitted.sweep,
         "name": fitted.name,
@@ -139,10 +142,10 @@ def _method(cell: Cell, reference: Cell) -> str:
 
 
 def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
-    """What is known of a guide without a reference."""
-    found = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
+    """Columns on a guide that need no reference."""
+    row = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
     units = switched_off(trace) if "posterior" in trace.children else None
-    return found if units is None else found | {"units_off": units[0], "units": units[1]}
+    return row if units is None else row | {"units_off": units[0], "units": units[1]}
 
 
 def kl_gap(fitted: CellRecord, sampled: CellRecord) -> dict[str, float]:
@@ -163,18 +166,18 @@ def kl_gap(fitted: CellRecord, sampled: CellRecord) -> dict[str, float]:
 
 
 class Compared(NamedTuple):
-    """What two cells say at the same rows.
+    """Predictions of two cells at the same rows.
 
     Attributes
     ----------
     ours
         Of the fitted cell, as the distance takes it.
     chains
-        Of each chain of the sampled one, whose mean is what all of them say, ``(chain, ...)``.
+        Of each chain of the sampled one, ``(chain, ...)``; their mean is that of all.
     further
-        What else tells the two apart, by name.
+        Other measures of how the two differ, by name.
     error
-        Standard error of the distance that the fitted cell's own draws leave, where it is known.
+        Standard error of the distance from the fitted cell's own draws, if it is known.
     """
 
     ours: np.ndarray
@@ -191,7 +194,7 @@ class Kind(NamedTuple):
     name
         Of the distance, and of its column.
     distance
-        Between what two cells say.
+        Between two cells' predictions.
     arrays
         Names of the arrays that it takes, as a regular expression.
     groups
@@ -215,7 +218,7 @@ class Kind(NamedTuple):
 
 
 def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict[str, Any]:
-    """Distance with error and floor, what else there is, and what that comes to."""
+    """Distance with error and floor, other measures, and the verdict."""
     name = f"{kind.name}{suffix}"
     ours, chains, further, error = compared
     value = kind.distance(ours, chains.mean(axis=0)).value
@@ -223,8 +226,8 @@ def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict
     error = float(np.hypot(jackknife_error(of_others), error))
     floor = floor_of(chains, kind.distance)
     further = further | {"verdict": distance_verdict(value, error, floor, status)}
-    found = {name: value, f"{name}_mcse": error, f"{name}_floor": floor}
-    return found | {f"{of}{suffix}": what for of, what in further.items()}
+    row = {name: value, f"{name}_mcse": error, f"{name}_floor": floor}
+    return row | {f"{of}{suffix}": what for of, what in further.items()}
 
 
 def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
@@ -317,7 +320,7 @@ OTHER_FITS = 2
 
 
 def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFrame:
-    """A row for each posterior and rung, means over data seeds, the cheapest rung first.
+    """A row for each posterior and rung, means over data seeds, the fastest rung first.
 
     Parameters
     ----------
@@ -342,12 +345,12 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
     agreement = agreement[agreement["mixture"] != CHAINS].dropna(subset="total_variation")
     posterior = ["sweep", *(c for c in agreement.columns if "." in c and c != SEED)]
     of_first = agreement[agreement["engine"].isin(agreement["engine"].head(1))]
-    found = [
+    ladders = [
         _rungs(group, target)
         for _, group in of_first.groupby(posterior, sort=False, dropna=False)
         if len(group[RUNG].drop_duplicates()) >= OTHER_FITS
     ]
-    if not found:
+    if not ladders:
         return agreement.iloc[:0]
     columns = [
         *posterior,
@@ -360,7 +363,7 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
         "near_enough",
         "cheapest",
     ]
-    return pd.concat(found, ignore_index=True)[columns]
+    return pd.concat(ladders, ignore_index=True)[columns]
 
 
 def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:

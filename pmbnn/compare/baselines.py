@@ -71,7 +71,7 @@ NEAREST = 3
 """Combinations that the chosen network is paired with: those of lowest mean held-out score."""
 
 NAMED = 3
-"""Combinations that are named where it is told which were chosen."""
+"""Combinations that are named among those that were chosen."""
 
 AGAINST = {"not_converged": "not converged", "at_grid_end": f"a choice {AT_GRID_END}"}
 """Columns of networks that count the data seeds on which a fit did not converge, or a tuned scale
@@ -348,7 +348,7 @@ def _mean_row(method: Method, shown: Sequence[str], overlap: float) -> dict[str,
 
 
 def against_words(row: Mapping[str, Any]) -> list[str]:
-    """What there is to say against the networks of a row: on how many data seeds."""
+    """Caveats of the networks of a row: on how many data seeds."""
     return [
         f"{words} on {row[name]:g} of {row['seeds']} data seeds"
         for name, words in AGAINST.items()

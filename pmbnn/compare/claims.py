@@ -55,7 +55,7 @@ that it was chosen from."""
 
 
 COUNTS = ("cells", "not_converged", "at_grid_end")
-"""Columns that say how far a row can be relied on."""
+"""Columns that count cells and their caveats."""
 
 
 def claims_table(
@@ -95,7 +95,7 @@ def unit_of_measure(measure: str) -> str:
 
 
 def against_words(row: Mapping[str, Any]) -> list[str]:
-    """What there is to say against a row: its cells, or pairs, by what they lack."""
+    """Caveats of a row: how many of its cells, or pairs."""
     words = {"not_converged": "not converged", "at_grid_end": f"scale {AT_GRID_END}"}
     return [
         f"{row[name]:g} of {row['cells']:g} {said}" for name, said in words.items() if row[name]
@@ -273,7 +273,7 @@ def last_of_seed(cells: pd.DataFrame) -> pd.DataFrame:
 def _row(
     names: Sequence[str], measure: str, by_seed: pd.Series, pairs: pd.DataFrame, overlap: float
 ) -> dict[str, Any]:
-    """Mean of what there is of each data seed, and what can be said against the pairs."""
+    """Mean over data seeds, and caveats of the pairs."""
     mean, error = mean_and_error(list(by_seed), overlap)
     return dict(zip(("prior", "hyperprior", "against"), names, strict=True)) | {
         "measure": measure,

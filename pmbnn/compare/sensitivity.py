@@ -1,9 +1,8 @@
-"""How much sampled posteriors hang on prior and likelihood: ``sensitivity.csv``.
+"""Power-scaling sensitivity of sampled posteriors to prior and likelihood: ``sensitivity.csv``.
 
-Prior or likelihood is raised to a power near 1, and draws of the posterior weighted accordingly:
-how fast the distribution of a quantity changes with the logarithm of the power is its sensitivity.
-What changes with neither is known from elsewhere; what changes with both is pulled at from two
-sides.
+Prior or likelihood is raised to a power near 1, and draws of the posterior are weighted
+accordingly. The sensitivity of a quantity is how fast its distribution changes with the logarithm
+of the power.
 
 References
 ----------
@@ -43,23 +42,23 @@ ALPHAS = (0.99, 1.01)
 """Powers, as arviz-stats has them by default."""
 
 LEAST_DRAWS = 100
-"""Of fewer the tails of the weights cannot be told."""
+"""Fewer draws do not show the tails of the weights."""
 
 QUARTILES = (0.25, 0.5, 0.75)
-"""Of the test rows, ordered by what is predicted of them, the rows looked at alone."""
+"""Test rows that have a quantity of their own, as quantiles of what is predicted of all."""
 
 DIGITS = 6
 """Decimals of a sensitivity, more than are known of it."""
 
 UNRELATED = 8
-"""Made-up quantities that the floor is a mean over."""
+"""Number of made-up quantities whose mean is the floor."""
 
 COLUMNS = ("prior_of_weights", "prior_of_scales", "prior", "likelihood")
 """Sensitivities of a quantity; ``prior`` is to both priors together."""
 
 
 def write_sensitivity(results: Results, records: Sequence[CellRecord]) -> None:
-    """Write the table, looking at cells that it lacks; one without rows leaves no file."""
+    """Write the table, computing the cells that it lacks; one without rows leaves no file."""
     path = results.folder / FILE
     # As text, so that what is kept is written as it was.
     held = {"dtype": str, "keep_default_na": False}
@@ -79,35 +78,34 @@ def sensitivity_table(
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``engine``, ``status``,
     ``quantity``; its sensitivity to ``prior_of_weights``, ``prior_of_scales``, ``prior`` (both
     together) and ``likelihood``; ``diagnosis`` by these two in ArviZ's words, whose threshold is
-    0.05; ``floor``, the largest of the four that so many independent draws would show of a quantity
-    that hangs on nothing; ``pareto_k``, the largest k-hat of the weights: above 0.7 nothing of the
-    row is to be relied on.
+    0.05; ``floor``, the largest of the four for a quantity that is independent of the posterior,
+    with the same number of independent draws; ``pareto_k``, the largest k-hat of the weights: above
+    0.7 the row is not reliable.
 
-    Fits are left out, whose draws are of no posterior; so are cells of improper priors, of large
-    networks and of fewer than `LEAST_DRAWS` draws.
+    Fits are left out, whose draws are not of the posterior; so are cells with improper priors,
+    large networks or fewer than `LEAST_DRAWS` draws.
 
     Parameters
     ----------
     before
-        A table whose cells need not be looked at again.
+        A table whose cells are not computed again.
     """
     known = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
     programs: dict[str, Programs] = {}
     sampled = [record for record in records if record.results and record.cell.is_sampled]
-    found = []
+    tables = []
     with stage("sensitivity", len(sampled), "cell") as went_on:
         for number, record in enumerate(sampled, 1):
             # A cell's name ends in a digest of all that decides its draws.
             held = known.get(record.name)
-            rows = cell_sensitivity(results, record, programs) if held is None else held
-            found.append(rows)
+            tables.append(cell_sensitivity(results, record, programs) if held is None else held)
             went_on(number)
-    found = [rows for rows in found if len(rows)]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+    tables = [rows for rows in tables if len(rows)]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 class Programs(NamedTuple):
-    """What is compiled for all cells that differ in values only."""
+    """Programs that cells share which differ in values only."""
 
     parts: "DensityParts"
     predictor: "Predictor"
@@ -121,7 +119,7 @@ def cell_sensitivity(
     Parameters
     ----------
     programs
-        What was compiled for other cells; what is compiled here is added.
+        Programs compiled for other cells; those compiled here are added.
 
     Raises
     ------
@@ -134,11 +132,11 @@ def cell_sensitivity(
 
     if not record.cell.is_sampled:
         raise ResultsError(
-            f"The cell `{record.name}` must be sampled: draws of a fit are of no posterior, and "
-            "do not tell what that hangs on."
+            f"The cell `{record.name}` must be sampled: draws of a fit are not of the posterior, "
+            "and do not show its sensitivity."
         )
     specs, dataset, values = _stored(results, record)
-    if values is None or not _is_looked_at(specs, dataset, values):
+    if values is None or not _has_rows(specs, dataset, values):
         return pd.DataFrame()
     hyperprior = specs["hyperprior"].candidates[0]
     if isinstance(hyperprior, Fixed):
@@ -234,7 +232,7 @@ def _largest_k(parts: Sequence[np.ndarray]) -> float:
 
 @contextmanager
 def _silent(logger: str) -> Iterator[None]:
-    """Leave out warnings of a logger: what they say is in the table."""
+    """Suppress warnings of a logger: the table has what they say."""
     log = logging.getLogger(logger)
     before = log.level
     log.setLevel(logging.ERROR)
@@ -250,8 +248,8 @@ def _loaded(spec: DatasetSpec, _: str) -> Dataset:
     return spec.load()
 
 
-def _is_looked_at(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray) -> bool:
-    """Whether a cell is among those that the table has rows of."""
+def _has_rows(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray) -> bool:
+    """Whether the table has rows for a cell."""
     from pmbnn.experiment.cost import LARGE_NETWORK
 
     rows = dataset.training
@@ -265,7 +263,7 @@ def _is_looked_at(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray
 def _programs(
     specs: Mapping[str, Any], hyperprior, rows: Rows, programs: dict[str, Programs]
 ) -> Programs:
-    """What is compiled for a cell's graph, made where it is not there."""
+    """Programs of a cell's graph, compiled if they are missing."""
     from pmbnn.models.build import build_model
     from pmbnn.prediction.density_parts import DensityParts
     from pmbnn.prediction.predictor import Predictor
@@ -286,7 +284,7 @@ def _programs(
 def _predicted(
     predictor: "Predictor", data: Mapping[str, np.ndarray], values: np.ndarray, dataset: Dataset
 ) -> dict[str, np.ndarray]:
-    """What is predicted at a few test rows: those at the quartiles of the posterior mean."""
+    """Predictions for a few test rows: those at the quartiles of the posterior mean."""
     from pmbnn.prediction.predictor import spread_rows
 
     rows = spread_rows(np.arange(len(dataset.y_test)))
@@ -316,4 +314,4 @@ PREDICTED: dict[str, Callable[..., dict[str, np.ndarray]]] = {
     "class_probabilities": _first_class,
     "density": _outputs,
 }
-"""What is looked at of a kind of prediction, ``(draw, observation)`` by its name."""
+"""Quantities by the kind of prediction, ``(draw, observation)`` by their names."""

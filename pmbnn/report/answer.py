@@ -68,7 +68,7 @@ class Answer(NamedTuple):
     leaders_words
         Which data seed that is.
     conditions
-        What the answer hangs on.
+        Conditions of the answer.
     """
 
     title: str
@@ -172,7 +172,7 @@ def _leaders(grid: Grid, table: pd.DataFrame) -> list[tuple[str, Thumbnail]]:
 
 
 def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataFrame) -> str:
-    """What a ranking hangs on: the approximation, the repetitions, the intervals, the score."""
+    """Conditions of a ranking: the approximation, the repetitions, the score, the intervals."""
     cells = [record.cell for record in records]
     inferences = [cell.inference for cell in cells]
     guides = _values(inferences, "guide")
@@ -191,7 +191,7 @@ def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataF
             f"{100 * LEVEL:g} % intervals of the paired t test over data seeds, not corrected for "
             "the number of combinations or for choosing the best on the same data"
         ]
-    return "What this hangs on: " + "; ".join(words) + "."
+    return "Conditions of this ranking: " + "; ".join(words) + "."
 
 
 def _values(specs: Iterable[Specification], name: str) -> str:

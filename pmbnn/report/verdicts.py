@@ -69,7 +69,7 @@ def _view(folder: ExperimentResults) -> VerdictView | None:
 
 
 def _lead(rows: Sequence[dict]) -> str:
-    """Counts of both verdicts, and what the table hangs on."""
+    """Counts of both verdicts, the margin, and the level of the intervals."""
     said = "exploratory: the experiment file names none" if rows[0]["exploratory"] else "named"
     decided = sum(row["posterior_verdict"] != "undecided" for row in rows)
     faithful = sum(row["advi_verdict"] == "faithful" for row in rows)
