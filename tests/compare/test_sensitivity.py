@@ -190,6 +190,7 @@ def test_biases_with_a_scale_of_their_own_are_drawn_around_no_other(centred):
     np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_variances_local_scales_and_noise():
     """A hyperprior on the variance is of it; local scales are the weights' own; noise a scale."""
     scale, weight, bias = drawn()

@@ -9,7 +9,6 @@ import time
 from functools import partial
 
 import pytest
-from tiers import slow_but
 
 from pmbnn.figures import (
     CellDrawer,
@@ -132,7 +131,8 @@ def test_an_error_is_that_of_the_figure(results):
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("act", slow_but([end_helper], [end_helper, interrupt_helper]))
+@pytest.mark.slow
+@pytest.mark.parametrize("act", [end_helper, interrupt_helper])
 def test_what_ends_or_interrupts_a_helper_loses_no_figure(results, act):
     some = drawings(results, partial(act, os.getpid()))
     assert draw(some, results) == [results.figures / file for file in FILES]

@@ -151,7 +151,7 @@ def cubature(elbo):
     }
 
 
-@pytest.fixture(scope="module", params=slow_but(["mean_field", "full_rank"], list(GUIDES)))
+@pytest.fixture(scope="module", params=slow_but(["mean_field"], list(GUIDES)))
 def exact(request):
     """A guide, inputs, and the guide's parameters at the exact posterior."""
     x, parameters = GUIDES[request.param]

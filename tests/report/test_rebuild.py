@@ -116,6 +116,7 @@ def test_what_is_not_as_it_was_made_is_made_again(whole, stale, made):
     assert all(path.read_bytes() != b"old" for path in whole.glob(stale))
 
 
+@pytest.mark.slow
 def test_what_is_of_other_cells_is_made_again_whatever_its_time(whole):
     fit_again(whole)
     for path in whole.rglob("metrics.json"):
