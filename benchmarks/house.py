@@ -1,4 +1,4 @@
-"""How much there is to read: lines of code and modules, by room.
+"""How much there is to read: lines of code and modules, by room, and of the study's plugin.
 
 Run: ``uv run python benchmarks/house.py``. A line counts if it has code: no blanks, comments or
 docstrings; imports count.
@@ -12,6 +12,7 @@ from pathlib import Path
 import measuring
 
 PACKAGE = measuring.PROJECT / "pmbnn"
+STUDY = measuring.PROJECT / "experiments" / "reproduction" / "study"
 
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 NO_CODE |= {tokenize.ENDMARKER}
@@ -37,6 +38,8 @@ def main() -> None:
     rows = [(room, f"{sum(lines):,}", str(len(lines))) for room, lines in rooms.items()]
     everything = [number for lines in rooms.values() for number in lines]
     rows.append(("pmbnn", f"{sum(everything):,}", str(len(everything))))
+    study = [lines_of_code(path) for path in STUDY.glob("*.py")]
+    rows.append(("the study's plugin", f"{sum(study):,}", str(len(study))))
     print(measuring.table([("room", "lines of code", "modules"), *rows]))
 
 

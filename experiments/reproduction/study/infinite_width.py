@@ -11,20 +11,20 @@ Learning, section 2.1 (the arc-cosine kernel of degree 1).
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from pmbnn.models.networks import Dense, Network
 from pmbnn.models.priors import Fixed, Hyperprior, Normal, Prior
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Moments(NamedTuple):
     """Mean and standard deviation of a function, noise not included, ``(row,)`` each."""
 
-    mean: "np.ndarray"
-    sd: "np.ndarray"
+    mean: np.ndarray
+    sd: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LimitingProcess:
     weight_scale: float
     bias_scale: float
 
-    def covariance(self, x: "np.ndarray", other: "np.ndarray") -> "np.ndarray":
+    def covariance(self, x: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Covariances of the function between inputs, ``(row, feature)`` each: ``(row, other)``."""
         features = x.shape[1]
         between = self._affine(x @ other.T / features)
@@ -55,16 +55,14 @@ class LimitingProcess:
             own, theirs = self._affine(own / 2), self._affine(theirs / 2)
         return between
 
-    def variance(self, x: "np.ndarray") -> "np.ndarray":
+    def variance(self, x: np.ndarray) -> np.ndarray:
         """Variances of the function at inputs, ``(row,)``."""
         found = self._affine((x**2).mean(axis=1))
         for _ in range(self.layers):
             found = self._affine(found / 2)
         return found
 
-    def condition(
-        self, x: "np.ndarray", y: "np.ndarray", noise: float, at: "np.ndarray"
-    ) -> Moments:
+    def condition(self, x: np.ndarray, y: np.ndarray, noise: float, at: np.ndarray) -> Moments:
         """Moments of the function given noisy values of it.
 
         Parameters
@@ -80,9 +78,6 @@ class LimitingProcess:
         ----------
         Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, algorithm 2.1.
         """
-        import numpy as np
-        from scipy.linalg import cho_factor, cho_solve
-
         factor = cho_factor(self.covariance(x, x) + noise**2 * np.eye(len(x)))
         across = self.covariance(at, x)
         known = np.sum(across * cho_solve(factor, across.T).T, axis=1)
@@ -90,12 +85,12 @@ class LimitingProcess:
         variance = np.maximum(self.variance(at) - known, 0)
         return Moments(across @ cho_solve(factor, y), np.sqrt(variance))
 
-    def _affine(self, moment: "np.ndarray") -> "np.ndarray":
+    def _affine(self, moment: np.ndarray) -> np.ndarray:
         """Second moments after a layer's weights and biases, from those of its inputs."""
         return self.bias_scale**2 + self.weight_scale**2 * moment
 
 
-def rectified_moment(between: "np.ndarray", own: "np.ndarray", other: "np.ndarray") -> "np.ndarray":
+def rectified_moment(between: np.ndarray, own: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Mean of max(u, 0) · max(v, 0) of normal u and v with mean zero.
 
     Parameters
@@ -103,8 +98,6 @@ def rectified_moment(between: "np.ndarray", own: "np.ndarray", other: "np.ndarra
     between, own, other
         Covariance of the two and the variance of each; they broadcast.
     """
-    import numpy as np
-
     size = np.sqrt(own * other)
     cosine = np.clip(between / size, -1, 1)
     angle = np.arccos(cosine)
