@@ -16,6 +16,7 @@ from pmbnn.inference.samplers.settings import SAMPLING
 
 PACKAGE = Path(pmbnn.__file__).parent
 PRIORS = PACKAGE.parent / "experiments" / "priors.yaml"
+WITH_PLUGIN = PRIORS.with_name("trust_samplers.yaml")
 
 SLOW = {"numpy", "scipy", "sklearn", "xarray", "pandas", "matplotlib", "arviz", "arviz_base"}
 SLOW |= {"pymc", "pytensor", "jax", "optax", "netCDF4", "mlxtend", "PIL"}
@@ -94,6 +95,7 @@ STEPS = (
     *((f"import pmbnn.{module}", SLOW) for module in READ_AND_PLAN),
     ("import pmbnn.data as d; d.Moons(noise=0.3).rows, d.Mnist(source='embedded').rows", SLOW),
     (command("sweep", str(PRIORS), "--dry-run"), SLOW),
+    (command("sweep", str(WITH_PLUGIN), "--dry-run"), SLOW),
     (command("prior", str(PRIORS), "--dry-run", "--only", "prior=normal"), SLOW),
     *(
         (f"import pmbnn; pmbnn.{name}", SLOW - {"numpy"})
