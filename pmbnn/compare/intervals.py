@@ -4,8 +4,8 @@ Every comparison takes its differences on the same data seeds, ``a`` less ``b``:
 better. There are two kinds of intervals. `t_interval` is that of the paired t test, which holds
 with probability 95 % for one comparison. Those of `joint_intervals` hold all at once with that
 probability. They come from a model of the differences, which estimates their standard deviations
-together: of a few data seeds they are shorter than those of t tests corrected for their number
-(``benchmarks/smallest_effect.txt``), but a program has to be compiled and sampled for them.
+together: with few data seeds they are shorter than those of t tests corrected for their number
+(``benchmarks/smallest_effect_routines.txt``), but a program must be compiled and sampled for them.
 
 In the model a difference on one data seed is normal about the mean of its *entry*, a contrast on a
 data set, with a standard deviation of the entry's own. A share of that variance is the data seed's,

@@ -3,7 +3,10 @@
 A combination is significantly worse than the best if the interval of its paired difference leaves
 out zero. That the interval holds zero is less than that the two are equal. Intervals are those of
 paired t tests, each at its own level: they are not corrected for the number of combinations, nor
-for the best having been chosen on the same data.
+for the best having been chosen on the same data. Of 13 combinations that do not differ, with five
+data seeds, some are called significantly worse in 69 % of rankings
+(``benchmarks/smallest_effect_routines.txt``): contrasts named beforehand have intervals that hold
+all at once.
 """
 
 import pandas as pd
