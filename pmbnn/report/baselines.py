@@ -24,6 +24,7 @@ from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
 from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.store import ResultsError
 from pmbnn.results.units import with_unit
 
 WORDS = {
@@ -109,7 +110,10 @@ def _view(folder: ExperimentResults) -> BaselineView | None:
     if stale:
         words = f"Left out, {stale_line({file: COMMANDS[file] for file in stale})}."
         return BaselineView(folder.name, [words], None, [])
-    means, paired = read_baselines(folder.results)
+    try:
+        means, paired = read_baselines(folder.results)
+    except ResultsError as error:
+        return BaselineView(folder.name, [f"Left out: {error}"], None, [])
     if means.empty:
         return None
     sets = [

@@ -79,6 +79,13 @@ def test_a_table_of_other_cells_is_not_shown(tmp_path, make):
     assert baseline_views([after])[0].sets == []
 
 
+def test_a_table_of_an_earlier_version_is_left_out(view_of, make):
+    means, paired = make.baselines()
+    view = view_of((means, paired.assign(verdict="win")))
+    assert view.sets == []
+    assert view.notes[0].startswith("Left out: `") and "got 'win'" in view.notes[0]
+
+
 def test_nothing_is_said_where_nothing_is_paired(view_of, make):
     means, paired = make.baselines()
     (data,) = view_of((means, paired[:0])).sets
