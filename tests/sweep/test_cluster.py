@@ -38,7 +38,7 @@ from pmbnn.sweep.cluster.coordinator import (
     device_of_workers,
     pack_dataset,
 )
-from pmbnn.sweep.cluster.worker import unfit_reason, unpack
+from pmbnn.sweep.cluster.worker import LARGE, unfit_reason, unpack, worker_info
 
 
 @pytest.fixture(scope="module")
@@ -355,6 +355,27 @@ def test_no_process_is_kept_whose_run_ends_meanwhile(run, ending, client, monkey
 
 
 # Placement
+
+
+def test_jobs_whose_workers_are_all_gone_are_submitted_again(run):
+    """Dask would wait for the address of a worker, which no other worker ever has."""
+    events, there = run(["ok"]), run.cluster.pool.workers
+    gone = (
+        WorkerInfo("tcp://127.0.0.1:1"),
+        WorkerInfo("tcp://127.0.0.1:2", unfit="its disk is full"),
+    )
+    run.cluster.pool.workers = gone
+    run.cluster.inbox.put(there)
+    assert finished(events) == {0: None}
+
+
+def test_workers_that_are_labelled_for_large_networks_say_so():
+    def is_for_large(**resources):
+        state = SimpleNamespace(nthreads=1, total_resources=resources)
+        asked = SimpleNamespace(contact_address="tcp://a", state=state)
+        return worker_info(RunSettings("test", worker.worker_versions()), asked).is_for_large
+
+    assert is_for_large(**{LARGE: 1}) and not is_for_large(**{LARGE: 0}) and not is_for_large()
 
 
 def test_large_jobs_go_to_labelled_workers_or_to_one_of_each_machine():
