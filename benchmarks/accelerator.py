@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, nargs="+", default=GROUPS)
     parser.add_argument("--full", action="store_true")
     given = parser.parse_args()
-    from pmbnn.core.device import DeviceError, claim, device_text, find_devices, running_on
+    from pmbnn.core.machine import DeviceError, claim, device_text, find_devices, running_on
 
     try:
         device = find_devices(given.device)[0]

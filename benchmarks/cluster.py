@@ -147,7 +147,7 @@ def _stored(log: Path) -> Counter[str]:
 
 def jobs(folder: Path, number: int, rounds: int) -> str:
     """Time of many short jobs by processes and by workers of Dask, from the first cell on."""
-    from pmbnn.experiment.machine import cores
+    from pmbnn.core.machine import cores
     from pmbnn.processes.workers import run_jobs
     from pmbnn.results.store import Results
 

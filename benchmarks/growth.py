@@ -117,7 +117,7 @@ def curve(settings: dict[str, tuple[int, int, int, int]], rounds: int) -> dict[s
 
 def all_curves(rounds: int, shorter: int) -> dict[str, dict[str, float]]:
     """The curves of one core."""
-    from pmbnn.core.device import CPU
+    from pmbnn.core.machine import CPU
 
     def steps(rows: int, hidden: int, width: int) -> int:
         parameters = 2 * hidden + hidden * hidden + 4 * hidden + 2

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.calibration.store import StoredRanks
-from pmbnn.experiment.stored import stored_cell
+from pmbnn.experiment.cells import stored_cell
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList
 from pmbnn.results.record import CellRecord

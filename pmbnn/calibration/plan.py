@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device, slowness
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import check_data, data_source
-from pmbnn.experiment.machine import slowness
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plan import cell_work, group_key, settings_digest, width
 from pmbnn.experiment.plugins import experiment_parts, own_sources

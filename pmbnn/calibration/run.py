@@ -8,15 +8,13 @@ from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
 from pmbnn.calibration.ranks import valid_ranks
 from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
 from pmbnn.calibration.table import FILE, calibration_table
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device, cores
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
-from pmbnn.experiment.machine import cores
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.processes.progress import run_tasks
-from pmbnn.results.lock import writing
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, writing
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,8 +31,8 @@ from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.prediction.predictor import Predictor, functions_of
 from pmbnn.prior_predictive.functions import seeded_prior_draws
+from pmbnn.results.reading import scale_draws
 from pmbnn.results.store import Results
-from pmbnn.results.weights import scale_draws
 
 if TYPE_CHECKING:
     from pmbnn.calibration.plan import CalibrationTask

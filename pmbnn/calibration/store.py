@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.stored import stored_cell
+from pmbnn.experiment.cells import Cell, stored_cell
 from pmbnn.results.reading import load_netcdf
 from pmbnn.results.store import Results, ResultsError, trace_writer
 

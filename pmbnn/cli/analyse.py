@@ -171,7 +171,7 @@ def compare(folders: ResultsFolders) -> None:
 def _compare(folder: Path) -> None:
     from pmbnn.cli.tables import contrasts_table, regret_table
     from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
-    from pmbnn.results.references import refutations
+    from pmbnn.results.groups import refutations
     from pmbnn.results.store import ResultsError
 
     read = open_results(folder)
@@ -210,7 +210,7 @@ def report(
     Exit status: 0 the page is written, 2 bad input, 3 I/O error (disk full, permissions): fix it
     and rerun the same command.
     """
-    from pmbnn.experiment.machine import cores
+    from pmbnn.core.machine import cores
     from pmbnn.processes.helpers import Helpers
 
     read = [open_results(folder) for folder in dict.fromkeys(folders)]
@@ -230,7 +230,7 @@ def _write_page(
     from pmbnn.core.stages import stage
     from pmbnn.report.page import published_tables, report_page
     from pmbnn.report.rebuild import rebuild
-    from pmbnn.report.writing import check_writable, write_page
+    from pmbnn.report.rendering import check_writable, write_page
     from pmbnn.sweep.progress import following
 
     console = Console(stderr=True)
@@ -283,7 +283,7 @@ def prune(
     Exit status: 0 done, 2 bad input, 3 another process writes the folder, or I/O error (disk
     full, permissions): fix it and rerun the same command.
     """
-    from pmbnn.results.pruning import prune as remove_superseded
+    from pmbnn.results.derived import prune as remove_superseded
 
     removed = remove_superseded(folder, dry_run, wait)
     for cell in removed:

@@ -104,7 +104,7 @@ def predict(
     Exit status: 0 everything was read, 1 some image could not be read, 2 none could or bad
     input, 3 I/O error (disk full, permissions).
     """
-    from pmbnn.core.device import claim, find_devices, running_on
+    from pmbnn.core.machine import claim, find_devices, running_on
 
     devices = find_devices(device)
     if any(map(is_table, files)):

@@ -75,10 +75,9 @@ def sweep(
     the folder, the scheduler does not answer, or I/O error (disk full, permissions): fix it and
     rerun the same command.
     """
-    from pmbnn.core.device import find_devices
+    from pmbnn.core.machine import find_devices
     from pmbnn.experiment.load import check_data, load_experiment
-    from pmbnn.experiment.selection import select_cells
-    from pmbnn.experiment.shards import default_folder, in_shard, read_shard
+    from pmbnn.experiment.selection import default_folder, in_shard, read_shard, select_cells
 
     with (
         interruptible("finished cells are kept"),
@@ -119,7 +118,7 @@ def _worker_device(device: str) -> str:
 
 
 def _print_plan(experiment, cells, workers, devices) -> None:
-    from pmbnn.experiment.machine import cores
+    from pmbnn.core.machine import cores
     from pmbnn.experiment.plan import print_plan
 
     print_plan(experiment, cells, workers or cores(), devices)
@@ -175,7 +174,7 @@ def check(
     folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
     from pmbnn.compare.agreement import agreement_table
-    from pmbnn.core.device import find_devices
+    from pmbnn.core.machine import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
     from pmbnn.results.store import Results
     from pmbnn.spec.errors import must_be_one_of
@@ -242,9 +241,8 @@ def calibrate(
     command.
     """
     from pmbnn.calibration.plan import plan_calibration, plan_lines
-    from pmbnn.core.device import find_devices
+    from pmbnn.core.machine import cores, find_devices
     from pmbnn.experiment.load import load_experiment
-    from pmbnn.experiment.machine import cores
 
     truths = "posterior" if around_data else "prior"
     with interruptible("finished simulations are kept"):

@@ -41,8 +41,8 @@ from pmbnn.results.tables import (
     mean_over_seeds,
     overlap_of,
     repeated_words,
+    with_unit,
 )
-from pmbnn.results.units import with_unit
 
 SHOWN_SCORES = ("sd", "entropy")
 """Uncertainty scores whose areas are shown; ``ood.csv`` has them all."""

@@ -30,13 +30,12 @@ from pmbnn.prediction.chain_errors import (
     without_each,
 )
 from pmbnn.results.caveats import NOT_CONVERGED
+from pmbnn.results.groups import CHAINS, LADDER, pairs, sampler_pairs
 from pmbnn.results.names import differences, method_name, posterior_row
-from pmbnn.results.reading import load_arrays
+from pmbnn.results.reading import WEIGHT, load_arrays, switched_off
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import CHAINS, LADDER, pairs, sampler_pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import table_of
-from pmbnn.results.weights import WEIGHT, switched_off
 
 FILE = "agreement.csv"
 """File of a results folder that holds its table."""
@@ -53,7 +52,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     """A row for each fitted cell and sampled cell of the same posterior.
 
     Where there are several samplers, the later ones are compared with the first as fits are.
-    Those of `pmbnn.results.references.refutations` are passed over.
+    Those of `pmbnn.results.groups.refutations` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, its ``fit_status``, the ``seconds`` that it took, ``engine``, ``reference`` (the

@@ -35,10 +35,9 @@ from pmbnn.models.likelihoods import NormalComponents
 from pmbnn.prediction.density import Mixture, summarise
 from pmbnn.prediction.metrics import classification_metrics, metrics_of
 from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
-from pmbnn.results.groups import RANKED_BY, group_by_settings, grouped
+from pmbnn.results.groups import RANKED_BY, bounds_evidence, group_by_settings, grouped, standing
 from pmbnn.results.names import dataset_label, distinct, distinct_names, fit_title
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import SEED, mean_and_error

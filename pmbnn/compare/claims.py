@@ -14,19 +14,20 @@ from pmbnn.compare.scores import scores_of
 from pmbnn.core.stages import stage
 from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.results.caveats import AT_GRID_END, count, has_converged, scale_at_grid_end
-from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.groups import RANKED_BY, Variant, variants
 from pmbnn.results.names import dataset_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import (
+    NATS,
+    Combinations,
     by_data_seed,
+    combine,
     mean_and_error,
     overlap_of,
     result_of,
     union_of_names,
 )
-from pmbnn.results.units import NATS
 
 FILE = "claims.csv"
 """File of a results folder that holds its table."""
@@ -305,7 +306,7 @@ def scale_rows(
     combinations
         The cells of one data set.
     learned
-        Learned scales by the names of cells, from `pmbnn.results.weights.learned_scales`.
+        Learned scales by the names of cells, from `pmbnn.results.reading.learned_scales`.
     """
     cells = combinations.cells
     cells = cells[~cells["row"].isin(combinations.without_scale)]

@@ -35,10 +35,10 @@ from pmbnn.experiment.cells import Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
+from pmbnn.results.groups import posterior_key, sampler_pairs, standing
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import dataset_title, distinct_names, title
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import posterior_key, sampler_pairs, standing
 from pmbnn.results.store import Results
 from pmbnn.spec import Tune
 

@@ -13,9 +13,9 @@ import pandas as pd
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
+from pmbnn.results.groups import bounds_evidence, standing
 from pmbnn.results.names import dataset_title, distinct_names, method_name
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import bounds_evidence, standing
 from pmbnn.results.tables import mean_and_error
 
 EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"

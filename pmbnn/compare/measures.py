@@ -8,11 +8,7 @@ import numpy as np
 from xarray import DataTree
 
 from pmbnn.data import Synthetic
-from pmbnn.results.plane import plane_map
-from pmbnn.results.reading import load_arrays
-from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results
-from pmbnn.results.weights import (
+from pmbnn.results.reading import (
     SCALE,
     WEIGHT,
     away_from_zero,
@@ -20,8 +16,12 @@ from pmbnn.results.weights import (
     hoyer_sparsity,
     last_layer,
     learned_scales,
+    load_arrays,
     narrow_about_zero,
+    plane_map,
 )
+from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
 
 POINTS = 20_000
 """Fresh points at which uncertainty is held against the truth; a correlation is good to 0.01."""
@@ -71,7 +71,7 @@ def measures_of(trace: DataTree, record: CellRecord) -> CellMeasures:
 def sparsity_measures(draws: np.ndarray) -> dict[str, float]:
     """Measures of a layer's sparsity from draws ``(draw, weight)``, by name.
 
-    What *away from zero* and *narrow about zero* mean is told in `pmbnn.results.weights`.
+    What *away from zero* and *narrow about zero* mean is told in `pmbnn.results.reading`.
     """
     means = draws.mean(axis=0)
     return {

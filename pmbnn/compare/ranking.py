@@ -20,8 +20,7 @@ from pmbnn.compare.intervals import (
     t_interval,
 )
 from pmbnn.compare.scores import ranking_score, score
-from pmbnn.results.combinations import Combinations
-from pmbnn.results.tables import mean_and_error
+from pmbnn.results.tables import Combinations, mean_and_error
 
 NO_SCORE = "no score"
 """Verdict on a combination that failed, or for which nothing was held out."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pmbnn.results.record import CellRecord
-from pmbnn.results.units import NATS, OF_TARGET
+from pmbnn.results.tables import NATS, OF_TARGET
 
 HELD_OUT = "held_out.nll"
 """Negative log-likelihood of images that no fit has seen and nothing was chosen by."""

@@ -25,11 +25,10 @@ from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DataError, DatasetSpec
 from pmbnn.models.priors import Fixed
 from pmbnn.results.names import posterior_row
-from pmbnn.results.reading import load_arrays
+from pmbnn.results.reading import load_arrays, scale_draws
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.results.weights import scale_draws
 
 if TYPE_CHECKING:
     from pmbnn.prediction.density_parts import DensityParts

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pmbnn.core.device import device_here, running_on
+from pmbnn.core.machine import device_here, running_on
 from pmbnn.data.arrays import (
     Dataset,
     Standardisation,

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Literal
 
-from pmbnn.core.device import Device, current_device
+from pmbnn.core.machine import Device, current_device
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell

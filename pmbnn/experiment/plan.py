@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from pmbnn.core.device import CPU, Device, device_text, processes
+from pmbnn.core.machine import CPU, Device, cores, device_text, processes, slowness
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import (
@@ -21,13 +21,13 @@ from pmbnn.experiment.cost import (
     cell_work,
     in_all,
     is_large,
+    memory_line,
     network_size,
     takes_all_cores,
+    too_large_lines,
     total_work,
 )
 from pmbnn.experiment.expand import Sweep
-from pmbnn.experiment.machine import cores, slowness
-from pmbnn.experiment.memory import memory_line, too_large_lines
 from pmbnn.experiment.names import cell_label, model_words, spec_label
 from pmbnn.experiment.plugins import own_sources
 from pmbnn.inference.samplers.settings import Sampling

@@ -4,8 +4,7 @@ import os
 import platform
 from importlib.metadata import version
 
-from pmbnn.core.device import device_text, find_devices, total_memory
-from pmbnn.experiment.machine import cores
+from pmbnn.core.machine import cores, device_text, find_devices, total_memory
 
 DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
 """Packages whose versions can change the numbers of a cell."""

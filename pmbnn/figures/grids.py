@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures import style
 from pmbnn.models.priors import Fixed, Hyperprior, Prior
-from pmbnn.results.combinations import Combinations, Place
+from pmbnn.results.tables import Combinations, Place
 
 CELL = (1.15, 0.62)
 """Width and height of a combination, in inches."""

@@ -18,8 +18,7 @@ from pmbnn.figures.classification import predictions_of, rows_name
 from pmbnn.figures.maps import name_axes, set_frame
 from pmbnn.figures.training import first_and_last, step_name
 from pmbnn.prediction.rejection import HELD_OUT
-from pmbnn.results.plane import plane_map
-from pmbnn.results.reading import group_of, images_of, target_standardisation, values_of
+from pmbnn.results.reading import group_of, images_of, plane_map, target_standardisation, values_of
 
 TEST = "test_predictions"
 PLACE, SIDE, WORDS = 1.6, 1.4, 0.35

@@ -17,10 +17,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from pmbnn.figures import style
-from pmbnn.results.combinations import Combinations, Place
-from pmbnn.results.plane import PlaneMap, plane_features, plane_map
-from pmbnn.results.reading import by_target, values_of
+from pmbnn.results.reading import PlaneMap, by_target, plane_features, plane_map, values_of
 from pmbnn.results.record import CellRecord
+from pmbnn.results.tables import Combinations, Place
 
 HIGHEST_SD = 0.5
 """No probability has a larger standard deviation than that of a fair coin."""

@@ -24,17 +24,31 @@ from pmbnn.figures.ladder import plot_ladder
 from pmbnn.figures.maps import MapPair, plot_map_overview, plot_posterior_maps
 from pmbnn.figures.regression import MOST, plot_compared_curves
 from pmbnn.figures.weights import comparable_rows, plot_last_layer, plot_scales, shown_rows
-from pmbnn.results.combinations import Combinations, combine
 from pmbnn.results.derived import is_current
-from pmbnn.results.groups import Variant, best_group, families, group_by_settings, variants
+from pmbnn.results.groups import (
+    LADDER,
+    Variant,
+    best_group,
+    families,
+    group_by_settings,
+    pairs,
+    variants,
+)
 from pmbnn.results.names import combination_title, dataset_label, dataset_title
-from pmbnn.results.plane import PlaneMap, plane_map
-from pmbnn.results.reading import load_arrays, load_groups, stored_variables
+from pmbnn.results.reading import (
+    SCALE,
+    WEIGHT,
+    PlaneMap,
+    last_layer,
+    learned_scales,
+    load_arrays,
+    load_groups,
+    plane_map,
+    stored_variables,
+)
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import LADDER, pairs
 from pmbnn.results.store import Results
-from pmbnn.results.tables import SCORE_WORDS
-from pmbnn.results.weights import SCALE, WEIGHT, last_layer, learned_scales
+from pmbnn.results.tables import SCORE_WORDS, Combinations, combine
 
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""

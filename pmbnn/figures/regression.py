@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pmbnn.figures import style
 from pmbnn.figures.image_sheets import training_points
 from pmbnn.results.reading import by_target, group_of, values_of
-from pmbnn.results.units import OF_TARGET
+from pmbnn.results.tables import OF_TARGET
 
 MEAN, TRUTH = style.CLASS_COLOURS[0], style.CLASS_COLOURS[1]
 

@@ -12,9 +12,14 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures import style
 from pmbnn.figures.training import first_and_last, step_name
-from pmbnn.results.combinations import Combinations, Place
-from pmbnn.results.reading import values_of
-from pmbnn.results.weights import away_from_zero, best_draws, central_interval, narrow_about_zero
+from pmbnn.results.reading import (
+    away_from_zero,
+    best_draws,
+    central_interval,
+    narrow_about_zero,
+    values_of,
+)
+from pmbnn.results.tables import Combinations, Place
 
 COLUMNS = {"mean": "posterior means", "sd": "posterior sds"}
 
@@ -116,7 +121,7 @@ KINDS = (
     ("neither", style.GREY, ":"),
     ("away from zero", style.CLASS_COLOURS[1], "-"),
 )
-"""What a weight can be, its colour and line; `pmbnn.results.weights` says what is what."""
+"""What a weight can be, its colour and line; `pmbnn.results.reading` says what is what."""
 
 
 def shown_rows(combinations: Combinations) -> list[int]:

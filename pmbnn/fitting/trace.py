@@ -18,7 +18,7 @@ Where targets were standardised, what belongs to the model speaks of standardise
 predictions of those in original units, as the attribute ``target_units`` of a group says;
 ``constant_data`` has the map between the two.
 
-What a sampler's cell keeps is told in `pmbnn.fitting.sampled_trace`.
+What a sampler's cell keeps is told in `pmbnn.fitting.sampling`.
 """
 
 import json
@@ -33,7 +33,7 @@ from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.inferred import InferredCell, fit_of_draws
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
-from pmbnn.fitting.sampled_trace import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
+from pmbnn.fitting.sampling import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.inference.result import Fit
 from pmbnn.models.likelihoods import TARGET_NAME

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pymc as pm
 
-from pmbnn.core.device import device_here, running_on
+from pmbnn.core.machine import device_here, running_on
 from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import fit_model

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pmbnn.core.device import running_on
+from pmbnn.core.machine import running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.chains import Convergence

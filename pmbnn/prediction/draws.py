@@ -17,7 +17,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
 from scipy.special import logsumexp
 
-from pmbnn.core.device import Device, current_device
+from pmbnn.core.machine import Device, current_device
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit

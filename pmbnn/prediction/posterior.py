@@ -11,7 +11,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pmbnn.core.device import Device, current_device, running_on
+from pmbnn.core.machine import Device, current_device, running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations

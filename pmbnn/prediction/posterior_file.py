@@ -12,7 +12,7 @@ import pymc as pm
 import xarray as xr
 from pydantic import ValidationError
 
-from pmbnn.core.device import check_fits
+from pmbnn.core.machine import check_fits
 from pmbnn.data.arrays import Rows, Standardisation, identity_standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import value_shapes

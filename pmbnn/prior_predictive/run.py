@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pmbnn.core.machine import cores
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
-from pmbnn.experiment.machine import cores
 from pmbnn.figures.stage import draw_files
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.plan import Plan, prior_tasks
@@ -21,9 +21,8 @@ from pmbnn.prior_predictive.store import (
 )
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.progress import run_tasks
-from pmbnn.results.lock import writing
 from pmbnn.results.present import present_list, present_records
-from pmbnn.results.store import PRIORS, Results
+from pmbnn.results.store import PRIORS, Results, writing
 
 SECONDS = 4.0
 """Rough time of one check, of a small network over a map."""

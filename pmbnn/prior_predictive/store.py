@@ -10,16 +10,13 @@ from typing import Any, NamedTuple
 import netCDF4
 import xarray as xr
 
-from pmbnn.experiment.cells import SOURCES, Cell
-from pmbnn.experiment.stored import stored_cell, stored_specification
+from pmbnn.experiment.cells import SOURCES, Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
-from pmbnn.results.faults import reading_netcdf
-from pmbnn.results.limits import check_fits
+from pmbnn.results.faults import check_fits, reading_netcdf
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.store import PRIORS, Results, ResultsError, trace_writer
-from pmbnn.results.tables import of_targets, table_of
-from pmbnn.results.units import with_unit
+from pmbnn.results.tables import of_targets, table_of, with_unit
 from pmbnn.spec import Specification
 
 MEASURES = {

@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pmbnn.core.device import CPU, Device, processes
+from pmbnn.core.machine import CPU, Device, processes
 from pmbnn.core.stages import News
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import takes_all_cores

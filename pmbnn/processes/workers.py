@@ -16,9 +16,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pmbnn.core.device import CPU, Device, claim, processes, running_on
+from pmbnn.core.machine import CPU, Device, claim, cores, processes, running_on
 from pmbnn.core.stages import News, measured, stage, telling
-from pmbnn.experiment.machine import cores
 from pmbnn.processes.helpers import deferred_interrupts, environment, spawning
 from pmbnn.results.faults import StorageError, fault_of
 

@@ -9,13 +9,11 @@ import pandas as pd
 from pmbnn.compare.intervals import BEST, LEVEL, NO_INTERVAL, NOT_WORSE, SIGNIFICANTLY_WORSE
 from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import RANKED_WORDS, ranking_score
-from pmbnn.report.cell_table import against_entry
-from pmbnn.report.data_table import Entry
 from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
 from pmbnn.report.numbers import plain, signed
-from pmbnn.results.combinations import Combinations
+from pmbnn.report.tables import Entry, against_entry
 from pmbnn.results.record import CellRecord
-from pmbnn.results.tables import error_note
+from pmbnn.results.tables import Combinations, error_note
 from pmbnn.spec import Specification
 
 MOST_LEADERS = 4

@@ -20,12 +20,12 @@ from pmbnn.compare.baselines import (
 from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
-from pmbnn.report.data_table import Entry, PlainTable
 from pmbnn.report.numbers import signed, to_error
+from pmbnn.report.tables import Entry, PlainTable
 from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
-from pmbnn.results.units import with_unit
+from pmbnn.results.tables import with_unit
 
 WORDS = {
     "nll": "NLL",

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from pmbnn.compare.claims import FILE, against_words, read_claims
-from pmbnn.report.cell_table import against_entry
-from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.numbers import WHERE_CORRECTED, plain
+from pmbnn.report.tables import DataTable, Entry, Heading, against_entry
 from pmbnn.results.loading import ExperimentResults
 
 WORDS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from pmbnn.figures import Sheet, sheets, style
 from pmbnn.figures.maps import HIGHEST_SD
 from pmbnn.report.cells import CellView
+from pmbnn.report.details import Drawing, draw_spark
 from pmbnn.report.images import THUMBNAIL, Image, figure_image, map_image
-from pmbnn.report.sparklines import Drawing, draw_spark
-from pmbnn.results.combinations import Combinations, Place, combine
+from pmbnn.results.tables import Combinations, Place, combine
 
 
 class Grid(NamedTuple):

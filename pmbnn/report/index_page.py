@@ -11,8 +11,7 @@ from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import combination_label, seed_label
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD
-from pmbnn.results.tables import of_targets
-from pmbnn.results.units import with_unit
+from pmbnn.results.tables import of_targets, with_unit
 
 
 class CellRow(NamedTuple):

@@ -11,9 +11,9 @@ from pmbnn.prior_predictive.store import (
     prior_words,
     stored_priors,
 )
-from pmbnn.report.data_table import DataTable, Entry, Heading
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import plain
+from pmbnn.report.tables import DataTable, Entry, Heading
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
 

@@ -12,7 +12,7 @@ from pmbnn.compare.contrasts import have_reference, make_verdicts, write_verdict
 from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.processes.helpers import ALONE, Helpers
-from pmbnn.report.writing import check_writable
+from pmbnn.report.rendering import check_writable
 from pmbnn.results.faults import ResultsError, StorageError
 from pmbnn.results.loading import ExperimentResults, find_overviews
 

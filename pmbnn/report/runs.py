@@ -1,12 +1,14 @@
-"""What was run, and where its numbers come from."""
+"""What was run, where its numbers come from, and how the fits went."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pmbnn.report.cell_table import status_entry
-from pmbnn.report.data_table import Entry
+import pandas as pd
+
+from pmbnn.report.cells import CellView
 from pmbnn.report.numbers import fixed, plain
+from pmbnn.report.tables import STATUSES, DataTable, Entry, Heading, PlainTable, status_entry
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import settings_row
 
@@ -88,3 +90,49 @@ def _dataset_words(dataset: Mapping[str, Any]) -> str:
         if name != "kind" and value not in (None, "")
     ]
     return ", ".join([str(dataset.get("kind", "")), *told])
+
+
+# How the fits went: verdicts by data set, and every cell whose fit did not converge
+
+
+def status_table(cells: Sequence[CellView]) -> PlainTable:
+    """Number of cells with each verdict, a row a data set of a sweep."""
+    rows = pd.DataFrame(
+        [(f"{c.experiment}, {c.record.sweep}: {c.words['data']}", c.record.status) for c in cells],
+        columns=["data", "status"],
+    )
+    found = [status for status in STATUSES if status in set(rows["status"])]
+    found += sorted(set(rows["status"]) - set(STATUSES))
+    counts = pd.crosstab(rows["data"], rows["status"]).reindex(
+        index=rows["data"].unique(), columns=found
+    )
+    return PlainTable(
+        "Verdicts on the fits",
+        ("data", *(status.replace("_", " ") for status in found)),
+        [(data, *map(str, row)) for data, row in zip(counts.index, counts.values, strict=True)],
+    )
+
+
+def unfinished_table(cells: Sequence[CellView]) -> DataTable | None:
+    """Cells whose fits did not converge, with the reasons; None if all did."""
+    shown = [cell for cell in cells if cell.record.status != "converged"]
+    if not shown:
+        return None
+    headings = [
+        Heading("cell"),
+        Heading("data", choose=True),
+        Heading("seed", number=True),
+        Heading("status", choose=True),
+        Heading("reason"),
+    ]
+    rows = [
+        [
+            Entry(cell.combination, opens=cell.key, label=f"Open {cell.title}"),
+            Entry(cell.words["data"]),
+            Entry(cell.words["seed"]),
+            status_entry(cell.record.status),
+            Entry(cell.record.reason),
+        ]
+        for cell in shown
+    ]
+    return DataTable("unfinished", "Fits that did not converge", "cells", headings, rows)

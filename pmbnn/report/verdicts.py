@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pmbnn.compare.contrasts import COLUMN, FILE, read_contrasts_table, sentence
-from pmbnn.report.data_table import Entry
 from pmbnn.report.numbers import signed
+from pmbnn.report.tables import Entry
 from pmbnn.results.loading import ExperimentResults
 
 BADGES = {

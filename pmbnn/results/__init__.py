@@ -14,9 +14,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "restore_cell",
             "sample_posterior",
         ],
-        "lock": ["FolderBusyError", "writing"],
-        "pruning": ["Superseded", "prune"],
+        "derived": ["Superseded", "prune"],
         "record": ["CellRecord"],
-        "store": ["Results", "ResultsError"],
+        "store": ["Results", "ResultsError", "FolderBusyError", "writing"],
     },
 )

@@ -8,13 +8,21 @@ files are *stale* and shown nowhere, and the next sweep sets them aside.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from pmbnn.results.faults import storing
-from pmbnn.results.limits import read_json_text
+from pmbnn.results.faults import ResultsError, read_json_text, storing
+from pmbnn.results.present import (
+    checkpoint_name,
+    is_finished,
+    present_list,
+    present_records,
+    superseded_names,
+)
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results, remove, sha256
+from pmbnn.results.store import BROKEN, PRIORS, Results, remove, sha256, writing
 
 FILE = "derived.json"
 """File of a results folder that says of which cells other files were made."""
@@ -154,3 +162,94 @@ def _entries(results: Results) -> dict[str, Any]:
         return {}
     entries = content.items() if isinstance(content, dict) else ()
     return {file: noted for file, noted in entries if isinstance(noted, dict)}
+
+
+# What a results folder holds beside its present cells and what is made of them: removed
+
+
+class Superseded(NamedTuple):
+    """A file or folder that `prune` removes: where it is, its size in bytes, and why it goes."""
+
+    path: Path
+    size: int
+    reason: str
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.path} ({self.size:,} bytes): {self.reason}"
+
+
+def prune(folder: Path | str, dry_run: bool = False, wait: bool = False) -> list[Superseded]:
+    """Remove superseded cells from a results folder, and what was made of them.
+
+    Superseded are stored cells that the experiment no longer has, because its data, plugins or
+    settings have changed; cells that were set aside as broken, once they are fitted again or
+    superseded; checkpoints of cells that are finished or superseded; tables and figures of other
+    cells than the present ones; and priors that the experiment no longer has. Present cells stay,
+    also those that failed.
+
+    Parameters
+    ----------
+    folder
+        Results folder.
+    dry_run
+        Whether to remove nothing.
+    wait
+        Whether to wait where another process writes the folder.
+
+    Returns
+    -------
+    list of Superseded
+        What was removed, or would be.
+
+    Raises
+    ------
+    ResultsError
+        If the folder is none, is of an older format, or has a present cell that is broken.
+    FolderBusyError
+        If another process writes the folder, and `wait` is false.
+    """
+    results = Results(Path(folder))
+    if not results.cells.is_dir():
+        raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
+    with nullcontext() if dry_run else writing(results.folder, wait):
+        found = [Superseded(p, _size(p), reason) for p, reason in _superseded(results)]
+        for one in () if dry_run else found:
+            remove(one.path)
+    return found
+
+
+def _superseded(results: Results) -> Iterator[tuple[Path, str]]:
+    """Every file or folder that goes, and why."""
+    folder, present = results.folder, present_list(results.folder).cells
+    for name in superseded_names(folder):
+        yield results.cells / name, "a superseded cell"
+    for path in sorted(results.cells.glob(f"{BROKEN}*")):
+        name = path.name.removeprefix(BROKEN)
+        if name not in present or is_finished(folder, name):
+            yield path, "a broken cell that was fitted again or is superseded"
+    for path in _checkpoints(results):
+        yield path, "checkpoints of cells that are finished or superseded"
+    for file in stale_files(results, cells_digest(present_records(results))):
+        yield folder / file, "of other cells than the present ones"
+    if (folder / STALE).is_dir():
+        yield folder / STALE, "tables that were set aside"
+    priors = set(results.names_in_table(PRIORS))
+    for path in sorted(results.priors.glob("*")):
+        if path.stem not in priors:
+            yield path, "a prior that the experiment no longer has"
+
+
+def _checkpoints(results: Results) -> list[Path]:
+    """Folders of checkpoints that no job with cells to fit has."""
+    cells = present_list(results.folder)
+    due = {name for name in cells.cells if not is_finished(results.folder, name)}
+    jobs = [job for job in cells.jobs if due.intersection(job) and cells.cells.keys() >= set(job)]
+    kept = set(map(checkpoint_name, [*jobs, *([name] for name in due)]))
+    return [path for path in sorted(results.checkpoints("").glob("*")) if path.name not in kept]
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files if not file.is_dir())

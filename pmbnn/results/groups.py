@@ -1,7 +1,10 @@
-"""How cells are grouped: repetitions, variants of a data set, and values by data seed."""
+"""How cells are grouped: repetitions, variants of a data set, fits and samples of one posterior.
+
+Samples are what fits of the same posterior are compared with.
+"""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,3 +85,112 @@ def _scores(group: Sequence[CellRecord]) -> list[float]:
     """Held-out scores of a combination; one failed or unscored cell rules it out."""
     scores = [r.results.get(RANKED_BY) if r.results else None for r in group]
     return [math.nan if score is None else score for score in scores]
+
+
+# Fitted cells and the sampled cells of the same posterior
+
+
+LADDER = "ladder.csv"
+"""File of a results folder that holds its repair ladder, a row a posterior and way to fit it."""
+
+CHAINS = "chains"
+"""What tables have of sampled cells where fits have the mixture of their restarts."""
+
+ERRORS = 3.0
+"""Monte-Carlo standard errors that a bound of the evidence must be above by."""
+
+
+def model_key(record: CellRecord) -> tuple[Hashable, ...]:
+    """Everything that decides the posterior, and the scale that was chosen where one was."""
+    return *posterior_key(record), record.results.get("scale")
+
+
+def posterior_key(record: CellRecord) -> tuple[Hashable, ...]:
+    """Settings that decide the posterior and where it is looked at, as a key."""
+    return record.fingerprint, record.cell.posterior
+
+
+def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
+    """Every fitted cell with each sampled one of the same posterior that is not refuted.
+
+    Where a scale was tuned and the two chose different ones, posteriors are different ones too.
+    """
+    yield from _fits_with_samplers(records, model_key)
+
+
+def other_scales(records: Sequence[CellRecord]) -> list[tuple[CellRecord, CellRecord]]:
+    """Fitted and sampled cells of the same settings that chose different scales."""
+    every = _fits_with_samplers(records, posterior_key)
+    return [pair for pair in every if len(set(map(model_key, pair))) > 1]
+
+
+def _fits_with_samplers(
+    records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
+) -> Iterator[tuple[CellRecord, CellRecord]]:
+    finished = [r for r in standing(records) if r.results]
+    sampled = grouped((r for r in finished if r.cell.is_sampled), key)
+    for record in finished if sampled else ():
+        if not record.cell.is_sampled and not record.cell.is_tempered:
+            yield from ((record, other) for other in sampled.get(key(record), ()))
+
+
+def sampler_pairs(
+    records: Sequence[CellRecord], key: Callable[[CellRecord], tuple] = model_key
+) -> Iterator[tuple[CellRecord, CellRecord]]:
+    """Every further sampled cell of a posterior with the first one: other engines, steps, seeds.
+
+    Those that are refuted are passed over; `key` says what is one posterior.
+    """
+    first: dict[tuple, CellRecord] = {}
+    for record in standing(records):
+        if not record.results or not record.cell.is_sampled:
+            continue
+        other = first.setdefault(key(record), record)
+        if other is not record:
+            yield record, other
+
+
+def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
+    """Sampled cells that cannot be of the posterior, by name, and why in words.
+
+    The log evidence is the posterior's mean log-likelihood less its divergence from the prior. So
+    that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
+    one place, which agree with each other, may be.
+    """
+    if not any(record.cell.is_sampled for record in records):
+        return {}
+    bounds: dict[tuple, list[tuple[float, str]]] = {}
+    for record in records:
+        if bounds_evidence(record):
+            name = "log_evidence" if record.cell.is_sampled else "elbo"
+            bound = record.results.get(name)
+            error = record.results.get(f"{name}_mcse", 0.0)
+            if bound is not None:
+                of = bounds.setdefault(model_key(record), [])
+                of.append((bound - ERRORS * error, name.replace("_", " ").replace("elbo", "ELBO")))
+    found = {}
+    for record in records:
+        mean, of = record.results.get("log_likelihood"), bounds.get(model_key(record))
+        if of and mean is not None and record.cell.is_sampled:
+            bound, name = max(of)
+            if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
+                found[record.name] = (
+                    f"{record.name}: these draws are not of the posterior, whatever their R-hat "
+                    f"says: their mean log-likelihood is {mean:.1f} nats, and the {name} of the "
+                    f"same model is {bound:.1f}"
+                )
+    return found
+
+
+def bounds_evidence(record: CellRecord) -> bool:
+    """Whether what a cell has for an ELBO or an evidence is one, of a posterior that there is.
+
+    A point has no width, and its objective is a density.
+    """
+    return record.status != "improper" and not record.cell.is_point and not record.cell.is_tempered
+
+
+def standing(records: Sequence[CellRecord]) -> list[CellRecord]:
+    """Records without those of `refutations`."""
+    refuted = refutations(records)
+    return [record for record in records if record.name not in refuted]

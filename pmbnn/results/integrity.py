@@ -6,8 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from pmbnn.results.faults import ResultsError, storing
-from pmbnn.results.limits import MOST_PIXELS
+from pmbnn.results.faults import MOST_PIXELS, ResultsError, storing
 from pmbnn.results.record import CellRecord, OtherFormatError
 from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 

@@ -21,9 +21,8 @@ from pmbnn.results.derived import (
     note_files,
     overview_files,
 )
-from pmbnn.results.faults import ResultsError
+from pmbnn.results.faults import ResultsError, read_json_text
 from pmbnn.results.integrity import Problem, checked_record
-from pmbnn.results.limits import read_json_text
 from pmbnn.results.names import settings_row
 from pmbnn.results.present import check_present, present_list, stored_names, superseded_names
 from pmbnn.results.record import CellRecord

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pmbnn.results.faults import ResultsError
-from pmbnn.results.limits import read_json_text
+from pmbnn.results.faults import ResultsError, read_json_text
 from pmbnn.results.record import RECORD, CellRecord
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.stored import stored_cell
+from pmbnn.experiment.cells import Cell, stored_cell
 from pmbnn.spec.display import Summarised
 
 RECORD = "metrics.json"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pmbnn.data import DATASETS
 from pmbnn.data.files import beside
-from pmbnn.experiment.cells import SOURCES
+from pmbnn.experiment.cells import SOURCES, Unknown, stored_specification
 from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import METRIC, Source, stored_parts, stored_source
-from pmbnn.experiment.stored import Unknown, stored_specification
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import ResultsError

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmbnn.core.device import CPU, Device, device_text
+from pmbnn.core.machine import CPU, Device, device_text
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import check_data, data_source, resolved_text

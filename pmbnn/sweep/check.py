@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.load import as_written, experiment_of, load_experiment, resolved
 from pmbnn.experiment.selection import select_cells

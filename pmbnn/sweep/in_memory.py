@@ -14,8 +14,7 @@ from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import RowSettings, raw_of_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.plugins import is_current
-from pmbnn.results.lock import writing
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, writing
 from pmbnn.spec import Specification, plain, validated
 from pmbnn.spec.errors import ConfigError
 

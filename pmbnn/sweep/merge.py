@@ -8,15 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device, cores
 from pmbnn.experiment.load import Experiment, load_experiment
-from pmbnn.experiment.machine import cores
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.results.faults import storing
 from pmbnn.results.integrity import broken_cells
-from pmbnn.results.lock import writing
 from pmbnn.results.present import present_list, present_records
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep.cells import Run, list_cells, prepare, write_header
 from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
 from pmbnn.sweep.progress import following

@@ -1,9 +1,11 @@
 """What a running sweep shows: a live display on a terminal, plain lines in a log."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 from rich.console import Console
@@ -15,6 +17,7 @@ from pmbnn.processes.progress import LOG_EVERY, JobDisplay, far
 from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
+from pmbnn.results.store import Results
 from pmbnn.results.tables import SCORE_WORDS, main_score
 
 
@@ -66,3 +69,47 @@ class _Log:
         if news.stage != self.stage or now - self.told >= LOG_EVERY:
             self.stage, self.told = news.stage, now
             self.console.print(far(news), soft_wrap=True, highlight=False, markup=False)
+
+
+# Where the time of a run went: ``times.csv``, to which every run that fits something adds
+
+
+FILE = "times.csv"
+"""Table of runs: ``finished``, when (UTC); ``cells`` that it fitted and ``workers`` that it had;
+``of``, ``workers`` or ``command``; the ``stage``; and the wall-clock ``seconds`` that it took,
+of all workers together."""
+
+
+def write_times(
+    results: Results, cells: int, workers: int, of_workers: Counter[str], of_command: Counter[str]
+) -> None:
+    """Add a run to the table."""
+    import pandas as pd
+
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    rows = [
+        {
+            "finished": finished,
+            "cells": cells,
+            "workers": workers,
+            "of": of,
+            "stage": stage,
+            "seconds": round(spent, 3),
+        }
+        for of, seconds in (("workers", of_workers), ("command", of_command))
+        for stage, spent in seconds.most_common()
+    ]
+    path = results.folder / FILE
+    before = [pd.read_csv(path)] if path.is_file() else []
+    results.write_table(FILE, pd.concat([*before, pd.DataFrame(rows)], ignore_index=True))
+
+
+def shares(seconds: Counter[str], least: float = 0.01) -> str:
+    """Stages and their shares in words, the longest first; those below `least` are left out."""
+    total = sum(seconds.values())
+    named = [
+        f"{stage} {spent / total:.0%}"
+        for stage, spent in seconds.most_common()
+        if spent >= least * total > 0
+    ]
+    return ", ".join(named)

@@ -13,17 +13,24 @@ from rich.console import Console
 from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.sensitivity import write_sensitivity
-from pmbnn.core.device import CPU, Device, device_text, find_devices, processes, total_memory
+from pmbnn.core.machine import (
+    CPU,
+    Device,
+    cores,
+    device_text,
+    find_devices,
+    processes,
+    slowness,
+    total_memory,
+)
 from pmbnn.core.stages import measured, stage
 from pmbnn.data.synthetic import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cost import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import check_data, load_experiment
-from pmbnn.experiment.machine import cores, slowness
-from pmbnn.experiment.memory import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.plan import cell_work, job_label
-from pmbnn.experiment.selection import select_cells
-from pmbnn.experiment.shards import default_folder, in_shard, read_shard
+from pmbnn.experiment.selection import default_folder, in_shard, read_shard, select_cells
 from pmbnn.figures import (
     CellDrawer,
     draw_files,
@@ -46,9 +53,9 @@ from pmbnn.results.derived import (
     stale_line,
 )
 from pmbnn.results.faults import named_faults
+from pmbnn.results.groups import other_scales, refutations
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
-from pmbnn.results.lock import writing
 from pmbnn.results.present import (
     left_behind,
     left_behind_line,
@@ -58,7 +65,7 @@ from pmbnn.results.present import (
     superseded_names,
 )
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import other_scales, refutations
+from pmbnn.results.store import writing
 from pmbnn.sweep.cells import (
     Run,
     forget,
@@ -71,8 +78,7 @@ from pmbnn.sweep.cells import (
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
 from pmbnn.sweep.outputs import make_outputs
-from pmbnn.sweep.progress import Display, following
-from pmbnn.sweep.times import shares, write_times
+from pmbnn.sweep.progress import Display, following, shares, write_times
 
 if TYPE_CHECKING:
     from distributed import Client

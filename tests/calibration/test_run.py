@@ -15,7 +15,7 @@ from pmbnn.calibration.run import calibrate
 from pmbnn.calibration.store import load_ranks, save_ranks
 from pmbnn.calibration.table import FILE, calibration_table, notes
 from pmbnn.cli import app
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.processes import progress

@@ -37,9 +37,8 @@ from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
-from pmbnn.results.lock import LOCK
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results
+from pmbnn.results.store import LOCK, Results
 from pmbnn.sweep import stages
 from pmbnn.sweep.cells import _task, prepare
 

@@ -6,7 +6,7 @@ import pytest
 from pmbnn.compare import agreement
 from pmbnn.compare.agreement import ladder_table, write_agreement
 from pmbnn.figures.ladder import plot_ladder
-from pmbnn.results.references import LADDER
+from pmbnn.results.groups import LADDER
 from pmbnn.results.store import Results
 
 

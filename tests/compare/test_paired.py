@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pmbnn.compare.claims import ALL, BEST_FIXED, last_of_seed, paired_rows
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 FIXED = [{"kind": "fixed", "scale": scale} for scale in (0.1, 1.0)]
 

@@ -16,7 +16,7 @@ from pmbnn.compare.intervals import (
 from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import HELD_OUT, SCORES, ranking_score
 from pmbnn.prediction.predictor import PREDICTIVES
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 SEEDS = range(5)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmbnn.compare.claims import scale_rows
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 
 def found(records, learned=None):

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import pmbnn
-from pmbnn.core import device as module
-from pmbnn.core.device import (
+from pmbnn.core import machine as module
+from pmbnn.core.machine import (
     CPU,
     Device,
     DeviceError,
@@ -261,7 +261,7 @@ ON_FOUR = """
 import json
 import jax, numpy as np
 import pmbnn as pb
-from pmbnn.core.device import Device, running_on
+from pmbnn.core.machine import Device, running_on
 from pmbnn.inference import advi
 from pmbnn.inference.groups import fit
 from pmbnn.inference.result import Replica, derive_keys

@@ -2,11 +2,10 @@
 
 import pytest
 
-from pmbnn.experiment.cells import MARGIN
+from pmbnn.experiment.cells import MARGIN, stored_cell
 from pmbnn.experiment.contrasts import pairs, selects
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity
-from pmbnn.experiment.stored import stored_cell
 from pmbnn.spec.errors import ConfigError
 
 SWEEP = """

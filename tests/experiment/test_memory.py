@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pmbnn.core import device
-from pmbnn.core.device import _control_group_limits, total_memory
+from pmbnn.core import machine
+from pmbnn.core.machine import _control_group_limits, total_memory
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.cost import network_size
-from pmbnn.experiment.memory import cell_memory, largest_network, most_memory
+from pmbnn.experiment.cost import cell_memory, largest_network, most_memory, network_size
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -90,7 +89,7 @@ def test_limits_of_a_container_or_job_are_read(tmp_path, line, file):
 
 @pytest.mark.parametrize(("limits", "less"), [([3e8, 2e8], 2e8), ([1e18], None), ([], None)])
 def test_the_least_limit_is_what_there_is(monkeypatch, limits, less):
-    monkeypatch.setattr(device, "_control_group_limits", lambda *_: [])
+    monkeypatch.setattr(machine, "_control_group_limits", lambda *_: [])
     whole = total_memory()
-    monkeypatch.setattr(device, "_control_group_limits", lambda *_: limits)
+    monkeypatch.setattr(machine, "_control_group_limits", lambda *_: limits)
     assert total_memory() == (less or whole)

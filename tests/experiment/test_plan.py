@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from pmbnn.core import device
-from pmbnn.core.device import CPU, Device
+from pmbnn.core import machine
+from pmbnn.core.machine import CPU, Device
 from pmbnn.data import Circles, Mnist, Moons, RandomSplit, Table
 from pmbnn.data.ood import NormalNoise
 from pmbnn.data.synthetic import Sine
-from pmbnn.experiment import machine, plan
+from pmbnn.experiment import plan
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import Cell, Experiment, choosing_rows
 from pmbnn.experiment.cost import (
@@ -318,7 +318,7 @@ def test_a_device_decides_numbers_but_no_name_of_a_processor(monkeypatch):
     assert identity(CELL, "data", {}, device=Device("cpu", 3)) == before
     found = {before}
     for replicas in (256, 128):
-        monkeypatch.setitem(device.TRAITS, "gpu", GPU.traits._replace(replicas=replicas))
+        monkeypatch.setitem(machine.TRAITS, "gpu", GPU.traits._replace(replicas=replicas))
         found.add(identity(CELL, "data", {}, device=GPU))
         assert identity(CELL, "data", {}, device=Device("gpu", 7)) in found, "one is as another"
     assert len(found) == 3
@@ -625,7 +625,7 @@ def test_what_was_renamed_keeps_its_first_name_in_the_text_alone():
     text, kept = (table.model_dump(mode="json", by_alias=first) for first in (True, False))
     assert text["split"] == {"kind": "share", "test": 0.3, "group": None}
     assert kept["split"] == {"kind": "random", "test_size": 0.3, "group": None}
-    names = (("target_is", "numbers"), ("missing", "refuse"), ("redundant", "refuse"))
+    names = (("task", "numbers"), ("missing", "refuse"), ("redundant", "refuse"))
     assert [text[name] for name, _ in names] == [first for _, first in names]
     assert [kept[name] for name in ("task", "missing", "redundant")] == [
         "regression",
@@ -658,7 +658,7 @@ def of_cells(experiment, cells):
 
 
 def test_plan_in_words(experiment, capsys, monkeypatch):
-    monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda: 24e9)
+    monkeypatch.setattr("pmbnn.experiment.cost.total_memory", lambda: 24e9)
     assert plan_lines(experiment) == [
         "test: 3 cells",
         "  sweep: 3 cells = 3 prior × hyperprior",
@@ -713,7 +713,7 @@ def test_a_plan_says_what_does_not_fit(experiment, monkeypatch):
     huge = of_cells(experiment, cells)
     words = []
     for there in (24e9, 16e9, None, 1.5e9):
-        monkeypatch.setattr("pmbnn.experiment.memory.total_memory", lambda there=there: there)
+        monkeypatch.setattr("pmbnn.experiment.cost.total_memory", lambda there=there: there)
         words.append("\n".join(plan_lines(huge)[9:]))
     enough, too_little, unknown, nearly_none = words
     assert enough.startswith("memory: about 23.3 GB at most of 24.0 GB; a network")

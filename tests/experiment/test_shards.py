@@ -2,10 +2,10 @@
 
 import pytest
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
-from pmbnn.experiment.shards import Shard, default_folder, in_shard, read_shard
+from pmbnn.experiment.selection import Shard, default_folder, in_shard, read_shard
 from pmbnn.spec.errors import ConfigError
 
 TEXT = """

@@ -6,7 +6,7 @@ import pytest
 from makers import changed, line_record, record
 
 from pmbnn.data import Moons
-from pmbnn.experiment.stored import Unknown
+from pmbnn.experiment.cells import Unknown
 from pmbnn.models.priors import HalfNormal
 from pmbnn.results.record import CellRecord, StoredPlugin
 from pmbnn.spec import Tune

@@ -13,7 +13,7 @@ from pmbnn.figures.grids import (
     plot_design,
     weight_densities,
 )
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 HALF_NORMAL = spec("hyperprior", **{"kind": "half_normal", "on": "scale", "sigma": 0.7})
 INVERSE_GAMMA = spec(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pmbnn.figures.grids import plot_grid
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 
 def draw(records):

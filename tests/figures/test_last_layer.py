@@ -5,8 +5,8 @@ from matplotlib.colors import to_hex
 from scipy import stats
 
 from pmbnn.figures.weights import KINDS, MOST_WEIGHTS, density_of, plot_last_layer, shown_rows
-from pmbnn.results.combinations import combine
-from pmbnn.results.weights import last_layer
+from pmbnn.results.reading import last_layer
+from pmbnn.results.tables import combine
 
 TITLE = "moons, noise 0.4"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pmbnn.figures.weights import dense_weights, plot_network
-from pmbnn.results.weights import last_layer
+from pmbnn.results.reading import last_layer
 
 
 def test_weights_are_those_of_the_best_restart(made):

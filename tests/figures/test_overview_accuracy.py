@@ -3,7 +3,7 @@
 import pytest
 
 from pmbnn.figures.grids import plot_accuracy_overview
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 
 def draw(records):

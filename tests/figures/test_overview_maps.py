@@ -3,8 +3,8 @@
 import numpy as np
 
 from pmbnn.figures.maps import plot_map_overview
-from pmbnn.results.combinations import combine
-from pmbnn.results.plane import plane_map
+from pmbnn.results.reading import plane_map
+from pmbnn.results.tables import combine
 
 
 def draw(made, records, traces=None):

@@ -8,7 +8,7 @@ from tiers import slow_but
 
 from pmbnn.figures import style
 from pmbnn.figures.maps import draw_probability, plot_plane
-from pmbnn.results.plane import PlaneMap, plane_map
+from pmbnn.results.reading import PlaneMap, plane_map
 
 TITLE = "moons, noise 0.4: Normal prior, half-normal hyperprior, accuracy 0.851"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmbnn.figures.weights import comparable_rows, plot_scales
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 SCALES = (10.0, 0.1, 1)
 

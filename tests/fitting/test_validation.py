@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scripted import ScriptedPredictor
 
-from pmbnn.fitting import validation
-from pmbnn.fitting.validation import DRAWS, EVERY, ROWS, SHARE, ValidationCallback
+from pmbnn.fitting import fit
+from pmbnn.fitting.fit import DRAWS, EVERY, ROWS, SHARE, ValidationCallback
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
@@ -34,7 +34,7 @@ class Predictions(ScriptedPredictor):
 @pytest.fixture
 def clock(monkeypatch):
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(validation.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr(fit.time, "monotonic", lambda: made.now)
     return made
 
 

@@ -7,7 +7,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pmbnn.core.device import CPU, Device, DeviceError, current_device
+from pmbnn.core.machine import CPU, Device, DeviceError, current_device
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import flatten_model
 from pmbnn.models.build import build_model, dense_classifier

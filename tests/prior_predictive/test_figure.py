@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from pmbnn.prior_predictive.figure import plot_prior_curves, plot_prior_maps
-from pmbnn.results.plane import plane_map
+from pmbnn.results.reading import plane_map
 
 
 @pytest.fixture(scope="module")

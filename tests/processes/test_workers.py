@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.core.stages import News
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.xla import compile

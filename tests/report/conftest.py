@@ -229,7 +229,7 @@ def page(folder):
     """File of the report on that folder, for which no figure is drawn."""
     with pytest.MonkeyPatch.context() as alone:
         alone.setattr("pmbnn.report.rebuild.draw_files", lambda *_: [])
-        alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+        alone.setattr("pmbnn.core.machine.cores", lambda: 1)
         done = CliRunner().invoke(app, ["report", str(folder), "--out", str(folder.parent / "out")])
     assert done.exit_code == 0, done.output
     return folder.parent / "out" / "report.html"
@@ -246,7 +246,7 @@ def hostile_folders(tmp_path_factory):
         with pytest.MonkeyPatch.context() as alone:
             # What is drawn is no part of the page's text.
             alone.setattr("pmbnn.report.rebuild.rebuild", lambda folder, *_: folder)
-            alone.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+            alone.setattr("pmbnn.core.machine.cores", lambda: 1)
             done = CliRunner().invoke(app, ["report", str(folder)])
         assert done.exit_code == 0, done.output
         figures = [Path(f"figures/{as_folder(one)}.png") for one in words]

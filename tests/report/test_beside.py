@@ -5,9 +5,8 @@ import math
 import pytest
 
 from pmbnn.experiment.published import PublishedTable
-from pmbnn.report.beside import beside, value_at
-from pmbnn.report.cells import CellView
-from pmbnn.report.traces import Parts
+from pmbnn.report.cells import CellView, Parts
+from pmbnn.report.published_table import beside, value_at
 
 
 def number(**changes):

@@ -53,7 +53,7 @@ def parsed(text):
 def without_figures(page, monkeypatch):
     """Draw and compare nothing but for the page that all tests share."""
     monkeypatch.setattr("pmbnn.report.rebuild.rebuild", lambda folder, *_: folder)
-    monkeypatch.setattr("pmbnn.experiment.machine.cores", lambda: 1)
+    monkeypatch.setattr("pmbnn.core.machine.cores", lambda: 1)
 
 
 def run(*arguments):

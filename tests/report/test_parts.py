@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 from pmbnn.figures import style
+from pmbnn.report.cells import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
+from pmbnn.report.details import draw_training, draw_weights
 from pmbnn.report.images import figure_image, map_image
 from pmbnn.report.numbers import plain, signed, with_error
-from pmbnn.report.sparklines import draw_training, draw_weights
-from pmbnn.report.traces import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
-from pmbnn.results.plane import PlaneMap
+from pmbnn.results.reading import PlaneMap
 from pmbnn.results.store import Results, ResultsError, trace_writer
 
 

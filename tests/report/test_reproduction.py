@@ -8,9 +8,8 @@ import pytest
 from pmbnn.compare.claims import CLAIMS
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.published import are_meant, read_published
-from pmbnn.report.beside import value_at
-from pmbnn.report.overview_figures import repeated_figures
-from pmbnn.report.published_table import MARKS
+from pmbnn.report.images import repeated_figures
+from pmbnn.report.published_table import MARKS, value_at
 from pmbnn.results.names import settings_row
 
 ROOT = Path(__file__).parents[2]

@@ -14,13 +14,11 @@ from pmbnn.compare.ranking import rank_combinations
 from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
-from pmbnn.report.beside import beside
-from pmbnn.report.cell_table import mean_table
-from pmbnn.report.cells import CellView
+from pmbnn.report.cells import CellView, Parts
 from pmbnn.report.gallery import grids
-from pmbnn.report.traces import Parts
-from pmbnn.results.combinations import combine
-from pmbnn.results.tables import CORRECTED, mean_and_error, overlap_of, summary_table
+from pmbnn.report.published_table import beside
+from pmbnn.report.tables import mean_table
+from pmbnn.results.tables import CORRECTED, combine, mean_and_error, overlap_of, summary_table
 
 OVERLAP = 0.25
 VALUES = (0.80, 0.84, 0.91)

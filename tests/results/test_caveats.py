@@ -15,11 +15,10 @@ from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
-from pmbnn.report.cell_table import cell_table, mean_table
-from pmbnn.report.cells import CellView
+from pmbnn.report.cells import CellView, Parts
 from pmbnn.report.gallery import grids
 from pmbnn.report.index_page import index_page
-from pmbnn.report.traces import Parts
+from pmbnn.report.tables import cell_table, mean_table
 from pmbnn.results.caveats import (
     choices_at_end,
     count,
@@ -27,9 +26,8 @@ from pmbnn.results.caveats import (
     learning_rate_at_grid_end,
     scale_at_grid_end,
 )
-from pmbnn.results.combinations import combine
 from pmbnn.results.record import LearningRateSearch, Restart, ScaleSelection
-from pmbnn.results.tables import metrics_table, summary_table
+from pmbnn.results.tables import combine, metrics_table, summary_table
 
 GRID = (0.1, 0.3, 1.0)
 FIT = {"engine": "compiled", "guide": "mean_field", "seed": 0}

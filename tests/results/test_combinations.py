@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pmbnn.results.combinations import combine
+from pmbnn.results.tables import combine
 
 
 def test_rows_and_columns_are_in_order_of_appearance(made):

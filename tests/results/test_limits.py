@@ -9,11 +9,11 @@ import pytest
 import xarray as xr
 from PIL import Image
 
-from pmbnn.core import device
+from pmbnn.core import machine
 from pmbnn.data import DataError
 from pmbnn.data.files import read_archive
 from pmbnn.inference.checkpoint import Checkpoint
-from pmbnn.results import limits
+from pmbnn.results import faults
 from pmbnn.results.integrity import verify
 from pmbnn.results.reading import load_groups
 from pmbnn.results.record import CellRecord
@@ -42,7 +42,7 @@ def results(tmp_path):
 
 def test_a_record_that_no_sweep_writes_is_not_read(results, monkeypatch):
     file = results.cells / "cell" / "metrics.json"
-    monkeypatch.setattr(limits, "MOST_JSON", file.stat().st_size)
+    monkeypatch.setattr(faults, "MOST_JSON", file.stat().st_size)
     assert results.load_record("cell")
     file.write_text(file.read_text() + " ")
     with pytest.raises(ResultsError, match="it has .* bytes, at most .* are read"):
@@ -63,9 +63,9 @@ def test_a_bottomless_record_is_one_line(results):
 def test_arrays_that_memory_does_not_hold_are_not_read(results, monkeypatch, read):
     """The file is a hundredth of them."""
     assert (results.cells / "cell" / "trace.nc").stat().st_size < 50_000
-    monkeypatch.setattr(device, "total_memory", lambda: 800_000.0)
+    monkeypatch.setattr(machine, "total_memory", lambda: 800_000.0)
     assert read(results)
-    monkeypatch.setattr(device, "total_memory", lambda: 799_999.0)
+    monkeypatch.setattr(machine, "total_memory", lambda: 799_999.0)
     with pytest.raises(ResultsError, match=r"trace\.nc` holds arrays of .* GB: must be at most"):
         read(results)
 

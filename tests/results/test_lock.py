@@ -7,13 +7,12 @@ import time
 
 import pytest
 
-from pmbnn.results.lock import LOCK, WRITER, FolderBusyError, writing
-from pmbnn.results.store import ResultsError
+from pmbnn.results.store import LOCK, WRITER, FolderBusyError, ResultsError, writing
 
 HOLD = """
 import select, sys
 from pathlib import Path
-from pmbnn.results.lock import writing
+from pmbnn.results.store import writing
 with writing(Path(sys.argv[1])):
     print("held", flush=True)
     select.select([sys.stdin], [], [], 60)  # who waits in vain is found out, not left waiting

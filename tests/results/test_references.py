@@ -5,7 +5,7 @@ import pytest
 from pmbnn.compare.contrasts import delta_table
 from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
-from pmbnn.results.references import (
+from pmbnn.results.groups import (
     other_scales,
     pairs,
     posterior_key,

@@ -12,11 +12,10 @@ from pmbnn.cli import app
 from pmbnn.data.ood import OOD
 from pmbnn.estimators.classifier import BNNClassifier
 from pmbnn.experiment import plugins
-from pmbnn.experiment.cells import REGISTRIES
+from pmbnn.experiment.cells import REGISTRIES, Unknown
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.experiment.plugins import register
-from pmbnn.experiment.stored import Unknown
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.models.networks import NETWORKS, Dense

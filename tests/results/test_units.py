@@ -5,11 +5,10 @@ import pytest
 from pmbnn.cli.tables import accuracy_tables
 from pmbnn.compare.claims import unit_of_measure
 from pmbnn.compare.scores import SCORES
-from pmbnn.report.cell_table import result_columns
-from pmbnn.report.cells import CellView
+from pmbnn.report.cells import CellView, Parts
 from pmbnn.report.index_page import index_page
-from pmbnn.report.traces import Parts
-from pmbnn.results.units import unit_of, with_unit
+from pmbnn.report.tables import result_columns
+from pmbnn.results.tables import unit_of, with_unit
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.results.weights import (
+from pmbnn.results.reading import (
     away_from_zero,
     central_interval,
     excess_kurtosis,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
 from pmbnn.processes.workers import ENDED_BY, Finished, Stored
 from pmbnn.results.record import CellRecord

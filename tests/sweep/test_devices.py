@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmbnn.core.device import CPU, Device
+from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.loading import load_results
 from pmbnn.sweep import stages

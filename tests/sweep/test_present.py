@@ -20,18 +20,17 @@ from pmbnn.calibration.plan import plan_calibration
 from pmbnn.calibration.run import present_ranks
 from pmbnn.calibration.store import save_ranks
 from pmbnn.cli import app
-from pmbnn.core.device import CPU
+from pmbnn.core.machine import CPU
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prior_predictive.plan import plan_priors
 from pmbnn.prior_predictive.run import run_priors
 from pmbnn.prior_predictive.store import stored_priors
 from pmbnn.results.derived import note_files
+from pmbnn.results.groups import pairs
 from pmbnn.results.loading import restore_cell
-from pmbnn.results.lock import writing
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
-from pmbnn.results.references import pairs
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep import stages
 from pmbnn.sweep.check import check_folder, references
 from pmbnn.sweep.merge import merge

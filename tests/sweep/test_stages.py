@@ -16,8 +16,7 @@ from rich.console import Console
 import pmbnn
 from pmbnn.experiment.load import load_experiment
 from pmbnn.results.loading import load_results
-from pmbnn.results.lock import FolderBusyError, writing
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.store import FolderBusyError, Results, ResultsError, writing
 from pmbnn.sweep import stages
 from pmbnn.sweep.cells import prepare
 
@@ -169,7 +168,7 @@ def test_run_takes_a_file_or_an_experiment(experiment, undrawn, tmp_path, monkey
 def test_a_sweep_says_beforehand_what_does_not_fit(
     experiment, undrawn, tmp_path, monkeypatch, there, warned
 ):
-    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.memory"):
+    for module in ("pmbnn.sweep.stages", "pmbnn.experiment.cost"):
         monkeypatch.setattr(f"{module}.total_memory", lambda: there)
     console = Console(file=io.StringIO(), width=300)
     stages.run_experiment(experiment, list(experiment.cells), tmp_path / "out", console, 2)

@@ -17,11 +17,10 @@ from pmbnn.data.files import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
-from pmbnn.results.groups import grouped
+from pmbnn.results.groups import grouped, posterior_key
 from pmbnn.results.names import distinct, method_name, settings_row
 from pmbnn.results.reading import holds_array, load_groups, target_standardisation
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import posterior_key
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
 

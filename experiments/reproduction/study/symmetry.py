@@ -20,11 +20,11 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from pmbnn.compare.agreement import kl_gap
+from pmbnn.results.groups import pairs
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import method_name, posterior_row
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
-from pmbnn.results.references import pairs
 from pmbnn.results.store import Results
 from pmbnn.results.tables import table_of
 

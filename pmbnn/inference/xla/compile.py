@@ -24,7 +24,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.link.jax.dispatch import jax_funcify
 from pytensor.tensor import TensorVariable
 
-from pmbnn.core.device import current_device, exact_products
+from pmbnn.core.machine import current_device, exact_products
 from pmbnn.core.stages import recount
 from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 

@@ -11,9 +11,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pmbnn.core.device import CPU
+from pmbnn.core.machine import CPU, machine_kind
 from pmbnn.data.files import copies
-from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source, load_sources
 from pmbnn.processes.workers import _serve
 

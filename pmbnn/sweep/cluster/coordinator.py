@@ -21,18 +21,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.core.machine import machine_kind
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.files import found_files
 from pmbnn.data.ood import OodSpec
-from pmbnn.experiment.machine import machine_kind
 from pmbnn.experiment.plugins import Source
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import deferred_interrupts
 from pmbnn.processes.workers import Event, Finished, Progressed, Stored
 from pmbnn.results.faults import StorageError
-from pmbnn.results.lock import WRITER
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import Results
+from pmbnn.results.store import WRITER, Results
 from pmbnn.spec.errors import UserError
 from pmbnn.sweep.cluster.child import (
     DataFile,

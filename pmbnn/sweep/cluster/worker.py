@@ -29,9 +29,8 @@ from distributed import Reschedule, Worker, get_worker
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import with_variables
 from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
-from pmbnn.results.lock import WRITER
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import RECORD, Results
+from pmbnn.results.store import RECORD, WRITER, Results
 from pmbnn.sweep.cluster.child import (
     DataFile,
     MissingData,

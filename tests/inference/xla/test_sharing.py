@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytensor.tensor as pt
 
-from pmbnn.core.device import Device, running_on
+from pmbnn.core.machine import Device, running_on
 from pmbnn.inference.xla.compile import KEPT, jax_function, precision, shared, sharing_programs
 
 
