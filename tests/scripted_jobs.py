@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from pmbnn.core.stages import News
+from pmbnn.core.stages import StageUpdate
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import fault_of
 from pmbnn.results.record import CellRecord, StoredFile
@@ -79,7 +79,7 @@ def serve(descriptor):
         except (EOFError, OSError):
             sys.exit(0)
         load_sources(job.sources)
-        line.send(Progressed(0, (News("fit", 1, 2, "step", "ELBO -3.5"),)))
+        line.send(Progressed(0, (StageUpdate("fit", 1, 2, "step", "ELBO -3.5"),)))
         scripted = pickle.loads(job.pickled)
         try:
             programs = scripted.run(folder, lambda record: line.send(Stored(0, record)), programs)

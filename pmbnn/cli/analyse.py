@@ -171,11 +171,11 @@ def compare(folders: ResultsFolders) -> None:
 def _compare(folder: Path) -> None:
     from pmbnn.cli.tables import contrasts_table, regret_table
     from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
-    from pmbnn.results.groups import refutations
+    from pmbnn.results.groups import invalid_chains
     from pmbnn.results.store import ResultsError
 
     read = open_results(folder)
-    for line in refutations(read.records).values():
+    for line in invalid_chains(read.records).values():
         typer.echo(f"left out: {line}", err=True)
     verdicts = make_verdicts(read)
     if verdicts.contrasts.empty and verdicts.regret.empty:

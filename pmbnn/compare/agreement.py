@@ -52,7 +52,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     """A row for each fitted cell and sampled cell of the same posterior.
 
     Where there are several samplers, the later ones are compared with the first as fits are.
-    Those of `pmbnn.results.groups.refutations` are passed over.
+    Those of `pmbnn.results.groups.invalid_chains` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, its ``fit_status``, the ``seconds`` that it took, ``engine``, ``reference`` (the

@@ -35,7 +35,7 @@ from pmbnn.models.likelihoods import NormalComponents
 from pmbnn.prediction.density import Mixture, summarise
 from pmbnn.prediction.metrics import classification_metrics, metrics_of
 from pmbnn.results.caveats import AT_GRID_END, choices_at_end, has_converged
-from pmbnn.results.groups import RANKED_BY, bounds_evidence, group_by_settings, grouped, standing
+from pmbnn.results.groups import RANKED_BY, bounds_evidence, group_by_settings, grouped, valid_cells
 from pmbnn.results.names import dataset_label, distinct, distinct_names, fit_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
@@ -126,7 +126,7 @@ def make_baselines(
     Parameters
     ----------
     records
-        Of the cells; those of `refutations` are passed over.
+        Of the cells; those of `invalid_chains` are passed over.
     models
         Names of the baseline models to fit, of `KEYS`.
     published
@@ -140,7 +140,7 @@ def make_baselines(
         If a data set is no longer available, or has several targets and a baseline model is to be
         fitted; or if a published method has no split in common.
     """
-    by_data = _by_data(standing([r for r in records if r.results and r.predictive in SHOWN]))
+    by_data = _by_data(valid_cells([r for r in records if r.results and r.predictive in SHOWN]))
     _check_common(published, by_data)
     means, paired = [], []
     for number, (label, own) in enumerate(by_data.items(), 1):

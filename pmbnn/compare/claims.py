@@ -77,8 +77,8 @@ def claims_table(
     """
     shown = [record for record in records if record.results]
     reads = [partial(read_measures, results, record) for record in shown]
-    with stage("comparing", len(shown), "cell") as went_on:
-        read = helpers.share(reads, went_on)
+    with stage("comparing", len(shown), "cell") as report_progress:
+        read = helpers.share(reads, report_progress)
     measures = {record.name: found for record, found in zip(shown, read, strict=True)}
     rows = [
         {column: row.get(column, 0 if column in COUNTS else "") for column in COLUMNS}

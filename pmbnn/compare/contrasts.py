@@ -35,7 +35,7 @@ from pmbnn.experiment.cells import Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
-from pmbnn.results.groups import posterior_key, sampler_pairs, standing
+from pmbnn.results.groups import posterior_key, sampler_pairs, valid_cells
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import dataset_title, distinct_names, title
 from pmbnn.results.record import CellRecord
@@ -108,7 +108,7 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
     ----------
     records
         Cells of a results folder; those without results, fits of something else than the
-        posterior, and those of `refutations` are passed over. Of several ways to sample a
+        posterior, and those of `invalid_chains` are passed over. Of several ways to sample a
         posterior the first counts.
     contrasts
         Where none is listed, every learned scale less every fixed one of the same prior is taken,
@@ -156,7 +156,7 @@ def _selection(prior: Prior, hyperprior: Hyperprior) -> Selection:
 
 def _usable(records: Sequence[CellRecord]) -> list[CellRecord]:
     """Cells that contrasts are taken of: one way to sample each posterior, and fits by ADVI."""
-    records = standing(records)
+    records = valid_cells(records)
     later = {
         record.name
         for record, first in sampler_pairs(records, posterior_key)

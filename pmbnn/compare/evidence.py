@@ -13,7 +13,7 @@ import pandas as pd
 from pmbnn.compare.scores import NLL_METRICS
 from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
-from pmbnn.results.groups import bounds_evidence, standing
+from pmbnn.results.groups import bounds_evidence, valid_cells
 from pmbnn.results.names import dataset_title, distinct_names, method_name
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import mean_and_error
@@ -48,7 +48,7 @@ NUMBERS = (
 def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     """A row for each cell of a posterior: what it may be chosen by, and how well it predicts.
 
-    Cells of `refutations` are passed over.
+    Cells of `invalid_chains` are passed over.
 
     Columns: ``data``, ``seed``, ``overlap`` of the data seeds (`Dataset.overlap`), ``prior``,
     ``hyperprior``; ``source``, the sampler or the guide with what sets it apart from others of that
@@ -57,7 +57,7 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
     ``log_bayes_factor``, log evidence less the highest on the same data by the same sampler, nats,
     with its Monte-Carlo standard error.
     """
-    usable = [r for r in standing(records) if r.results and bounds_evidence(r)]
+    usable = [r for r in valid_cells(records) if r.results and bounds_evidence(r)]
     if not usable:
         return pd.DataFrame()
     cells = [record.cell for record in usable]

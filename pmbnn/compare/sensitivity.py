@@ -93,12 +93,12 @@ def sensitivity_table(
     programs: dict[str, Programs] = {}
     sampled = [record for record in records if record.results and record.cell.is_sampled]
     tables = []
-    with stage("sensitivity", len(sampled), "cell") as went_on:
+    with stage("sensitivity", len(sampled), "cell") as report_progress:
         for number, record in enumerate(sampled, 1):
             # A cell's name ends in a digest of all that decides its draws.
             held = known.get(record.name)
             tables.append(cell_sensitivity(results, record, programs) if held is None else held)
-            went_on(number)
+            report_progress(number)
     tables = [rows for rows in tables if len(rows)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

@@ -1,7 +1,7 @@
-"""What a process is doing: stages, told as they begin and counted in seconds.
+"""Stages of work: reported as they begin and go on, and counted in seconds.
 
 Whatever may take a while says so by `stage`, or `staged` if it is a whole function. Who wants to
-show it listens within `telling`; who wants to know how long it took, within `measured`. Where
+show it says so with `on_progress`; who wants to know how long it took, within `measured`. Where
 nobody does, nothing happens.
 """
 
@@ -15,7 +15,7 @@ from functools import wraps
 
 
 @dataclass(frozen=True)
-class News:
+class StageUpdate:
     """Where a stage is.
 
     Attributes
@@ -37,7 +37,7 @@ class News:
     words: str = ""
 
 
-Tell = Callable[[tuple[News, ...]], None]
+Tell = Callable[[tuple[StageUpdate, ...]], None]
 """Called as a stage begins, goes on, or ends, with where it is and those around it, outermost
 first; of nothing when there is none left."""
 
@@ -46,7 +46,7 @@ class _Clock(threading.local):
     """Stages that this thread is in, and who wants to know of them."""
 
     def __init__(self) -> None:
-        self.open: list[News] = []
+        self.open: list[StageUpdate] = []
         self.since = 0.0
         self.sums: list[Counter[str]] = []
         self.tellers: list[Tell] = []
@@ -77,19 +77,19 @@ def stage(name: str, total: int = 0, unit: str = "") -> Iterator[Callable[..., N
     ------
     Callable
         To be called as it goes on with how much is done, then if need be ``total`` and ``words``
-        as those of `News`.
+        as those of `StageUpdate`.
     """
     place = len(_clock.open)
 
-    def went_on(done: int, total: int = total, words: str = "") -> None:
-        _clock.open[place] = News(name, done, total, unit, words)
+    def report_progress(done: int, total: int = total, words: str = "") -> None:
+        _clock.open[place] = StageUpdate(name, done, total, unit, words)
         _clock.tell()
 
     _clock.charge()
-    _clock.open.append(News(name, 0, total, unit))
+    _clock.open.append(StageUpdate(name, 0, total, unit))
     _clock.tell()
     try:
-        yield went_on
+        yield report_progress
     finally:
         _clock.charge()
         _clock.open.pop()
@@ -118,8 +118,8 @@ def staged[**P, T](name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @contextmanager
-def telling(tell: Tell) -> Iterator[None]:
-    """Hear of the stages within, in place of whoever heard of them before."""
+def on_progress(tell: Tell) -> Iterator[None]:
+    """Call a function with the stages within, in place of the one that was called before."""
     _clock.tellers.append(tell)
     try:
         yield

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pmbnn.data.base import DataError, DataSettingError
 from pmbnn.data.files import NamesFiles, find, one_line, read_archive
-from pmbnn.spec import Specification, renamed_values, renamed_values
+from pmbnn.spec import Specification, renamed_values
 
 if TYPE_CHECKING:
     import numpy as np

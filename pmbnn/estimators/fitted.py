@@ -94,7 +94,7 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     if inferred.best is None:
         what = "some chain" if cell.is_sampled else "every restart"
         raise ValueError(f"{what} diverged: {inferred.reason}.")
-    sources = {i: inferred.fits[i] for i in inferred.alive}
+    sources = {i: inferred.fits[i] for i in inferred.finite}
     if not cell.is_sampled:
         guide = programs.program(cell, rows).guide
         sources = {i: GuideDraws.of(guide, fit) for i, fit in sources.items()}

@@ -32,7 +32,7 @@ USUAL = {"separator": ",", "decimal": ".", "thousands": None, "encoding": "utf-8
 """How a text file is written that an experiment file says nothing of."""
 
 
-class Look(NamedTuple):
+class TableSummary(NamedTuple):
     """What a look at a table says.
 
     Attributes
@@ -89,10 +89,10 @@ def draft(file: Path, written: str, target: str | None = None) -> str:
     from pmbnn.data.table_file import read_table
 
     table = read_table(stamp_of(file), file.name)
-    return _text(_look(table.frame, file.name, target), table, written, name_of(file))
+    return _text(_summary(table.frame, file.name, target), table, written, name_of(file))
 
 
-def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
+def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSummary:
     from pmbnn.data.frames import NOTATION, PLAIN
 
     notation = frame.attrs.get(NOTATION, PLAIN)
@@ -111,7 +111,7 @@ def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
     if not inputs:
         raise DataError(f"{title}: no column can be an input: {_named(without)}.")
     gaps = frame[[*inputs, target]].isna().sum()
-    look = Look(
+    summary = TableSummary(
         rows=len(frame),
         target=target,
         is_classes=_is_classes(frame[target], notation),
@@ -120,7 +120,7 @@ def _look(frame: "pd.DataFrame", title: str, target: str | None) -> Look:
         gaps={name: int(number) for name, number in gaps.items() if number},
         redundant=(),
     )
-    return look._replace(redundant=_redundant(frame, look, title))
+    return summary._replace(redundant=_redundant(frame, summary, title))
 
 
 def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
@@ -159,15 +159,15 @@ def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
     return share_of_rows(known_text(column), lambda text: is_number(text, notation)) >= 0.5
 
 
-def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]:
+def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tuple[str, ...]:
     """Inputs that are constant, or repeat an earlier one."""
     from pmbnn.data.frames import FrameSettings, raw_of_frame
 
     settings = FrameSettings(
-        target=look.target,
-        without=tuple(look.without),
-        task=_kind(look),
-        missing=_missing(look) or "error",
+        target=summary.target,
+        without=tuple(summary.without),
+        task=_kind(summary),
+        missing=_missing(summary) or "error",
     )
     every, kept = (
         raw_of_frame(frame, settings.model_copy(update={"redundant": how}), title).features
@@ -176,15 +176,15 @@ def _redundant(frame: "pd.DataFrame", look: Look, title: str) -> tuple[str, ...]
     return tuple(name for name in every if name not in kept)
 
 
-def _kind(look: Look) -> str:
-    return "classification" if look.is_classes else "regression"
+def _kind(summary: TableSummary) -> str:
+    return "classification" if summary.is_classes else "regression"
 
 
-def _missing(look: Look) -> str | None:
+def _missing(summary: TableSummary) -> str | None:
     """What is done about missing values; None where there are none."""
-    if not look.gaps:
+    if not summary.gaps:
         return None
-    return "drop" if look.target in look.gaps else "mean"
+    return "drop" if summary.target in summary.gaps else "mean"
 
 
 def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
@@ -200,13 +200,13 @@ def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
     return bool((known % 1 == 0).all()) and known.nunique() <= FEW_VALUES
 
 
-def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
+def _text(summary: TableSummary, table: "TableFile", written: str, stem: str) -> str:
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:80]
-    kind = _kind(look)
+    kind = _kind(summary)
     lines = [
         *_comment(
-            f"Does the prior matter for {written}? {look.rows:,} rows; {look.target} is predicted "
-            f"({kind}).",
+            f"Does the prior matter for {written}? {summary.rows:,} rows; {summary.target} is "
+            f"predicted ({kind}).",
             "# ",
         ),
         "# Every list is an axis: all combinations are fitted, each on three splits of the rows.",
@@ -222,16 +222,16 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
             for field, value in table.format._asdict().items()
             if value not in (None, USUAL[field])
         ),
-        f"      target: {_scalar(look.target)}",
+        f"      target: {_scalar(summary.target)}",
         f"      task: {kind}",
-        *_comment(f"Inputs are all other columns: {_named(look.inputs)}."),
+        *_comment(f"Inputs are all other columns: {_named(summary.inputs)}."),
     ]
-    if look.without:
-        lines += _comment(f"But not: {_named(look.without)}.")
-        lines.append(f"      without: {flow_text([list(look.without)])}")
-    lines += _about_missing(look)
-    if look.redundant:
-        lines += _comment(f"Constant, or like another: {', '.join(look.redundant)}.")
+    if summary.without:
+        lines += _comment(f"But not: {_named(summary.without)}.")
+        lines.append(f"      without: {flow_text([list(summary.without)])}")
+    lines += _about_missing(summary)
+    if summary.redundant:
+        lines += _comment(f"Constant, or like another: {', '.join(summary.redundant)}.")
         lines.append("      redundant: drop")
     lines += [
         "      split: {kind: random, test_size: 0.2}  # or folds, or rows that a file lists",
@@ -240,10 +240,10 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
         "    prior: [normal, laplace, cauchy]",
         "    hyperprior: [{kind: fixed, scale: {tune: {log: [0.01, 10, 7]}}}, half_normal]",
     ]
-    if not look.is_classes:
+    if not summary.is_classes:
         lines.append("    # Noise in units of the standardised target, learned.")
         lines.append("    likelihood: {kind: normal, sd: {kind: half_cauchy}}")
-    if look.rows > MANY_ROWS:
+    if summary.rows > MANY_ROWS:
         lines.append("    inference: {steps: 10000, batch: 512, learning_rate: 0.02, restarts: 1}")
     else:
         lines.append("    inference: {steps: 10000, learning_rate: 0.05, restarts: 2}")
@@ -251,11 +251,11 @@ def _text(look: Look, table: "TableFile", written: str, stem: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _about_missing(look: Look) -> list[str]:
-    how = _missing(look)
+def _about_missing(summary: TableSummary) -> list[str]:
+    how = _missing(summary)
     if how is None:
         return []
-    many = ", ".join(f"{name} {number}" for name, number in look.gaps.items())
+    many = ", ".join(f"{name} {number}" for name, number in summary.gaps.items())
     what = {"drop": "their rows are left out", "mean": "the mean of the training rows instead"}
     return [*_comment(f"Missing values: {many}; {what[how]}."), f"      missing: {how}"]
 

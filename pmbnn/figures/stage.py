@@ -117,8 +117,8 @@ def draw_files(
     if not drawings:
         return []
     writes = [partial(_write, drawing, results) for drawing in drawings]
-    with stage(what, len(drawings), "figure") as went_on:
-        paths = helpers.share(writes, went_on)
+    with stage(what, len(drawings), "figure") as report_progress:
+        paths = helpers.share(writes, report_progress)
     made: dict[tuple[str, str | None], list[str]] = {}
     for drawing in drawings:
         file = drawing.path.relative_to(results.folder).as_posix()

@@ -248,11 +248,11 @@ def _predictions(
     draws: int,
     target: np.ndarray | None = None,
 ) -> tuple[dict[str, Predictive], tuple[Predictive, ...]]:
-    """By each mixture of what is alive, under its name; and by each chain alone.
+    """By each mixture of what is finite, under its name; and by each chain alone.
 
     `target` as it was fitted, predictions in original units.
     """
-    fits = [inferred.fits[i] for i in inferred.alive]
+    fits = [inferred.fits[i] for i in inferred.finite]
     alone = list(np.eye(len(fits))) if inferred.cell.is_sampled else []
     found = predictor.predict_mixtures(
         fits, [*mixtures.values(), *alone], inferred.data, x, draws, target
@@ -276,10 +276,10 @@ def _fresh_metrics(
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
     # A mixture of all restarts alike has as many draws in all as one of them has alone.
-    pooled = {k: w for k, w in fitted.mixtures.items() if w is None and len(fitted.alive) > 1}
+    pooled = {k: w for k, w in fitted.mixtures.items() if w is None and len(fitted.finite) > 1}
     others = {k: w for k, w in fitted.mixtures.items() if k not in pooled}
     found, chains = _predictions(fitted, dataset, predictor, others, x, fresh.draws)
-    share = -(-fresh.draws // len(fitted.alive))
+    share = -(-fresh.draws // len(fitted.finite))
     found |= _predictions(fitted, dataset, predictor, pooled, x, share)[0] if pooled else {}
     results = {
         f"{prefix}{name}": score(predictive.mean, truth)
@@ -303,7 +303,7 @@ def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -
 
 def _surface(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Surface:
     x1, x2, x = map_points(dataset, fitted.cell.predict.map)
-    fits = [fitted.fits[i] for i in fitted.alive]
+    fits = [fitted.fits[i] for i in fitted.finite]
     draws, weights = fitted.cell.predict.map_draws, fitted.mixtures[""]
     found = predict_moments(predictor, fits, weights, fitted.data, x, draws)
     return Surface(x1, x2, found.in_units_of(dataset.target_standardisation))

@@ -55,17 +55,17 @@ class InferredCell(Summarised):
     samples: Samples | None = None
 
     @property
-    def alive(self) -> list[int]:
+    def finite(self) -> list[int]:
         """Numbers of the restarts that did not diverge, or of the chains."""
         return [i for i, fit in enumerate(self.fits) if not fit.failed]
 
     @property
     def mixtures(self) -> dict[str, Weights]:
-        """Mixtures of what is alive that are judged, by the prefix of their results.
+        """Mixtures of what is finite that are judged, by the prefix of their results.
 
         As the cell predicts, and, of fits, with the draws of all restarts pooled.
         """
-        as_predicted = {"": [self.weights[i] for i in self.alive]}
+        as_predicted = {"": [self.weights[i] for i in self.finite]}
         return as_predicted | ({"pooled_": None} if self.samples is None else {})
 
     @property

@@ -124,21 +124,21 @@ def select_scale(
 
 def scored_restarts(fits: Sequence[Fit]) -> list[int]:
     """Which restarts of a candidate are scored: that of highest ELBO, or all if improper."""
-    alive = [i for i, fit in enumerate(fits) if not fit.failed]
-    if not alive or fits[alive[0]].status == "improper":
-        return alive
-    return [max(alive, key=lambda i: fits[i].elbo)]
+    finite = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not finite or fits[finite[0]].status == "improper":
+        return finite
+    return [max(finite, key=lambda i: fits[i].elbo)]
 
 
 def best_restart(fits: Sequence[Fit], selection: Selection | None) -> int | None:
     """The restart a cell predicts with: highest final ELBO, or lowest score if improper."""
-    alive = [i for i, fit in enumerate(fits) if not fit.failed]
-    if not alive:
+    finite = [i for i, fit in enumerate(fits) if not fit.failed]
+    if not finite:
         return None
-    if fits[alive[0]].status == "improper" and selection is not None:
+    if fits[finite[0]].status == "improper" and selection is not None:
         scores = np.nan_to_num(selection.nll[selection.candidate], nan=np.inf)
-        return min(alive, key=lambda i: scores[i])
-    return max(alive, key=lambda i: fits[i].elbo)
+        return min(finite, key=lambda i: scores[i])
+    return max(finite, key=lambda i: fits[i].elbo)
 
 
 def restart_weights(
@@ -164,12 +164,12 @@ def restart_weights(
     Zobay (2014), Variational Bayesian inference with Gaussian-mixture approximations,
     section 2, for components without overlap.
     """
-    alive = np.array([not fit.failed for fit in fits])
+    finite = np.array([not fit.failed for fit in fits])
     if best is None or mixture == "best":
         return tuple(float(i == best) for i in range(len(fits)))
-    weights = alive.astype(float)
+    weights = finite.astype(float)
     if mixture == "elbo" and fits[best].status != "improper" and fits[best].scale.any():
-        weights[alive] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
+        weights[finite] = np.exp([fit.elbo - fits[best].elbo for fit in fits if not fit.failed])
     if mixture == "stacked":
-        weights[alive] = stacking_weights([log_likelihood(f) for f in fits if not f.failed])
+        weights[finite] = stacking_weights([log_likelihood(f) for f in fits if not f.failed])
     return tuple(float(w) for w in weights / weights.sum())

@@ -145,7 +145,7 @@ def _trace_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> Tra
     draws = fitted.cell.predict.trace_draws
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
-    fits = {i: fitted.fits[i] for i in fitted.alive}
+    fits = {i: fitted.fits[i] for i in fitted.finite}
     named = {i: _named(fitted, predictor, fit, draws, large) for i, fit in fits.items()}
     of_restart = {}
     if not large or fitted.cell.predict.log_likelihood:

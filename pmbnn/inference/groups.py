@@ -256,7 +256,7 @@ def _run_to_end(
     at = at or _start(group)
     with stage("compile"), explained(group.program.flat, group.program.dtype):
         group.advanced(at, 0)
-    with stage("fit", steps, "step") as went_on:
+    with stage("fit", steps, "step") as report_progress:
         at = _with_snapshot(group, at)
         while not group.is_over(at):
             at = _with_snapshot(group, _with_window(group, at))
@@ -265,7 +265,7 @@ def _run_to_end(
             elbo, done = float(finite.mean()) if finite.size else float("nan"), group.done(at)
             if progress is not None:
                 said = progress(done, steps, elbo, lambda at=at: _results(group, at, 1)[0])
-            went_on(done, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+            report_progress(done, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
             if checkpoint is not None:
                 checkpoint.save_if_due(partial(arrays_of, at))
     if checkpoint is not None:

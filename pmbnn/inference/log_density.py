@@ -38,7 +38,7 @@ class Density:
     total_log_likelihood
         Log-probability of everything observed, and potentials, on the inputs of `flat`; a scalar
         graph, in nats.
-    of_data, of_rest
+    precompute, evaluate
         It as two JAX functions: what depends on the data alone; and the rest, of the vector and
         of what the first one gives.
     """
@@ -47,8 +47,8 @@ class Density:
     dtype: str
     padding: int
     total_log_likelihood: TensorVariable
-    of_data: Callable[..., tuple]
-    of_rest: Callable[..., tuple]
+    precompute: Callable[..., tuple]
+    evaluate: Callable[..., tuple]
 
     @property
     def size(self) -> int:
@@ -66,7 +66,7 @@ class Density:
         self.flat.check_labels(data)
         arrays = cast(data, self.dtype, self.flat.row_data, self.padding)
         with explained(self.flat, self.dtype):
-            return jax.jit(self.of_data)(*(arrays[name] for name in self.flat.data))
+            return jax.jit(self.precompute)(*(arrays[name] for name in self.flat.data))
 
 
 class LogDensity(Density):
@@ -78,7 +78,7 @@ class LogDensity(Density):
 
     def value(self, vector: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
         """Log-density of a vector, ``(size,)``, in nats; a JAX function."""
-        return self.of_rest(vector, *prepared)[0]
+        return self.evaluate(vector, *prepared)[0]
 
     def value_and_gradient(
         self, vector: jax.Array, prepared: tuple[jax.Array, ...]
@@ -95,13 +95,13 @@ class TemperedDensity(Density):
 
     def log_likelihood(self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
         """Log-likelihood at coordinates, ``(size,)``, in nats; a JAX function."""
-        return self.of_rest(coordinates, *prepared)[0]
+        return self.evaluate(coordinates, *prepared)[0]
 
     def place(
         self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]
     ) -> tuple[jax.Array, jax.Array]:
         """The flat vector, ``(size,)``, and its log-density as `LogDensity` has it, in nats."""
-        _, log_density, vector = self.of_rest(coordinates, *prepared)
+        _, log_density, vector = self.evaluate(coordinates, *prepared)
         return vector, log_density
 
 
@@ -170,7 +170,7 @@ def _check_gradient(density: LogDensity) -> None:
 
     def traced(vector):
         arrays = cast(data, density.dtype)
-        prepared = density.of_data(*(arrays[name] for name in flat.data))
+        prepared = density.precompute(*(arrays[name] for name in flat.data))
         return density.value_and_gradient(vector, prepared)
 
     jax.eval_shape(traced, vector)

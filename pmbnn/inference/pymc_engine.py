@@ -93,11 +93,11 @@ def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress 
         def current() -> Fit:
             return _result(program, advi.approx.groups[0], losses, replica, i)
 
-        with stage("fit", program.steps, "step") as went_on:
+        with stage("fit", program.steps, "step") as report_progress:
 
             def told(step: int, elbo: float) -> None:
                 said = None if progress is None else progress(step, program.steps, elbo, current)
-                went_on(step, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+                report_progress(step, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
 
             try:
                 pm.fit(

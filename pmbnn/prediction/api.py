@@ -126,13 +126,13 @@ def fit(
         if reason is not None:
             raise ValueError(f"`model` cannot be fitted: {reason}.")
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
-    alive = [fit for fit in fits if not fit.failed]
-    best = max(alive, key=lambda fit: fit.elbo)
+    finite = [fit for fit in fits if not fit.failed]
+    best = max(finite, key=lambda fit: fit.elbo)
     return Posterior(
         origin=model,
         settings=chosen,
-        sources={fit.replica: GuideDraws.of(program.guide, fit) for fit in alive},
-        weights={fit.replica: float(fit is best) for fit in alive},
+        sources={fit.replica: GuideDraws.of(program.guide, fit) for fit in finite},
+        weights={fit.replica: float(fit is best) for fit in finite},
         best=best.replica,
         status=best.status,
         reason=best.reason,

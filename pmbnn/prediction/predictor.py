@@ -266,13 +266,13 @@ class Predictor:
         One draw of the weights is in memory at a time, those of a point once.
         """
         draws = self.n_distinct(fit, draws)
-        with precision(self.dtype), stage("predict", len(x), "row") as went_on:
+        with precision(self.dtype), stage("predict", len(x), "row") as report_progress:
             constants, source = self._constants(data), self.source(fit).on_device(self.dtype)
             size, parts = self.predictive.block, []
             for number, rows in enumerate(self._blocks(x, size), 1):
                 found = self._of_draws(source, draws, rows, constants)
                 parts.append(jax.device_get(found))
-                went_on(min(number * size, len(x)))
+                report_progress(min(number * size, len(x)))
         columns = zip(*parts, strict=True)
         return {
             name: np.concatenate(column, axis=1)[:, : len(x)] if rows else _with_rows(column[0])
@@ -298,13 +298,13 @@ class Predictor:
         block
             Rows in memory at once.
         """
-        with precision(self.dtype), stage("predict", len(x), "row") as went_on:
+        with precision(self.dtype), stage("predict", len(x), "row") as report_progress:
             source, constants = self.source(fit).on_device(self.dtype), self._constants(data)
             parts = []
             for number, rows in enumerate(self._blocks(x, block), 1):
                 found = self._reduced(reduce, source, draws, rows, constants)
                 parts.append(jax.device_get(found))
-                went_on(min(number * block, len(x)))
+                report_progress(min(number * block, len(x)))
         return [np.concatenate(part)[: len(x)] for part in zip(*parts, strict=True)]
 
     def n_distinct(self, fit: Fit | DrawSource, draws: int) -> int:

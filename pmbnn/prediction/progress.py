@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from pmbnn.core.stages import News, measured, telling
+from pmbnn.core.stages import StageUpdate, measured, on_progress
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -37,7 +37,7 @@ def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[Non
     task = bar.add_task("", total=None, words="")
     is_over = False
 
-    def told(stages: tuple[News, ...]) -> None:
+    def told(stages: tuple[StageUpdate, ...]) -> None:
         if not stages:
             return
         news, total = stages[-1], stages[-1].total or None
@@ -47,7 +47,7 @@ def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[Non
 
     with live(console, lambda: times_text(seconds) if is_over else bar):
         try:
-            with telling(told), measured() as seconds:
+            with on_progress(told), measured() as seconds:
                 yield
         finally:
             is_over = True

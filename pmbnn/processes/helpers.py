@@ -174,7 +174,9 @@ class Helpers(HelperPool):
         if self.processes > 0:
             self.submit([partial(_import, modules)] * self.processes)
 
-    def share[T](self, calls: Sequence[Callable[[], T]], went_on: Callable[[int], None]) -> list[T]:
+    def share[T](
+        self, calls: Sequence[Callable[[], T]], report_progress: Callable[[int], None]
+    ) -> list[T]:
         """What the calls return, in their order.
 
         What is within them must be such that a process can be sent it. An error of one is raised
@@ -184,14 +186,14 @@ class Helpers(HelperPool):
         ----------
         calls
             Each worth about as much time as drawing a figure.
-        went_on
+        report_progress
             Called with how many are done, as it goes on.
         """
         if self.processes < 1 or len(calls) < 2 * ENOUGH:
             found = []
             for call in calls:
                 found.append(call())
-                went_on(len(found))
+                report_progress(len(found))
             return found
         futures = self.submit(calls)
         try:
@@ -200,7 +202,7 @@ class Helpers(HelperPool):
             for number in reversed(range(len(calls))):
                 if futures[number].cancel():
                     own[number] = calls[number]()
-                went_on(sum(future.done() for future in futures))
+                report_progress(sum(future.done() for future in futures))
             return [
                 own[number] if number in own else _result(call, futures[number])
                 for number, call in enumerate(calls)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from pmbnn.core.machine import CPU, Device, processes
-from pmbnn.core.stages import News
+from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import takes_all_cores
 from pmbnn.prediction.progress import duration, is_live, live
@@ -35,13 +35,13 @@ LOG_EVERY = 60.0
 class _Running:
     """A job on its way: where its innermost stage was when first heard of, and its latest line."""
 
-    first: News
+    first: StageUpdate
     since: float
-    latest: News
+    latest: StageUpdate
     printed: float
     line: str = ""
 
-    def is_of(self, news: News) -> bool:
+    def is_of(self, news: StageUpdate) -> bool:
         """Whether news are of the same run of a stage."""
         return news.stage == self.latest.stage and news.done >= self.latest.done
 
@@ -101,7 +101,7 @@ class JobDisplay:
     def _is_live(self) -> bool:
         return is_live(self.console) and not self.quiet
 
-    def running_job(self, job: str, stages: Sequence[News]) -> None:
+    def running_job(self, job: str, stages: Sequence[StageUpdate]) -> None:
         """Show how far a job is; `job` says what is fitted, `stages` where, outermost first."""
         if not stages:
             return
@@ -156,7 +156,7 @@ class JobDisplay:
         return Group(self.bar, *lines)
 
 
-def far(news: News) -> str:
+def far(news: StageUpdate) -> str:
     """A stage in words, and how much of it is done."""
     counted = f"{news.done:,}/{news.total:,}" if news.total else ""
     return " ".join(filter(None, [news.stage, counted and news.unit, counted]))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pmbnn.core.machine import CPU, Device, claim, cores, processes, running_on
-from pmbnn.core.stages import News, measured, stage, telling
+from pmbnn.core.stages import StageUpdate, measured, on_progress, stage
 from pmbnn.processes.helpers import deferred_interrupts, environment, spawning
 from pmbnn.results.faults import StorageError, fault_of
 
@@ -69,7 +69,7 @@ class Progressed:
     """Where a job is: the stages that it is in, outermost first."""
 
     job: int
-    stages: tuple[News, ...]
+    stages: tuple[StageUpdate, ...]
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ def _serve(
 
 def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: Device) -> None:
     programs = None
-    with telling(sender.told), measured() as seconds, ExitStack() as held:
+    with on_progress(sender.told), measured() as seconds, ExitStack() as held:
         with stage("start"):
             # Before anything else asks JAX for a device.
             held.enter_context(running_on(claim(device)))
@@ -351,7 +351,7 @@ class _Sender:
             # Not an error of the cell being fitted, which must not be stored as failed.
             raise SystemExit(0) from None
 
-    def told(self, stages: tuple[News, ...]) -> None:
+    def told(self, stages: tuple[StageUpdate, ...]) -> None:
         """Send where a job is, if it is in another stage than before or some time has passed."""
         now, names = time.monotonic(), tuple(news.stage for news in stages)
         if names != self.names or now - self.last >= NEWS_EVERY:

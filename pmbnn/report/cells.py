@@ -231,8 +231,8 @@ def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -
     """Every cell of some folders, each trace and figure opened once; helpers share the reading."""
     owned = [(folder, record) for folder in folders for record in folder.records]
     reads = [partial(_read_cell, folder.results, record.name) for folder, record in owned]
-    with stage("reading", len(owned), "cell") as went_on:
-        found = helpers.share(reads, went_on)
+    with stage("reading", len(owned), "cell") as report_progress:
+        found = helpers.share(reads, report_progress)
     cells = []
     for number, ((folder, record), (parts, figures)) in enumerate(zip(owned, found, strict=True)):
         added = _added(record, parts)

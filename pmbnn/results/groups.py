@@ -127,7 +127,7 @@ def other_scales(records: Sequence[CellRecord]) -> list[tuple[CellRecord, CellRe
 def _fits_with_samplers(
     records: Sequence[CellRecord], key: Callable[[CellRecord], tuple]
 ) -> Iterator[tuple[CellRecord, CellRecord]]:
-    finished = [r for r in standing(records) if r.results]
+    finished = [r for r in valid_cells(records) if r.results]
     sampled = grouped((r for r in finished if r.cell.is_sampled), key)
     for record in finished if sampled else ():
         if not record.cell.is_sampled and not record.cell.is_tempered:
@@ -142,7 +142,7 @@ def sampler_pairs(
     Those that are refuted are passed over; `key` says what is one posterior.
     """
     first: dict[tuple, CellRecord] = {}
-    for record in standing(records):
+    for record in valid_cells(records):
         if not record.results or not record.cell.is_sampled:
             continue
         other = first.setdefault(key(record), record)
@@ -150,7 +150,7 @@ def sampler_pairs(
             yield record, other
 
 
-def refutations(records: Sequence[CellRecord]) -> dict[str, str]:
+def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
     """Sampled cells that cannot be of the posterior, by name, and why in words.
 
     The log evidence is the posterior's mean log-likelihood less its divergence from the prior. So
@@ -190,7 +190,7 @@ def bounds_evidence(record: CellRecord) -> bool:
     return record.status != "improper" and not record.cell.is_point and not record.cell.is_tempered
 
 
-def standing(records: Sequence[CellRecord]) -> list[CellRecord]:
-    """Records without those of `refutations`."""
-    refuted = refutations(records)
+def valid_cells(records: Sequence[CellRecord]) -> list[CellRecord]:
+    """Records without those of `invalid_chains`."""
+    refuted = invalid_chains(records)
     return [record for record in records if record.name not in refuted]

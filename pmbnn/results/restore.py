@@ -89,13 +89,13 @@ def _sources(
         return {"sources": chains, "weights": weights, "best": 0, "samples": samples}
     history = trace["fit"].to_dataset()
     statuses = json.loads(history.attrs["status"])
-    alive = [i for i, status in enumerate(statuses) if status != "diverged"]
+    finite = [i for i, status in enumerate(statuses) if status != "diverged"]
     flat = flatten_model(network.graph_model, rows=None)
     guide = build_guide(settings, flat.size, flat.improper, flat.spread)
-    kept = trace["guide"].to_dataset().sel(restart=alive)
+    kept = trace["guide"].to_dataset().sel(restart=finite)
     return {
-        "sources": dict(zip(alive, GuideDraws.restored(guide, kept), strict=True)),
-        "weights": {i: float(history["weight"].values[i]) for i in alive},
+        "sources": dict(zip(finite, GuideDraws.restored(guide, kept), strict=True)),
+        "weights": {i: float(history["weight"].values[i]) for i in finite},
         "best": int(history.attrs["best"]),
         "history": history,
     }

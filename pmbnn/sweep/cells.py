@@ -134,7 +134,7 @@ def run_cells(
             if isinstance(event, Finished) and event.killed:
                 killed.append(job)
             elif isinstance(event, Finished) and event.died:
-                yield from ((job, e) for e in _bury(run, job, "error", event.died))
+                yield from ((job, e) for e in _record_failure(run, job, "error", event.died))
             yield job, event
         for job in killed:
             yield from _try_alone(run, job, single_threaded, cluster)
@@ -165,7 +165,7 @@ def _try_alone(
         for _, event in _run(run, [again], 1, single_threaded, cluster):
             if isinstance(event, Finished) and event.died:
                 status, reason = ("out_of_memory", TWICE) if event.killed else ("error", event.died)
-                yield from ((again, e) for e in _bury(run, again, status, reason))
+                yield from ((again, e) for e in _record_failure(run, again, status, reason))
             yield again, event
 
 
@@ -192,7 +192,7 @@ def _task(run: Run, job: Job) -> JobTask:
     return JobTask(job.group, job.width, tasks, search_cell and run.tasks[search_cell])
 
 
-def _bury(run: Run, job: Job, status: str, reason: str) -> Iterator[Stored]:
+def _record_failure(run: Run, job: Job, status: str, reason: str) -> Iterator[Stored]:
     """Record the cells that a dead worker had not stored as failed."""
     for task in _task(run, job).cells:
         if run.missing([task.cell]):

@@ -11,7 +11,7 @@ from functools import partial
 from rich.console import Console
 from rich.status import Status
 
-from pmbnn.core.stages import News, telling
+from pmbnn.core.stages import StageUpdate, on_progress
 from pmbnn.prediction.progress import shown
 from pmbnn.processes.progress import LOG_EVERY, JobDisplay, far
 from pmbnn.results.caveats import choices_at_end
@@ -42,14 +42,14 @@ def following(console: Console, quiet: bool) -> Iterator[None]:
         with shown(console=console):
             yield
     elif console.is_terminal:
-        with console.status("") as status, telling(partial(_show, status)):
+        with console.status("") as status, on_progress(partial(_show, status)):
             yield
     else:
-        with telling(_Log(console)):
+        with on_progress(_Log(console)):
             yield
 
 
-def _show(status: Status, stages: Sequence[News]) -> None:
+def _show(status: Status, stages: Sequence[StageUpdate]) -> None:
     status.update(far(stages[-1]) if stages else "")
 
 
@@ -61,7 +61,7 @@ class _Log:
     stage: str = ""
     told: float = 0.0
 
-    def __call__(self, stages: Sequence[News]) -> None:
+    def __call__(self, stages: Sequence[StageUpdate]) -> None:
         """Say where the innermost stage is, if it is time to."""
         if not stages or not stages[-1].total:
             return

@@ -53,7 +53,7 @@ from pmbnn.results.derived import (
     stale_line,
 )
 from pmbnn.results.faults import named_faults
-from pmbnn.results.groups import other_scales, refutations
+from pmbnn.results.groups import invalid_chains, other_scales
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.present import (
@@ -356,7 +356,7 @@ def write_what_follows(
     with stage("tables"):
         write_tables(one, records)
         write_agreement(one.results, records)
-        for line in refutations(records).values():
+        for line in invalid_chains(records).values():
             console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
         if apart := other_scales(records):
             words = f"{len(apart)} fits of another scale than their sampler chose: no distance"

@@ -16,7 +16,7 @@ from pmbnn.calibration.store import load_ranks, save_ranks
 from pmbnn.calibration.table import FILE, calibration_table, notes
 from pmbnn.cli import app
 from pmbnn.core.machine import CPU, Device
-from pmbnn.core.stages import News
+from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.processes import progress
 from pmbnn.processes.workers import Finished, Progressed, Stored
@@ -136,7 +136,7 @@ def scripted(made, monkeypatch):
     def run_jobs(tasks, folder, workers, single_threaded, plugins, devices):
         for number, task in enumerate(tasks):
             done.append(task.name)
-            yield Progressed(number, (News("simulate", 5, task.simulations),))
+            yield Progressed(number, (StageUpdate("simulate", 5, task.simulations),))
             if task.cell.prior.kind == "laplace":
                 yield Stored(number, "ValueError: no luck")
             elif task.cell.prior.kind == "cauchy":

@@ -12,7 +12,7 @@ from pmbnn.calibration.plan import plan_calibration
 from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 from pmbnn.calibration.simulate import Calibration, Simulated, fixed_inputs, run_calibration
 from pmbnn.calibration.store import load_ranks
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.job import load_dataset
 from pmbnn.fitting.programs import GroupPrograms
@@ -216,7 +216,7 @@ def calibrated(task, folder, programs=None):
     """Stored ranks of a task, and what was said of it."""
     (folder / "calibration").mkdir(parents=True, exist_ok=True)
     said, stages = [], []
-    with telling(stages.append):
+    with on_progress(stages.append):
         programs = run_calibration(task, folder, said.append, programs)
     return load_ranks(Results(folder), task.name), said, stages, programs
 

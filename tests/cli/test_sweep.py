@@ -28,7 +28,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
@@ -652,7 +652,7 @@ def run_job(run, stop=None):
             if len(news) == stop:
                 raise KeyboardInterrupt
 
-    with suppress(KeyboardInterrupt), telling(told):
+    with suppress(KeyboardInterrupt), on_progress(told):
         job.run_job(_task(run, cut), run.results.folder, stored.append)
     return [timeless(record) for record in stored], news
 

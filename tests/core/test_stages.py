@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from pmbnn.core import stages
-from pmbnn.core.stages import News, measured, recount, stage, staged, telling
+from pmbnn.core.stages import StageUpdate, measured, on_progress, recount, stage, staged
 
 
 @pytest.fixture
@@ -71,32 +71,41 @@ def test_seconds_are_counted_to_another_stage(clock):
 def test_who_listens_hears_of_all_that_is_open():
     heard = []
     fitting = stage("fit", 100, "step")
-    with stage("not heard of"), telling(heard.append), stage("choose"), fitting as went_on:
-        went_on(10, words="ELBO -1.0")
-        went_on(20, 50)
+    with (
+        stage("not heard of"),
+        on_progress(heard.append),
+        stage("choose"),
+        fitting as report_progress,
+    ):
+        report_progress(10, words="ELBO -1.0")
+        report_progress(20, 50)
     of_fit = [("fit", 0, 100), ("fit", 10, 100), ("fit", 20, 50)]
     told = [[(news.stage, news.done, news.total) for news in one[1:]] for one in heard]
     choose = ("choose", 0, 0)
     assert told == [[choose], *([choose, one] for one in of_fit), [choose], []]
-    assert heard[2][-1] == News("fit", 10, 100, "step", "ELBO -1.0")
+    assert heard[2][-1] == StageUpdate("fit", 10, 100, "step", "ELBO -1.0")
 
 
 def test_a_stage_goes_on_while_another_is_open_within():
     heard = []
-    with telling(heard.append), stage("simulate", 3, "simulation") as went_on, stage("fit"):
-        went_on(2)
-    assert heard[2] == (News("simulate", 2, 3, "simulation"), News("fit"))
+    with (
+        on_progress(heard.append),
+        stage("simulate", 3, "simulation") as report_progress,
+        stage("fit"),
+    ):
+        report_progress(2)
+    assert heard[2] == (StageUpdate("simulate", 2, 3, "simulation"), StageUpdate("fit"))
 
 
 def test_the_last_to_listen_is_the_one_who_hears():
     first, second = [], []
-    with telling(first.append):
-        with telling(second.append), stage("fit"):
+    with on_progress(first.append):
+        with on_progress(second.append), stage("fit"):
             pass
         with stage("write"):
             pass
     assert [len(one) for one in second] == [1, 0]
-    assert first == [(News("write"),), ()]
+    assert first == [(StageUpdate("write"),), ()]
 
 
 def test_a_function_may_be_a_stage(clock):

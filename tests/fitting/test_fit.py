@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scripted import ScriptedPredictor
 
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
@@ -578,7 +578,7 @@ def fit_long(programs, folder, stop=None):
             raise KeyboardInterrupt
 
     try:
-        with telling(told):
+        with on_progress(told):
             (done,) = fit_job([LONG], {LONG.dataset: DATASET}, programs, checkpoints=folder)
     except KeyboardInterrupt:
         done = None

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import pmbnn.sweep.cells as runner
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
@@ -256,7 +256,7 @@ def fit_in_order(order, search_cell):
     programs, done, stages = GroupPrograms("group", 16), {}, []
     for job in order:
         data = {c.dataset: c.dataset.load() for c in (job, search_cell)}
-        with telling(stages.append):
+        with on_progress(stages.append):
             (done[job],) = fit_job([job], data, programs, search_cell)
     names = [outer.stage for outer, *_ in filter(None, stages)]
     return done, [name for name in names if name not in ("build", "compile")]

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from scipy.special import logsumexp
 
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
@@ -58,7 +58,7 @@ def sampled(folder, told=lambda _: None, **settings):
     run, programs = prepared(folder, **settings), None
     for one in jobs(list(run.tasks)):
         task = JobTask(one.group, one.width, tuple(run.tasks[cell] for cell in one.wanted))
-        with telling(told):
+        with on_progress(told):
             programs = run_job(task, run.results.folder, lambda _: None, programs)
     return Results(run.results.folder)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from rich.console import Console
 
-from pmbnn.core.stages import News, stage
+from pmbnn.core.stages import StageUpdate, stage
 from pmbnn.prediction import notebook
 from pmbnn.prediction.progress import shown, times_text
 from pmbnn.sweep.progress import Display
@@ -51,8 +51,8 @@ def test_one_output_shows_every_stage_and_keeps_how_long_they_took(outputs, monk
     with shown(console=Console(force_jupyter=True)):
         with stage("compile"):
             wait_for(outputs, "compile")
-        with stage("fit", 200, "step") as went_on:
-            went_on(50, words="ELBO -12.5")
+        with stage("fit", 200, "step") as report_progress:
+            report_progress(50, words="ELBO -12.5")
             wait_for(outputs, "50/200")
             wait_for(outputs, "ELBO -12.5")
     (texts,) = outputs
@@ -61,7 +61,7 @@ def test_one_output_shows_every_stage_and_keeps_how_long_they_took(outputs, monk
 
 def test_a_sweep_s_display_is_one_output_and_ends_with_all_cells(outputs):
     with Display(Console(force_jupyter=True), {}, quiet=False) as display:
-        display.running_job("a job", [News("choose"), News("fit", 50, 100, "step")])
+        display.running_job("a job", [StageUpdate("choose"), StageUpdate("fit", 50, 100, "step")])
         wait_for(outputs, "choose, fit step 50/100: a job")
     (texts,) = outputs
     assert "0/0" in texts[-1] and "in 0 s" in texts[-1]

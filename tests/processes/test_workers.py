@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from pmbnn.core.machine import CPU, Device
-from pmbnn.core.stages import News
+from pmbnn.core.stages import StageUpdate
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.compile import shared
@@ -36,7 +36,7 @@ SCRIPT = textwrap.dedent(
     import sys
     import time
 
-    from pmbnn.core.stages import News
+    from pmbnn.core.stages import StageUpdate
     from pmbnn.results.faults import StorageError
     from pmbnn.processes.workers import Finished, Progressed, Stored, _Sender
 
@@ -56,7 +56,7 @@ SCRIPT = textwrap.dedent(
                 sender.send(StorageError("no room"))
             if act == "wait":
                 time.sleep(0.3)
-            sender.told((News("choose"), News("fit", 1, 2, "step", "ELBO -3.5")))
+            sender.told((StageUpdate("choose"), StageUpdate("fit", 1, 2, "step", "ELBO -3.5")))
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
@@ -131,7 +131,9 @@ def finished(events):
 def test_events_of_a_job_come_in_order(run):
     found = list(run([("a", "ok"), ("b", "ok")]))
     assert [type(event) for event in found if event.job == 0] == [Progressed, Stored, Finished]
-    assert found[0] == Progressed(0, (News("choose"), News("fit", 1, 2, "step", "ELBO -3.5")))
+    assert found[0] == Progressed(
+        0, (StageUpdate("choose"), StageUpdate("fit", 1, 2, "step", "ELBO -3.5"))
+    )
     assert finished(found) == {0: None, 1: None}
     assert [stored(found)[job]["group"] for job in (0, 1)] == ["a", "b"]
     assert multiprocessing.active_children() == []
@@ -188,11 +190,11 @@ def test_progress_is_thinned_out():
 
     sender = workers._Sender(Connection)
     for step in range(1000):
-        sender.told((News("fit", step, 1000),))
-    assert sent[0] == Progressed(0, (News("fit", 0, 1000),))
+        sender.told((StageUpdate("fit", step, 1000),))
+    assert sent[0] == Progressed(0, (StageUpdate("fit", 0, 1000),))
     assert len(sent) < 100
-    sender.told((News("write"),))
-    assert sent[-1] == Progressed(0, (News("write"),)), "it may last"
+    sender.told((StageUpdate("write"),))
+    assert sent[-1] == Progressed(0, (StageUpdate("write"),)), "it may last"
 
 
 # Death of a worker
@@ -310,7 +312,7 @@ def test_a_worker_without_a_parent_stops(run, tmp_path):
     ours.close()
     sender = workers._Sender(theirs)
     with pytest.raises(SystemExit) as stop:
-        sender.told((News("fit", 1, 2),))
+        sender.told((StageUpdate("fit", 1, 2),))
     assert stop.value.code == 0
     assert sender.receive() is None
 

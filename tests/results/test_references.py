@@ -6,12 +6,12 @@ from pmbnn.compare.contrasts import delta_table
 from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.results.groups import (
+    invalid_chains,
     other_scales,
     pairs,
     posterior_key,
-    refutations,
     sampler_pairs,
-    standing,
+    valid_cells,
 )
 
 ADVI = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}
@@ -35,14 +35,14 @@ def cells(made):
 
 def test_no_posterior_explains_the_rows_worse_than_an_elbo(cells):
     """By more than three standard errors."""
-    assert refutations(cells(-250.0)) == {}
-    assert refutations(cells(-302.9)) == {}
+    assert invalid_chains(cells(-250.0)) == {}
+    assert invalid_chains(cells(-302.9)) == {}
     fit, stuck = cells(-303.1)
-    assert refutations([fit, stuck]) == {
+    assert invalid_chains([fit, stuck]) == {
         stuck.name: f"{stuck.name}: these draws are not of the posterior, whatever their R-hat "
         "says: their mean log-likelihood is -303.1 nats, and the ELBO of the same model is -300.0"
     }
-    assert standing([fit, stuck]) == [fit]
+    assert valid_cells([fit, stuck]) == [fit]
 
 
 def test_an_evidence_is_a_bound_as_well(cells, made):
@@ -51,32 +51,32 @@ def test_an_evidence_is_a_bound_as_well(cells, made):
         inference={"engine": "smc"}, log_evidence=-280.0, log_evidence_mcse=0.5,
         log_likelihood=-250.0, log_likelihood_mcse=1.0,
     )  # fmt: skip
-    (words,) = refutations([fit, chains, smc]).values()
+    (words,) = invalid_chains([fit, chains, smc]).values()
     assert words.endswith("the log evidence of the same model is -281.5")
 
 
 def test_a_tempered_fit_and_another_scale_say_nothing(cells):
-    assert refutations(cells(-400.0, inference={"kl_weight": 0.1})) == {}
-    assert refutations(cells(-400.0, scales=(1.0, 0.1))) == {}
-    assert len(refutations(cells(-400.0, scales=(0.1, 0.1)))) == 1
-    assert refutations(cells(-400.0)[1:]) == {}
+    assert invalid_chains(cells(-400.0, inference={"kl_weight": 0.1})) == {}
+    assert invalid_chains(cells(-400.0, scales=(1.0, 0.1))) == {}
+    assert len(invalid_chains(cells(-400.0, scales=(0.1, 0.1)))) == 1
+    assert invalid_chains(cells(-400.0)[1:]) == {}
 
 
 @pytest.mark.parametrize("guide", ["map", "maximum_likelihood"])
 def test_the_objective_of_a_point_is_no_bound(cells, guide):
     """It is a density, which may be any number."""
-    assert refutations(cells(-400.0, inference={"guide": guide})) == {}
+    assert invalid_chains(cells(-400.0, inference={"guide": guide})) == {}
 
 
 def test_under_an_improper_prior_there_is_no_evidence(cells, made):
     fit, chains = cells(-400.0)
-    assert refutations([made.changed(fit, status="improper"), chains]) == {}
+    assert invalid_chains([made.changed(fit, status="improper"), chains]) == {}
 
 
 def test_a_diverged_fit_and_chains_of_an_older_version_say_nothing(cells, made):
     fit, chains = cells(-400.0)
-    assert refutations([made.changed(fit, results={}), chains]) == {}
-    assert refutations([fit, made.changed(chains, results={"nll": 0.5})]) == {}
+    assert invalid_chains([made.changed(fit, results={}), chains]) == {}
+    assert invalid_chains([fit, made.changed(chains, results={"nll": 0.5})]) == {}
 
 
 def test_refuted_cells_are_no_reference(cells, made):

@@ -18,7 +18,7 @@ from distributed import Client, KilledWorker, LocalCluster
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
-from pmbnn.core.stages import News
+from pmbnn.core.stages import StageUpdate
 from pmbnn.data import DataError, Npz
 from pmbnn.data.files import copies
 from pmbnn.processes.workers import Finished, Progressed, Stored
@@ -127,7 +127,7 @@ def test_cells_come_back_whole_and_processes_stay(run, scripted):
 def test_progress_passes_through_the_scheduler(run, scripted, monkeypatch):
     monkeypatch.setattr(coordinator, "PROGRESS_EVERY", 0.0)
     found = list(run([scripted("cell", seconds=1.0)]))
-    assert Progressed(0, (News("fit", 1, 2, "step", "ELBO -3.5"),)) in found
+    assert Progressed(0, (StageUpdate("fit", 1, 2, "step", "ELBO -3.5"),)) in found
     assert found[-1] == Finished(0, None, {"fit": 1.0})
 
 

@@ -9,7 +9,7 @@ from makers import changed
 from rich.console import Console
 
 from pmbnn.cli.tables import accuracy_tables
-from pmbnn.core.stages import News, stage
+from pmbnn.core.stages import StageUpdate, stage
 from pmbnn.prediction.progress import duration
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
@@ -53,7 +53,9 @@ def log(records, work=None, quiet=False, terminal=False, clock=None):
     console = Console(file=io.StringIO(), width=160, force_terminal=terminal)
     work = {r.name: 1.0 for r in records} if work is None else work
     with Display(console, work, quiet) as display:
-        display.running_job("job", [News("choose"), News("fit", 50, 100, "step", "ELBO -12.5")])
+        display.running_job(
+            "job", [StageUpdate("choose"), StageUpdate("fit", 50, 100, "step", "ELBO -12.5")]
+        )
         for one in records:
             if clock is not None:
                 clock.now += 1
@@ -106,8 +108,8 @@ def test_a_terminal_keeps_lines_of_failures_only(monkeypatch):
 
 def test_jobs_come_and_go():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    display.running_job("a", [News("fit", 1000, 20000, "step", "ELBO nan")])
-    display.running_job("b", [News("fit", 1, 2, "step")])
+    display.running_job("a", [StageUpdate("fit", 1000, 20000, "step", "ELBO nan")])
+    display.running_job("b", [StageUpdate("fit", 1, 2, "step")])
     display.finished_job("b")
     display.finished_job("never heard of")
     display.console.print(display._render())
@@ -117,7 +119,7 @@ def test_jobs_come_and_go():
 
 
 def news(display, done, *outer):
-    display.running_job("job", [*outer, News("fit", done, 1000, "step", "ELBO -2.0")])
+    display.running_job("job", [*outer, StageUpdate("fit", done, 1000, "step", "ELBO -2.0")])
     return display.running["job"].line
 
 
@@ -131,14 +133,14 @@ def test_a_running_fit_tells_its_own_time_left(clock):
     assert "step 100/1,000, ELBO" in news(display, 100), "the next fit of the job"
     clock.now += 9
     assert "190/1,000, 1 min 21 s left," in news(display, 190)
-    display.running_job("job", [News("write")])
+    display.running_job("job", [StageUpdate("write")])
     assert display.running["job"].line == "write: job"
     assert "step 300/1,000, ELBO" in news(display, 300), "another fit"
 
 
 def test_stages_around_the_innermost_are_named():
     display = Display(Console(file=io.StringIO()), {"a": 1.0}, False)
-    line = news(display, 10, News("simulate", 16, 100), News("choose"))
+    line = news(display, 10, StageUpdate("simulate", 16, 100), StageUpdate("choose"))
     assert line == "simulate 16/100, choose, fit step 10/1,000, ELBO -2.0: job"
     display.running_job("job", [])
     assert display.running["job"].line == line, "between two stages"
@@ -309,10 +311,10 @@ def test_a_log_tells_what_follows_the_fits(monkeypatch, quiet):
     with following(console, quiet):
         with stage("tables"):
             pass
-        with stage("overviews", 3, "figure") as went_on:
-            went_on(1)
+        with stage("overviews", 3, "figure") as report_progress:
+            report_progress(1)
             clock.now = progress.LOG_EVERY
-            went_on(2)
+            report_progress(2)
         with stage("sensitivity", 4, "cell"):
             pass
     lines = (

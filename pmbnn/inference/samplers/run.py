@@ -139,8 +139,8 @@ def sample_posterior(
             return leave(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
     draws = sampler.settings.draws
-    with stage("sample", draws, "draw") as went_on:
-        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, went_on)
+    with stage("sample", draws, "draw") as report_progress:
+        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, report_progress)
     leave(walk, at_end=True)
     status, reason = verdict(walk.chains, convergence, tuning.failed, density.flat.improper)
     return Samples(walk.chains, status, reason, convergence, tuning.values)
@@ -151,7 +151,7 @@ def drawn_until_agreed(
     walk: Walk,
     functions: Functions,
     draws: int,
-    went_on: Callable[[int, int, str], None] | None = None,
+    report_progress: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
 
@@ -163,7 +163,7 @@ def drawn_until_agreed(
         Goes on for `draws` draws of each chain.
     walk
         Where the chains are, some blocks of `draws` draws having been drawn before, or none.
-    went_on
+    report_progress
         Called with draws of each chain so far, how many are wanted, and what is to be said of it.
     """
     values: list[np.ndarray] = []
@@ -176,11 +176,11 @@ def drawn_until_agreed(
             if walk.chains.broken.any():
                 return walk, None
             values.append(functions(walk.chains.values[:, done : done + draws]))
-            if went_on is not None and len(values) < blocks:
-                went_on(done + draws, draws * blocks, "")
+            if report_progress is not None and len(values) < blocks:
+                report_progress(done + draws, draws * blocks, "")
         convergence = Convergence.of(np.concatenate(values, axis=1))
-        if went_on is not None:
-            went_on(draws * blocks, draws * blocks, str(convergence))
+        if report_progress is not None:
+            report_progress(draws * blocks, draws * blocks, str(convergence))
         if convergence.passed:
             break
     return walk, convergence

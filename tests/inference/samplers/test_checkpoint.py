@@ -5,7 +5,7 @@ import pytest
 from posteriors import MCLMC, regression, sampler_of
 from tiers import slow_but
 
-from pmbnn.core.stages import telling
+from pmbnn.core.stages import on_progress
 from pmbnn.inference.checkpoint import Checkpoint
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.samplers.run import Walk, arrays_of, restored, sample_posterior
@@ -59,7 +59,7 @@ def test_interrupted_chains_go_on_with_the_same_bits(engine, tmp_path):
     assert whole.chains.draws == 8 * settings["draws"]
     sampler, checkpoint = Counted(sampler), Checkpoint(tmp_path / "chains.npz", 0.0)
     told = interrupt_after(3 * settings["draws"])
-    with pytest.raises(Interrupted), telling(told):
+    with pytest.raises(Interrupted), on_progress(told):
         sample_posterior(sampler, {}, apart, identity="3", checkpoint=checkpoint)
     assert sampler.extensions == 3
     for _ in range(2):
