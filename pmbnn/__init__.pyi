@@ -72,11 +72,11 @@ from .prediction.settings import Diagnostics as Diagnostics
 from .prediction.settings import Fresh as Fresh
 from .prediction.settings import Map as Map
 from .prediction.settings import Predict as Predict
+from .results.derived import prune as prune
 from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
 from .results.new_rows import predict_rows as predict_rows
-from .results.pruning import prune as prune
 from .spec import Positive as Positive
 from .sweep.stages import run as run
 

@@ -62,7 +62,7 @@ class OpenML(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    task: Annotated[Task | None, Field(serialization_alias="task")] = None
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     standardise: Standardise = "feature"

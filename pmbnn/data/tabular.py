@@ -187,7 +187,7 @@ class Table(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    task: Annotated[Task | None, Field(serialization_alias="task")] = None
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     separator: str = ","
@@ -236,7 +236,7 @@ class Npz(SplitRows):
     y: str = "y"
     features: str | None = None
     target_names: str | None = None
-    task: Annotated[Task | None, Field(serialization_alias="task")] = None
+    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     standardise: Standardise = "feature"

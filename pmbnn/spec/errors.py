@@ -35,7 +35,7 @@ SYNONYMS = {
     "numbers": "regression",
     "refuse": "error",
     "share": "random",
-    "task": "task",
+    "target_is": "task",
     "test": "test_size",
 }
 """What PyMC calls some choices and settings, and what this package called them at first."""

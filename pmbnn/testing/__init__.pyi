@@ -6,4 +6,4 @@ from .parts import check_hyperprior as check_hyperprior
 from .parts import check_likelihood as check_likelihood
 from .parts import check_network as check_network
 from .parts import check_prior as check_prior
-from .specifications import check_specification as check_specification
+from .parts import check_specification as check_specification

@@ -258,12 +258,12 @@ BROKEN = [
         "`sweeps[0].dataset.split.test_size` must be < 1, got 1.5.",
     ),
     (
-        "{kind: npz, file: data/arrays.npz, split: {kind: random, test_size: 0.5}}",
+        "{kind: npz, file: data/arrays.npz, split: {kind: share, test: 0.5}}",
         "`sweeps[0].dataset.split.kind` must be one of folds, indices, random, got 'share'; did "
         "you mean `random`?",
     ),
     (
-        "{kind: npz, file: data/arrays.npz, missing: error}",
+        "{kind: npz, file: data/arrays.npz, missing: refuse}",
         "`sweeps[0].dataset.missing` must be one of drop, error, mean, got 'refuse'; did you mean "
         "`error`?",
     ),

@@ -625,7 +625,7 @@ def test_what_was_renamed_keeps_its_first_name_in_the_text_alone():
     text, kept = (table.model_dump(mode="json", by_alias=first) for first in (True, False))
     assert text["split"] == {"kind": "share", "test": 0.3, "group": None}
     assert kept["split"] == {"kind": "random", "test_size": 0.3, "group": None}
-    names = (("task", "numbers"), ("missing", "refuse"), ("redundant", "refuse"))
+    names = (("target_is", "numbers"), ("missing", "refuse"), ("redundant", "refuse"))
     assert [text[name] for name, _ in names] == [first for _, first in names]
     assert [kept[name] for name in ("task", "missing", "redundant")] == [
         "regression",
