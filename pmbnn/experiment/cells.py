@@ -19,7 +19,7 @@ from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Registry, Specification, Tune
+from pmbnn.spec import Registry, Specification, Tune, with_new_names
 from pmbnn.spec.display import Summarised
 from pmbnn.spec.origins import digests_of
 
@@ -294,10 +294,25 @@ def stored_specification(
     It is `Unknown` unless the classes registered in this process are of exactly the sources whose
     SHA-256 are given.
     """
-    source = SOURCES[section]
     try:
-        cls = source.class_of(json.loads(text)) if isinstance(source, Registry) else source
-        spec = cls.model_validate_json(text)
+        spec = _class_of(section, json.loads(text)).model_validate_json(text)
     except (KeyError, TypeError, ValidationError):
         return Unknown.model_validate_json(text)
     return spec if digests_of(spec) == plugins else Unknown.model_validate_json(text)
+
+
+def _class_of(section: str, settings: Mapping[str, Any]) -> type[Specification]:
+    """Class of a section's stored settings; a KeyError or TypeError where there is none."""
+    source = SOURCES[section]
+    return source.class_of(settings) if isinstance(source, Registry) else source
+
+
+def renamed_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Stored settings by section, with what was renamed since they were stored renamed."""
+    found = {}
+    for section, stored in settings.items():
+        try:
+            found[section] = with_new_names(_class_of(section, stored), stored)
+        except (KeyError, TypeError):  # a class of a plugin, or of another version
+            found[section] = dict(stored)
+    return found

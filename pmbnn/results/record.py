@@ -8,9 +8,9 @@ from copy import copy
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from pmbnn.experiment.cells import Cell, stored_cell
+from pmbnn.experiment.cells import Cell, renamed_settings, stored_cell
 from pmbnn.spec.display import Summarised
 
 RECORD = "metrics.json"
@@ -214,6 +214,8 @@ class CellRecord(Summarised, _Part):
     seconds: float = 0.0
     traceback: str | None = None
     files: dict[str, StoredFile] = Field(default_factory=dict)
+
+    _renamed = field_validator("settings")(renamed_settings)
 
     def _summary(self) -> dict[str, object]:
         verdict = f"{self.status} ({self.reason})" if self.reason else self.status

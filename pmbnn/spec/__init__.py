@@ -20,6 +20,7 @@ from pmbnn.spec.base import (
     specification_classes,
     union_parts,
     validated,
+    with_new_names,
 )
 
 __all__ = [
@@ -38,4 +39,5 @@ __all__ = [
     "specification_classes",
     "union_parts",
     "validated",
+    "with_new_names",
 ]

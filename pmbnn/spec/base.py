@@ -132,11 +132,39 @@ def renamed_values(**first: str) -> PlainSerializer:
     **first
         The first name of each of them.
     """
+    return PlainSerializer(partial(_first_value, first))
 
-    def serialized(value: Any, info: SerializationInfo) -> Any:
-        return first.get(value, value) if info.by_alias else value
 
-    return PlainSerializer(serialized)
+def _first_value(first: Mapping[str, str], value: Any, info: SerializationInfo) -> Any:
+    return first.get(value, value) if info.by_alias else value
+
+
+def with_new_names(cls: type[Specification], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings of a class with what was renamed since under its new names.
+
+    Experiment files are not read so: there, a first name is an error that says the new one.
+    """
+    names = {f.serialization_alias or name: name for name, f in cls.model_fields.items()}
+    found = {names.get(key, key): value for key, value in settings.items()}
+    for name, field in cls.model_fields.items():
+        value = found.get(name)
+        if isinstance(value, str):
+            found[name] = _new_values((field.annotation, field.metadata)).get(value, value)
+        if isinstance(value, Mapping):
+            for part in specification_classes(field.annotation):
+                renamed, kind = with_new_names(part, value), part.model_fields.get("kind")
+                if kind is None or kind.default == renamed.get("kind"):
+                    found[name] = renamed
+    return found
+
+
+def _new_values(annotation: object) -> dict[str, str]:
+    """Values of a field that were renamed, by their first names."""
+    serializer = getattr(annotation, "func", None)
+    if getattr(serializer, "func", None) is _first_value:
+        return {first: new for new, first in serializer.args[0].items()}
+    parts = annotation if isinstance(annotation, tuple | list) else get_args(annotation)
+    return {first: new for part in parts for first, new in _new_values(part).items()}
 
 
 class Registry[S: Specification](dict[str, type[S]]):

@@ -8,7 +8,18 @@ import pytest
 import xarray as xr
 from makers import record
 
-from pmbnn.results.record import FORMAT, CellRecord, OtherFormatError, Restart, ScaleSelection
+from pmbnn.data.openml import OpenML
+from pmbnn.data.splits import Folds, Indices, RandomSplit
+from pmbnn.data.tabular import Npz, Table
+from pmbnn.inference.settings import Inference
+from pmbnn.results.record import (
+    FORMAT,
+    CellRecord,
+    OtherFormatError,
+    Restart,
+    ScaleSelection,
+    _digest,
+)
 from pmbnn.results.store import Results, trace_writer
 
 
@@ -33,6 +44,29 @@ def test_every_changed_digit_is_noticed(made):
         assert number in text
         with pytest.raises(ValueError, match="changed since it was written"):
             CellRecord.from_json(text.replace(number, number.replace("1", "2").replace("7", "8")))
+
+
+TABLE = {"file": "t.csv", "target": "y", "task": "regression"}
+RENAMED = [
+    ("dataset", Table(**TABLE, split=RandomSplit(test_size=0.3))),
+    ("dataset", Table(**TABLE, split=Folds(folds=3), missing="drop")),
+    ("dataset", Npz(file="t.npz", task="classification", split=Indices(file="n", test="test"))),
+    ("dataset", OpenML(id=40, task="classification")),
+    ("inference", Inference(kl_annealing=0.2, iterate_averaging=0.25)),
+]
+"""Specifications with settings that were renamed since cells were stored, by section."""
+
+
+@pytest.mark.parametrize(("section", "spec"), RENAMED)
+def test_cells_stored_before_settings_were_renamed_are_those_of_today(made, section, spec):
+    content = json.loads(made.to_json())
+    content["settings"][section] = spec.model_dump(mode="json", by_alias=True)
+    assert content["settings"][section] != spec.model_dump(mode="json")
+    del content["sha256"]
+    content["sha256"] = _digest(content)
+    found = CellRecord.from_json(json.dumps(content))
+    assert getattr(found.cell, section) == spec
+    assert found.settings[section] == spec.model_dump(mode="json")
 
 
 @pytest.mark.parametrize("text", ["", "{", "\0" * 100, "[]", "null"])
