@@ -13,15 +13,15 @@ from yaml.constructor import ConstructorError
 
 from pmbnn.spec.errors import ConfigError
 
-DEEPEST = 50
-"""Levels of nesting that are read: an experiment has seven."""
-
 MOST_BYTES = 4_000_000
-"""Of a file: PyYAML takes ten seconds a megabyte, and the largest experiment has a hundredth."""
+"""Largest file that is read: the largest experiment has a hundredth of this."""
 
-MOST_NODES = 1_000_000
-"""Values of a file whose references are written out: a few lines of them can stand for more than
-memory holds, and a file of `MOST_BYTES` has fewer of its own."""
+MOST_VALUES, MOST_LEVELS = 1_000_000, 50
+"""A few lines of aliases can stand for more values than memory holds."""
+
+TOO_LARGE = (
+    f"must have at most {MOST_VALUES:,} values and {MOST_LEVELS} levels, aliases written out"
+)
 
 _DIGITS = "+-0123456789"
 _RESOLVERS = (
@@ -40,34 +40,24 @@ _RESOLVERS = (
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with the scalars of YAML 1.2, no key twice, and a bottom."""
+    """PyYAML's safe loader with the scalars of YAML 1.2, no key twice, and a limit."""
 
     yaml_implicit_resolvers = {}
 
     def __init__(self, text):
         super().__init__(text)
-        self.depth = 0
-        # Finish a node before the next: a node within itself is then found out.
+        # Finish a node before the next, so that a node within itself is an error.
         self.deep_construct = True
 
-    def get_single_node(self):
-        """The whole, unless it says too much once references are written out."""
-        root = super().get_single_node()
-        if root is not None:
-            nodes, depth = _extent(root, {})
-            if nodes > MOST_NODES or depth > DEEPEST:
-                much = f"more than {MOST_NODES:,} values or {DEEPEST} levels"
-                raise ComposerError(None, None, f"{much} once references are written out", None)
-        return root
-
     def compose_node(self, parent, index):
-        """A node, unless it lies too deep: without a limit Python would run out of stack."""
-        if self.depth == DEEPEST:
-            problem = f"nested more than {DEEPEST} levels deep"
-            raise ComposerError(None, None, problem, self.peek_event().start_mark)
-        self.depth += 1
         node = super().compose_node(parent, index)
-        self.depth -= 1
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [n for p in pairs for n in p]
+        # An alias is the anchored node itself, which has no size yet if it encloses the alias.
+        node.size = 1 + sum(getattr(part, "size", 0) for part in parts)
+        node.levels = 1 + max((getattr(part, "levels", 0) for part in parts), default=0)
+        if node.size > MOST_VALUES or node.levels > MOST_LEVELS:
+            raise ComposerError(None, None, TOO_LARGE, node.start_mark)
         return node
 
     def construct_mapping(self, node, deep=False):
@@ -83,18 +73,6 @@ class _Loader(yaml.SafeLoader):
     def construct_decimal(self, node):
         """Whole number; a leading zero does not make it octal."""
         return int(self.construct_scalar(node).replace("_", ""))
-
-
-def _extent(node, known):
-    """Number of nodes of a tree, and its depth, where what is referred to counts each time."""
-    if id(node) not in known:
-        known[id(node)] = (1, 1)  # of a node within itself, which is found out later
-        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-        parts = node.value if isinstance(node, yaml.SequenceNode) else [n for p in pairs for n in p]
-        found = [_extent(part, known) for part in parts]
-        nodes, depths = zip(*found, strict=True) if found else ((), (0,))
-        known[id(node)] = 1 + sum(nodes), 1 + max(depths)
-    return known[id(node)]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -154,6 +132,8 @@ def parse_yaml(text: str, source: str) -> object:
         column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
         where = f"line {line}, column {column}"
         raise ConfigError(f"{source}, {where}: {_line(error.reason)}.") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: {TOO_LARGE}.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{source}: {_line(error)}.") from None
 

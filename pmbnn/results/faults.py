@@ -1,7 +1,7 @@
 """Errors of the system over results: a full disk, missing rights, too many open files.
 
-They are of no cell, and so end what is being done: one line with the file, what the system says,
-and the remedy. What is finished by then stays.
+They concern no single cell, so they end the command with one line: the file and the system's
+message. Finished cells are kept.
 """
 
 import errno
@@ -12,29 +12,17 @@ from pathlib import Path
 from pmbnn.core import machine
 from pmbnn.spec.errors import UserError
 
-GO_ON = "what is finished is kept, and the same command goes on from there"
+RERUN = "fix this and run the same command again, finished work is kept"
 
-_RIGHTS = "make it writable, or choose another place (`--out`)"
-
-REMEDIES = {
-    errno.ENOSPC: "make room on that disk",
-    errno.EDQUOT: "make room within the quota",
-    errno.EFBIG: "raise the limit of the size of files (`ulimit -f`)",
-    errno.EROFS: _RIGHTS,
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
-    errno.ENFILE: "close what holds many files open",
-    errno.EAGAIN: "raise the limit of processes (`ulimit -u`)",
-    errno.ENOMEM: "end what takes the memory",
-    errno.ENAMETOOLONG: "choose a folder of a shorter name (`--out`)",
-    errno.EIO: "look after that disk",
-    errno.ESTALE: "look after that disk",
+SYSTEM_ERRORS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENAMETOOLONG),
+    *(errno.EIO, errno.ESTALE),
 }
-"""What to do about errors that say nothing of what was asked for, by their number."""
+"""Numbers of errors of the machine, which say nothing about the input."""
 
 OF_ANY_FILE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE}
-"""Those that are the system's whatever file they are met at: rights may be missing to data."""
+"""Those that are the machine's whatever file they concern: permissions may be missing for data."""
 
 OF_WHAT_WAS_ASKED = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors over a folder that the user named and that cannot be one."""
@@ -45,14 +33,14 @@ class ResultsError(UserError):
 
 
 class StorageError(Exception):
-    """An error of the system over a file, after whose remedy the same command goes on.
+    """An I/O error (disk full, permissions): once it is fixed, the same command can be run again.
 
     Attributes
     ----------
     number
-        That the system gives it, if there is one.
+        The system's error number, if there is one.
     file
-        That it is over, if there is one.
+        The file concerned, if there is one.
     """
 
     number: int | None = None
@@ -64,18 +52,17 @@ class StorageError(Exception):
 
 
 def storage_error(path: Path | str, error: OSError, what: str = "written") -> StorageError:
-    """An error that names a file, what the system says, and the remedy.
+    """An error with the name of a file and the message of the system.
 
     Parameters
     ----------
     what
         What could not be done to the file.
     """
-    remedy = REMEDIES.get(error.errno)
-    told = [f"`{path}` cannot be {what}: {error.strerror or error}"]
-    found = StorageError(": ".join([*told, *([remedy] if remedy else [])]) + f"; {GO_ON}.")
-    found.number, found.file = error.errno, str(path)
-    return found
+    reason = error.strerror or error
+    storage = StorageError(f"`{path}` cannot be {what}: {reason}; {RERUN}.")
+    storage.number, storage.file = error.errno, str(path)
+    return storage
 
 
 @contextmanager
@@ -107,11 +94,11 @@ def reading_netcdf(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # on opening it, and of one of its variables
-        if isinstance(error, FileNotFoundError) or getattr(error, "errno", None) in REMEDIES:
+        if isinstance(error, FileNotFoundError) or getattr(error, "errno", None) in SYSTEM_ERRORS:
             raise
-        words = getattr(error, "strerror", None) or error
-        told = f"{words} (if it is damaged, `pmbnn verify` says so)"
-        raise OSError(errno.EIO, told, str(path)) from error
+        reason = getattr(error, "strerror", None) or error
+        message = f"{reason} (`pmbnn verify` tells whether it is damaged)"
+        raise OSError(errno.EIO, message, str(path)) from error
 
 
 def unwritable(folder: Path, error: OSError) -> ResultsError | StorageError:
@@ -128,23 +115,22 @@ def named_faults() -> Iterator[None]:
     Raises
     ------
     StorageError
-        In place of an `OSError` that there is a remedy for.
+        In place of an `OSError` of the machine.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in REMEDIES:
+        if error.errno not in SYSTEM_ERRORS:
             raise
         if error.filename is None:
-            words = f"{error.strerror}: {REMEDIES[error.errno]}; {GO_ON}."
-            raise StorageError(words) from error
+            raise StorageError(f"{error.strerror}; {RERUN}.") from error
         raise storage_error(error.filename, error, "opened") from error
 
 
 def fault_of(error: BaseException, folder: Path) -> StorageError | None:
     """The error of the system that another comes from; None if it comes from none.
 
-    An error over a file of the results folder is one, and a full disk wherever it is.
+    An error over a file of the results folder is one, and so is a full disk anywhere.
     """
     at: BaseException | None = error
     while at is not None:

@@ -76,8 +76,8 @@ def test_a_full_disk_is_one_line_and_a_status_of_its_own():
     done = call("schema", "--out", "/dev/full")
     assert done.exit_code == 3
     assert done.output == (
-        "error: `/dev/full` cannot be written: No space left on device: make room on that disk; "
-        "what is finished is kept, and the same command goes on from there.\n"
+        "error: `/dev/full` cannot be written: No space left on device; fix this and run "
+        "the same command again, finished work is kept.\n"
     )
 
 

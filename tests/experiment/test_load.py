@@ -223,10 +223,8 @@ def test_unreadable_file(load, text, message):
 
 @pytest.mark.parametrize("brackets", [51, 100_000])
 def test_nested_too_deeply(load, brackets):
-    """The mapping is one level, so that the 50th bracket opens the 51st."""
-    message = r"experiment\.yaml, line 1, column 56: nested more than 50 levels deep\.$"
-    with pytest.raises(ConfigError, match=message):
-        load("name: " + brackets * "[")
+    with pytest.raises(ConfigError, match="values and 50 levels, aliases written out"):
+        load(f"name: {brackets * '['}{brackets * ']'}")
 
 
 def test_a_list_within_itself(load):
@@ -702,11 +700,11 @@ def test_references_that_stand_for_too_much_are_rejected(tmp_path):
     lines = ["&a0 [1]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12))]
     file = tmp_path / "many.yaml"
     file.write_text(f"name: many\nsweeps: [{', '.join(lines)}]\n")
-    with pytest.raises(ConfigError, match="more than 1,000,000 values or 50 levels once refer"):
+    with pytest.raises(ConfigError, match="must have at most 1,000,000 values and 50"):
         load_experiment(file)
     lines = ["&a0 [1]", *(f"&a{i} [*a{i - 1}]" for i in range(1, 60))]
     file.write_text(f"name: deep\nsweeps: [{', '.join(lines)}]\n")
-    with pytest.raises(ConfigError, match="or 50 levels once references are written out"):
+    with pytest.raises(ConfigError, match="50 levels, aliases written out"):
         load_experiment(file)
 
 

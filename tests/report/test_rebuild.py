@@ -187,7 +187,7 @@ def test_what_cannot_be_made_is_left_out_and_a_line_says_so(whole, monkeypatch):
     monkeypatch.setattr(stage, "save_figure", reject)
     _, line = report(whole)
     assert line.startswith(f"`{whole / 'figures'}")
-    assert "cannot be written: No space left on device: make room on that disk" in line
+    assert "cannot be written: No space left on device; fix this" in line
     assert line.endswith("Figures and comparisons that are missing or stale are left out.")
     assert {path: path.read_bytes() for path in whole.glob("figures/*")} == before
     assert "These results folders hold no figures." in text(whole)

@@ -1,4 +1,4 @@
-"""Errors of the system: one line with file, words and remedy, and no cell to blame."""
+"""Errors of the system: one line with the file and the error, and no cell to blame."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from pmbnn.results.faults import (
-    REMEDIES,
+    SYSTEM_ERRORS,
     ResultsError,
     StorageError,
     fault_of,
@@ -21,25 +21,13 @@ def os_error(number, *file):
     return OSError(number, os.strerror(number), *file)
 
 
-@pytest.mark.parametrize(
-    ("number", "remedy"),
-    [
-        (errno.ENOSPC, "No space left on device: make room on that disk"),
-        (errno.EDQUOT, "Disk quota exceeded: make room within the quota"),
-        (errno.EROFS, "Read-only file system: make it writable, or choose another place (`--out`)"),
-        (errno.EACCES, "Permission denied: make it writable, or choose another place (`--out`)"),
-        (errno.EMFILE, "Too many open files: raise the limit of open files (`ulimit -n`)"),
-        (errno.ENAMETOOLONG, "File name too long: choose a folder of a shorter name (`--out`)"),
-        (errno.EIO, "Input/output error: look after that disk"),
-        (errno.EPIPE, "Broken pipe"),
-    ],
-)
-def test_one_line_says_file_error_and_remedy(tmp_path, number, remedy):
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EMFILE, errno.EPIPE])
+def test_one_line_names_file_and_error(tmp_path, number):
     with pytest.raises(StorageError) as caught, storing(tmp_path / "x"):
         raise os_error(number)
     assert str(caught.value) == (
-        f"`{tmp_path / 'x'}` cannot be written: {remedy}; what is finished is kept, and the same "
-        "command goes on from there."
+        f"`{tmp_path / 'x'}` cannot be written: {os.strerror(number)}; fix this and run the same "
+        "command again, finished work is kept."
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
@@ -59,7 +47,7 @@ def test_what_cannot_be_a_folder_is_bad_input(tmp_path, number, kind):
     assert type(unwritable(tmp_path, os_error(number))) is kind
 
 
-@pytest.mark.parametrize("number", REMEDIES)
+@pytest.mark.parametrize("number", SYSTEM_ERRORS)
 def test_a_fault_that_nothing_named_is_named(number):
     with pytest.raises(StorageError, match="`there` cannot be opened: "), named_faults():
         raise os_error(number, "there")

@@ -186,7 +186,7 @@ def refuse(monkeypatch, name, number):
 def test_a_refused_system_call_leaves_no_half_cell(results, monkeypatch, name):
     with monkeypatch.context() as refused:
         refuse(refused, name, errno.EIO)
-        with pytest.raises(StorageError, match="Input/output error: look after that disk"):
+        with pytest.raises(StorageError, match="Input/output error; fix this"):
             results.save_cell(cell(), {"trace.nc": text_writer("")})
     assert contents(results.cells) == []
 
