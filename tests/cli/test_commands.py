@@ -89,7 +89,7 @@ def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp
     monkeypatch.setattr("pmbnn.experiment.load.load_experiment", load)
     done = call(command, str(tmp_path / "x.yaml"))
     assert (done.exit_code, len(done.output.splitlines())) == (3, 1)
-    assert "error: Too many open files: raise the limit of open files" in done.output
+    assert "error: Too many open files; fix this" in done.output
 
 
 def test_verify_of_no_results(monkeypatch, tmp_path):

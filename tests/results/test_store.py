@@ -210,7 +210,7 @@ def test_a_cell_that_cannot_be_read_just_now_is_not_set_aside(results, monkeypat
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         refused.setattr(Path, "read_text", fail)
-        with pytest.raises(StorageError, match="cannot be read: Too many open files: raise"):
+        with pytest.raises(StorageError, match="cannot be read: Too many open files; fix"):
             set_aside_broken(results)
     assert contents(results.cells) == ["cell"]
     assert set_aside_broken(results) == []
