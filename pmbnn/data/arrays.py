@@ -1,4 +1,4 @@
-"""Arrays that a network is fitted on and judged by."""
+"""Arrays that a network is fitted on and evaluated on."""
 
 import hashlib
 import math
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pmbnn.data.base import DataError, Standardise, Task
-from pmbnn.data.raw import Given, RawRows, RowSettings, is_constant, raw_of_arrays
+from pmbnn.data.raw import Arrays, RawRows, RowSettings, is_constant, rows_from_arrays
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Standardisation(Summarised):
 
 
 def identity_standardisation(features: int = 1) -> Standardisation:
-    """The standardisation that leaves so many columns as they are."""
+    """The standardisation that leaves columns as they are."""
     return Standardisation(np.zeros(features), np.ones(features))
 
 
@@ -76,13 +76,13 @@ def fit_standardisation(x: np.ndarray, how: Standardise) -> Standardisation:
 
 @dataclass(frozen=True, repr=False)
 class Rows(Summarised):
-    """Rows with their targets: what a model is built on.
+    """Rows with their targets, on which a model is built.
 
     ``x`` has shape ``(observation, feature)``; ``y`` holds class indices, ``(observation,)``,
-    or numbers where there are no ``classes``: ``(observation, target)`` of several targets, whose
-    names are ``target_names``, of which a single one has none.
-    ``input_shape`` is what one row stands for: ``(channel, row, column)`` of an image, whose
-    columns are fastest among the features; or ``(feature,)``, as it is unless said.
+    or numbers where there are no ``classes``: ``(observation, target)`` for several targets, which
+    ``target_names`` names.
+    ``input_shape`` is the shape of one row: ``(channel, row, column)`` of an image, whose
+    columns are fastest among the features; or ``(feature,)`` by default.
     """
 
     x: np.ndarray
@@ -115,7 +115,7 @@ class Rows(Summarised):
         return len(self.target_names) or 1
 
     def split(self, fraction: float, random_seed: int) -> "tuple[Rows, Rows]":
-        """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, alike in classes."""
+        """Shuffled split into ``1 - fraction`` and ``fraction`` of the rows, by class."""
         from sklearn.model_selection import train_test_split
 
         kept, held_out = train_test_split(
@@ -142,21 +142,21 @@ def _checked_shape(shape: tuple[int, ...], features: tuple[str, ...]) -> tuple[i
 
 @dataclass(frozen=True, repr=False)
 class Line(Summarised):
-    """A line through the origin of the raw inputs, on which predictions are looked at.
+    """A line through the origin of the raw inputs, along which predictions are evaluated.
 
     Attributes
     ----------
     position
-        Where its points are on it, ascending, ``(point,)``.
+        Positions of its points, ascending, ``(point,)``.
     direction
         Raw inputs are positions times this vector of length 1, ``(feature,)``.
     truth
-        The function without noise at its points, ``(point,)``; None where nobody knows it.
+        The function without noise at its points, ``(point,)``; None where it is not known.
     name
-        What a position is called.
+        Name of the positions.
     gap
-        A position between training rows that lie to both its sides, where there is one: what is
-        known of the function is least there.
+        A position with training rows to both its sides and none near, where there is one: the
+        function is most uncertain there.
     """
 
     position: np.ndarray
@@ -173,26 +173,26 @@ class Line(Summarised):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Origin(Summarised):
-    """What a data set was made of in memory, so that its rows can be stored as an archive.
+    """Rows in memory that a data set was made from, so that they can be stored as an archive.
 
     Attributes
     ----------
-    given
+    arrays
         The rows.
     settings
-        What was done with them.
+        How they were checked, split and standardised.
     name
-        What the rows are called.
+        Name of the rows.
     """
 
-    given: Given
+    arrays: Arrays
     settings: RowSettings
     name: str
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Summarised):
-    """Training and test rows, standardised, with what is needed to undo or repeat that.
+    """Training and test rows, standardised, with the maps that undo it.
 
     Attributes
     ----------
@@ -207,23 +207,23 @@ class Dataset(Summarised):
     standardisation
         The map from raw to standardised inputs.
     source
-        Where the rows came from, in words (``scikit-learn``, ``local``, ``embedded``, ...).
+        Where the rows came from (``scikit-learn``, ``local``, ``embedded``, ...).
     input_shape
-        What one row stands for, as in `Rows`.
+        Shape of one row, as in `Rows`.
     x_validation, y_validation
-        Training rows that nothing is fitted on, to set thresholds by and to follow a fit with;
-        none unless asked for.
+        Training rows that nothing is fitted on, to set thresholds and to monitor a fit; None by
+        default.
     overlap
-        Test rows for each training row, where data seeds split the same rows anew, so that what
-        they say is related; 0 where every data seed has rows of its own.
+        Test rows for each training row, where data seeds split the same rows anew, so that their
+        results are correlated; 0 where every data seed has rows of its own.
     target_standardisation
-        The map from targets in the units of the data to those that are fitted, where they are
-        numbers: ``mean`` and ``sd`` of shape ``(target,)``. It leaves them as they are unless said.
-        Models speak of the latter; predictions and metrics of the former.
+        The map from numeric targets in the units of the data to those that are fitted: ``mean`` and
+        ``sd`` of shape ``(target,)``; the identity by default. Models use the fitted units;
+        predictions and metrics those of the data.
     target_names
-        Of several targets; none of a single one.
+        Names of several targets; none for a single one.
     origin
-        What `from_arrays` or `from_frame` made it of, which `pmbnn.run` stores.
+        Rows that `from_arrays` or `from_frame` made it from, which `pmbnn.run` stores.
     """
 
     x_train: np.ndarray
@@ -268,45 +268,42 @@ class Dataset(Summarised):
             Targets, ``(observation,)``: names of classes, truth values, or numbers; several
             numbers a row, ``(observation, target)``.
         features, target_names
-            Names of the inputs, ``x1``, ``x2``, ... unless given; and of several targets, ``y1``,
+            Names of the inputs, ``x1``, ``x2``, ... by default; and of several targets, ``y1``,
             ``y2``, ...
         groups
-            To which group a row belongs, ``(observation,)``, where the split keeps them together.
+            Group of each row, ``(observation,)``, where the split keeps groups together.
         name
-            What results call the rows.
+            Name of the rows in results.
         task
-            ``classification`` or ``regression``, where `y` does not tell (see ``Table``).
+            ``classification`` or ``regression``, where `y` leaves it open (see ``Table``).
         split, seed
-            Which rows are test rows: a fifth, drawn by the seed 0, unless said.
+            Which rows are test rows: by default a fifth, drawn by the seed 0.
         standardise
-            Inputs per ``feature``, which is the default, ``global`` or ``none``, fitted on training
-            rows.
+            Standardise inputs per ``feature``, which is the default, ``global`` or not at all
+            (``none``), fitted on training rows.
         standardise_target
-            Whether targets that are numbers are standardised, fitted on training rows; they are
-            unless said.
+            Whether numeric targets are standardised, fitted on training rows; True by default.
         missing
-            What is done about missing values: ``error``, which is the default, ``mean`` or
-            ``drop``.
+            Treatment of missing values: ``error``, which is the default, ``mean`` or ``drop``.
         redundant
-            What is done about columns that say nothing new: ``error``, which is the default,
-            ``drop`` or ``keep``.
+            Treatment of constant and repeated columns: ``error``, which is the default, ``drop``
+            or ``keep``.
 
         Raises
         ------
         DataError
-            The arrays are not as they must be.
+            The arrays cannot be used.
         ConfigError
-            A setting is not what it must be.
+            A setting is not valid.
         """
-        given = Given(
+        arrays = Arrays(
             np.asarray(x),
             np.asarray(y),
             tuple(features),
             None if groups is None else np.asarray(groups),
             target_names=tuple(target_names),
         )
-        origin = Origin(given, RowSettings(**settings), name)
-        return _in_memory(origin, "x", "y", "arrays")
+        return _in_memory(Origin(arrays, RowSettings(**settings), name), "x", "y", "arrays")
 
     @classmethod
     def from_frame(
@@ -326,7 +323,7 @@ class Dataset(Summarised):
         target
             Name of the column to be predicted, or of several of numbers.
         name
-            What results call the rows.
+            Name of the rows in results.
         features, without, categorical
             Names of columns, as those of ``Table``.
         task, split, seed, standardise, standardise_target, missing, redundant
@@ -335,15 +332,15 @@ class Dataset(Summarised):
         Raises
         ------
         DataError
-            The frame is not as it must be.
+            The frame cannot be used.
         ConfigError
-            A setting is not what it must be.
+            A setting is not valid.
         """
-        from pmbnn.data.frames import FrameSettings, given_of_frame, names_of_targets
+        from pmbnn.data.frames import FrameSettings, arrays_from_frame, names_of_targets
 
-        how = FrameSettings(target=target, **settings)
-        origin = Origin(given_of_frame(frame, how, "frame"), how, name)
-        return _in_memory(origin, "frame", names_of_targets(how)[0], "frame")
+        checked = FrameSettings(target=target, **settings)
+        origin = Origin(arrays_from_frame(frame, checked, "frame"), checked, name)
+        return _in_memory(origin, "frame", names_of_targets(checked)[0], "frame")
 
     @property
     def training(self) -> Rows:
@@ -358,9 +355,9 @@ class Dataset(Summarised):
         )
 
     def raw_targets(self, y: np.ndarray) -> np.ndarray:
-        """Targets in their own units, of those that are fitted; shaped as these are."""
-        how = self.target_standardisation
-        return y if how.is_identity else how.undo(y)
+        """Fitted targets in the units of the data, in the same shape."""
+        standardisation = self.target_standardisation
+        return y if standardisation.is_identity else standardisation.undo(y)
 
     @property
     def fingerprint(self) -> str:
@@ -382,7 +379,7 @@ class Dataset(Summarised):
 def standardised_dataset(
     train: Part, test: Part, standardise: Standardise, **others: Any
 ) -> Dataset:
-    """Data set of two parts, inputs standardised by the training rows; `others` as they are."""
+    """Data set of two parts, inputs standardised by the training rows, and its other fields."""
     standardisation = fit_standardisation(train[0], standardise)
     return Dataset(
         standardisation(train[0]),
@@ -406,12 +403,11 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
     """
     train, test = settings.split.parts(raw, settings.seed)
     x_train, x_test = _filled(raw, train, test)
-    of_target = identity_standardisation(len(raw.target_names) or 1)
+    target_standardisation = identity_standardisation(len(raw.target_names) or 1)
     y_train, y_test = raw.y[train], raw.y[test]
     if not raw.classes and settings.standardise_target:
-        of_target = _target_standardisation(raw, y_train)
-        if not of_target.is_identity:
-            y_train, y_test = of_target(y_train), of_target(y_test)
+        target_standardisation = _target_standardisation(raw, y_train)
+        y_train, y_test = map(target_standardisation, (y_train, y_test))
     return standardised_dataset(
         (x_train, y_train),
         (x_test, y_test),
@@ -421,7 +417,7 @@ def split_dataset(raw: RawRows, settings: RowSettings, source: str) -> Dataset:
         source=source,
         input_shape=raw.input_shape,
         overlap=len(test) / len(train) if settings.split.resplits else 0.0,
-        target_standardisation=of_target,
+        target_standardisation=target_standardisation,
         target_names=raw.target_names,
     )
 
@@ -443,20 +439,13 @@ def _target_standardisation(raw: RawRows, y: np.ndarray) -> Standardisation:
     columns = y.reshape(len(y), -1)
     for column, name in zip(columns.T, raw.target_names or ("",), strict=True):
         if is_constant(column):
-            words = f"target `{name}`" if name else "the target"
-            raise DataError(f"{raw.title}: {words} has one value only in the training rows.")
+            place = f"target `{name}`" if name else "the target"
+            raise DataError(f"{raw.title}: {place} has one value only in the training rows.")
     return fit_standardisation(columns, "feature")
 
 
 def _in_memory(origin: Origin, title: str, target: str, source: str) -> Dataset:
-    """Data set of rows in memory, with what it was made of.
-
-    Raises
-    ------
-    DataError
-        The rows are not as they must be, or cannot be split so.
-    """
-    raw = raw_of_arrays(origin.given, origin.settings, title, target)
+    raw = rows_from_arrays(origin.arrays, origin.settings, title, target)
     return replace(split_dataset(raw, origin.settings, source), origin=origin)
 
 
@@ -489,7 +478,7 @@ def images_dataset(
         There are too few images.
     """
     train, validation = _training_rows(spec, raw)
-    x_train, y_train = raw.x_train[train] / 255.0, raw.y_train[train]
+    x_train, y_train = raw.x_train[train] / 255.0, raw.y_train[train].astype(np.int64)
     test = _subset(spec, "test", raw.y_test, raw.source)
     standardisation = fit_standardisation(x_train, spec.standardise)
     held_out = {}
@@ -499,7 +488,7 @@ def images_dataset(
     y_test = raw.y_test[test].astype(np.int64)
     return Dataset(
         x_train=_apply(standardisation, x_train),
-        y_train=y_train.astype(np.int64),
+        y_train=y_train,
         x_test=_apply(standardisation, raw.x_test[test] / 255.0),
         y_test=y_test,
         features=tuple(f"pixel_{pixel}" for pixel in range(x_train.shape[1])),
@@ -533,7 +522,7 @@ def _training_rows(
 def _subset(
     spec: "Mnist | UserImages", part: Literal["train", "test"], y: np.ndarray, source: str
 ) -> np.ndarray | slice:
-    """Numbers of as many rows of one part as asked for, in every class's proportion."""
+    """Numbers of the rows of one part to use, in the proportions of the classes."""
     size = getattr(spec, part)
     if size is None:
         return slice(None)
@@ -558,7 +547,7 @@ def stratified_order(y: np.ndarray, random_seed: int) -> np.ndarray:
 
 def _apply(standardisation: Standardisation, x: np.ndarray) -> np.ndarray:
     """Standardised inputs as float32, which is what images are computed in."""
-    found = np.empty(x.shape, np.float32)
+    standardised = np.empty(x.shape, np.float32)
     for start in range(0, len(x), AT_ONCE):
-        found[start : start + AT_ONCE] = standardisation(x[start : start + AT_ONCE])
-    return found
+        standardised[start : start + AT_ONCE] = standardisation(x[start : start + AT_ONCE])
+    return standardised

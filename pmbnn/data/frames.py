@@ -14,11 +14,11 @@ import pandas as pd
 
 from pmbnn.data.base import DataError, DataSettingError, Task, show_names
 from pmbnn.data.raw import (
-    Given,
+    Arrays,
     RawRows,
     RowSettings,
     check_target_names,
-    raw_of_arrays,
+    rows_from_arrays,
     several_targets,
 )
 
@@ -100,11 +100,6 @@ def cleaned(text: str) -> str:
     return text.translate(_SAME).strip()
 
 
-def is_missing_word(text: str) -> bool:
-    """Whether a word stands for a missing number."""
-    return text.lower() in MISSING_WORDS
-
-
 def is_number(text: str, notation: Notation = PLAIN) -> bool:
     """Whether text is a number in a notation."""
     return bool(_pattern(notation).fullmatch(text))
@@ -119,21 +114,29 @@ _DIGITS = re.compile(r"[+-]?[0-9.,' ]*[0-9][0-9.,' ]*(?:[eE][+-]?[0-9]+)?")
 
 
 def known_text(column: "Series") -> "Series":
-    """Text of the entries that are there, by their places, as `cleaned` has it."""
+    """Text of the entries that are not missing, by their places, as `cleaned` returns it."""
     text = column.reset_index(drop=True).dropna().astype(str)
     for sign, typed in _SAME.items():
         text = text.str.replace(chr(sign), typed or "", regex=False)
     return text.str.strip()
 
 
-def share_of_rows(text: "Series", holds: Callable[[str], object]) -> float:
-    """Share of the entries of which something holds, each different one looked at once."""
+def _text_of_numbers(column: "Series") -> "Series":
+    """As `known_text`, without words that stand for missing numbers."""
+    text = known_text(column)
+    return text[~text.str.lower().isin(MISSING_WORDS)]
+
+
+def share_of_rows(text: "Series", condition: Callable[[str], object]) -> float:
+    """Share of the entries that meet a condition, which is asked once of each different one."""
     counts = text.value_counts()
-    return float(counts[[bool(holds(word)) for word in counts.index]].sum() / max(len(text), 1))
+    return float(
+        counts[[bool(condition(entry)) for entry in counts.index]].sum() / max(len(text), 1)
+    )
 
 
-def are_numbers(text: "Series", notation: Notation = PLAIN) -> "Series":
-    """Which entries are numbers in a notation; those that are not there are none."""
+def _are_numbers(text: "Series", notation: Notation) -> "Series":
+    """Which entries are numbers in a notation."""
     return text.str.fullmatch(_pattern(notation)).eq(True)
 
 
@@ -142,22 +145,21 @@ def numbers_of(column: "Series", notation: Notation = PLAIN) -> "Series":
 
     Words that stand for missing numbers are missing then.
     """
-    known = known_text(column)
-    known = known[~known.str.lower().isin(MISSING_WORDS)]
-    if known.empty or not are_numbers(known, notation).all():
+    text = _text_of_numbers(column)
+    if text.empty or not _are_numbers(text, notation).all():
         return column
-    numbers = as_plain(known, notation).reindex(range(len(column))).fillna("")
+    numbers = as_plain(text, notation).reindex(range(len(column))).fillna("")
     # The parser of CSV files, so that a number has the same bits in every notation.
-    text = io.StringIO("\n".join(["number", *numbers, ""]))
-    read = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
-    return pd.read_csv(text, **read)["number"].set_axis(column.index)
+    lines = io.StringIO("\n".join(["number", *numbers, ""]))
+    options = {"skip_blank_lines": False, "keep_default_na": False, "na_values": [""]}
+    return pd.read_csv(lines, **options)["number"].set_axis(column.index)
 
 
 def as_plain(numbers: "Series", notation: Notation) -> "Series":
     """Numbers of a notation as programs write them, ``1234.5``; other text as it is."""
     if notation.thousands:
         whole = numbers.str.replace(notation.thousands, "", regex=False)
-        numbers = whole.where(are_numbers(numbers, notation), numbers)
+        numbers = whole.where(_are_numbers(numbers, notation), numbers)
     return numbers.str.replace(notation.decimal, ".", regex=False)
 
 
@@ -166,31 +168,30 @@ def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None
 
     None where they do not.
     """
-    known = known_text(column)
-    known = known[~known.str.lower().isin(MISSING_WORDS)]
+    text = _text_of_numbers(column)
 
-    def is_like(text: str) -> bool:
-        return is_number(text, notation) or bool(_LIKE_A_NUMBER.fullmatch(text))
+    def is_like(entry: str) -> bool:
+        return is_number(entry, notation) or bool(_LIKE_A_NUMBER.fullmatch(entry))
 
-    if known.empty or share_of_rows(known, is_like) < 0.5:
+    if text.empty or share_of_rows(text, is_like) < 0.5:
         return None
-    wrong = known[~are_numbers(known, notation)]
-    if wrong.empty or share_of_rows(known, _A_TIME.fullmatch) > 0.5:
+    wrong = text[~_are_numbers(text, notation)]
+    if wrong.empty or share_of_rows(text, _A_TIME.fullmatch) > 0.5:
         return None
     return int(wrong.index[0])
 
 
 def no_category(column: "Series") -> str | None:
-    """What text is that can hardly be categories, in words; None where it can.
+    """Description of text that can hardly be categories; None where it can.
 
     Most entries are dates or times, or they differ in more than half of the rows.
     """
-    known = known_text(column)
-    if share_of_rows(known, _A_TIME.fullmatch) > 0.5:
-        first = next(filter(_A_TIME.fullmatch, known))
+    text = known_text(column)
+    if share_of_rows(text, _A_TIME.fullmatch) > 0.5:
+        first = next(filter(_A_TIME.fullmatch, text))
         return f"dates or times such as {first!r}"
-    if known.nunique() * 2 > len(known) > 1:
-        return f"{known.nunique()} different words in {len(known)} rows"
+    if text.nunique() * 2 > len(text) > 1:
+        return f"{text.nunique()} different words in {len(text)} rows"
     return None
 
 
@@ -198,7 +199,7 @@ def no_category(column: "Series") -> str | None:
 
 
 class FrameSettings(RowSettings):
-    """As `RowSettings`, and which columns of a frame are what, as `pmbnn.Table` has it."""
+    """As `RowSettings`, with the columns of a frame as `pmbnn.Table` names them."""
 
     target: str | tuple[str, ...]
     features: tuple[str, ...] = ()
@@ -211,7 +212,7 @@ def names_of_targets(settings: FrameSettings) -> tuple[str, ...]:
     return (settings.target,) if isinstance(settings.target, str) else settings.target
 
 
-def raw_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> RawRows:
+def rows_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> RawRows:
     """Rows of a frame: numbers as they are, one column for each category of the others.
 
     Raises
@@ -219,12 +220,12 @@ def raw_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> Ra
     DataError
         The frame is not as it must be.
     """
-    given = given_of_frame(frame, settings, title)
-    return raw_of_arrays(given, settings, title, names_of_targets(settings)[0])
+    arrays = arrays_from_frame(frame, settings, title)
+    return rows_from_arrays(arrays, settings, title, names_of_targets(settings)[0])
 
 
-def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> Given:
-    """Arrays of a frame, rows without a target left out where that is asked for.
+def arrays_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> Arrays:
+    """Arrays of a frame, without rows that lack a target if these are to be dropped.
 
     Raises
     ------
@@ -244,11 +245,11 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
     ]
     blocks, labels = zip(*encoded, strict=True)
     _check_labels(frame, names, labels, title)
-    found = [_plain(frame[name], kept, name, title, task, notation) for name in targets]
-    several = len(found) > 1
-    return Given(
+    columns = [_target(frame[name], kept, name, title, task, notation) for name in targets]
+    several = len(columns) > 1
+    return Arrays(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=several_targets(found, targets, task, title) if several else found[0],
+        y=several_targets(columns, targets, task, title) if several else columns[0],
         features=tuple(label for some in labels for label in some),
         groups=None if group is None else _groups(frame, group, title)[kept],
         numbers=kept,
@@ -260,9 +261,9 @@ def given_of_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) -> 
 def _check_labels(
     frame: pd.DataFrame, names: list[str], labels: Sequence[list[str]], title: str
 ) -> None:
-    """Raise DataError where the name of an input may be that of another column's."""
-    for name, of_column in zip(names, labels, strict=True):
-        for label in of_column:
+    """Raise DataError where the name of an input is also that of an input of another column."""
+    for name, column_labels in zip(names, labels, strict=True):
+        for label in column_labels:
             other, _ = _column_and_level(label, frame)
             if other != name:
                 raise DataError(
@@ -274,7 +275,7 @@ def _check_labels(
 def _rows_with_targets(
     frame: pd.DataFrame, targets: tuple[str, ...], missing: str, title: str
 ) -> np.ndarray:
-    """Numbers of the rows that no target is missing of."""
+    """Numbers of the rows that have every target."""
     kept = np.ones(len(frame), bool)
     for name in targets:
         gaps = frame[name].isna().to_numpy()
@@ -290,21 +291,21 @@ def _rows_with_targets(
 def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[str]:
     """Names of the columns that are inputs."""
     targets, group = names_of_targets(settings), settings.split.group
-    there = list(frame.columns)
-    repeated = [name for name in dict.fromkeys(there) if there.count(name) > 1]
-    if repeated:
-        raise DataError(f"{title}: column `{repeated[0]}` must be there once, got it twice.")
-    for setting, named in (
+    columns = list(frame.columns)
+    if not frame.columns.is_unique:
+        repeated = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"{title}: column `{repeated}` must be there once, got it twice.")
+    for setting, names in (
         ("target", targets),
         ("features", settings.features),
         ("without", settings.without),
         ("categorical", settings.categorical),
         ("split.group", [] if group is None else [group]),
     ):
-        for name in named:
-            if name not in there:
+        for name in names:
+            if name not in columns:
                 raise DataSettingError(
-                    setting, f"must be one of {show_names(there)} of {title}, got {name!r}"
+                    setting, f"must be one of {show_names(columns)} of {title}, got {name!r}"
                 )
     if not targets:
         raise DataSettingError("target", "must name a column, got an empty list")
@@ -315,7 +316,7 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
     if group is not None and group in settings.features:
         raise DataSettingError("features", f"must not name the column of groups, got {group!r}")
     left_out = {*targets, group, *settings.without}
-    names = [name for name in settings.features or there if name not in left_out]
+    names = [name for name in settings.features or columns if name not in left_out]
     if not names:
         raise DataError(f"{title}: has no column beside the target {show_names(targets)}.")
     return names
@@ -339,8 +340,9 @@ def _encoded(
             return numbers[:, None], [name]
         remedy = "name it under `without`, or under `categorical` if these are categories"
         _check_categories(column, f"column `{name}`", title, remedy)
-    known = column.dropna()
-    levels = sorted(known.unique()) if categorical and _is_number(kind) else _levels(known)
+    is_number_kind = _is_number(kind)
+    values = column if is_number_kind else column.astype(str)
+    levels = sorted(values[column.notna()].unique())
     if len(levels) > MOST_LEVELS:
         raise DataError(
             f"{title}: column `{name}` must be numbers or at most {MOST_LEVELS} categories, got "
@@ -348,23 +350,22 @@ def _encoded(
         )
     if not levels:
         raise DataError(f"{title}: column `{name}` has no values: name it under `without`.")
-    values = column.to_numpy() if _is_number(kind) else column.astype(str).to_numpy()
-    x = np.stack([values == level for level in levels], axis=1).astype(np.float64)
+    x = np.stack([values.to_numpy() == level for level in levels], axis=1).astype(np.float64)
     x[column.isna().to_numpy()] = np.nan
-    return x, [f"{name}={level:g}" if _is_number(kind) else f"{name}={level}" for level in levels]
+    return x, [f"{name}={level:g}" if is_number_kind else f"{name}={level}" for level in levels]
 
 
 def inputs_of_frame(
     frame: pd.DataFrame, features: Sequence[str], fill: np.ndarray | None, title: str
 ) -> np.ndarray:
-    """Inputs ``(row, feature)`` of new rows, as those were encoded that the names stem from.
+    """Inputs ``(row, feature)`` of new rows, encoded as the training rows were.
 
     Parameters
     ----------
     features
         Names of inputs: of a column of numbers, or ``column=category``.
     fill
-        What a missing value is taken for, ``(feature,)``; nothing may be missing without.
+        Values in place of missing ones, ``(feature,)``; without them nothing may be missing.
 
     Raises
     ------
@@ -380,7 +381,7 @@ def inputs_of_frame(
     for column, level in parts:
         if level is not None:
             levels.setdefault(column, []).append(level)
-    words = {name: _words(frame, name, known, title) for name, known in levels.items()}
+    words = {name: _words(frame, name, choices, title) for name, choices in levels.items()}
     x = np.empty((len(frame), len(features)))
     for i, (column, level) in enumerate(parts):
         if level is None:
@@ -397,7 +398,7 @@ def inputs_of_frame(
 
 
 def _column_and_level(name: str, frame: pd.DataFrame) -> tuple[str, str | None]:
-    """Column that an input is of, and its category; None of a column of numbers."""
+    """Column of an input, and its category; None for a column of numbers."""
     ends = [end for end, sign in enumerate(name) if sign == "="]
     if name in frame or not ends:
         return name, None
@@ -405,27 +406,27 @@ def _column_and_level(name: str, frame: pd.DataFrame) -> tuple[str, str | None]:
     return name[:end], name[end + 1 :]
 
 
-def _words(frame: pd.DataFrame, name: str, known: Sequence[str], title: str) -> "Series":
-    """Categories of a column as words; missing ones stay so."""
+def _words(frame: pd.DataFrame, name: str, levels: Sequence[str], title: str) -> "Series":
+    """Categories of a column as words; missing ones stay missing."""
     column = _column(frame, name, title)
-    word = "{:g}".format if _is_number(column.dtype) else str
-    found = column.astype(object).map(word, na_action="ignore")
-    found = found.map(lambda text: _level(text, known), na_action="ignore")
-    other = found.notna().to_numpy() & ~found.isin(known).to_numpy()
+    as_word = "{:g}".format if _is_number(column.dtype) else str
+    words = column.astype(object).map(as_word, na_action="ignore")
+    words = words.map(lambda text: _level(text, levels), na_action="ignore")
+    other = words.notna().to_numpy() & ~words.isin(levels).to_numpy()
     if other.any():
         row = int(np.argmax(other))
         raise DataError(
-            f"{title}, row {row + 1}: column `{name}` must be one of {show_names(known)}, "
-            f"got {found.iloc[row]!r}."
+            f"{title}, row {row + 1}: column `{name}` must be one of {show_names(levels)}, "
+            f"got {words.iloc[row]!r}."
         )
-    return found
+    return words
 
 
-def _level(text: str, known: Sequence[str]) -> str | None:
+def _level(text: str, levels: Sequence[str]) -> str | None:
     """Text as a category's name: numbers that are categories have no needless digits."""
-    if text in known:
+    if text in levels:
         return text
-    if is_missing_word(text) and all(map(is_number, known)):
+    if text.lower() in MISSING_WORDS and all(map(is_number, levels)):
         return None
     return f"{float(text):g}" if is_number(text) else text
 
@@ -434,30 +435,26 @@ def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation)
     column = _column(frame, name, title)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
-    words = known_text(column).reindex(range(len(column)))
-    words = words.where(~words.str.lower().isin(MISSING_WORDS))
-    wrong = (words.notna() & ~are_numbers(words, notation)).to_numpy()
-    if wrong.any():
-        row = int(np.argmax(wrong))
+    text = _text_of_numbers(column)
+    wrong = text.index[~_are_numbers(text, notation)]
+    if len(wrong):
+        row = int(wrong[0])
         raise DataError(
             f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}."
         )
-    return pd.to_numeric(as_plain(words, notation)).to_numpy(np.float64, na_value=np.nan)
+    numbers = pd.to_numeric(as_plain(text, notation)).reindex(range(len(column)))
+    return numbers.to_numpy(np.float64, na_value=np.nan)
 
 
 def _column(frame: pd.DataFrame, name: str, title: str) -> "Series":
     if name not in frame:
-        there = show_names(list(frame.columns))
-        raise DataError(f"{title}: must have a column `{name}`, got {there}.")
+        columns = show_names(list(frame.columns))
+        raise DataError(f"{title}: must have a column `{name}`, got {columns}.")
     return frame[name]
 
 
 def _is_number(kind) -> bool:
     return pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
-
-
-def _levels(known: "Series") -> list[str]:
-    return sorted(known.astype(str).unique())
 
 
 def _as_numbers(
@@ -471,9 +468,9 @@ def _as_numbers(
         Most are numbers and some are not, so that those are likely mistakes; or they are numbers
         with a currency, a percent sign or a unit, or in another notation.
     """
-    found = numbers_of(column.map(str, na_action="ignore"), notation)
-    if pd.api.types.is_numeric_dtype(found.dtype):
-        return found.to_numpy(np.float64)
+    numbers = numbers_of(column.map(str, na_action="ignore"), notation)
+    if pd.api.types.is_numeric_dtype(numbers.dtype):
+        return numbers.to_numpy(np.float64)
     wrong = first_bad_number(column, notation)
     if wrong is not None:
         raise DataError(
@@ -485,12 +482,11 @@ def _as_numbers(
 
 def _check_categories(column: "Series", place: str, title: str, remedy: str) -> None:
     """Raise DataError where text is dates or times, or differs in most rows."""
-    what = no_category(column)
-    if what:
-        raise DataError(f"{title}: {place} must hold numbers or categories, got {what}: {remedy}.")
+    if text := no_category(column):
+        raise DataError(f"{title}: {place} must hold numbers or categories, got {text}: {remedy}.")
 
 
-def _plain(
+def _target(
     target: "Series",
     kept: np.ndarray,
     name: str,
@@ -498,7 +494,7 @@ def _plain(
     task: Task | None,
     notation: Notation,
 ) -> np.ndarray:
-    """Targets of the rows that are kept as an array of numbers, truth values or text."""
+    """A target of the rows that are kept: numbers, truth values or text."""
     kind = target.dtype
     if pd.api.types.is_bool_dtype(kind):
         return target.iloc[kept].to_numpy(bool)
@@ -515,7 +511,7 @@ def _plain(
 
 
 def _groups(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:
-    """To which group each row belongs, as numbers."""
+    """Number of the group of each row."""
     codes, _ = pd.factorize(frame[name])
     if (codes < 0).any():
         row = int(np.argmax(codes < 0)) + 1

@@ -1,8 +1,8 @@
 """Images with a class each: MNIST, folders, archives and IDX files."""
 
 import io
+import threading
 import zipfile
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache
@@ -51,9 +51,9 @@ EMBEDDED_ROWS = (4_000, 1_000)
 
 PARTS = ("train", "test")
 
-THREADS, AT_ONCE, WAITING = 4, 64, 8
-"""Decoders release Python's lock; images that a thread takes at a time, and how many times that
-are read ahead: photographs take megabytes each."""
+THREADS, AT_ONCE = 4, 64
+"""Threads that decode images, which releases Python's lock, and images that each takes at a time.
+"""
 
 
 class Mnist(DatasetSpec):
@@ -93,11 +93,10 @@ class Mnist(DatasetSpec):
     @property
     def rows(self) -> tuple[int, int] | None:
         """Numbers of training and test rows; None where only loading can tell."""
-        known = {"local": ORIGINAL_ROWS, "embedded": EMBEDDED_ROWS}.get(self.source, (None, None))
-        train, test = self.train or known[0], self.test or known[1]
-        if self.train is None and train is not None:
-            train = max(1, train - (self.validation or 0))
-        return None if train is None or test is None else (train, test)
+        all_rows = {"local": ORIGINAL_ROWS, "embedded": EMBEDDED_ROWS}.get(self.source, (0, 0))
+        train = self.train or all_rows[0] and max(1, all_rows[0] - (self.validation or 0))
+        test = self.test or all_rows[1]
+        return (train, test) if train and test else None
 
     def load(self) -> "Dataset":
         """Rows from the source, scaled to [0, 1], then standardised, in float32.
@@ -224,12 +223,11 @@ class UserImages(UserData):
 
     def check(self) -> None:
         """Raise DataError where there are too few images, or what is there is not as it must be."""
-        there = dict(zip(("train", "test"), self.counts(), strict=True))
-        for part, count in there.items():
-            asked = getattr(self, part)
-            if asked is not None and asked > count:
+        for part, count in zip(PARTS, self.counts(), strict=True):
+            size = getattr(self, part)
+            if size is not None and size > count:
                 raise DataSettingError(
-                    part, f"must be at most {count}, the images there are, got {asked}"
+                    part, f"must be at most {count}, the number of images, got {size}"
                 )
         if len(self.names()) < 2:
             raise DataError(f"{self.path}: must have at least two classes, got {self.names()[0]}.")
@@ -279,7 +277,7 @@ class Idx(UserImages):
 
         from pmbnn.data.arrays import RawImages
 
-        x_train, y_train, x_test, y_test = (_read(s) for s in self._stamps())
+        x_train, y_train, x_test, y_test = map(_read, self._stamps())
         for x, y, name in ((x_train, y_train, "train"), (x_test, y_test, "t10k")):
             if len(x) != len(y):
                 raise DataError(
@@ -292,39 +290,34 @@ class Idx(UserImages):
                 f"images, got {x_test.shape[1:]}."
             )
         labels = np.array(self._labels())
-        strange = np.setdiff1d(y_test, labels)
-        if len(strange):
+        new = np.setdiff1d(y_test, labels)
+        if len(new):
             raise DataError(
-                f"{self.path}: class {strange[0]} of the test images has no training image."
+                f"{self.path}: class {new[0]} of the test images has no training image."
             )
         # Labels need not be counted from 0.
         y_train, y_test = (np.searchsorted(labels, y).astype(np.uint8) for y in (y_train, y_test))
-        flat = (x.reshape(len(x), -1) for x in (x_train, x_test))
-        x_train, x_test = flat
+        x_train, x_test = (x.reshape(len(x), -1) for x in (x_train, x_test))
         return RawImages(x_train, y_train, x_test, y_test, "local")
 
     def _shape(self, part: str) -> tuple[int, ...]:
-        stamps = dict(zip(CHECKSUMS, self._stamps(), strict=True))
-        return _read_shape(stamps[f"{part}-images"])
+        return read_idx_shape(find_idx(self._folder(), f"{part}-images"), "images")
 
     def _labels(self) -> tuple[int, ...]:
         return _distinct(self._stamps()[1])
 
+    def _folder(self) -> Path:
+        return find(self.path, self._folders, "path")
+
     def _stamps(self) -> tuple[Stamp, ...]:
-        folder = find(self.path, self._folders, "path")
-        return tuple(stamp_of(find_idx(folder, name)) for name in CHECKSUMS)
-
-
-@lru_cache(maxsize=64)
-def _read_shape(stamp: Stamp) -> tuple[int, ...]:
-    return read_idx_shape(Path(stamp[0]), "images")
+        return tuple(stamp_of(find_idx(self._folder(), name)) for name in CHECKSUMS)
 
 
 @lru_cache(maxsize=16)
 def _distinct(stamp: Stamp) -> tuple[int, ...]:
     import numpy as np
 
-    return tuple(np.unique(read_idx(Path(stamp[0]), "labels")).tolist())
+    return tuple(np.unique(_read(stamp)).tolist())
 
 
 @lru_cache(maxsize=4)
@@ -379,14 +372,14 @@ class Images(UserImages):
     @property
     def resplits(self) -> bool:
         """Whether data seeds split the same images anew."""
-        return not self._is_given() and self._split().resplits
+        return not self._is_split() and self._split().resplits
 
     def names(self) -> tuple[str, ...]:  # noqa: D102
         return self.classes or tuple(sorted({file.label for file in self._listed()[1]}))
 
     def counts(self) -> tuple[int, int]:  # noqa: D102
         _, files = self._listed()
-        if self._is_given():
+        if self._is_split():
             test = sum(file.part == "test" for file in files)
             return len(files) - test, test
         return count_parts(self._split(), _numbered(files, self.names(), self.path), self.seed)
@@ -397,18 +390,17 @@ class Images(UserImages):
         from pmbnn.data.arrays import RawImages
 
         path, files = self._listed()
-        read = stamp_of(path)
         # What is written into a folder's files does not change the folder.
         stamps = () if path.is_file() else tuple(stamp_of(path / file.name) for file in files)
-        wanted = (self.image_shape, self.colour, bool(self.size))
-        pixels = _pixels(read, stamps, self.path, files, *wanted)
+        form = (self.image_shape, self.colour, bool(self.size))
+        pixels = _pixels(stamp_of(path), stamps, self.path, files, *form)
         labels = _labels(files, self.names()).astype(np.uint8 if len(self.names()) < 256 else "i8")
         train, test = self._parts(files)
         return RawImages(pixels[train], labels[train], pixels[test], labels[test], "local")
 
     def check(self) -> None:  # noqa: D102
         super().check()
-        if self._is_given() and self.split is not None:
+        if self._is_split() and self.split is not None:
             raise DataSettingError(
                 "split", f"must be left out: {self.path} has the folders train and test itself"
             )
@@ -417,30 +409,30 @@ class Images(UserImages):
         """Where the images are, and those of the chosen classes."""
         path = find(self.path, self._folders, "path")
         files = _list(_stamps(path), self.path)
-        there = {file.label for file in files}
+        labels = sorted({file.label for file in files})
         for name in self.classes:
-            if name not in there:
-                choices = show_names(sorted(there))
+            if name not in labels:
                 raise DataSettingError(
-                    "classes", f"must be some of {choices} of {self.path}, got {name!r}"
+                    "classes", f"must be some of {show_names(labels)} of {self.path}, got {name!r}"
                 )
         if self.classes:
             files = tuple(file for file in files if file.label in self.classes)
         return path, files
 
-    def _is_given(self) -> bool:
+    def _is_split(self) -> bool:
+        """Whether there are folders for training and test images."""
         return bool(self._listed()[1][0].part)
 
-    def _split(self):
+    def _split(self) -> AnySplit:
         return self.split or RandomSplit()
 
     def _parts(self, files: tuple[ImageFile, ...]) -> "tuple[np.ndarray, np.ndarray]":
         """Numbers of the training and of the test images."""
         import numpy as np
 
-        if self._is_given():
-            of_test = np.array([file.part == "test" for file in files])
-            return np.flatnonzero(~of_test), np.flatnonzero(of_test)
+        if self._is_split():
+            is_test = np.array([file.part == "test" for file in files])
+            return np.flatnonzero(~is_test), np.flatnonzero(is_test)
         return self._split().parts(_numbered(files, self.names(), self.path), self.seed)
 
 
@@ -453,7 +445,7 @@ def _labels(files: tuple[ImageFile, ...], names: tuple[str, ...]) -> "np.ndarray
 
 @lru_cache(maxsize=8)
 def _numbered(files: tuple[ImageFile, ...], names: tuple[str, ...], title: str) -> "RawRows":
-    """Rows of the numbers of images, which a split divides."""
+    """Rows with the numbers of images, for a split to divide."""
     import numpy as np
 
     from pmbnn.data.raw import RawRows
@@ -482,30 +474,32 @@ def _list(stamps: tuple[Stamp, ...], title: str) -> tuple[ImageFile, ...]:
     DataError
         It is neither, holds none, or some lie in no class's folder.
     """
-    path = Path(stamps[0][0])
-    names = sorted(name for name in _names(path, title) if not _is_hidden(name))
-    if not names:
+    parts = {name: PurePosixPath(name).parts for name in _names(Path(stamps[0][0]), title)}
+    parts = {
+        name: folders
+        for name, folders in sorted(parts.items())
+        if not any(folder.startswith((".", "__MACOSX")) for folder in folders)
+    }
+    if not parts:
         raise DataError(f"{title}: holds no images.")
-    split = [PurePosixPath(name).parts for name in names]
+    shortest = min(parts, key=lambda name: len(parts[name]))
+    depth, start = len(parts[shortest]), 0
+    if depth < 2:
+        raise DataError(f"{title}: {shortest} must lie in a folder named after its class.")
     # An archive often has all in one folder of its own name.
-    start = 0
-    while len({parts[start] for parts in split}) == 1 and min(map(len, split)) > start + 2:
+    while len({folders[start] for folders in parts.values()}) == 1 and depth > start + 2:
         start += 1
-    given = {parts[start] for parts in split} == set(PARTS) and min(map(len, split)) > start + 2
-    found = [
-        _image_file(title, name, parts[start:], given)
-        for name, parts in zip(names, split, strict=True)
+    is_split = {folders[start] for folders in parts.values()} == set(PARTS) and depth > start + 2
+    files = [
+        ImageFile(*folders[start : start + 2], name)
+        if is_split
+        else ImageFile("", folders[start], name)
+        for name, folders in parts.items()
     ]
-    classes = {part: {f.label for f in found if f.part == part} for part in PARTS}
-    if given and (strange := sorted(classes["test"] ^ classes["train"])):
-        raise DataError(f"{title}: class `{strange[0]}` must be in both train and test.")
-    return tuple(sorted(found))
-
-
-def _image_file(title: str, name: str, parts: tuple[str, ...], given: bool) -> ImageFile:
-    if len(parts) < 2:
-        raise DataError(f"{title}: {name} must lie in a folder named after its class.")
-    return ImageFile(parts[0], parts[1], name) if given else ImageFile("", parts[0], name)
+    train, test = ({file.label for file in files if file.part == part} for part in PARTS)
+    if train ^ test:
+        raise DataError(f"{title}: class `{min(train ^ test)}` must be in both train and test.")
+    return tuple(sorted(files))
 
 
 def _names(path: Path, title: str) -> list[str]:
@@ -515,18 +509,11 @@ def _names(path: Path, title: str) -> list[str]:
         return [name for name in archive.namelist() if not name.endswith("/")]
 
 
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
-
-
-@contextmanager
-def _archive(path: Path, title: str) -> Iterator[zipfile.ZipFile]:
+def _archive(path: Path, title: str) -> zipfile.ZipFile:
     try:
-        archive = zipfile.ZipFile(path)
+        return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{title}: must be a folder or a zip archive of images.") from error
-    with archive:
-        yield archive
 
 
 # Pixels
@@ -534,15 +521,17 @@ def _archive(path: Path, title: str) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _reader(path: Path, title: str) -> Iterator[Callable[[str], bytes]]:
-    """What gives the bytes of an image of a folder or archive by its name."""
+    """A function that returns the bytes of an image of a folder or archive by its name."""
     if path.is_dir():
         yield lambda name: (path / name).read_bytes()
         return
     with _archive(path, title) as archive:
+        lock = threading.Lock()  # `ZipFile` counts its open members without one
 
         def read(name: str) -> bytes:
             try:
-                return archive.read(name)
+                with lock:
+                    return archive.read(name)
             except (zipfile.BadZipFile, OSError, EOFError) as error:
                 raise DataError(f"{title}: {name} is damaged: {error}.") from error
 
@@ -574,24 +563,19 @@ def _pixels(
 
     import numpy as np
 
-    from pmbnn.data.digits import decode
+    from pmbnn.data.digits import decode, pillow_warnings
 
-    height, width = size
-    found = np.empty((len(files), 3 if colour else 1, height, width), np.uint8)
+    pixels = np.empty((len(files), 3 if colour else 1, *size), np.uint8)
 
-    def fill(start: int, contents: list[bytes]) -> None:
-        for number, content in enumerate(contents, start):
-            words = f"{title}: {files[number].name}"
-            found[number] = decode(io.BytesIO(content), words, size, colour, scaled)
+    def fill(start: int) -> None:
+        for number, (_, _, name) in enumerate(files[start : start + AT_ONCE], start):
+            content = io.BytesIO(read(name))
+            pixels[number] = decode(content, f"{title}: {name}", size, colour, scaled)
 
-    with _reader(Path(stamp[0]), title) as read, ThreadPoolExecutor(THREADS) as pool:
-        # An archive is read by one thread, in its order.
-        tasks = deque()
-        for start in range(0, len(files), AT_ONCE):
-            contents = [read(file.name) for file in files[start : start + AT_ONCE]]
-            tasks.append(pool.submit(fill, start, contents))
-            if len(tasks) > WAITING:
-                tasks.popleft().result()
-        for task in tasks:
-            task.result()
-    return found.reshape(len(files), -1)
+    with (
+        _reader(Path(stamp[0]), title) as read,
+        pillow_warnings(),
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
+        list(pool.map(fill, range(0, len(files), AT_ONCE)))
+    return pixels.reshape(len(files), -1)

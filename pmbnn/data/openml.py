@@ -85,7 +85,7 @@ class OpenML(SplitRows):
         )
 
     def read(self, stamp: None) -> "RawRows":  # noqa: D102
-        from pmbnn.data.frames import raw_of_frame
+        from pmbnn.data.frames import rows_from_frame
 
         found, spec = load_frame(self), self
         if self.target is None:
@@ -94,7 +94,7 @@ class OpenML(SplitRows):
                     "target", f"must be given: OpenML names none, or several, of {self.title}"
                 )
             spec = self.model_copy(update={"target": found.target})
-        return raw_of_frame(found.frame, spec, self.title)
+        return rows_from_frame(found.frame, spec, self.title)
 
 
 class OpenMLSource(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rows as they were read, checked: a split makes a `Dataset` of them."""
+"""Rows as they were read, checked, before they are split."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ FEW = 10
 
 
 class RowSettings(Specification):
-    """What is done with rows; data sets that have these fields stand in its place."""
+    """Settings of rows; a specification of a data set with these fields can take its place."""
 
     task: Task | None = None
     split: AnySplit = RandomSplit()
@@ -49,17 +49,17 @@ class RawRows:
     features, classes
         Names; no classes where targets are numbers.
     numbers
-        Which row of what was read each is, from 0, ascending.
+        Number of each row among those that were read, from 0, ascending.
     read
-        How many rows were read, those that were dropped included.
+        Number of rows that were read, with those that were dropped.
     title
-        What the rows are called in messages.
+        Name of the rows in messages.
     groups
-        To which group a row belongs, ``(row,)``; None where there are none.
+        Group of each row, ``(row,)``; None where there are none.
     input_shape
-        What a row stands for, as in `Rows`.
+        Shape of one row, as in `Rows`.
     target_names
-        Of several targets.
+        Names of several targets.
     """
 
     x: np.ndarray
@@ -80,21 +80,21 @@ class RawRows:
         return replace(self, **parts, groups=groups)
 
 
-class Given(NamedTuple):
-    """Rows as they are handed over in memory.
+class Arrays(NamedTuple):
+    """Rows in memory, not checked yet.
 
     Attributes
     ----------
     x, y
         Inputs and targets, as `Dataset.from_arrays` takes them.
     features
-        Names of the inputs; ``x1``, ``x2``, ... unless given.
+        Names of the inputs; ``x1``, ``x2``, ... by default.
     groups
-        To which group a row belongs, where there are groups.
+        Group of each row, where there are groups.
     numbers, read
-        Which row of how many each was, from 0, where some were left out.
+        As those of `RawRows`, where some rows were left out.
     target_names
-        Of several targets; ``y1``, ``y2``, ... unless given.
+        Names of several targets; ``y1``, ``y2``, ... by default.
     """
 
     x: np.ndarray
@@ -106,7 +106,9 @@ class Given(NamedTuple):
     target_names: tuple[str, ...] = ()
 
 
-def raw_of_arrays(given: Given, settings: RowSettings, title: str, target: str = "y") -> RawRows:
+def rows_from_arrays(
+    arrays: Arrays, settings: RowSettings, title: str, target: str = "y"
+) -> RawRows:
     """Rows of arrays; see `Dataset.from_arrays`.
 
     Raises
@@ -114,50 +116,38 @@ def raw_of_arrays(given: Given, settings: RowSettings, title: str, target: str =
     DataError
         They are not as they must be.
     """
-    x, y, groups = given.x, given.y, given.groups
+    x, y, groups = arrays.x, arrays.y, arrays.groups
     _check_shapes(x, y, title, target)
-    input_shape = image_shape(x)
+    input_shape = {2: (), 3: (1, *x.shape[1:]), 4: x.shape[1:]}[x.ndim]
     if x.dtype == np.uint8 and input_shape:
         x = x / 255.0
     x = x.reshape(len(x), -1).astype(np.float64, copy=False)
-    count = x.shape[1]
-    names = given.features or tuple(f"x{i}" for i in range(1, count + 1))
-    if len(names) != count:
-        raise DataSettingError("features", f"must name {count} inputs, got {len(names)}")
+    features = _names(arrays.features, "x", x.shape[1], "features", "inputs")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
-    y, classes, target_names = _targets_of_array(
-        y, given.target_names, settings.task, title, target
-    )
-    numbers = np.arange(len(y)) if given.numbers is None else given.numbers
-    read = len(y) if given.read is None else given.read
-    raw = RawRows(x, y, names, classes, numbers, read, title, groups, input_shape, target_names)
+    if y.ndim == 1 or y.shape[1] == 1:
+        y, classes = _targets(y.ravel(), settings.task, title, target)
+        names = ()
+    else:
+        names = _names(arrays.target_names, target, y.shape[1], "target_names", "targets")
+        check_target_names(names, "target_names")
+        y, classes = several_targets(y.T, names, settings.task, title), ()
+    numbers = np.arange(len(y)) if arrays.numbers is None else arrays.numbers
+    read = len(y) if arrays.read is None else arrays.read
+    raw = RawRows(x, y, features, classes, numbers, read, title, groups, input_shape, names)
     # Pixels at the border of images are all the same, and no mistake.
     redundant = "keep" if input_shape else settings.redundant
     return _checked_rows(raw, settings.missing, redundant)
 
 
-def _targets_of_array(
-    y: np.ndarray, names: Sequence[str], task: Task | None, title: str, target: str
-) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
-    """Targets, names of classes, and those of several targets."""
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim == 1:
-        return *targets_of(y, task, title, target), ()
-    count = y.shape[1]
-    names = tuple(names) or tuple(f"{target}{i}" for i in range(1, count + 1))
+def _names(
+    names: Sequence[str], prefix: str, count: int, setting: str, columns: str
+) -> tuple[str, ...]:
+    """Names of columns, numbered by default."""
+    names = tuple(names) or tuple(f"{prefix}{i}" for i in range(1, count + 1))
     if len(names) != count:
-        raise DataSettingError("target_names", f"must name {count} targets, got {len(names)}")
-    check_target_names(names, "target_names")
-    return several_targets(y.T, names, task, title), (), names
-
-
-def image_shape(x: np.ndarray) -> tuple[int, ...]:
-    """What a row of an array stands for; nothing where it is a row of features."""
-    if x.ndim == 2:
-        return ()
-    return x.shape[1:] if x.ndim == 4 else (1, *x.shape[1:])
+        raise DataSettingError(setting, f"must name {count} {columns}, got {len(names)}")
+    return names
 
 
 def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None:
@@ -177,16 +167,16 @@ def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None
         raise DataError(f"{title}: has no rows.")
 
 
-# Checks of all kinds
+# Targets
 
 
-def targets_of(
+def _targets(
     y: np.ndarray, task: Task | None, title: str, name: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class indices with the names of the classes, or numbers without.
 
-    Text and truth values are classes, numbers are numbers, unless ``task`` says so of whole
-    numbers; of whole numbers of few values it must say.
+    Text and truth values are classes; numbers are numbers unless ``task`` is classification. For
+    whole numbers of few values ``task`` is needed.
 
     Raises
     ------
@@ -194,7 +184,7 @@ def targets_of(
         They are of one class, not finite, or may be either.
     """
     if y.dtype.kind not in "biuf":
-        # None, and NaN, which differs from itself, would become words.
+        # None, and NaN, which differs from itself, would become text.
         gap = next((i for i, value in enumerate(y) if value is None or value != value), None)
         if gap is not None:
             raise DataError(f"{title}, row {gap + 1}: target `{name}` is missing.")
@@ -203,16 +193,12 @@ def targets_of(
     if y.dtype.kind in "iuf" and task != "classification":
         return _numbers_of(y, distinct, task, title, name), ()
     if task == "regression":
-        shown = show_names(distinct)
-        raise DataSettingError(
-            "task",
-            f"must be classification with the values of `{name}` ({shown}), got 'regression'",
-        )
+        rule = f"must be classification with the values of `{name}` ({show_names(distinct)})"
+        raise DataSettingError("task", f"{rule}, got 'regression'")
     if y.dtype.kind == "f" and not _is_whole(y):
-        wrong = next(value for value in distinct if value != np.rint(value))
-        raise DataSettingError(
-            "task", f"must be regression, as `{name}` has the value {wrong:g}, got 'classification'"
-        )
+        wrong = distinct[distinct != np.rint(distinct)][0]
+        rule = f"must be regression, as `{name}` has the value {wrong:g}"
+        raise DataSettingError("task", f"{rule}, got 'classification'")
     if len(distinct) < 2:
         raise DataError(
             f"{title}: target `{name}` must have at least two classes, got {show_names(distinct)} "
@@ -231,20 +217,20 @@ def check_target_names(names: Sequence[str], setting: str) -> None:
 def several_targets(
     columns: Sequence[np.ndarray], names: Sequence[str], task: Task | None, title: str
 ) -> np.ndarray:
-    """Several targets a row, ``(row, target)``: they are numbers, whole ones as well.
+    """Several targets a row, ``(row, target)``, all of them numbers.
 
     Raises
     ------
     DataError
-        Some are classes, or not as numbers must be.
+        Some are classes, or not finite.
     """
     if task == "classification":
         raise DataSettingError("task", f"must be regression with {len(names)} targets")
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "iuf":
-            what = "truth values" if column.dtype.kind == "b" else "text"
+            kind = "truth values" if column.dtype.kind == "b" else "text"
             raise DataError(
-                f"{title}: target `{name}` must hold numbers, as several targets do, got {what}."
+                f"{title}: target `{name}` must hold numbers, as several targets do, got {kind}."
             )
     return np.stack(
         [
@@ -256,10 +242,11 @@ def several_targets(
 
 
 def _numbers_of(y, distinct, task: Task | None, title: str, name: str) -> np.ndarray:
-    if not np.isfinite(y.astype(np.float64)).all():
-        row = int(np.argmin(np.isfinite(y.astype(np.float64))))
+    numbers = y.astype(np.float64)
+    if not (finite := np.isfinite(numbers)).all():
+        row = int(np.argmin(finite))
         raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
-    if is_constant(y.astype(np.float64)):
+    if is_constant(numbers):
         raise DataError(f"{title}: target `{name}` has one value only: {name_of(distinct[0])}.")
     if task is None and len(distinct) <= FEW and _is_whole(y):
         raise DataSettingError(
@@ -267,16 +254,19 @@ def _numbers_of(y, distinct, task: Task | None, title: str, name: str) -> np.nda
             f"must be classification or regression, as `{name}` has whole numbers of "
             f"{len(distinct)} values ({show_names(distinct)}), got null",
         )
-    return y.astype(np.float64)
+    return numbers
+
+
+# Inputs
 
 
 def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
-    """The rows as far as they can be used.
+    """The rows without those, and without columns, that the settings leave out.
 
     Raises
     ------
     DataError
-        A value is missing or infinite, or a column says nothing, and it is not said what then.
+        A value is infinite; or one is missing, or a column is redundant, where that is an error.
     """
     infinite = np.isinf(raw.x)
     if infinite.any():
@@ -293,29 +283,25 @@ def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
         raw = raw.take(np.flatnonzero(~gaps.any(axis=1)))
         if not len(raw.y):
             raise DataError(f"{raw.title}: no row is left without those that lack a value.")
-        if raw.classes and len(np.unique(raw.y)) < len(raw.classes):
-            lacking = next(c for i, c in enumerate(raw.classes) if not (raw.y == i).any())
-            raise DataError(
-                f"{raw.title}: class `{lacking}` has no row without those that lack a value."
-            )
     return raw if redundant == "keep" else _without_redundant(raw, redundant)
 
 
 def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
     """Rows without constant columns and repeated ones, of which the first stays."""
-    # What is missing is compared as one value like any other.
-    known = np.nan_to_num(raw.x, nan=np.inf)
-    constant = (known == known[0]).all(axis=0)
-    whole = np.isfinite(known).all(axis=0)
-    constant[whole] |= is_constant(known[:, whole])
-    seen: dict[bytes, int] = {}
-    first = [seen.setdefault(column.tobytes(), i) for i, column in enumerate(known.T)]
+    # A missing value is compared as any other.
+    x = np.nan_to_num(raw.x, nan=np.inf)
+    constant = (x == x[0]).all(axis=0)
+    complete = np.isfinite(x).all(axis=0)
+    constant[complete] |= is_constant(x[:, complete])
+    places: dict[bytes, int] = {}
+    first = [places.setdefault(column.tobytes(), i) for i, column in enumerate(x.T)]
     repeated = np.array(first) != np.arange(len(first))
     if redundant == "error" and constant.any():
+        columns = "column" if constant.sum() == 1 else "columns"
         names = show_names(np.array(raw.features)[constant])
         raise DataError(
-            f"{raw.title}: {_columns(constant)} {names} must have more than one value: name them "
-            "under `without`, or say `redundant: drop`."
+            f"{raw.title}: {columns} {names} must have more than one value: name them under "
+            "`without`, or say `redundant: drop`."
         )
     if redundant == "error" and repeated.any():
         i = int(np.argmax(repeated))
@@ -331,10 +317,6 @@ def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
         return raw
     names = tuple(np.array(raw.features)[kept].tolist())
     return replace(raw, x=raw.x[:, kept], features=names)
-
-
-def _columns(chosen: np.ndarray) -> str:
-    return "column" if chosen.sum() == 1 else "columns"
 
 
 def _place(raw: RawRows, row: int, column: int) -> str:

@@ -11,8 +11,8 @@ import logging
 import lzma
 import re
 import zipfile
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from multiprocessing import parent_process
@@ -43,16 +43,16 @@ EXCEL = (".xlsx", ".xlsm")
 OTHER_SHEETS = (".xls", ".xlsb", ".ods", ".numbers")
 
 SEPARATORS = (";", "\t", "|", ",")
-"""What may stand between columns. A comma is also a decimal sign, so it comes last."""
+"""Separators that are detected. A comma is also a decimal sign, so it comes last."""
 
 SAMPLE = 500
-"""Lines that the separator is detected by."""
+"""Lines from which the separator is detected."""
 
 _log = logging.getLogger(__name__)
 
 
 class Format(NamedTuple):
-    """How a text file is to be read; None, and a comma as the separator, where it is detected."""
+    """Format of a text file; None, and a comma as the separator, where it is detected."""
 
     separator: str = ","
     decimal: str | None = None
@@ -61,7 +61,7 @@ class Format(NamedTuple):
 
 
 DETECTED = Format()
-"""Nothing is given."""
+USUAL = Format(",", ".", None, "utf-8")
 
 
 class TableFile(NamedTuple):
@@ -72,7 +72,7 @@ class TableFile(NamedTuple):
     frame
         Its columns: numbers, truth values, or text. It is not to be changed.
     format
-        How it was read: of a text file, what was given or detected.
+        Format of a text file, as set or detected.
     notes
         What was detected, left out, or looks like a mistake; a line each.
     """
@@ -86,7 +86,7 @@ class TableFile(NamedTuple):
 def read_table(
     stamp: Stamp,
     title: str,
-    given: Format = DETECTED,
+    settings: Format = DETECTED,
     decimal: str | None = None,
     texts: frozenset[str] = frozenset(),
 ) -> TableFile:
@@ -95,20 +95,20 @@ def read_table(
     Parameters
     ----------
     stamp
-        Of the file.
+        Stamp of the file.
     title
-        What messages call it.
-    given
+        Name of the file in messages.
+    settings
         What need not be detected.
     decimal
-        Decimal sign where the file does not tell, as in ``1,234``.
+        Decimal sign where the file leaves it open, as in ``1,234``.
     texts
-        Names of columns of text files to be kept as they are, though they may look like numbers.
+        Names of columns of text files to be kept as text, though they may look like numbers.
 
     Raises
     ------
     DataError
-        It cannot be read, or has no rows; or the format is not clear, or not as it was given.
+        It cannot be read, or has no rows; or its format is not clear, or not as set.
     """
     path = Path(stamp[0])
     if path.is_dir():
@@ -117,51 +117,49 @@ def read_table(
     if suffix in OTHER_SHEETS:
         raise DataError(f"{title}: cannot be read: save it as .xlsx or CSV.")
     if suffix in PARQUET:
-        found = TableFile(_read_parquet(path, title), given)
+        with _decoding(title, "parquet"):
+            table = TableFile(pd.read_parquet(path), settings)
     elif suffix in EXCEL:
-        given = given._replace(separator=",", encoding=None)
-        found = _read_text(_sheet(path, title), title, given, "utf-8", ".", texts)
+        settings = settings._replace(separator=",", encoding=None)
+        table = _read_text(_sheet(path, title), title, settings, "utf-8", ".", texts)
     else:
-        text, encoding = _text(path, title, given.encoding)
-        found = _read_text(text, title, given, encoding, decimal, texts)
-    if not len(found.frame):
+        text, encoding = _text(path, title, settings.encoding)
+        table = _read_text(text, title, settings, encoding, decimal, texts)
+    if not len(table.frame):
         raise DataError(f"{title}: has no rows.")
     if parent_process() is None:  # workers read what was reported before they were started
-        for note in found.notes:
+        for note in table.notes:
             _log.warning("%s: %s.", title, note)
-    return found
+    return table
 
 
 # Bytes and text
 
 
-def _read_parquet(path: Path, title: str) -> pd.DataFrame:
+@contextmanager
+def _decoding(title: str, extra: str = "") -> Iterator[None]:
+    """Turn any error of a decoder into a DataError, also where an optional package is missing."""
     try:
-        return pd.read_parquet(path)
+        yield
+    except DataError:
+        raise
     except ImportError as error:
         raise DataError(
-            f"{title}: Parquet needs the package pyarrow: install `pmbnn[parquet]`."
+            f"{title}: install `pmbnn[{extra}]` to read it, or save it as CSV."
         ) from error
-    except (OSError, ValueError) as error:
+    # Over a damaged file each decoder raises types of its own.
+    except Exception as error:
         raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
 
 
 def _sheet(path: Path, title: str) -> str:
-    """The one sheet of a workbook, as CSV."""
-    try:
+    """The only sheet of a workbook that is not empty, as CSV."""
+    with _decoding(title, "excel"):
         import openpyxl
-    except ImportError as error:
-        raise DataError(
-            f"{title}: Excel files need the package openpyxl: install `pmbnn[excel]`, or save it "
-            "as CSV."
-        ) from error
-    try:
+
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheets = {sheet.title: list(sheet.values) for sheet in book.worksheets}
         book.close()
-    # The package raises what its parsers raise.
-    except Exception as error:
-        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
     filled = {
         name: rows
         for name, rows in sheets.items()
@@ -177,11 +175,8 @@ def _sheet(path: Path, title: str) -> str:
 
 def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
     """Text of a file, unpacked, and its encoding."""
-    try:
+    with _decoding(title):
         content = _unpacked(path, title)
-    # What the decoders raise over damaged files.
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
     encoding = encoding or _encoding(content)
     try:
         # UTF-8 with the mark of its byte order, which Excel writes, or without.
@@ -195,7 +190,7 @@ def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
             "encoding", f"must be that of {title}, whose byte {error.start} is none of {encoding!r}"
         ) from None
     if "\0" in text:
-        raise DataError(f"{title}: must be a table, got a file that is no text.")
+        raise DataError(f"{title}: must be a table, got a binary file.")
     return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
 
 
@@ -206,8 +201,8 @@ def _unpacked(path: Path, title: str) -> bytes:
             if len(files) != 1:
                 raise DataError(f"{title}: must hold one file, got {len(files)}.")
             return archive.read(files[0])
-    opened = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix, open)
-    with opened(path, "rb") as file:
+    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opener(path, "rb") as file:
         return file.read()
 
 
@@ -234,27 +229,32 @@ def _encoding(content: bytes) -> str:
 def _read_text(
     text: str,
     title: str,
-    given: Format,
+    settings: Format,
     encoding: str,
     decimal: str | None,
     texts: frozenset[str],
 ) -> TableFile:
-    text, separator, above, notes = _without_preamble(text, given.separator)
+    text, separator, above, notes = _without_preamble(text, settings.separator)
     separator = _separator(text, separator, title)
     if separator == " ":
         text = "\n".join(map(str.strip, text.split("\n")))
     names = _names(text, separator, above, title)
-    frame, notation = _parsed(text, separator, names, texts, given, decimal, title)
-    kept, left_out = _named_columns(frame, names, title)
-    kept = kept[~kept.isna().all(axis=1)].reset_index(drop=True)
-    kept.attrs[NOTATION] = notation
-    read = Format(separator, *notation, encoding)
-    notes = [*_detected(read, given), *notes, *left_out, *_doubts(kept)]
-    return TableFile(kept, read, tuple(notes))
+    columns, notation = _parsed(text, separator, names, texts, settings, decimal, title)
+    frame, left_out = _named_columns(columns, names, title)
+    frame = frame[~frame.isna().all(axis=1)].reset_index(drop=True)
+    frame.attrs[NOTATION] = notation
+    form = Format(separator, *notation, encoding)
+    detected = [
+        f"{name} {value!r}"
+        for name, value in form._asdict().items()
+        if value not in (getattr(USUAL, name), getattr(settings, name))
+    ]
+    read_with = [f"read with {', '.join(detected)}"] if detected else []
+    return TableFile(frame, form, (*read_with, *notes, *left_out, *_doubts(frame)))
 
 
 def _without_preamble(text: str, separator: str) -> tuple[str, str, int, list[str]]:
-    """Text from the header on, the separator if a line names it, lines left out, and notes."""
+    """Text from the header on, the separator, the number of lines left out, and notes."""
     text, above, notes = text.removeprefix("\ufeff"), 0, []
     line, _, rest = text.partition("\n")
     if match := re.fullmatch(r'"?sep=(.)"?\s*', line, re.IGNORECASE):
@@ -284,37 +284,35 @@ def _rows(text: str, separator: str) -> Iterable[list[str]]:
     return csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
 
 
-def _separator(text: str, given: str, title: str) -> str:
-    """What stands between columns: what is given, or what divides all lines alike.
+def _separator(text: str, separator: str, title: str) -> str:
+    """The separator that is set, or one that divides all lines into as many entries.
 
     Raises
     ------
     DataError
-        The file is empty, or what is given does not divide its header.
+        The file is empty, or the separator that is set does not divide its header.
     """
-    if len(given) != 1 or given in '"\r\n':
-        raise DataSettingError("separator", f"must be one character, got {given!r}")
+    if len(separator) != 1 or separator in '"\r\n':
+        raise DataSettingError("separator", f"must be one character, got {separator!r}")
     if not text.strip():
         raise DataError(f"{title}: is empty.")
-    widths = {sign: _widths(text, sign) for sign in dict.fromkeys((given, *SEPARATORS))}
-    header = {sign: found[0] for sign, found in widths.items()}
-    alike = [sign for sign in SEPARATORS if _divides(widths[sign])]
-    if given != ",":
-        if header[given] == 1 and alike:
-            raise DataSettingError(
-                "separator",
-                f"must stand between the columns of {title}, {alike[0]!r} it seems, got {given!r}",
-            )
-        return given
-    if alike:
-        return alike[0]
-    if max(header.values()) > 1:
-        return max(SEPARATORS, key=lambda sign: header[sign])
-    return " " if _divides(_widths(text, " ")) else ","
+    widths = {sign: _widths(text, sign) for sign in dict.fromkeys((separator, *SEPARATORS))}
+    regular = [sign for sign in SEPARATORS if _is_regular(widths[sign])]
+    if separator != ",":
+        if widths[separator][0] == 1 and regular:
+            rule = f"must stand between the columns of {title}, {regular[0]!r} it seems"
+            raise DataSettingError("separator", f"{rule}, got {separator!r}")
+        return separator
+    if regular:
+        return regular[0]
+    widest = max(SEPARATORS, key=lambda sign: widths[sign][0])
+    if widths[widest][0] > 1:
+        return widest
+    return " " if _is_regular(_widths(text, " ")) else ","
 
 
-def _divides(widths: Sequence[int]) -> bool:
-    """Whether lines have several entries and are alike; one more than the header may be there."""
+def _is_regular(widths: Sequence[int]) -> bool:
+    """Whether all lines have as many entries as the header, several, or one more."""
     return widths[0] > 1 and set(widths[1:]) <= {widths[0], widths[0] + 1}
 
 
@@ -365,40 +363,32 @@ def _parsed(
     separator: str,
     names: Sequence[str],
     texts: frozenset[str],
-    given: Format,
+    form: Format,
     decimal: str | None,
     title: str,
 ) -> tuple[pd.DataFrame, Notation]:
-    """Columns by their places, numbers in the notation of the file, and that."""
+    """Columns by their places, and the notation of their numbers."""
     if separator == " ":  # pandas does not take several of them for one
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows(
             [*row, *[""] * (len(names) - len(row))][: len(names)] for row in _rows(text, " ")
         )
         text, separator = lines.getvalue(), ","
-    settings = {
+    options = {
         "sep": separator, "header": 0, "names": range(len(names)), "index_col": False,
         "skipinitialspace": True, "keep_default_na": False, "na_values": [""], "low_memory": False,
     }  # fmt: skip
-    kept = [i for i, name in enumerate(names) if name in texts]
-    try:
-        frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys(kept, str), **settings)
-        notation, words = PLAIN, [i for i in frame if not _is_numeric(frame[i])]
-        if given.decimal or given.thousands or any(_is_foreign(frame[i]) for i in words):
-            frame = pd.read_csv(io.StringIO(text), dtype=str, **settings)
-            notation = _notation(frame, separator, given, decimal, title)
-    except (ValueError, pd.errors.ParserError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
-    return pd.DataFrame(
-        {
-            i: column
-            if _is_numeric(column)
-            else _converted(column, None if i in kept else notation)
-            for i, column in frame.items()
-        }
-    ), notation
+    as_text = [i for i, name in enumerate(names) if name in texts]
+    with _decoding(title):
+        frame = pd.read_csv(io.StringIO(text), dtype=dict.fromkeys(as_text, str), **options)
+    notation, words = PLAIN, [i for i in frame if not _is_numeric(frame[i])]
+    if form.decimal or form.thousands or any(_is_foreign(frame[i]) for i in words):
+        frame = pd.read_csv(io.StringIO(text), dtype=str, **options)
+        notation = _notation(frame, separator, form, decimal, title)
+    for i in frame.columns:
+        if not _is_numeric(frame[i]):
+            frame[i] = _converted(frame[i], None if i in as_text else notation)
+    return frame, notation
 
 
 def _is_numeric(column: pd.Series) -> bool:
@@ -407,28 +397,27 @@ def _is_numeric(column: pd.Series) -> bool:
 
 def _is_foreign(column: pd.Series) -> bool:
     """Whether most of a column is digits with signs between, and some is no plain number."""
-    known = known_text(column)
-    share = share_of_rows(known, is_like_number)
-    return share > max(0.5, share_of_rows(known, is_number))
+    text = known_text(column)
+    share = share_of_rows(text, is_like_number)
+    return share > max(0.5, share_of_rows(text, is_number))
 
 
 def _notation(
-    frame: pd.DataFrame, separator: str, given: Format, decimal: str | None, title: str
+    frame: pd.DataFrame, separator: str, form: Format, decimal: str | None, title: str
 ) -> Notation:
-    """How numbers are written: as most entries that look like numbers are.
+    """Notation of most entries that look like numbers.
 
     Raises
     ------
     DataError
-        They may be read in two ways, or not in that which is given.
+        They can be read in two ways.
     """
-    if given.decimal and given.decimal == given.thousands:
-        raise DataSettingError("thousands", f"must differ from `decimal`, got {given.thousands!r}")
+    if form.decimal and form.decimal == form.thousands:
+        raise DataSettingError("thousands", f"must differ from `decimal`, got {form.thousands!r}")
     choices = [
         notation
         for notation in NOTATIONS
-        if given.decimal in (None, notation.decimal)
-        and given.thousands in (None, notation.thousands)
+        if form.decimal in (None, notation.decimal) and form.thousands in (None, notation.thousands)
     ]
     best, either = _best(frame.head(SAMPLE), choices)
     if either is not None and len(frame) > SAMPLE:
@@ -446,16 +435,15 @@ def _notation(
 
 def _best(frame: pd.DataFrame, choices: list[Notation]) -> tuple[list[Notation], str | None]:
     """Notations that fit most entries, and an entry that is another number in some of them."""
-    known = pd.concat([known_text(frame[i]) for i in frame], ignore_index=True)
-    entries = pd.Series([text for text in known.unique() if is_like_number(text)], dtype=str)
-    counts = {n: sum(is_number(text, n) for text in entries) for n in choices}
+    text = pd.concat([known_text(frame[i]) for i in frame], ignore_index=True)
+    entries = pd.Series([entry for entry in text.unique() if is_like_number(entry)], dtype=str)
+    counts = {n: sum(is_number(entry, n) for entry in entries) for n in choices}
     best = [notation for notation, count in counts.items() if count == max(counts.values())]
     by_decimal = {notation.decimal: as_plain(entries, notation) for notation in best}
     if len(by_decimal) < 2:
         return best, None
     differ = entries[by_decimal["."] != by_decimal[","]]
-    readable = [text for text in differ if is_number(text, best[0])]
-    return best, readable[0] if readable else None
+    return best, next((entry for entry in differ if is_number(entry, best[0])), None)
 
 
 def _converted(column: pd.Series, notation: Notation | None) -> pd.Series:
@@ -464,20 +452,17 @@ def _converted(column: pd.Series, notation: Notation | None) -> pd.Series:
     column = column.str.strip().replace("", None)
     if notation is None or not column.notna().any():
         return column
-    found = numbers_of(column, notation)
-    if _is_numeric(found):
-        return found
     truth = column.str.lower().map({"true": True, "false": False})
     if truth.notna().equals(column.notna()):
         return truth.astype(bool if column.notna().all() else "boolean")
-    return found
+    return numbers_of(column, notation)
 
 
 def _named_columns(
     frame: pd.DataFrame, names: Sequence[str], title: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Columns by name, those without one left out where they are empty or names of rows; notes."""
-    kept, notes = {}, []
+    """Columns by name, without nameless ones that are empty or name the rows; and notes."""
+    columns, notes = {}, []
     for i, name in enumerate(names):
         if i == 0 and name in ("", "Unnamed: 0") and _are_names_of_rows(frame[i]):
             notes.append(
@@ -488,8 +473,8 @@ def _named_columns(
         elif not name:
             raise DataError(f"{title}: column {i + 1} must have a name in the first line.")
         else:
-            kept[name] = frame[i]
-    return pd.DataFrame(kept), notes
+            columns[name] = frame[i]
+    return pd.DataFrame(columns), notes
 
 
 def _are_names_of_rows(column: pd.Series) -> bool:
@@ -497,40 +482,25 @@ def _are_names_of_rows(column: pd.Series) -> bool:
     return column.is_unique and (is_whole or not _is_numeric(column))
 
 
-def _detected(read: Format, given: Format) -> list[str]:
-    """What is not as it is unless detected, in one line."""
-    usual = Format(",", ".", None, "utf-8")
-    parts = [
-        f"{name} {value!r}"
-        for name, value in read._asdict().items()
-        if value != getattr(usual, name) and value != getattr(given, name)
-    ]
-    return [f"read with {', '.join(parts)}"] if parts else []
-
-
 def _doubts(frame: pd.DataFrame) -> list[str]:
-    """What is likely a mistake of the table."""
+    """Likely mistakes in a table, a line each."""
     notes = []
     numeric = [name for name in frame if _is_numeric(frame[name])]
     if numeric and all(map(is_number, numeric)):
         notes.append("the first line looks like data: it must name the columns")
-    lonely = (frame.notna().sum(axis=1) == 1).to_numpy()
-    if lonely.any() and frame.shape[1] > 2:
-        notes.append(f"row {lonely.argmax() + 1} has one entry only: is it a line of totals?")
+    has_one_entry = (frame.notna().sum(axis=1) == 1).to_numpy()
+    if has_one_entry.any() and frame.shape[1] > 2:
+        row = has_one_entry.argmax() + 1
+        notes.append(f"row {row} has one entry only: is it a line of totals?")
     for name in frame.columns.difference(numeric, sort=False):
         words = frame[name].dropna().unique()
         broken = next((word for word in words if "\n" in word), None)
         if broken is not None:
             notes.append(f"column `{name}` has a line break in {broken!r}: is a quote missing?")
-        if (alike := _alike_but_for_case(words)) is not None:
-            notes.append(f"column `{name}` has categories that differ in case only: {alike}")
+        first: dict[str, str] = {}
+        for word in words if len(words) <= MOST_LEVELS else ():
+            if first.setdefault(word.casefold(), word) != word:
+                pair = f"{first[word.casefold()]!r} and {word!r}"
+                notes.append(f"column `{name}` has categories that differ in case only: {pair}")
+                break
     return notes
-
-
-def _alike_but_for_case(words: Sequence[str]) -> str | None:
-    """Two categories of few that differ in upper and lower case only, in words."""
-    seen: dict[str, str] = {}
-    for word in words if len(words) <= MOST_LEVELS else ():
-        if seen.setdefault(word.casefold(), word) != word:
-            return f"{seen[word.casefold()]!r} and {word!r}"
-    return None

@@ -210,11 +210,11 @@ class Table(SplitRows):
         return stamp_of(find(self.file, self._folders, "file"))
 
     def read(self, stamp: Stamp) -> "RawRows":  # noqa: D102
-        from pmbnn.data.frames import raw_of_frame
+        from pmbnn.data.frames import rows_from_frame
         from pmbnn.data.table_file import Format, read_table
 
-        given = Format(self.separator, self.decimal, self.thousands, self.encoding)
-        return raw_of_frame(read_table(stamp, self.file, given).frame, self, self.file)
+        form = Format(self.separator, self.decimal, self.thousands, self.encoding)
+        return rows_from_frame(read_table(stamp, self.file, form).frame, self, self.file)
 
 
 NAMES = ("features", "target_names")
@@ -253,15 +253,15 @@ class Npz(SplitRows):
         return stamp_of(find(self.file, self._folders, "file"))
 
     def read(self, stamp: Stamp) -> "RawRows":  # noqa: D102
-        from pmbnn.data.raw import Given, raw_of_arrays
+        from pmbnn.data.raw import Arrays, rows_from_arrays
 
         names = {setting: getattr(self, setting) for setting in ("x", "y", *NAMES)}
         names["split.group"] = self.split.group
         names = {setting: name for setting, name in names.items() if name is not None}
-        found = read_archive(Path(stamp[0]), self.file, names)
-        words = {setting: tuple(map(str, found.get(setting, ()))) for setting in NAMES}
-        given = Given(found["x"], found["y"], groups=found.get("split.group"), **words)
-        return raw_of_arrays(given, self, self.file, self.y)
+        content = read_archive(Path(stamp[0]), self.file, names)
+        labels = {setting: tuple(map(str, content.get(setting, ()))) for setting in NAMES}
+        arrays = Arrays(content["x"], content["y"], groups=content.get("split.group"), **labels)
+        return rows_from_arrays(arrays, self, self.file, self.y)
 
 
 class _Known(NamedTuple):

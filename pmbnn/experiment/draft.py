@@ -161,7 +161,7 @@ def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
 
 def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tuple[str, ...]:
     """Inputs that are constant, or repeat an earlier one."""
-    from pmbnn.data.frames import FrameSettings, raw_of_frame
+    from pmbnn.data.frames import FrameSettings, rows_from_frame
 
     settings = FrameSettings(
         target=summary.target,
@@ -170,7 +170,7 @@ def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tupl
         missing=_missing(summary) or "error",
     )
     every, kept = (
-        raw_of_frame(frame, settings.model_copy(update={"redundant": how}), title).features
+        rows_from_frame(frame, settings.model_copy(update={"redundant": how}), title).features
         for how in ("keep", "drop")
     )
     return tuple(name for name in every if name not in kept)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
-from pmbnn.data.raw import RowSettings, raw_of_arrays
+from pmbnn.data.raw import RowSettings, rows_from_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.plugins import is_current
 from pmbnn.results.store import Results, writing
@@ -102,16 +102,16 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
             f"`{place}` must be a data set that `pb.Dataset.from_arrays` or `from_frame` has made, "
             "or one that reads files, got another."
         )
-    given, split = origin.given, origin.settings.split
-    words = given.y.dtype.kind not in "biufU"
-    arrays = {"x": given.x, "y": np.array(list(map(str, given.y))) if words else given.y}
+    rows, split = origin.arrays, origin.settings.split
+    is_text = rows.y.dtype.kind not in "biufU"
+    arrays = {"x": rows.x, "y": np.array(list(map(str, rows.y))) if is_text else rows.y}
     names = {}
     for what in ("features", "target_names"):
-        if getattr(given, what):
-            arrays[what], names[what] = np.array(getattr(given, what)), what
+        if getattr(rows, what):
+            arrays[what], names[what] = np.array(getattr(rows, what)), what
     if split.group is not None:
         group = "group" if split.group in ARRAYS else split.group
-        arrays[group], split = given.groups, split.model_copy(update={"group": group})
+        arrays[group], split = rows.groups, split.model_copy(update={"group": group})
     if isinstance(split, Indices):
         arrays["test"] = _test_rows(origin, place)
     safe = re.sub(r"[^A-Za-z0-9_-]+", "-", origin.name)
@@ -126,16 +126,16 @@ def _stored(dataset: Dataset, place: str, archives: Archives) -> Npz:
 
 def _test_rows(origin: Origin, place: str) -> np.ndarray:
     """Numbers of the test rows that a file lists, among the rows that are stored."""
-    settings, given = origin.settings, origin.given
+    settings, arrays = origin.settings, origin.arrays
     if settings.split.resplits:
         raise ConfigError(
             f"`{place}` must have the same test rows for every data seed, got a split by "
             f"{settings.split.file!r}: store the rows too, for `kind: npz`."
         )
-    raw = raw_of_arrays(given, settings, place)
+    raw = rows_from_arrays(arrays, settings, place)
     _, test = settings.split.parts(raw, settings.seed)
     rows = raw.numbers[test]
-    return rows if given.numbers is None else np.searchsorted(given.numbers, rows)
+    return rows if arrays.numbers is None else np.searchsorted(arrays.numbers, rows)
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

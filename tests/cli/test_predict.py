@@ -130,7 +130,7 @@ def test_images_that_cannot_be_read_are_named(whole_run, images):
     done, _ = whole_run
     assert done.stderr.splitlines() == [
         f"error: {images / 'bad.png'} is no image, or of a format that is not known.",
-        f"error: {images / 'gone.png'} does not exist.",
+        f"error: {images / 'gone.png'} cannot be read: No such file or directory.",
     ]
 
 

@@ -23,7 +23,7 @@ from pmbnn.data import (
 )
 from pmbnn.data.arrays import Dataset, fit_standardisation, split_dataset
 from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.raw import Given, RowSettings, raw_of_arrays
+from pmbnn.data.raw import Arrays, RowSettings, rows_from_arrays
 from pmbnn.data.splits import RandomSplit
 from pmbnn.estimators.regressor import BNNRegressor
 
@@ -62,7 +62,7 @@ def test_a_column_of_one_value_is_not_divided_by_its_rounding_error(value, rows)
 def test_a_constant_column_of_one_split_keeps_its_scale():
     x = np.column_stack([np.arange(40.0), np.full(40, 14.62)])
     x[30:, 1] = 15
-    raw = raw_of_arrays(Given(x, np.arange(40.0)), NUMBERS, "rows")
+    raw = rows_from_arrays(Arrays(x, np.arange(40.0)), NUMBERS, "rows")
     made = split_dataset(raw, NUMBERS, "here")
     assert made.standardisation.sd[1] == 1
     np.testing.assert_allclose(made.x_test[:, 1], 0.38)
@@ -77,7 +77,7 @@ def test_near_constant_columns_and_targets_are_named():
     with pytest.raises(DataError, match="target `y` has one value only: 0.3"):
         Dataset.from_arrays(x[:, :1], near)
     targets = np.where(np.arange(40) < 30, near, 5.0)
-    raw = raw_of_arrays(Given(x[:, :1], targets), NUMBERS, "rows")
+    raw = rows_from_arrays(Arrays(x[:, :1], targets), NUMBERS, "rows")
     with pytest.raises(DataError, match="target has one value only in the training rows"):
         split_dataset(raw, NUMBERS, "here")
 

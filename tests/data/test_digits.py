@@ -272,7 +272,7 @@ def rejected(path, message):
 
 
 def test_a_missing_file(tmp_path):
-    rejected(tmp_path / "nowhere.png", "does not exist")
+    rejected(tmp_path / "nowhere.png", "cannot be read: No such file or directory")
 
 
 def test_a_folder(tmp_path):
@@ -301,11 +301,11 @@ def test_a_damaged_file(tmp_path):
     rejected(path, "cannot be read: ")
 
 
-@pytest.mark.parametrize("side", [7_100, 14_000])
+@pytest.mark.parametrize("side", [9_500, 14_000])
 def test_a_huge_image(tmp_path, side):
-    """Beyond Pillow's own limit of 179 million pixels, too; neither is decoded."""
+    """Beyond the size that Pillow warns of, and that it refuses; neither is decoded."""
     path = saved(tmp_path, Image.new("1", (side, side)))
-    rejected(path, "is too large: must have at most 50,000,000 pixels")
+    rejected(path, "cannot be read: Image size .* exceeds limit of")
 
 
 @pytest.mark.parametrize("grey", [0, 128, 255])

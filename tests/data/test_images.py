@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pmbnn.data import DataError, Folds, Idx, Images, RandomSplit
+from pmbnn.data import DataError, Folds, Idx, Images, RandomSplit, digits, images
 from pmbnn.models.networks import Dense
 
 SIZE = (3, 4)
@@ -109,6 +110,19 @@ def test_grey_images_are_weighted_colours():
     assert abs(every * 255 - grey.ravel()).max(axis=1).min() < 1e-3
 
 
+def test_threads_leave_the_filters_of_warnings_alone(monkeypatch):
+    """Several of them cannot each change them and restore them."""
+    monkeypatch.setattr(images, "AT_ONCE", 1)
+    before, seen = list(warnings.filters), []
+    decode = digits.decode
+    monkeypatch.setattr(
+        digits, "decode", lambda *args: seen.append(list(warnings.filters)) or decode(*args)
+    )
+    Images(path=write(contents())).load()
+    assert len(seen) > 5 and all(filters == seen[0] for filters in seen)
+    assert warnings.filters == before
+
+
 @pytest.mark.parametrize("ending", ["png", "bmp", "gif", "jpg", "tif", "webp"])
 def test_formats_and_sizes(ending):
     even = np.full((8, 6, 3), (200, 100, 50), np.uint8)
@@ -165,7 +179,11 @@ def test_networks_take_colours():
             "`classes` must be some of `cat`, `dog`, `ship` of images, got 'cow'.",
         ),
         (contents(), {"classes": ("cat",)}, "images: must have at least two classes, got cat."),
-        (contents(("train/", "test/")), {"train": 19}, "`train` must be at most 18, the images"),
+        (
+            contents(("train/", "test/")),
+            {"train": 19},
+            "`train` must be at most 18, the number of",
+        ),
         (
             contents(("train/", "test/")),
             {"split": RandomSplit()},

@@ -401,7 +401,7 @@ def test_tables_that_cannot_be_read(text, message):
 
 def test_files_that_are_no_text():
     Path("t.csv").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
-    with pytest.raises(DataError, match=r"t.csv: must be a table, got a file that is no text."):
+    with pytest.raises(DataError, match=r"t.csv: must be a table, got a binary file."):
         read("t.csv")
 
 
@@ -438,7 +438,7 @@ def test_which_sheet_must_be_clear():
 def test_excel_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     Path("t.xlsx").write_bytes(b"")
-    with pytest.raises(DataError, match=r"need the package openpyxl: install `pmbnn\[excel\]`"):
+    with pytest.raises(DataError, match=r"t.xlsx: install `pmbnn\[excel\]`"):
         read("t.xlsx")
     for name in ("t.xls", "t.ods"):
         Path(name).write_bytes(b"")

@@ -216,7 +216,7 @@ def test_other_separators():
 def test_parquet_says_what_it_needs(monkeypatch):
     write("", "t.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"t.parquet: Parquet needs the package pyarrow: install"):
+    with pytest.raises(DataError, match=r"t.parquet: install `pmbnn\[parquet\]`"):
         Table(file="t.parquet", target="y").load()
 
 
