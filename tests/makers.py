@@ -60,7 +60,6 @@ def ranks(shape="uniform", name="moons-normal", simulations=300, draws=99, seed=
     u[:, 1] = bend[shape](u[:, 1])
     stored = StoredRanks(
         name=f"{name}-prior-0123456789ab",
-        identity="0123456789ab",
         cell=record(inference={"engine": "compiled", "guide": "mean_field"}).cell,
         truths="prior",
         reference="",

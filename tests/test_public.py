@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import yaml
 
 import pmbnn as pb
 from pmbnn import experiment, testing
+from pmbnn.experiment import versions
 
 ROOT = Path(pb.__file__).parents[1]
 STUBS = {pb: pb.__file__, testing: testing.__file__}
@@ -80,6 +81,19 @@ def test_versions_are_shown(capsys):
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert shown["pmbnn"] == version("pmbnn")
     assert {"python", "jax", "pymc", "cores", "devices"} <= set(shown)
+
+
+def test_a_tree_that_is_not_installed_has_a_version(monkeypatch):
+    """Only on the path, a package has no metadata."""
+
+    def without_metadata(name):
+        if name == "pmbnn":
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(versions, "version", without_metadata)
+    assert versions.decisive_versions()["pmbnn"] == version("pmbnn")
+    assert versions.installed_versions(versions.RECORDED)["pmbnn"] == version("pmbnn")
 
 
 def test_the_citation_is_of_this_version():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pmbnn.core.machine import CPU, Device, slowness
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.load import check_data, data_source
-from pmbnn.experiment.names import cell_label, model_words, spec_label
-from pmbnn.experiment.plan import cell_work, group_key, settings_digest, width
+from pmbnn.experiment.load import data_source
+from pmbnn.experiment.names import cell_label
+from pmbnn.experiment.plan import cell_work, group_key, job_label, settings_digest, width
 from pmbnn.experiment.plugins import experiment_parts, own_sources
-from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.selection import wanted_cells
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prediction.progress import duration
@@ -58,7 +58,7 @@ class CalibrationTask:
     @property
     def label(self) -> str:
         """The cell in words."""
-        return " ".join([spec_label(self.cell.dataset), *model_words(self.cell)])
+        return job_label([self.cell])
 
     @property
     def sampled(self) -> Cell:
@@ -97,13 +97,10 @@ class Plan:
         One for each combination of settings.
     left_out
         Why other cells are left out, a line for each reason.
-    devices
-        Devices that fits run on.
     """
 
     tasks: tuple[CalibrationTask, ...]
     left_out: tuple[str, ...]
-    devices: tuple[Device, ...] = (CPU,)
 
 
 def plan_calibration(
@@ -113,7 +110,7 @@ def plan_calibration(
     draws: int = 99,
     restarts: int | None = None,
     truths: Truths = "prior",
-    devices: tuple[Device, ...] = (CPU,),
+    devices: Sequence[Device] = (CPU,),
 ) -> Plan:
     """Plan the calibration of an experiment's cells.
 
@@ -141,25 +138,28 @@ def plan_calibration(
     DataError
         If some data set is unavailable.
     """
-    check_data(experiment)
-    chosen, left_out = [], {}
-    for cell in select_cells(list(experiment.cells), list(only)):
-        reason = why_left_out(cell, draws)
-        if reason is None:
-            chosen.append(cell)
-        else:
-            left_out[reason] = None
+    reasons = {cell: why_left_out(cell, draws) for cell in wanted_cells(experiment, only)}
+    left_out = tuple(dict.fromkeys(filter(None, reasons.values())))
+    chosen = [cell for cell, reason in reasons.items() if reason is None]
     if not chosen:
         raise ConfigError(f"There must be something to calibrate: {'; '.join(left_out)}.")
-    sources = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
-    asked = (simulations, draws, restarts, truths, devices[0])
-    with experiment_parts(experiment.plugins):
-        tasks = [calibration_task(cell, sources[cell.dataset], *asked) for cell in chosen]
-    for task in tasks:
-        _check_enough_truths(task)
+    fingerprints = {spec: data_source(spec)[0] for spec in {cell.dataset for cell in chosen}}
+    settings = (simulations, draws, restarts, truths, devices[0])
     # Cells that differ in what is predicted are fitted alike: the first stands for them.
-    distinct = {task.identity: task for task in reversed(tasks)}
-    return Plan(tuple(reversed(distinct.values())), tuple(left_out), devices)
+    tasks: dict[str, CalibrationTask] = {}
+    with experiment_parts(experiment.plugins):
+        for cell in chosen:
+            task = calibration_task(cell, fingerprints[cell.dataset], *settings)
+            tasks.setdefault(task.identity, task)
+    for task in tasks.values():
+        sampler = task.sampled.inference
+        most = sampler.chains * sampler.draws
+        if truths == "posterior" and simulations > most:
+            raise ConfigError(
+                f"`--simulations` must be at most {most} around the data, which is how many draws "
+                f"of the posterior there are ({task.label}); got {simulations}."
+            )
+    return Plan(tuple(tasks.values()), left_out)
 
 
 def why_left_out(cell: Cell, draws: int) -> str | None:
@@ -219,17 +219,7 @@ def calibration_task(
     )
 
 
-def _check_enough_truths(task: CalibrationTask) -> None:
-    sampler = task.sampled.inference
-    draws = sampler.chains * sampler.draws
-    if task.truths == "posterior" and task.simulations > draws:
-        raise ConfigError(
-            f"`--simulations` must be at most {draws} around the data, which is how many draws "
-            f"of the posterior there are ({task.label}); got {task.simulations}."
-        )
-
-
-def plan_lines(plan: Plan, workers: int) -> list[str]:
+def plan_lines(plan: Plan, workers: int, devices: Sequence[Device] = (CPU,)) -> list[str]:
     """The plan in words, with a rough time on that many workers."""
     lines, seconds = [f"left out: {line}" for line in plan.left_out], 0.0
     for task in plan.tasks:
@@ -237,6 +227,6 @@ def plan_lines(plan: Plan, workers: int) -> list[str]:
         lines.append(f"{task.simulations} simulations, {duration(one)}: {task.label}")
         seconds += one
     total = f"in all: {duration(seconds)} of fitting on one core"
-    if not plan.devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
+    if not devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
         total += f", about {duration(seconds / used)} with {used} workers"
     return [*lines, total]

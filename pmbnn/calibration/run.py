@@ -8,29 +8,22 @@ from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
 from pmbnn.calibration.ranks import valid_ranks
 from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
 from pmbnn.calibration.table import FILE, calibration_table
-from pmbnn.core.machine import CPU, Device, cores
+from pmbnn.core.machine import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
 from pmbnn.experiment.plugins import experiment_parts
-from pmbnn.processes.progress import run_tasks
+from pmbnn.processes.progress import RunOptions, run_tasks
 from pmbnn.results.store import Results, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    from rich.console import Console
 
 
 def calibrate(
-    experiment: Experiment,
-    plan: Plan,
-    folder: "Path",
-    console: "Console",
-    workers: int | None = None,
-    wait: bool = False,
-    quiet: bool = False,
+    experiment: Experiment, plan: Plan, folder: "Path", options: RunOptions
 ) -> "tuple[pd.DataFrame, dict[str, str]]":
     """Simulate what a plan lacks, and write the table and the figures of all stored ranks.
 
@@ -43,30 +36,24 @@ def calibrate(
     failed : dict
         Why combinations lack some, by the names of their files.
     """
-    results, workers = Results(folder), workers or cores()
-    with writing(folder, wait):
+    results, seconds = Results(folder), {}
+    with writing(folder, options.wait):
         results.prepare()
-        due = {task: n for task in plan.tasks if (n := _number_missing(results, task))}
-        if not quiet:
-            for line in plan.left_out:
-                console.print(f"left out: {line}", highlight=False, markup=False, soft_wrap=True)
-            console.print(f"{len(plan.tasks)} combinations, {len(due)} to simulate")
-        seconds = {task: n * task.seconds_per_simulation for task, n in due.items()}
-        failed = run_tasks(
-            seconds, folder, console, workers, experiment.plugins, plan.devices, quiet
-        )
+        for task in plan.tasks:
+            if missing := missing_simulations(load_ranks(results, task.name), task.simulations):
+                seconds[task] = len(missing) * task.seconds_per_simulation
+        if not options.quiet:
+            options.print(*(f"left out: {line}" for line in plan.left_out))
+            options.print(f"{len(plan.tasks)} combinations, {len(seconds)} to simulate")
+        failed = run_tasks(seconds, folder, options, experiment.plugins)
         fingerprints = {task.cell.dataset: task.fingerprint for task in plan.tasks}
-        present = present_ranks(results, experiment, plan.devices, fingerprints)
+        present = present_ranks(results, experiment, options.devices, fingerprints)
         results.replace_table(FILE, calibration_table(present))
         by_name = {ranks.name: ranks for ranks in present}
         stored = {task: by_name[task.name] for task in plan.tasks if task.name in by_name}
         for task, ranks in stored.items():
-            _draw(results, task, ranks, is_new=task in due)
+            _draw(results, task, ranks, is_new=task in seconds)
     return calibration_table(stored.values()), failed
-
-
-def _number_missing(results: Results, task: CalibrationTask) -> int:
-    return len(missing_simulations(load_ranks(results, task.name), task.simulations))
 
 
 def present_ranks(
@@ -85,14 +72,14 @@ def present_ranks(
         Fingerprints of data sets that were loaded already.
     """
     stored = list(all_ranks(results))
-    asked = {(0, ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
+    settings = {(0, ranks.draws, ranks.restarts, ranks.truths) for ranks in stored}
     cells = experiment.cells if stored else ()
     specs = {cell.dataset for cell in cells}
     data = {spec: fingerprints.get(spec) or data_source(spec)[0] for spec in specs}
     with experiment_parts(experiment.plugins):
         names = {
-            calibration_task(cell, data[cell.dataset], *settings, device).name
-            for cell, settings, device in product(cells, asked, {CPU, devices[0]})
+            calibration_task(cell, data[cell.dataset], *numbers, device).name
+            for cell, numbers, device in product(cells, settings, {CPU, devices[0]})
         }
     return [ranks for ranks in stored if ranks.name in names]
 

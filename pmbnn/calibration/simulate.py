@@ -9,7 +9,6 @@ functions of posterior draws.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from pmbnn.calibration.ranks import FAILED, ranks_among
 from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
-from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import group_key, settings_digest, width
 from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
 from pmbnn.fitting.programs import GroupPrograms, graph_model
@@ -104,7 +102,6 @@ def _simulate_missing(task: "CalibrationTask", results: Results, programs: Group
             now = time.monotonic()
             new = StoredRanks(
                 name=task.name,
-                identity=task.identity,
                 cell=task.cell,
                 truths=task.truths,
                 reference=reference,
@@ -123,41 +120,34 @@ def _simulate_missing(task: "CalibrationTask", results: Results, programs: Group
             update(len(stored.numbers))
 
 
-@dataclass(frozen=True, eq=False)
 class Calibration:
     """The steps of a calibration, with what they share.
 
-    Attributes
+    Parameters
     ----------
     task, dataset
         The combination, and its data.
     programs
         Compiled programs of its group.
+
+    Attributes
+    ----------
+    cell
+        The cell that is calibrated.
+    rows
+        The training rows as they were observed.
+    inputs
+        Inputs at which functions are evaluated, ``(input, feature)``.
+    predictor
+        Computes quantities of draws.
     """
 
-    task: "CalibrationTask"
-    dataset: Dataset
-    programs: GroupPrograms
-
-    @property
-    def cell(self) -> Cell:
-        """The cell that is calibrated."""
-        return self.task.cell
-
-    @property
-    def rows(self) -> Rows:
-        """The training rows as they were observed."""
-        return self.dataset.training
-
-    @cached_property
-    def inputs(self) -> np.ndarray:
-        """Inputs at which functions are evaluated, ``(input, feature)``."""
-        return fixed_inputs(np.asarray(self.rows.x, np.float64))
-
-    @cached_property
-    def predictor(self) -> Predictor:
-        """Computes quantities of draws."""
-        return self.programs.predictor(self.cell, self.rows, "float64")
+    def __init__(self, task: "CalibrationTask", dataset: Dataset, programs: GroupPrograms) -> None:
+        self.task, self.dataset, self.programs = task, dataset, programs
+        self.cell, self.rows = task.cell, dataset.training
+        self.inputs = fixed_inputs(np.asarray(self.rows.x, np.float64))
+        self.predictor: Predictor = programs.predictor(self.cell, self.rows, "float64")
+        self._digest = settings_digest(self.cell)
 
     def keys(self, name: str) -> PrngKeys:
         """PRNG keys of one purpose, as ``truth/<simulation>``."""
@@ -166,10 +156,6 @@ class Calibration:
     def _text(self, name: str) -> str:
         """Text that random numbers of one purpose are derived from."""
         return f"{self._digest}/calibration/{self.task.truths}/{name}"
-
-    @cached_property
-    def _digest(self) -> str:
-        return settings_digest(self.cell)
 
     # Truths, and data simulated from them
 

@@ -25,8 +25,6 @@ class StoredRanks:
     ----------
     name
         Name of the file, without the ending.
-    identity
-        Digest of everything that decides a rank, but not how many there are.
     cell
         The cell, as far as its classes are available here: no plugin is run.
     truths
@@ -51,7 +49,6 @@ class StoredRanks:
     """
 
     name: str
-    identity: str
     cell: Cell
     truths: "Truths"
     reference: str
@@ -74,16 +71,12 @@ class StoredRanks:
         )
 
 
-ATTRIBUTES = (
-    *("identity", "truths", "reference", "effective_draws"),
-    *("draws", "restarts", "seconds"),
-)
+ATTRIBUTES = ("truths", "reference", "effective_draws", "draws", "restarts", "seconds")
 """Fields of stored ranks that their file has as attributes, as they are."""
 
 
 def save_ranks(results: Results, ranks: StoredRanks) -> None:
     """Write ranks in place of those that were there, whole or not at all."""
-    settings = {name: spec.model_dump(mode="json") for name, spec in ranks.cell.settings.items()}
     dataset = xr.Dataset(
         {
             "rank": (("simulation", "quantity"), ranks.ranks.astype("i4")),
@@ -91,7 +84,7 @@ def save_ranks(results: Results, ranks: StoredRanks) -> None:
         },
         {"simulation": ranks.numbers.astype("i4"), "quantity": list(ranks.quantities)},
         {name: getattr(ranks, name) for name in ATTRIBUTES}
-        | {"sweep": ranks.cell.sweep, "settings": json.dumps(settings)},
+        | {"sweep": ranks.cell.sweep, "settings": json.dumps(ranks.cell.stored_settings)},
     )
     path = _path(results, ranks.name).relative_to(results.folder)
     results.write_file(path, trace_writer(xr.DataTree(dataset)))
@@ -135,15 +128,10 @@ def _read(path: Path) -> StoredRanks:
             inputs=dataset["input"].values,
             numbers=dataset["simulation"].values,
             ranks=dataset["rank"].values,
-            **{name: _as_python(attributes[name]) for name in ATTRIBUTES},
+            **{name: np.asarray(attributes[name]).item() for name in ATTRIBUTES},
         )
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ResultsError(
             f"The ranks `{path}` cannot be read: {error}. Remove the file, and they are "
             "simulated again."
         ) from error
-
-
-def _as_python(value):
-    """An attribute as a Python number."""
-    return value.item() if isinstance(value, np.generic) else value

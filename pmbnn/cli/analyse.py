@@ -16,9 +16,9 @@ from pmbnn.cli.command import (
     check_parent,
     new_console,
     open_results,
-    print_lines,
     writing_to,
 )
+from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
     from pmbnn.compare.published_splits import PublishedMethod

@@ -201,9 +201,3 @@ def new_console() -> "Console":
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
-
-
-def print_lines(console: "Console", *lines: str) -> None:
-    """Print lines as they are, without folding, markup or colours."""
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)

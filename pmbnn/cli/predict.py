@@ -15,9 +15,9 @@ from pmbnn.cli.command import (
     TrustPlugins,
     check_parent,
     new_console,
-    print_lines,
     writing_to,
 )
+from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +23,9 @@ from pmbnn.cli.command import (
     Workers,
     interruptible,
     new_console,
-    print_lines,
     writing_to,
 )
+from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,45 +76,33 @@ def sweep(
     rerun the same command.
     """
     from pmbnn.core.machine import find_devices
-    from pmbnn.experiment.load import check_data, load_experiment
-    from pmbnn.experiment.selection import default_folder, in_shard, read_shard, select_cells
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
 
-    with (
-        interruptible("finished cells are kept"),
-        _cluster(None if dry_run else scheduler, shared_folder) as cluster,
-    ):
-        devices = find_devices(device if scheduler is None else _worker_device(device))
+    with interruptible("finished cells are kept"), ExitStack() as stack:
+        cluster = None
+        if scheduler is not None:
+            from pmbnn.sweep.cluster.coordinator import connected, device_of_workers
+
+            device = device_of_workers(device)
+            if not dry_run:
+                cluster = stack.enter_context(connected(scheduler, shared_folder))
+        devices = find_devices(device)
         part = None if shard is None else read_shard(shard)
         experiment = load_experiment(file)
-        check_data(experiment)
-        wanted = select_cells(list(experiment.cells), only or [])
+        wanted = wanted_cells(experiment, only or [], part, devices)
         folder = out or default_folder(experiment.name, part)
         if dry_run:
-            _print_plan(experiment, in_shard(experiment, wanted, part, devices), workers, devices)
+            _print_plan(experiment, wanted, workers, devices)
             _print_left_behind(experiment, folder)
-        else:
-            from pmbnn.sweep.stages import run_experiment
+            return
+        from pmbnn.processes.progress import RunOptions
+        from pmbnn.sweep.stages import run_experiment
 
-            wanted, console = in_shard(experiment, wanted, part, devices), new_console()
-            options = (workers, fresh, wait, quiet, devices, cluster)
-            outcome = run_experiment(experiment, wanted, folder, console, *options)
-            _print_outcome(console, outcome)
-            raise typer.Exit(FAILED if outcome.failed else 0)
-
-
-def _cluster(scheduler: str | None, shared_folder: bool) -> "AbstractContextManager":
-    """The cluster of a scheduler, if one is named."""
-    if scheduler is None:
-        return nullcontext()
-    from pmbnn.sweep.cluster.coordinator import connected
-
-    return connected(scheduler, shared_folder)
-
-
-def _worker_device(device: str) -> str:
-    from pmbnn.sweep.cluster.coordinator import device_of_workers
-
-    return device_of_workers(device)
+        options = RunOptions(new_console(), workers, fresh, wait, quiet, devices)
+        outcome = run_experiment(experiment, wanted, folder, options, cluster)
+        _print_outcome(options.console, outcome)
+    raise typer.Exit(FAILED if outcome.failed else 0)
 
 
 def _print_plan(experiment, cells, workers, devices) -> None:
@@ -173,12 +161,10 @@ def check(
     Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep writes the
     folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
-    from pmbnn.compare.agreement import agreement_table
     from pmbnn.core.machine import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
-    from pmbnn.results.store import Results
     from pmbnn.spec.errors import must_be_one_of
-    from pmbnn.sweep.check import check_folder, references
+    from pmbnn.sweep.check import references
 
     if engine not in SAMPLING:
         raise must_be_one_of("--engine", SAMPLING, engine)
@@ -188,9 +174,14 @@ def check(
     if dry_run:
         _print_plan(wanted.experiment, wanted.cells, workers, devices)
         return
-    outcome = check_folder(folder, wanted, console, workers, wait, quiet)
     from pmbnn.cli.tables import agreement_tables
+    from pmbnn.compare.agreement import agreement_table
+    from pmbnn.processes.progress import RunOptions
+    from pmbnn.results.store import Results
+    from pmbnn.sweep.stages import run_experiment
 
+    options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
+    outcome = run_experiment(wanted.experiment, wanted.cells, folder, options, are_references=True)
     for table in agreement_tables(agreement_table(Results(folder), outcome.records)):
         console.print(table)
     raise typer.Exit(FAILED if outcome.failed else 0)
@@ -243,6 +234,7 @@ def calibrate(
     from pmbnn.calibration.plan import plan_calibration, plan_lines
     from pmbnn.core.machine import cores, find_devices
     from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.selection import default_folder
 
     truths = "posterior" if around_data else "prior"
     with interruptible("finished simulations are kept"):
@@ -251,14 +243,16 @@ def calibrate(
             experiment, only or [], simulations, draws, restarts, truths, devices
         )
         if dry_run:
-            typer.echo("\n".join(plan_lines(plan, workers or cores())))
+            typer.echo("\n".join(plan_lines(plan, workers or cores(), devices)))
             return
         from pmbnn.calibration.run import calibrate
         from pmbnn.calibration.table import COUNTS, FILE, notes, summary
         from pmbnn.cli.tables import make_table
+        from pmbnn.processes.progress import RunOptions
 
-        folder, console = out or Path("results") / experiment.name, new_console()
-        table, failed = calibrate(experiment, plan, folder, console, workers, wait, quiet)
+        folder, console = out or default_folder(experiment.name), new_console()
+        options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
+        table, failed = calibrate(experiment, plan, folder, options)
     headings, rows = summary(table)
     console.print(make_table("Ranks of truths among posterior draws", headings, rows, COUNTS))
     print_lines(console, *notes(table))
@@ -289,23 +283,24 @@ def prior(
     Exit status: 0 every prior was drawn from, 1 some were not, 2 bad input, 3 another process
     writes the folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
-    from pmbnn.experiment.load import check_data, load_experiment
-    from pmbnn.experiment.selection import select_cells
+    from pmbnn.experiment.load import load_experiment
+    from pmbnn.experiment.selection import default_folder, wanted_cells
     from pmbnn.prior_predictive.plan import plan_lines, plan_priors
 
     with interruptible("finished priors are kept"):
         experiment = load_experiment(file)
-        check_data(experiment)
-        plan = plan_priors(experiment, select_cells(list(experiment.cells), only or []))
+        plan = plan_priors(experiment, wanted_cells(experiment, only or []))
         if dry_run:
             typer.echo("\n".join(plan_lines(experiment, plan)))
             return
         from pmbnn.cli.tables import make_table
         from pmbnn.prior_predictive.run import run_priors
         from pmbnn.prior_predictive.store import summary
+        from pmbnn.processes.progress import RunOptions
 
-        folder, console = out or Path("results") / experiment.name, new_console()
-        priors, failed = run_priors(experiment, plan, folder, console, workers, fresh, wait, quiet)
+        folder, console = out or default_folder(experiment.name), new_console()
+        options = RunOptions(console, workers, fresh, wait, quiet)
+        priors, failed = run_priors(experiment, plan, folder, options)
     console.print(make_table("Functions drawn from the prior", *summary(priors)))
     print_lines(console, f"table {folder / 'prior.csv'}; figures {folder / 'prior'}")
     raise typer.Exit(FAILED if failed else 0)

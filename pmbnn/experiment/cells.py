@@ -136,6 +136,11 @@ class Cell(Summarised):
         """The specifications by section: everything but the sweep's name."""
         return {section: getattr(self, section) for section in SOURCES}
 
+    @property
+    def stored_settings(self) -> dict[str, dict[str, Any]]:
+        """Settings by section as files store them; `stored_cell` reads them."""
+        return {section: spec.model_dump(mode="json") for section, spec in self.settings.items()}
+
 
 def has_scale(hyperprior: Specification) -> bool:
     """Whether a hyperprior is one of a scale, or stands in the place of that of none."""

@@ -217,9 +217,9 @@ def jobs(
     return [job for job in cut if job.wanted]
 
 
-def job_label(job: Job) -> str:
-    """What a job fits, in words: its first wanted cell and how many more."""
-    first, *more = job.wanted
+def job_label(cells: Sequence[Cell]) -> str:
+    """Text for the cells of a job: the first one and the number of others."""
+    first, *more = cells
     words = " ".join([spec_label(first.dataset), *model_words(first)])
     return f"{words} and {len(more)} more" if more else words
 

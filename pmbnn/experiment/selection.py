@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.cells import SOURCES, Cell, Experiment
+from pmbnn.experiment.load import check_data
 from pmbnn.experiment.names import short_name
 from pmbnn.experiment.plan import jobs
 from pmbnn.experiment.yaml_file import parse_yaml
@@ -164,6 +165,21 @@ def in_shard(
     dealt = jobs(experiment.cells, device=devices[0])[shard.number - 1 :: shard.of]
     chosen = {cell for job in dealt for cell in job.wanted}
     return [cell for cell in wanted if cell in chosen]
+
+
+def wanted_cells(
+    experiment: Experiment,
+    only: Sequence[str] = (),
+    shard: Shard | None = None,
+    devices: Sequence[Device] = (CPU,),
+) -> list[Cell]:
+    """Cells of an experiment that meet some conditions and are in a shard; data are checked first.
+
+    Parameters are those of `select_cells` and `in_shard`, which raise ConfigError, and so does
+    `check_data`.
+    """
+    check_data(experiment)
+    return in_shard(experiment, select_cells(list(experiment.cells), only), shard, devices)
 
 
 def default_folder(name: str, shard: Shard | None = None) -> Path:

@@ -2,8 +2,10 @@
 
 import os
 import platform
+from collections.abc import Iterable
 from importlib.metadata import version
 
+from pmbnn import __version__
 from pmbnn.core.machine import cores, device_text, find_devices, total_memory
 
 DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
@@ -12,18 +14,24 @@ DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
 RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
 
 
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of packages, by name; this one need not be installed, only importable."""
+    return {name: __version__ if name == "pmbnn" else version(name) for name in names}
+
+
 def decisive_versions() -> dict[str, str]:
     """Installed versions of the packages that can change the numbers of a cell."""
-    return {name: version(name) for name in DECISIVE}
+    return installed_versions(DECISIVE)
 
 
 def show_versions() -> None:
     """Print the versions of this package and of what it stands on, and the machine."""
     memory = total_memory()
+    versions = installed_versions(RECORDED)
     lines = {
-        "pmbnn": version("pmbnn"),
+        "pmbnn": versions.pop("pmbnn"),
         "python": platform.python_version(),
-        **{name: version(name) for name in RECORDED if name != "pmbnn"},
+        **versions,
         "system": platform.platform(),
         "processor": platform.machine(),
         "cores": f"{cores()} of {os.cpu_count()}",

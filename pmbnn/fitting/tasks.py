@@ -46,10 +46,7 @@ class CellTask:
             device=self.device,
             width=self.width,
             machine=self.machine,
-            settings={
-                section: spec.model_dump(mode="json")
-                for section, spec in self.cell.settings.items()
-            },
+            settings=self.cell.stored_settings,
             plugins=tuple(
                 StoredPlugin(name=name, sha256=digest, sections=sections)
                 for digest, (name, sections) in sources_of(self.cell).items()

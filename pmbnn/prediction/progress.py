@@ -83,3 +83,9 @@ def duration(seconds: float) -> str:
     """Seconds, or minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def print_lines(console: "Console", *lines: str) -> None:
+    """Print lines as they are, without folding, markup or colours."""
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)

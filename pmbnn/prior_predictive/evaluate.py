@@ -35,7 +35,7 @@ DRAWS, LARGE_DRAWS = 1_000, 200
 and to 0.035."""
 
 ROWS, IMAGES = 1_000, 200
-"""Training inputs at most at which functions are looked at: points or the like, and images."""
+"""Largest numbers of training inputs at which functions are evaluated: of points, of images."""
 
 AT_ONCE, LARGE_AT_ONCE = 100, 5
 """Functions whose values are in memory at once."""
@@ -84,9 +84,10 @@ def run_prior(
         with stage("build"):
             functions = _functions(task.cell, dataset, programs)
         with stage("draw"):
-            found = evaluate_prior(task.cell, dataset, functions, task.random_seed)
-        prior = StoredPrior(task.name, task.cell, task.tuned, found.numbers, tuple(found.groups))
-        save_prior(results, prior, found.groups)
+            numbers, groups = evaluate_prior(task.cell, dataset, functions, task.random_seed)
+        save_prior(
+            results, StoredPrior(task.name, task.cell, task.tuned, numbers, tuple(groups)), groups
+        )
     except Exception as error:
         raise_fault(error, results)
         reason = reason_of(error)
@@ -118,23 +119,19 @@ def evaluate_prior(
     kind = cell.likelihood.predictive
     if kind not in KINDS:
         raise must_be_one_of("likelihood", KINDS, kind)
-    x, saturated = dataset.x_train[looked_at(cell, dataset)], []
+    most = ROWS if cell.dataset.image_shape is None else IMAGES
+    rows = spread_rows(np.arange(len(dataset.y_train)), most)
+    x, saturated = dataset.x_train[rows], []
 
     def batches() -> Iterator[np.ndarray]:
         for values in _drawn(cell, dataset, functions, random_seed):
             saturated.append(functions.saturated(values, x))
             yield values
 
-    found = KINDS[kind](cell, dataset, functions, batches())
+    evaluation = KINDS[kind](cell, dataset, rows, functions, batches())
     if saturated[0] is not None:
-        found.numbers.update(measures.mean("saturated", np.concatenate(saturated)))
-    return found
-
-
-def looked_at(cell: Cell, dataset: Dataset) -> np.ndarray:
-    """Numbers of the training rows at whose inputs functions are evaluated."""
-    most = ROWS if cell.dataset.image_shape is None else IMAGES
-    return spread_rows(np.arange(len(dataset.y_train)), most)
+        evaluation.numbers.update(measures.mean("saturated", np.concatenate(saturated)))
+    return evaluation
 
 
 def _drawn(
@@ -152,15 +149,19 @@ def _drawn(
 
 
 def _evaluate_classes(
-    cell: Cell, dataset: Dataset, functions: PriorFunctions, batches: Iterator[np.ndarray]
+    cell: Cell,
+    dataset: Dataset,
+    rows: np.ndarray,
+    functions: PriorFunctions,
+    batches: Iterator[np.ndarray],
 ) -> PriorEvaluation:
-    """Class probabilities at the data's inputs, and over the plane where there is one."""
+    """Class probabilities at the given training rows, and over the plane where there is one."""
 
     def probability(values: np.ndarray, x: np.ndarray) -> np.ndarray:
-        (found,) = functions.parameters(values, x).values()
-        return found
+        (array,) = functions.parameters(values, x).values()
+        return array
 
-    x, at_rows = dataset.x_train[looked_at(cell, dataset)], []
+    x, at_rows = dataset.x_train[rows], []
     plane = None
     if cell.dataset.is_planar:
         plane = _Plane(*map_points(dataset, cell.predict.map))
@@ -209,22 +210,28 @@ class _Plane:
 
 
 def _evaluate_numbers(
-    cell: Cell, dataset: Dataset, functions: PriorFunctions, batches: Iterator[np.ndarray]
+    cell: Cell,
+    dataset: Dataset,
+    rows: np.ndarray,
+    functions: PriorFunctions,
+    batches: Iterator[np.ndarray],
 ) -> PriorEvaluation:
-    """Numbers at the data's inputs, and on the lines of the data set."""
-    x, y = (values[looked_at(cell, dataset)] for values in (dataset.x_train, dataset.y_train))
+    """Numbers at the given training rows, and on the lines of the data set."""
+    x, y = dataset.x_train[rows], dataset.raw_targets(dataset.y_train[rows])
     lines = cell.dataset.lines()
     places = [x, *(dataset.standardisation(line.inputs) for line in lines)]
     parts: list[list[Mapping[str, np.ndarray]]] = [[] for _ in places]
     for values in batches:
-        for of_place, inputs in zip(parts, places, strict=True):
-            of_place.append(functions.parameters(values, inputs))
-    at_rows, *on_lines = map(_joined, parts)
-    y, numbers = dataset.raw_targets(y), {}
+        for part, inputs in zip(parts, places, strict=True):
+            part.append(functions.parameters(values, inputs))
+    at_rows, *on_lines = (
+        {name: np.concatenate([part[name] for part in place]) for name in place[0]}
+        for place in parts
+    )
+    columns, names, numbers = y.reshape(len(y), -1).T, dataset.target_names, {}
     for i, parameters in enumerate(cell.likelihood.by_target(at_rows)):
-        of_target = _numbers_of_target(cell, dataset, parameters, y.reshape(len(y), -1)[:, i], i)
-        names = dataset.target_names
-        numbers |= measures.called(of_target, names[i]) if names else of_target
+        target_numbers = _numbers_of_target(cell, dataset, parameters, columns[i], i)
+        numbers |= measures.for_target(target_numbers, names[i]) if names else target_numbers
     if not lines:
         return PriorEvaluation(numbers, {})
     axes = target_axes("point", dataset)[1:]
@@ -233,13 +240,9 @@ def _evaluate_numbers(
     groups = {"rows": xr.Dataset({"x": raw, "y": (("observation", *axes), y)}, labels)}
     for number, (line, parameters) in enumerate(zip(lines, on_lines, strict=True), 1):
         outputs = np.asarray(cell.likelihood.components(parameters).mean(), np.float64)
-        functions_there = dataset.raw_targets(outputs)
-        groups[f"curve_{number}"] = _curve(line, functions_there, axes).assign_coords(labels)
+        on_line = dataset.raw_targets(outputs)
+        groups[f"curve_{number}"] = _curve(line, on_line, axes).assign_coords(labels)
     return PriorEvaluation(numbers, groups)
-
-
-def _joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _numbers_of_target(
@@ -249,10 +252,10 @@ def _numbers_of_target(
     components = cell.likelihood.components(parameters)
     mean, sd = (getattr(dataset.target_standardisation, name)[i] for name in ("mean", "sd"))
     outputs, noise = (np.asarray(v, np.float64) for v in (components.mean(), components.std()))
-    found = measures.number_measures(mean + sd * outputs, sd * noise)
+    numbers = measures.number_measures(mean + sd * outputs, sd * noise)
     low, high = mean + sd * mixture(cell.likelihood, [parameters], None).total_interval()
     within = float(np.mean((low <= y) & (y <= high)))
-    return found | {"target_range": float(np.ptp(y)), "targets_within": within}
+    return numbers | {"target_range": float(np.ptp(y)), "targets_within": within}
 
 
 def _curve(line: Line, functions: np.ndarray, axes: Sequence[str]) -> xr.Dataset:

@@ -8,7 +8,7 @@ import numpy as np
 from pmbnn.prediction.chain_errors import jackknife_error, without_each
 
 BLOCKS = 20
-"""Blocks of draws by which the error of what is no mean over draws is told."""
+"""Blocks of draws for jackknife errors of what is not a mean over draws."""
 
 TINY = np.finfo(np.float64).tiny
 
@@ -57,14 +57,14 @@ def class_measures(probability: np.ndarray) -> dict[str, float]:
     """
     p = np.asarray(probability, np.float64)
     label = p.argmax(axis=-1)
-    found = share("constant", (label == label[:, :1]).all(axis=1))
-    found |= mean("expected_entropy", _entropy(p).mean(axis=1))
-    found |= {"entropy": float(_entropy(p.mean(axis=0)).mean())}
+    numbers = share("constant", (label == label[:, :1]).all(axis=1))
+    numbers |= mean("expected_entropy", _entropy(p).mean(axis=1))
+    numbers |= {"entropy": float(_entropy(p.mean(axis=0)).mean())}
     blocks = [part.mean(axis=0) for part in np.array_split(p, min(BLOCKS, len(p)))]
-    of_others = [_entropy(others).mean() for others in without_each(blocks)]
-    found |= {"entropy_mcse": jackknife_error(of_others)}
+    entropies = [_entropy(others).mean() for others in without_each(blocks)]
+    numbers |= {"entropy_mcse": jackknife_error(entropies)}
     common = p.mean(axis=1).max(axis=-1)
-    return found | mean("common_class", common) | {"common_class_sd": float(common.std())}
+    return numbers | mean("common_class", common) | {"common_class_sd": float(common.std())}
 
 
 def number_measures(function: np.ndarray, noise: np.ndarray) -> dict[str, float]:
@@ -89,7 +89,7 @@ def number_measures(function: np.ndarray, noise: np.ndarray) -> dict[str, float]
     )
 
 
-def called(numbers: dict[str, float], target: str) -> dict[str, float]:
+def for_target(numbers: dict[str, float], target: str) -> dict[str, float]:
     """Numbers of one of several targets: its name stands in theirs, before ``_mcse``."""
     return {
         f"{name.removesuffix('_mcse')}_{target}{'_mcse' * name.endswith('_mcse')}": value

@@ -100,10 +100,10 @@ def plan_priors(experiment: Experiment, cells: Sequence[Cell]) -> Plan:
         If no cell has a prior that can be drawn from.
     """
     left_out = tuple(dict.fromkeys(filter(None, map(why_left_out, cells))))
-    found = combinations(experiment.cells, cells)
-    if not found:
+    chosen = combinations(experiment.cells, cells)
+    if not chosen:
         raise ConfigError(f"There must be a prior to draw from: {'; '.join(left_out)}.")
-    return Plan(tuple(found), left_out)
+    return Plan(tuple(chosen), left_out)
 
 
 def why_left_out(cell: Cell) -> str | None:
@@ -121,12 +121,12 @@ def combinations(every: Sequence[Cell], wanted: Sequence[Cell]) -> list[Combinat
     Data sets that differ in their seed and sweeps with equal settings share a combination: that of
     the first among `every` cell.
     """
-    found: dict[tuple, Combination] = {}
+    first: dict[tuple, Combination] = {}
     for cell in every:
         for key, combination in _keyed(cell):
-            found.setdefault(key, combination)
+            first.setdefault(key, combination)
     keys = dict.fromkeys(key for cell in wanted for key, _ in _keyed(cell))
-    return [found[key] for key in keys]
+    return [first[key] for key in keys]
 
 
 def _keyed(cell: Cell) -> Iterator[tuple[tuple, Combination]]:

@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
-
-from pmbnn.core.machine import cores
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
@@ -15,12 +12,11 @@ from pmbnn.prior_predictive.plan import Plan, prior_tasks
 from pmbnn.prior_predictive.store import (
     StoredPrior,
     data_path,
-    is_stored,
     stored_priors,
     write_priors,
 )
 from pmbnn.processes.helpers import Helpers
-from pmbnn.processes.progress import run_tasks
+from pmbnn.processes.progress import RunOptions, run_tasks
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.store import PRIORS, Results, writing
 
@@ -29,14 +25,7 @@ SECONDS = 4.0
 
 
 def run_priors(
-    experiment: Experiment,
-    plan: Plan,
-    folder: Path,
-    console: Console,
-    workers: int | None = None,
-    fresh: bool = False,
-    wait: bool = False,
-    quiet: bool = False,
+    experiment: Experiment, plan: Plan, folder: Path, options: RunOptions
 ) -> tuple[list[StoredPrior], dict[str, str]]:
     """Evaluate the priors of a plan that are not stored yet, and write the table and the figures.
 
@@ -46,10 +35,8 @@ def run_priors(
     ----------
     folder
         Results folder; cells of the same prior, where it has some, are shown beside it.
-    workers
-        Processes; one for each core unless given.
-    fresh, wait, quiet
-        As `pmbnn.run` has them.
+    options
+        Without devices: draws are in double precision, which GPUs are slow at.
 
     Returns
     -------
@@ -63,30 +50,27 @@ def run_priors(
     DataError
         If a data set is unavailable.
     FolderBusyError
-        If another process writes the folder, and `wait` is false.
+        If another process writes the folder, and it is not to wait.
     """
     specs = {one.cell.dataset for one in plan.combinations}
     tasks = prior_tasks(experiment, {spec: data_source(spec)[0] for spec in specs})
-    wanted = [tasks[one] for one in plan.combinations]
-    results, workers = Results(folder), workers or cores()
-    with writing(folder, wait):
+    wanted, results = [tasks[one] for one in plan.combinations], Results(folder)
+    with writing(folder, options.wait):
         results.prepare()
         present_list(folder)  # an older format is an error before anything is drawn
-        if fresh:
+        if options.fresh:
             for task in wanted:
                 data_path(results, task.name).unlink(missing_ok=True)
-        due = [task for task in wanted if not is_stored(results, task.name)]
-        if not quiet:
-            for line in plan.left_out:
-                console.print(f"left out: {line}", soft_wrap=True, highlight=False, markup=False)
+        due = [task for task in wanted if not data_path(results, task.name).is_file()]
+        if not options.quiet:
+            options.print(*(f"left out: {line}" for line in plan.left_out))
             stored = f"{len(wanted) - len(due)} stored already"
-            console.print(f"{len(wanted)} priors, {stored}, {len(due)} to draw from")
-        # In double precision, which GPUs are slow at: whatever fits run on, the processor draws.
+            options.print(f"{len(wanted)} priors, {stored}, {len(due)} to draw from")
         seconds = dict.fromkeys(due, SECONDS)
-        failed = run_tasks(seconds, folder, console, workers, experiment.plugins, quiet=quiet)
+        failed = run_tasks(seconds, folder, options, experiment.plugins)
         write_priors(results, [task.name for task in tasks.values()])
         drawings = outdated_priors(results, present_records(results))
-        with Helpers(workers, len(drawings)) as helpers:
+        with Helpers(options.n_workers, len(drawings)) as helpers:
             draw_files(drawings, results, helpers)
         return stored_priors(results), failed
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import netCDF4
 import xarray as xr
 
-from pmbnn.experiment.cells import SOURCES, Cell, stored_cell, stored_specification
+from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
 from pmbnn.results.faults import check_fits, reading_netcdf
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
@@ -103,9 +103,7 @@ def save_prior(results: Results, prior: StoredPrior, groups: Mapping[str, xr.Dat
     """Write a check with its groups of functions, whole or not at all."""
     content = {
         "sweep": prior.cell.sweep,
-        "settings": {
-            name: spec.model_dump(mode="json") for name, spec in prior.cell.settings.items()
-        },
+        "settings": prior.cell.stored_settings,
         "tuned": None if prior.tuned is None else prior.tuned.model_dump(mode="json"),
         "numbers": finite(dict(prior.numbers)),
     }
@@ -128,11 +126,11 @@ def load_prior(results: Results, name: str) -> StoredPrior:
     try:
         with reading_netcdf(path), netCDF4.Dataset(path) as file:
             content, groups = json.loads(file.getncattr("prior")), tuple(file.groups)
-        settings = {section: content["settings"][section] for section in SOURCES}
+
         tuned = content["tuned"]
         if tuned is not None:
             tuned = stored_specification("hyperprior", json.dumps(tuned))
-        cell = stored_cell(content["sweep"], settings, {})
+        cell = stored_cell(content["sweep"], content["settings"], {})
         return StoredPrior(name, cell, tuned, content["numbers"], groups)
     except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ResultsError(
@@ -149,21 +147,18 @@ def load_functions(results: Results, name: str) -> xr.DataTree:
         return load_tree(tree)
 
 
-def is_stored(results: Results, name: str) -> bool:
-    """Whether the check of a combination is stored."""
-    return data_path(results, name).is_file()
-
-
 def write_priors(results: Results, names: Sequence[str]) -> None:
     """Write the table of those combinations that are stored, in order; none leaves no file."""
-    rows = [load_prior(results, name).row for name in names if is_stored(results, name)]
-    results.replace_table(PRIORS, table_of(rows))
+    results.replace_table(PRIORS, table_of(prior.row for prior in _load_stored(results, names)))
 
 
 def stored_priors(results: Results) -> list[StoredPrior]:
     """Checks of the table, in its order; none where there is no table."""
-    names = results.names_in_table(PRIORS)
-    return [load_prior(results, name) for name in names if is_stored(results, name)]
+    return _load_stored(results, results.names_in_table(PRIORS))
+
+
+def _load_stored(results: Results, names: Sequence[str]) -> list[StoredPrior]:
+    return [load_prior(results, name) for name in names if data_path(results, name).is_file()]
 
 
 def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellRecord | None:
@@ -178,7 +173,7 @@ def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellR
 # Tables for the terminal and the report
 
 
-class PriorWords(NamedTuple):
+class PriorLabels(NamedTuple):
     """Names of the parts of a combination that tell it from others beside it."""
 
     data: str
@@ -187,7 +182,7 @@ class PriorWords(NamedTuple):
     hyperprior: str
 
 
-def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
+def prior_labels(priors: Sequence[StoredPrior]) -> list[PriorLabels]:
     """Names of combinations, each with what tells it from those of the same kinds."""
     cells = [prior.cell for prior in priors]
     data = [dataset_title(cell.dataset) for cell in cells]
@@ -197,11 +192,11 @@ def prior_words(priors: Sequence[StoredPrior]) -> list[PriorWords]:
     )
     return [
         words._replace(hyperprior=f"{words.hyperprior} (candidate)") if prior.tuned else words
-        for prior, words in zip(priors, map(PriorWords, data, *parts), strict=True)
+        for prior, words in zip(priors, map(PriorLabels, data, *parts), strict=True)
     ]
 
 
-def measure_words(
+def measure_headings(
     priors: Sequence[StoredPrior], headings: Mapping[str, str] = MEASURES
 ) -> dict[str, str]:
     """Headings with units of the numbers that some combination has, by name."""
@@ -214,12 +209,12 @@ def measure_words(
 
 def summary(priors: Sequence[StoredPrior]) -> tuple[list[str], list[list[str]], list[str]]:
     """Headings, a row for each combination, and those headings that are of numbers."""
-    numbers = measure_words(priors, SUMMARISED)
+    numbers = measure_headings(priors, SUMMARISED)
     rows = [
         [*words, *(_with_error(prior, name) for name in numbers)]
-        for prior, words in zip(priors, prior_words(priors), strict=True)
+        for prior, words in zip(priors, prior_labels(priors), strict=True)
     ]
-    return [*PriorWords._fields, *numbers.values()], rows, list(numbers.values())
+    return [*PriorLabels._fields, *numbers.values()], rows, list(numbers.values())
 
 
 def _with_error(prior: StoredPrior, name: str) -> str:

@@ -11,11 +11,11 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from pmbnn.core.machine import CPU, Device, processes
+from pmbnn.core.machine import CPU, Device, cores, processes
 from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import takes_all_cores
-from pmbnn.prediction.progress import duration, is_live, live
+from pmbnn.prediction.progress import duration, is_live, live, print_lines
 from pmbnn.processes.workers import Progressed, Stored, Task, run_jobs, turns
 
 if TYPE_CHECKING:
@@ -29,6 +29,43 @@ TRUST_IN_ESTIMATE = 0.1
 
 LOG_EVERY = 60.0
 """Seconds between two lines on one running job in a log, at least."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a command runs its jobs, and what it prints.
+
+    Attributes
+    ----------
+    console
+        Progress and messages are printed there.
+    workers
+        Processes; one for each core unless given.
+    fresh
+        Whether to run again what is stored already.
+    wait
+        Whether to wait where another process writes the same folder.
+    quiet
+        Whether to suppress progress output: show failures only.
+    devices
+        Devices that fits run on.
+    """
+
+    console: Console
+    workers: int | None = None
+    fresh: bool = False
+    wait: bool = False
+    quiet: bool = False
+    devices: tuple[Device, ...] = (CPU,)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of processes."""
+        return self.workers or cores()
+
+    def print(self, *lines: str) -> None:
+        """Print lines as they are; see `print_lines`."""
+        print_lines(self.console, *lines)
 
 
 @dataclass
@@ -116,7 +153,7 @@ class JobDisplay:
         self.running[job] = before
         if not self._is_live and not self.quiet and now - before.printed >= LOG_EVERY:
             before.printed = now
-            self.console.print(before.line, soft_wrap=True, highlight=False, markup=False)
+            print_lines(self.console, before.line)
 
     def finished_job(self, job: str) -> None:
         """Take a job off the list."""
@@ -139,7 +176,7 @@ class JobDisplay:
         self.bar.update(self.task, completed=self.done, left=self._time_left())
         if failed or (not self.quiet and not self._is_live):
             line = f"[{self.done}/{self.total}] {words} ({'; '.join([*notes, self._time_left()])})"
-            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+            print_lines(self.console, line)
 
     def _time_left(self) -> str:
         """Time left at the pace so far, which counts for little until a tenth is done."""
@@ -181,11 +218,8 @@ class NamedTask(Task, Protocol):
 def run_tasks[T: NamedTask](
     seconds: Mapping[T, float],
     folder: Path,
-    console: Console,
-    workers: int,
+    options: RunOptions,
     plugins: "Sequence[Source]" = (),
-    devices: Sequence[Device] = (CPU,),
-    quiet: bool = False,
 ) -> dict[str, str]:
     """Run tasks on worker processes, showing progress; a task that fails does not stop the others.
 
@@ -193,10 +227,8 @@ def run_tasks[T: NamedTask](
     ----------
     seconds
         Expected seconds of each task on one core.
-    folder, workers, plugins, devices
+    folder, plugins
         As `run_jobs` has them.
-    quiet
-        Show failures only.
 
     Returns
     -------
@@ -204,9 +236,10 @@ def run_tasks[T: NamedTask](
         Why tasks failed, by their names.
     """
     reasons: dict[str, str | None] = {}
+    workers, devices = options.n_workers, options.devices
     work = {task.name: s / processes(workers, devices) for task, s in seconds.items()}
     groups = turns(list(seconds), lambda task: takes_all_cores(task.cell), workers, devices)
-    with JobDisplay(console, work, quiet, "combinations") as display:
+    with JobDisplay(options.console, work, options.quiet, "combinations") as display:
         for tasks, n_processes, single_threaded in groups:
             for event in run_jobs(tasks, folder, n_processes, single_threaded, plugins, devices):
                 task = tasks[event.job]

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pmbnn.prior_predictive.store import (
-    PriorWords,
+    PriorLabels,
     StoredPrior,
     figure_path,
-    measure_words,
-    prior_words,
+    measure_headings,
+    prior_labels,
     stored_priors,
 )
 from pmbnn.report.images import Image, figure_image
@@ -43,9 +43,9 @@ def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
     """A sheet for each data set and network that the folders have priors of."""
     sheets: list[AtlasSheet] = []
     for folder in folders:
-        groups: dict[tuple[str, ...], list[tuple[StoredPrior, PriorWords]]] = {}
+        groups: dict[tuple[str, ...], list[tuple[StoredPrior, PriorLabels]]] = {}
         priors = stored_priors(folder.results)
-        for prior, words in zip(priors, prior_words(priors), strict=True):
+        for prior, words in zip(priors, prior_labels(priors), strict=True):
             groups.setdefault((prior.cell.sweep, words.data, words.network), []).append(
                 (prior, words)
             )
@@ -56,9 +56,9 @@ def atlas_sheets(folders: Sequence[ExperimentResults]) -> list[AtlasSheet]:
 
 
 def _sheet(
-    name: str, title: str, group: Sequence[tuple[StoredPrior, PriorWords]], results: Results
+    name: str, title: str, group: Sequence[tuple[StoredPrior, PriorLabels]], results: Results
 ) -> AtlasSheet:
-    shown = measure_words([prior for prior, _ in group])
+    shown = measure_headings([prior for prior, _ in group])
     headings = [Heading("prior", choose=True), Heading("hyperprior", choose=True)]
     headings += [Heading(w, number=True, note="± Monte-Carlo error") for w in shown.values()]
     rows = [
@@ -74,14 +74,14 @@ def _sheet(
     return AtlasSheet(title, table, views)
 
 
-def _view(key: str, prior: StoredPrior, words: PriorWords, results: Results) -> PriorView:
+def _view(key: str, prior: StoredPrior, words: PriorLabels, results: Results) -> PriorView:
     path = figure_path(results, prior.name)
     return PriorView(
         key=key,
         title=f"{words.prior} × {words.hyperprior}",
         place=f"{results.folder.resolve().name}/prior/{path.name}",
         image=figure_image(path),
-        numbers={said: _entry(prior, n).words for n, said in measure_words([prior]).items()},
+        numbers={said: _entry(prior, n).words for n, said in measure_headings([prior]).items()},
     )
 
 

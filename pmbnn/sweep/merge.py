@@ -8,14 +8,16 @@ from typing import Any
 
 from rich.console import Console
 
-from pmbnn.core.machine import CPU, Device, cores
-from pmbnn.experiment.load import Experiment, load_experiment
+from pmbnn.core.machine import CPU, Device
+from pmbnn.experiment.load import Experiment, check_data
 from pmbnn.experiment.versions import decisive_versions
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.faults import storing
 from pmbnn.results.integrity import broken_cells
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep.cells import Run, list_cells, prepare, write_header
+from pmbnn.sweep.check import experiment_of_folder
 from pmbnn.sweep.in_memory import FOLDER as STORED_ROWS
 from pmbnn.sweep.progress import following
 from pmbnn.sweep.stages import write_what_follows
@@ -51,40 +53,41 @@ def merge(
     """
     sources = list(dict.fromkeys(folders))
     experiment, device = _common(sources, out)
-    one = prepare(experiment, out, (device,))
-    planned = {task.name for task in one.tasks.values()}
+    check_data(experiment)
+    run = prepare(experiment, out, (device,))
+    planned = {task.name for task in run.tasks.values()}
     sampled = dict.fromkeys(n for folder in sources for n in present_list(folder).references)
     copied, there, left_out = 0, set(), set()
     with writing(out, wait):
-        one.results.prepare()
+        run.results.prepare()
         for source in map(Results, sources):
-            _copy_stored_rows(source, one.results)
+            _copy_stored_rows(source, run.results)
             present = planned | (present_list(source.folder).cells.keys() & sampled.keys())
             for name in source.cell_names():
                 if name not in present:
                     left_out.add(name)
-                elif _is_wanted(one, source, name):
-                    one.results.copy_cell(source.cells / name)
+                elif _is_wanted(run, source, name):
+                    run.results.copy_cell(source.cells / name)
                     copied += 1
                 else:
                     there.add(name)
-        write_header(one, list_cells(one, sampled=sampled))
-        one.results.write_json(PROVENANCE, _provenance(sources))
-        records = present_records(one.results)
+        write_header(run, list_cells(run, sampled=sampled))
+        run.results.write_json(PROVENANCE, _provenance(sources))
+        records = present_records(run.results)
         with following(console, quiet):
-            write_what_follows(console, one, records, cores())
-    missing = sum(not one.results.is_finished(name) for name in planned)
+            write_what_follows(run, records, RunOptions(console, wait=wait, quiet=quiet))
+    missing = sum(not run.results.is_finished(name) for name in planned)
     return Merged(copied, len(there), len(left_out), missing)
 
 
 def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
     """The experiment of all folders, and what they were fitted on."""
     first, devices = folders[0], set()
-    experiment = _experiment(first)
+    experiment = experiment_of_folder(first)
     data = _read(first / PROVENANCE).get("data")
     there = [out] if (out / "experiment.yaml").is_file() else []
     for folder in dict.fromkeys([*folders, *there]):
-        if _experiment(folder) != experiment:
+        if experiment_of_folder(folder) != experiment:
             raise ResultsError(f"`{folder}` must be of the same experiment as `{first}`.")
         provenance = _read(folder / PROVENANCE)
         _check_versions(folder, provenance)
@@ -101,13 +104,6 @@ def _common(folders: Sequence[Path], out: Path) -> tuple[Experiment, Device]:
         raise ResultsError(f"All folders must be fitted on one kind of device, got {kinds}.")
     kind = next(iter(devices), CPU.kind)
     return experiment, CPU if kind == CPU.kind else Device(kind, 0)
-
-
-def _experiment(folder: Path) -> Experiment:
-    file = folder / "experiment.yaml"
-    if not file.is_file():
-        raise ResultsError(f"`{folder}` must be a results folder of a sweep, with experiment.yaml.")
-    return load_experiment(file)
 
 
 def _check_versions(folder: Path, provenance: Mapping[str, Any]) -> None:
@@ -128,11 +124,11 @@ def _read(file: Path) -> dict[str, Any]:
         raise ResultsError(f"`{file}` cannot be read: {error}.") from error
 
 
-def _is_wanted(one: Run, source: Results, name: str) -> bool:
+def _is_wanted(run: Run, source: Results, name: str) -> bool:
     """Whether a cell is to be copied: it is not there, or has failed there and not here."""
-    if not one.results.is_finished(name):
+    if not run.results.is_finished(name):
         return True
-    return one.results.load_record(name).failed and not source.load_record(name).failed
+    return run.results.load_record(name).failed and not source.load_record(name).failed
 
 
 def _copy_stored_rows(source: Results, target: Results) -> None:
@@ -142,11 +138,7 @@ def _copy_stored_rows(source: Results, target: Results) -> None:
         if not (target.folder / name).is_file():
             with storing(target.folder / name):
                 content = file.read_bytes()
-            target.write_file(name, lambda path, content=content: _write(path, content))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+            target.write_file(name, lambda path, content=content: path.write_bytes(content))
 
 
 def _provenance(folders: Sequence[Path]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.status import Status
 
 from pmbnn.core.stages import StageUpdate, on_progress
-from pmbnn.prediction.progress import shown
+from pmbnn.prediction.progress import print_lines, shown
 from pmbnn.processes.progress import LOG_EVERY, JobDisplay, far
 from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import cell_line
@@ -68,7 +68,7 @@ class _Log:
         news, now = stages[-1], time.monotonic()
         if news.stage != self.stage or now - self.told >= LOG_EVERY:
             self.stage, self.told = news.stage, now
-            self.console.print(far(news), soft_wrap=True, highlight=False, markup=False)
+            print_lines(self.console, far(news))
 
 
 # Where the time of a run went: ``times.csv``, to which every run that fits something adds

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,24 +13,15 @@ from rich.console import Console
 from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.sensitivity import write_sensitivity
-from pmbnn.core.machine import (
-    CPU,
-    Device,
-    cores,
-    device_text,
-    find_devices,
-    processes,
-    slowness,
-    total_memory,
-)
+from pmbnn.core.machine import device_text, find_devices, processes, slowness, total_memory
 from pmbnn.core.stages import measured, stage
 from pmbnn.data.synthetic import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import memory_line, most_memory, too_large_lines
 from pmbnn.experiment.expand import name_of
-from pmbnn.experiment.load import check_data, load_experiment
+from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import cell_work, job_label
-from pmbnn.experiment.selection import default_folder, in_shard, read_shard, select_cells
+from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
 from pmbnn.figures import (
     CellDrawer,
     draw_files,
@@ -41,6 +32,7 @@ from pmbnn.figures import (
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.run import keep_present_priors
 from pmbnn.processes.helpers import Helpers
+from pmbnn.processes.progress import RunOptions
 from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.index_page import index_page
 from pmbnn.results.derived import (
@@ -56,6 +48,7 @@ from pmbnn.results.faults import named_faults
 from pmbnn.results.groups import invalid_chains, other_scales
 from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
+from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import (
     left_behind,
     left_behind_line,
@@ -73,7 +66,6 @@ from pmbnn.sweep.cells import (
     prepare,
     run_cells,
     write_header,
-    write_list,
     write_tables,
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
@@ -174,18 +166,16 @@ def run(
         experiment = experiment_in_memory(experiment, folder, wait)
     elif not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment)
-    check_data(experiment)
     cluster = None
     if client is not None:
         from pmbnn.sweep.cluster.coordinator import cluster_of, device_of_workers
 
         cluster, device = cluster_of(client, shared_folder), device_of_workers(device)
-    console, devices = Console(stderr=True, quiet=quiet), find_devices(device)
-    wanted = in_shard(experiment, select_cells(list(experiment.cells), list(only)), part, devices)
+    devices, console = find_devices(device), Console(stderr=True, quiet=quiet)
+    wanted = wanted_cells(experiment, only, part, devices)
     folder = folder or default_folder(experiment.name, part)
-    run_experiment(
-        experiment, wanted, folder, console, workers, fresh, wait, quiet, devices, cluster
-    )
+    options = RunOptions(console, workers, fresh, wait, quiet, devices)
+    run_experiment(experiment, wanted, folder, options, cluster)
     return load_results(folder)
 
 
@@ -193,133 +183,114 @@ def run_experiment(
     experiment: Experiment,
     wanted: Sequence[Cell],
     folder: Path,
-    console: Console,
-    workers: int | None = None,
-    fresh: bool = False,
-    wait: bool = False,
-    quiet: bool = False,
-    devices: tuple[Device, ...] = (CPU,),
+    options: RunOptions,
     cluster: "Cluster | None" = None,
-    references: Sequence[Cell] = (),
+    are_references: bool = False,
 ) -> Outcome:
     """Fit the wanted cells that are missing, and draw and write what follows from them.
 
-    Parameters are as those of `run`; progress goes to the console. `references` are those of the
-    wanted cells that `pmbnn check` samples.
+    Parameters
+    ----------
+    wanted
+        Cells of the experiment, whose data were checked: see `wanted_cells`.
+    folder
+        The results folder.
+    cluster
+        Workers that fit, in place of processes of this machine.
+    are_references
+        Whether the wanted cells are those that `pmbnn check` samples.
     """
-    workers = workers or cores()
-    fitting = processes(workers, devices)
     with measured() as of_command:
-        with following(console, quiet), stage("load"):
-            one = prepare(experiment, folder, devices)
-        with writing(folder, wait):
-            # A folder of another format is rejected here, before anything in it is changed.
-            for problem in set_aside_broken(one.results, _to_check(one)):
-                _say(console, f"set aside, to be fitted again: {problem}")
-            if fresh:
-                forget(one, wanted)
-            cells = list_cells(one, wanted, [one.tasks[cell].name for cell in references])
-            gone = left_behind(folder, cells.cells)
-            if gone:
-                _say(console, left_behind_line(folder, len(gone)))
-            write_header(one, cells)
-            if gone:
-                # Also if this run does not come to its end.
-                _set_aside(console, one, present_records(one.results))
-            missing = one.missing(wanted)
-            if not quiet:
-                _announce(console, one, wanted, missing, None if cluster else fitting)
-            with (
-                CellDrawer(one.results) as drawer,
-                stage("workers"),
-                _working(cluster if missing else None, folder, console),
-            ):
-                fitting = cluster.threads if cluster else fitting
-                of_workers = _fit_missing(
-                    console, one, missing, workers, fitting, quiet, drawer, cluster
-                )
-            if not one.missing(list(one.tasks)):
+        with following(options.console, options.quiet), stage("load"):
+            prepared = prepare(experiment, folder, options.devices)
+        results = prepared.results
+        names = dict.fromkeys(prepared.tasks[cell].name for cell in wanted)
+        with writing(folder, options.wait):
+            _begin(prepared, wanted, names if are_references else (), options)
+            missing = prepared.missing(wanted)
+            if not options.quiet:
+                _announce(prepared, wanted, missing, options, is_local=cluster is None)
+            with CellDrawer(results) as drawer, stage("workers"), ExitStack() as stack:
+                if cluster is not None and missing:
+                    stack.callback(cluster.end)
+                    cluster.begin(folder, options.print)
+                local = processes(options.n_workers, options.devices)
+                at_once = local if cluster is None else cluster.threads
+                of_workers = _fit_missing(prepared, missing, at_once, drawer, options, cluster)
+            if not prepared.missing(list(prepared.tasks)):
                 # Of jobs that were stopped and fitted otherwise since.
-                one.results.remove_checkpoints()
-            write_list(one, list_cells(one))  # without the jobs that left no checkpoints
-            records = present_records(one.results)
-            with following(console, quiet):
-                write_what_follows(console, one, records, workers)
+                results.remove_checkpoints()
+            # Without the jobs that left no checkpoints.
+            results.write_json(CELLS, list_cells(prepared).content)
+            records = present_records(results)
+            with following(options.console, options.quiet):
+                write_what_follows(prepared, records, options)
             if missing:
-                write_times(one.results, len(missing), fitting, of_workers, of_command)
-            if missing and not quiet:
-                console.print(f"time of workers: {shares(of_workers)}", highlight=False)
-    names = {one.tasks[cell].name for cell in wanted}
+                write_times(results, len(missing), at_once, of_workers, of_command)
+            if missing and not options.quiet:
+                options.print(f"time of workers: {shares(of_workers)}")
     failed = tuple(record for record in records if record.name in names and record.failed)
     return Outcome(folder, tuple(records), failed)
 
 
-def _to_check(one: Run) -> list[str] | None:
-    """Names of the cells whose files must be whole; None, all, where none are listed yet."""
-    before = read_list(one.results.folder)
-    planned = [task.name for task in one.tasks.values()]
-    return None if before is None else [*planned, *before.references]
-
-
-def _say(console: Console, line: str) -> None:
-    """Print a line as it is."""
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
+def _begin(
+    prepared: Run, wanted: Sequence[Cell], references: Iterable[str], options: RunOptions
+) -> None:
+    """Set broken cells aside, list the present ones, and write the header of the folder."""
+    folder = prepared.results.folder
+    before = read_list(folder)
+    planned = [task.name for task in prepared.tasks.values()]
+    # All that are stored, where none are listed yet. A folder of another format is rejected here,
+    # before anything in it is changed.
+    checked = None if before is None else [*planned, *before.references]
+    for problem in set_aside_broken(prepared.results, checked):
+        options.print(f"set aside, to be fitted again: {problem}")
+    if options.fresh:
+        forget(prepared, wanted)
+    cells = list_cells(prepared, wanted, references)
+    gone = left_behind(folder, cells.cells)
+    if gone:
+        options.print(left_behind_line(folder, len(gone)))
+    write_header(prepared, cells)
+    if gone:
+        # Also if this run does not come to its end.
+        _set_aside(prepared, present_records(prepared.results), options)
 
 
 def _announce(
-    console: Console,
-    one: Run,
+    prepared: Run,
     wanted: Sequence[Cell],
     missing: Sequence[Cell],
-    fitting: int | None,
+    options: RunOptions,
+    is_local: bool,
 ) -> None:
-    """Say what there is to do, and whether so many processes here have memory for it."""
-    for sweep in one.experiment.sweeps:
-        for left_out in sweep.left_out:
-            console.print(f"{sweep.name}: {left_out}", highlight=False, markup=False)
-    told = (
-        f"data set {s.kind}: source {source}"
-        for s, (_, source) in one.sources.items()
+    """Print what there is to do, and whether processes of this machine have memory for it."""
+    for sweep in prepared.experiment.sweeps:
+        options.print(*(f"{sweep.name}: {left_out}" for left_out in sweep.left_out))
+    sources = {
+        f"data set {spec.kind}: source {source}": None
+        for spec, (_, source) in prepared.sources.items()
         if source not in ("scikit-learn", GENERATED)
-    )
-    for line in dict.fromkeys(told):
-        console.print(line, highlight=False)
-    if one.devices[0].is_accelerator:
-        console.print(f"device {device_text(one.devices)}", highlight=False, markup=False)
+    }
+    options.print(*sources)
+    if options.devices[0].is_accelerator:
+        options.print(f"device {device_text(options.devices)}")
     stored = len(wanted) - len(missing)
-    console.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
-    if fitting and missing and most_memory(missing, fitting) > (total_memory() or math.inf):
-        for line in (memory_line(missing, fitting), *too_large_lines(missing)):
-            console.print(line, soft_wrap=True, highlight=False, markup=False)
-
-
-@contextmanager
-def _working(cluster: "Cluster | None", folder: Path, console: Console) -> Iterator[None]:
-    """Have the workers of a cluster ready, if there is one."""
-    if cluster is None:
-        yield
-        return
-    try:
-        cluster.begin(
-            folder,
-            lambda line: console.print(line, soft_wrap=True, highlight=False, markup=False),
-        )
-        yield
-    finally:
-        cluster.end()
+    options.print(f"{len(wanted)} cells, {stored} stored already, {len(missing)} to fit")
+    fitting = processes(options.n_workers, options.devices)
+    if is_local and missing and most_memory(missing, fitting) > (total_memory() or math.inf):
+        options.print(memory_line(missing, fitting), *too_large_lines(missing))
 
 
 def _fit_missing(
-    console: Console,
-    one: Run,
+    prepared: Run,
     missing: Sequence[Cell],
-    workers: int,
-    fitting: int,
-    quiet: bool,
+    at_once: int,
     drawer: CellDrawer,
+    options: RunOptions,
     cluster: "Cluster | None",
 ) -> Counter[str]:
-    """Fit cells in so many processes, having figures of those that are stored drawn beside it.
+    """Fit cells, so many jobs at once, while figures of those that are stored are drawn.
 
     Returns
     -------
@@ -327,70 +298,67 @@ def _fit_missing(
         Seconds of all workers together by stages.
     """
     seconds: Counter[str] = Counter()
-    pace = slowness() / fitting
-    work = {one.tasks[cell].name: pace * cell_work(cell).seconds for cell in missing}
-    with Display(console, work, quiet) as display:
-        for job, event in run_cells(one, missing, workers, cluster):
-            if isinstance(event, Progressed):
-                display.running_job(job_label(job), event.stages)
-            elif isinstance(event, Stored):
+    pace = slowness() / at_once
+    work = {prepared.tasks[cell].name: pace * cell_work(cell).seconds for cell in missing}
+    with Display(options.console, work, options.quiet) as display:
+        for job, event in run_cells(prepared, missing, options.n_workers, cluster):
+            if isinstance(event, Stored):
                 display.stored(event.record)
                 drawer.add(event.record)
-            else:
-                seconds.update(event.seconds)
-                if event.killed:
-                    words = f"{job_label(job)}: {event.died}, as by a system out of memory"
-                    console.print(words, soft_wrap=True, highlight=False, markup=False)
-                display.finished_job(job_label(job))
+                continue
+            label = job_label([task.cell for task in job.cells])
+            if isinstance(event, Progressed):
+                display.running_job(label, event.stages)
+                continue
+            seconds.update(event.seconds)
+            if event.killed:
+                options.print(f"{label}: {event.died}, as by a system out of memory")
+            display.finished_job(label)
     return seconds
 
 
-def write_what_follows(
-    console: Console, one: Run, records: Sequence[CellRecord], workers: int
-) -> None:
+def write_what_follows(prepared: Run, records: Sequence[CellRecord], options: RunOptions) -> None:
     """Write tables, draw what is missing or stale, and write the page of it all.
 
     Tables and figures of other cells than these are set aside.
     """
+    results, experiment = prepared.results, prepared.experiment
     digest = cells_digest(records)
     with stage("tables"):
-        write_tables(one, records)
-        write_agreement(one.results, records)
-        for line in invalid_chains(records).values():
-            console.print(f"refuted: {line}", soft_wrap=True, highlight=False, markup=False)
+        write_tables(prepared, records)
+        write_agreement(results, records)
+        options.print(*(f"refuted: {line}" for line in invalid_chains(records).values()))
         if apart := other_scales(records):
-            words = f"{len(apart)} fits of another scale than their sampler chose: no distance"
-            console.print(words, soft_wrap=True, highlight=False, markup=False)
-        fingerprints = {spec: fingerprint for spec, (fingerprint, _) in one.sources.items()}
-        keep_present_priors(one.results, one.experiment, fingerprints)
-        keep_present_ranks(one.results, one.experiment, one.devices, fingerprints)
-        note_files(one.results, TABLES, digest)
-        overviews = overviews_of(one.results, records)
+            options.print(
+                f"{len(apart)} fits of another scale than their sampler chose: no distance"
+            )
+        keep_present_priors(results, experiment, prepared.fingerprints)
+        keep_present_ranks(results, experiment, prepared.devices, prepared.fingerprints)
+        note_files(results, TABLES, digest)
+        overviews = overviews_of(results, records)
     due = [
-        *missing_cell_figures(one.results, records),
-        *outdated_overviews(one.results, records, overviews),
-        *outdated_priors(one.results, records),
+        *missing_cell_figures(results, records),
+        *outdated_overviews(results, records, overviews),
+        *outdated_priors(results, records),
     ]
-    with Helpers(workers, len(due)) as helpers:
-        draw_files(due, one.results, helpers, "drawing")
+    with Helpers(options.n_workers, len(due)) as helpers:
+        draw_files(due, results, helpers, "drawing")
     figures = [drawing.path for drawing in overviews]
     if records:
-        plugins = one.experiment.plugins
-        figures += make_outputs(one.results, plugins, lambda line: _say(console, line))
+        figures += make_outputs(results, experiment.plugins, options.print)
     with stage("tables"):
-        folder = one.results.folder
-        left_out = superseded_line(folder, len(superseded_names(folder)))
-        page = index_page(one.experiment.name, figures, records, one.results.cells, left_out)
-        one.results.write_text(INDEX, page)
-        note_files(one.results, [INDEX], digest)
-        write_sensitivity(one.results, records)
-        _set_aside(console, one, records)
+        left_out = superseded_line(results.folder, len(superseded_names(results.folder)))
+        page = index_page(experiment.name, figures, records, results.cells, left_out)
+        results.write_text(INDEX, page)
+        note_files(results, [INDEX], digest)
+        write_sensitivity(results, records)
+        _set_aside(prepared, records, options)
     if left_out:
-        _say(console, left_out)
+        options.print(left_out)
 
 
-def _set_aside(console: Console, one: Run, records: Sequence[CellRecord]) -> None:
-    """Set tables and figures of other cells aside, and say which."""
-    moved = set_aside_stale(one.results, cells_digest(records))
+def _set_aside(prepared: Run, records: Sequence[CellRecord], options: RunOptions) -> None:
+    """Set tables and figures of other cells aside, and print which."""
+    moved = set_aside_stale(prepared.results, cells_digest(records))
     if moved:
-        _say(console, f"moved to {STALE}/, {stale_line(moved)}")
+        options.print(f"moved to {STALE}/, {stale_line(moved)}")

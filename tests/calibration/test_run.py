@@ -19,6 +19,7 @@ from pmbnn.core.machine import CPU, Device
 from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.processes import progress
+from pmbnn.processes.progress import RunOptions
 from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.store import Results
 
@@ -158,7 +159,7 @@ def test_failures_do_not_stop_the_others(tmp_path, scripted):
     console = Console(file=io.StringIO(), width=200)
     one = load_experiment(file)
     asked = plan(file, simulations=300)
-    table, failed = calibrate(one, asked, tmp_path / "out", console, workers=1)
+    table, failed = calibrate(one, asked, tmp_path / "out", RunOptions(console, workers=1))
     assert len(scripted) == 3
     assert sorted(failed.values()) == [
         "ValueError: no luck",
@@ -180,7 +181,7 @@ def test_a_combination_whose_fits_all_diverged_has_no_figure(tmp_path, scripted,
     failed = np.full_like(ranks.ranks, FAILED)
     own = {"name": task.name, "cell": task.cell, "truths": task.truths, "ranks": failed}
     save_ranks(results, replace(ranks, **own))
-    table, _ = calibrate(one, asked, out, Console(file=io.StringIO()), workers=1)
+    table, _ = calibrate(one, asked, out, RunOptions(Console(file=io.StringIO()), workers=1))
     assert not scripted
     assert table["failed"].tolist() == [60, 60]
     assert not list((out / "calibration").glob("*.png"))

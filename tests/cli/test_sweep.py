@@ -30,17 +30,17 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import jobs
 from pmbnn.fitting import fit as fitting
 from pmbnn.fitting import job
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import LOCK, Results
 from pmbnn.sweep import stages
-from pmbnn.sweep.cells import _task, prepare
+from pmbnn.sweep.cells import prepare
 
 COMMON = {
     "network": {"kind": "dense", "hidden": [[3]]},
@@ -643,7 +643,7 @@ def keep_parameters(task, fitted, programs):
 
 def run_job(run, stop=None):
     """Fit the run's only job in this process; records stored, news in their order."""
-    (cut,) = jobs(list(run.tasks))
+    (cut,) = run.jobs(list(run.tasks))
     stored, news = [], []
 
     def told(of):
@@ -653,7 +653,7 @@ def run_job(run, stop=None):
                 raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt), on_progress(told):
-        job.run_job(_task(run, cut), run.results.folder, stored.append)
+        job.run_job(cut, run.results.folder, stored.append)
     return [timeless(record) for record in stored], news
 
 
@@ -686,15 +686,15 @@ def test_a_job_goes_on_from_its_checkpoints_and_removes_them(eager, tmp_path, mo
 def test_fresh_forgets_the_checkpoints_of_its_jobs_only(run, monkeypatch):
     monkeypatch.setattr(stages, "_fit_missing", lambda *_: Counter())
     wanted = [next(iter(run.tasks))]
-    [only] = jobs(list(run.tasks), wanted)
-    names = (_task(run, only).identity, "0123456789abcdef")
+    [only] = run.jobs(wanted)
+    names = (only.identity, "0123456789abcdef")
     own, other = (run.results.checkpoints(name) for name in names)
     for fresh in (False, True):
         for kept in (own, other):
             kept.mkdir(parents=True, exist_ok=True)
             (kept / "0.npz").write_bytes(b"half a fit")
         stages.run_experiment(
-            run.experiment, wanted, run.results.folder, Console(), 1, fresh, quiet=True
+            run.experiment, wanted, run.results.folder, RunOptions(Console(), 1, fresh, quiet=True)
         )
         assert own.exists() != fresh
         assert other.exists()
@@ -706,7 +706,7 @@ def test_no_checkpoint_is_left_when_nothing_is_missing(run, monkeypatch):
     kept = run.results.checkpoints("0123456789abcdef")
     kept.mkdir(parents=True)
     stages.run_experiment(
-        run.experiment, list(run.tasks), run.results.folder, Console(), 1, quiet=True
+        run.experiment, list(run.tasks), run.results.folder, RunOptions(Console(), 1, quiet=True)
     )
     assert not kept.parent.exists()
 

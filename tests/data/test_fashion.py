@@ -15,7 +15,7 @@ from pmbnn.data import DataError, ood, openml
 from pmbnn.data.files import copies
 from pmbnn.data.ood import Digits, Fashion
 from pmbnn.spec.errors import ConfigError
-from pmbnn.sweep.cluster.coordinator import pack_ood
+from pmbnn.sweep.cluster.jobs import pack_ood
 from pmbnn.sweep.cluster.worker import unpack
 
 DIGITS = Digits(np.zeros((0, 784), np.float32), ())

@@ -389,9 +389,9 @@ def test_a_cell_keeps_its_place_whatever_else_is_wanted():
 
 def test_job_label():
     (job,) = jobs(grid(priors=(Normal(),), seeds=3))
-    assert job_label(job) == "moons-noise0.4-seed0 dense-5-5 normal half_normal and 2 more"
+    assert job_label(job.wanted) == "moons-noise0.4-seed0 dense-5-5 normal half_normal and 2 more"
     (job,) = jobs([CELL])
-    assert job_label(job) == "moons-noise0.4-seed0 dense-5-5 normal half_normal"
+    assert job_label(job.wanted) == "moons-noise0.4-seed0 dense-5-5 normal half_normal"
 
 
 # Work

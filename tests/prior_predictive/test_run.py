@@ -26,6 +26,7 @@ from pmbnn.prior_predictive.store import (
     summary,
 )
 from pmbnn.processes import progress
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.integrity import verify
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.sweep.cells import prepare
@@ -84,7 +85,7 @@ def run(file, folder, only=(), **options):
     experiment, console = load_experiment(file), Console(file=io.StringIO(), width=500)
     cells = select_cells(list(experiment.cells), list(only))
     plan = plan_priors(experiment, cells)
-    found, failed = run_priors(experiment, plan, folder, console, 1, **options)
+    found, failed = run_priors(experiment, plan, folder, RunOptions(console, 1, **options))
     return found, failed, console.file.getvalue()
 
 

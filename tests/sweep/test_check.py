@@ -11,8 +11,10 @@ from pmbnn.cli import app
 from pmbnn.compare.agreement import FILE
 from pmbnn.experiment.load import ConfigError, load_experiment
 from pmbnn.inference.samplers.settings import Mclmc
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.sweep.check import References, check_folder, references, with_sampler
+from pmbnn.sweep.check import References, references, with_sampler
+from pmbnn.sweep.stages import run_experiment
 
 FILE_TEXT = """
 name: toy
@@ -37,6 +39,12 @@ def folder(tmp_path_factory):
     file.write_text(FILE_TEXT)
     pb.run(file, out=here / "out", workers=1, quiet=True)
     return here / "out"
+
+
+def sample(wanted, folder):
+    options = RunOptions(Console(file=io.StringIO()), workers=1, quiet=True)
+    cells = wanted.cells
+    return run_experiment(wanted.experiment, cells, folder, options, are_references=True)
 
 
 def written(folder):
@@ -66,8 +74,8 @@ def test_a_selection_of_nothing_is_an_error(folder):
 
 @pytest.mark.slow
 def test_references_join_the_folder_and_nothing_is_fitted_again(folder):
-    console, fitted = Console(file=io.StringIO()), written(folder)
-    outcome = check_folder(folder, references(folder, SHORT), console, workers=1, quiet=True)
+    fitted = written(folder)
+    outcome = sample(references(folder, SHORT), folder)
     after = written(folder)
     assert {name: after[name] for name in fitted} == fitted
     assert len(after) == len(fitted) + 2
@@ -75,7 +83,7 @@ def test_references_join_the_folder_and_nothing_is_fitted_again(folder):
     assert (folder / FILE).is_file()
     assert sum(r.sampling is not None for r in pb.load_results(folder).records) == 2
     # Once more samples nothing.
-    again = check_folder(folder, references(folder, SHORT), console, workers=1, quiet=True)
+    again = sample(references(folder, SHORT), folder)
     assert written(folder) == after
     assert len(again.records) == len(outcome.records)
     # The experiment of the folder knows the sampler now, each once.

@@ -25,10 +25,9 @@ from pmbnn.processes.workers import Finished, Progressed, Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
-from pmbnn.sweep.cluster import coordinator, worker
+from pmbnn.sweep.cluster import coordinator, jobs, worker
 from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
 from pmbnn.sweep.cluster.coordinator import (
-    JOBS_PER_WORKER,
     ClusterError,
     ClusterLostError,
     WorkerPool,
@@ -36,8 +35,8 @@ from pmbnn.sweep.cluster.coordinator import (
     cluster_of,
     connected,
     device_of_workers,
-    pack_dataset,
 )
+from pmbnn.sweep.cluster.jobs import JOBS_PER_WORKER, pack_dataset
 from pmbnn.sweep.cluster.worker import LARGE, unfit_reason, unpack, worker_info
 
 
@@ -154,7 +153,7 @@ def test_cells_that_change_on_their_way_are_asked_for_again(run, monkeypatch):
     died = finished(run(["ok", "ok", "ok"]))
     assert died[0] is None and died[2] is None
     assert "trace.nc of cell1 has changed on its way" in died[1]
-    assert damaged.count("cell1") == coordinator.DAMAGED
+    assert damaged.count("cell1") == jobs.DAMAGED
     assert run.results.cell_names() == ["cell0", "cell2"]
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.loading import load_results
 from pmbnn.sweep import stages
 
@@ -50,9 +51,9 @@ def sweep(tmp_path, monkeypatch, registries):
     experiment = load_experiment(tmp_path / "devices.yaml")
 
     def run(name, devices):
-        console = stages.Console(quiet=True)
-        folder, cells = tmp_path / name, experiment.cells
-        stages.run_experiment(experiment, cells, folder, console, 2, quiet=True, devices=devices)
+        options = RunOptions(stages.Console(quiet=True), 2, quiet=True, devices=devices)
+        folder = tmp_path / name
+        stages.run_experiment(experiment, experiment.cells, folder, options)
         return load_results(folder).records
 
     return run

@@ -26,13 +26,14 @@ from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prior_predictive.plan import plan_priors
 from pmbnn.prior_predictive.run import run_priors
 from pmbnn.prior_predictive.store import stored_priors
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.derived import note_files
 from pmbnn.results.groups import pairs
 from pmbnn.results.loading import restore_cell
 from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
 from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep import stages
-from pmbnn.sweep.check import check_folder, references
+from pmbnn.sweep.check import references
 from pmbnn.sweep.merge import merge
 
 TEXT = """
@@ -82,7 +83,7 @@ def sweep(file, only=()):
     """Sweep a file into the folder beside it; what was printed, as one line."""
     experiment, console = load_experiment(file), Console(file=io.StringIO(), width=10_000)
     wanted = [cell for cell in experiment.cells if not only or cell.prior.kind in only]
-    stages.run_experiment(experiment, wanted, file.parent / "out", console, 1)
+    stages.run_experiment(experiment, wanted, file.parent / "out", RunOptions(console, 1))
     return console.file.getvalue()
 
 
@@ -279,8 +280,10 @@ def test_a_moved_folder_keeps_its_tables(file, fitted):
 
 
 def check(file):
-    folder, console = file.parent / "out", Console(file=io.StringIO())
-    check_folder(folder, references(folder, SHORT), console, 1, quiet=True)
+    folder, options = file.parent / "out", RunOptions(Console(file=io.StringIO()), 1, quiet=True)
+    wanted = references(folder, SHORT)
+    cells = wanted.cells
+    stages.run_experiment(wanted.experiment, cells, folder, options, are_references=True)
 
 
 def sampled(file):
@@ -459,7 +462,7 @@ def test_priors_of_other_data_leave_the_table(file, fitted):
     folder, console = file.parent / "out", Console(file=io.StringIO())
     experiment = load_experiment(file)
     plan = plan_priors(experiment, experiment.cells)
-    found, _ = run_priors(experiment, plan, folder, console, 1, quiet=True)
+    found, _ = run_priors(experiment, plan, folder, RunOptions(console, 1, quiet=True))
     sweep(file)
     assert {prior.name for prior in stored_priors(Results(folder))} == {p.name for p in found}
     write_rows(file.parent, typo=2.0)

@@ -18,6 +18,7 @@ from rich.console import Console
 from tiers import pairwise, slow_but
 
 from pmbnn.experiment.load import load_experiment
+from pmbnn.processes.progress import RunOptions
 from pmbnn.processes.workers import Stored
 from pmbnn.results.faults import StorageError
 from pmbnn.results.integrity import verify
@@ -65,7 +66,7 @@ def sweep(tmp_path_factory):
         monkeypatch.setattr(stages.CellDrawer, "add", lambda *_: None)
         console = Console(file=io.StringIO())
         yield lambda out: stages.run_experiment(
-            experiment, experiment.cells, out, console, 1, quiet=True
+            experiment, experiment.cells, out, RunOptions(console, 1, quiet=True)
         )
 
 

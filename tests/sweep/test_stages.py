@@ -15,6 +15,7 @@ from rich.console import Console
 
 import pmbnn
 from pmbnn.experiment.load import load_experiment
+from pmbnn.processes.progress import RunOptions
 from pmbnn.results.loading import load_results
 from pmbnn.results.store import FolderBusyError, Results, ResultsError, writing
 from pmbnn.sweep import stages
@@ -73,7 +74,8 @@ def out(whole, tmp_path):
 
 def sweep(experiment, folder, **options):
     console = Console(file=io.StringIO(), width=500)
-    outcome = stages.run_experiment(experiment, experiment.cells, folder, console, 1, **options)
+    settings = RunOptions(console, 1, **options)
+    outcome = stages.run_experiment(experiment, experiment.cells, folder, settings)
     return outcome, console.file.getvalue()
 
 
@@ -171,7 +173,9 @@ def test_a_sweep_says_beforehand_what_does_not_fit(
     for module in ("pmbnn.sweep.stages", "pmbnn.experiment.cost"):
         monkeypatch.setattr(f"{module}.total_memory", lambda: there)
     console = Console(file=io.StringIO(), width=300)
-    stages.run_experiment(experiment, list(experiment.cells), tmp_path / "out", console, 2)
+    stages.run_experiment(
+        experiment, list(experiment.cells), tmp_path / "out", RunOptions(console, 2)
+    )
     text = console.file.getvalue()
     assert ("TOO MUCH for this machine" in text) == warned
     assert ("too large: toy moons dense-2" in text) == warned

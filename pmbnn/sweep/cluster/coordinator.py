@@ -1,20 +1,15 @@
-"""The coordinator of a sweep on a Dask cluster: connects, submits jobs, stores what comes back.
+"""The coordinator of a sweep on a Dask cluster: connects, follows its workers, runs jobs on them.
 
 Dask distributes the jobs, runs those of a lost worker elsewhere, and transfers their results.
 """
 
-import hashlib
-import io
-import itertools
 import json
 import logging
 import pickle
 import queue
-import tarfile
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,25 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmbnn.core.machine import machine_kind
-from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.files import found_files
-from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import deferred_interrupts
-from pmbnn.processes.workers import Event, Finished, Progressed, Stored
-from pmbnn.results.faults import StorageError
-from pmbnn.results.record import CellRecord
+from pmbnn.processes.workers import Event, Progressed
 from pmbnn.results.store import WRITER, Results
 from pmbnn.spec.errors import UserError
-from pmbnn.sweep.cluster.child import (
-    DataFile,
-    PackedCell,
-    RemoteTask,
-    RunSettings,
-    TaskResult,
-    WorkerInfo,
-)
+from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
+from pmbnn.sweep.cluster.jobs import SubmittedJobs
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -61,31 +45,6 @@ PROGRESS_EVERY = 0.5
 
 PROGRESS_PER_SECOND = 50.0
 """Reports of progress of all jobs, about: they pass through the scheduler."""
-
-JOBS_PER_WORKER = 2
-"""Submitted jobs per worker, so that it has its next job when it is done with one.
-
-No more, for Dask counts the death of a worker against every job that it has. No fewer, for a
-cluster that adapts its size must see more jobs than it has workers.
-"""
-
-JOBS_WITHOUT_WORKERS = 32
-"""Submitted jobs while there is no worker, which a cluster may start when it has jobs."""
-
-LOST = 20
-"""Times that a job is submitted whose result never arrives."""
-
-DAMAGED = 3
-"""Times that a job is run whose cells arrive damaged."""
-
-ARRIVAL = 60.0
-"""Seconds that a result may take to arrive."""
-
-VISIBLE = 60.0
-"""Seconds within which a cell that a worker stored must be seen: shared file systems lag."""
-
-UNDONE = ("pending", "lost")
-"""States of a Dask future without a result."""
 
 
 class ClusterError(UserError):
@@ -275,21 +234,21 @@ def assign_cores(workers: Sequence[WorkerInfo], before: Mapping[str, int]) -> di
 
 
 def look_for_workers(
-    client: "Client", settings: RunSettings, known: dict[str, WorkerInfo]
+    client: "Client", settings: RunSettings, described: dict[str, WorkerInfo]
 ) -> tuple[WorkerInfo, ...]:
-    """The workers that are there; each new one is asked whether it can be used."""
+    """The workers that are there; new ones are asked for descriptions, which are kept."""
     from pmbnn.sweep.cluster.worker import worker_info
 
     addresses = list(client.scheduler_info()["workers"])
-    if new := [address for address in addresses if address not in known]:
+    if new := [address for address in addresses if address not in described]:
         answers = client.run(worker_info, settings, workers=new, on_error="return")
         for address, answer in answers.items():
             if isinstance(answer, WorkerInfo):
-                known[address] = answer
+                described[address] = answer
             elif not isinstance(answer, OSError):  # of a worker that is gone
                 reason = f"pmbnn cannot be loaded there: {type(answer).__name__}: {answer}"
-                known[address] = WorkerInfo(address, unfit=reason)
-    return tuple(known[address] for address in addresses if address in known)
+                described[address] = WorkerInfo(address, unfit=reason)
+    return tuple(described[a] for a in addresses if a in described)
 
 
 # The cluster
@@ -375,11 +334,11 @@ class Cluster:
         """Report the workers whenever they have changed; in the end have their processes end."""
         from pmbnn.sweep.cluster.worker import end_session
 
-        known: dict[str, WorkerInfo] = {}
+        described: dict[str, WorkerInfo] = {}
         last: tuple[WorkerInfo, ...] | None = None
         while not self._has_ended.is_set():
             with suppress(Exception):  # of a broken connection, which `_check_scheduler` notices
-                workers = look_for_workers(self.client, self.settings, known)
+                workers = look_for_workers(self.client, self.settings, described)
                 if workers != last:
                     self.inbox.put(workers)
                     last = workers
@@ -457,305 +416,3 @@ class Cluster:
                 f"the scheduler {self._address} does not answer any more: finished cells are kept; "
                 "the same command goes on from here."
             )
-
-
-# Jobs
-
-
-class SubmittedJobs:
-    """Jobs of one call of `Cluster.run_jobs`, each numbered by its place: waiting, running or done.
-
-    Attributes
-    ----------
-    waiting
-        Jobs to be submitted, in this order.
-    running
-        Futures of submitted jobs, and the addresses that each is restricted to, if it is.
-    retry_alone
-        Jobs that workers died with while they had others as well.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        jobs: Sequence["JobTask"],
-        results: Results,
-        settings: RunSettings,
-        plugins: Sequence[Source],
-    ) -> None:
-        self.cluster, self.client, self.pool = cluster, cluster.client, cluster.pool
-        self.jobs, self.results, self.settings = jobs, results, settings
-        self.plugins = tuple(plugins)
-        self.waiting = list(range(len(jobs)))
-        self.running: dict[int, tuple[Future, list[str]]] = {}
-        self.retry_alone: list[int] = []
-        self._repeats: Counter[tuple[int, int]] = Counter()
-        self._alone: int | None = None
-        self._needed: dict[str, dict[DataFile, bytes]] = {}
-        self._ood: dict[OodSpec, dict[DataFile, bytes]] = {}
-        self._keys = (f"pmbnn-job-{uuid.uuid4().hex}" for _ in itertools.count())
-
-    @property
-    def is_done(self) -> bool:
-        """Whether every job is done."""
-        return not (self.waiting or self.running or self.retry_alone)
-
-    def submit(self) -> None:
-        """Submit as many waiting jobs as workers have room for."""
-        if self.retry_alone and not self.waiting and not self.running:
-            self._alone = self.retry_alone.pop(0)
-            self.waiting.append(self._alone)
-        is_large = not self.settings.single_threaded
-        workers = self.pool.for_large_jobs() if is_large else self.pool.usable
-        room = len(workers) * (1 if is_large else JOBS_PER_WORKER) or JOBS_WITHOUT_WORKERS
-        # Dask alone decides where a job runs, except where it must not run on all workers.
-        is_restricted = len(workers) < len(self.pool.workers)
-        addresses = [worker.address for worker in workers] if is_restricted else []
-        while self.waiting and len(self.running) < room:
-            self._submit(self.waiting.pop(0), addresses)
-
-    def cancel(self) -> None:
-        """Cancel what is still running."""
-        if self.running:
-            self.client.cancel([future for future, _ in self.running.values()], force=True)
-
-    def _repeat(self, number: int, most: int) -> bool:
-        """Have a job submitted again, unless it was run `most` times in vain; whether it is."""
-        self._repeats[number, most] += 1
-        if self._repeats[number, most] == most:
-            return False
-        self.waiting.append(number)
-        return True
-
-    def _submit(self, number: int, addresses: list[str]) -> None:
-        from pmbnn.sweep.cluster.worker import run_task
-
-        job = self.jobs[number]
-        files = self._files(job)
-        task = RemoteTask(
-            self.settings,
-            number,
-            job.group,
-            pickle.dumps(job),
-            self.plugins,
-            tuple(files),
-            self.pool.cores,
-        )
-        future = self.client.submit(
-            run_task,
-            task,
-            *[self._scatter(file, content) for file, content in files.items()],
-            key=next(self._keys),
-            workers=addresses or None,
-            pure=False,
-        )
-        self.running[number] = future, addresses
-        future.add_done_callback(lambda done: self.cluster.inbox.put((number, done)))
-
-    def _files(self, job: "JobTask") -> dict[DataFile, bytes]:
-        """Files that are sent along with a job, and their contents.
-
-        Those of out-of-distribution images always are: a worker without them would leave the set
-        out, as one machine does.
-        """
-        files: dict[DataFile, bytes] = {}
-        for task in job.tasks:
-            files |= self._needed.get(task.fingerprint, {})
-            for spec in task.cell.predict.ood:
-                if spec not in self._ood:
-                    self._ood[spec] = pack_ood(spec)
-                files |= self._ood[spec]
-        return files
-
-    def _scatter(self, file: DataFile, content: bytes) -> "Future":
-        """The content of a file among the workers, each of which gets it once."""
-        scattered = self.cluster.scattered
-        if file.key not in scattered:
-            scattered[file.key] = self.client.scatter(content)
-        return scattered[file.key]
-
-    # What comes back
-
-    def receive_stranded(self) -> Iterator[Event]:
-        """Give up futures that are restricted to workers which are all gone.
-
-        Dask would wait for their addresses, which no other worker ever has.
-        """
-        there = {worker.address for worker in self.pool.workers}
-        for number, (future, addresses) in list(self.running.items()):
-            if addresses and there.isdisjoint(addresses):
-                yield from self.receive(number, future)
-
-    def receive(self, number: int, future: "Future") -> Iterator[Event]:
-        """Events of a future that is done, or given up."""
-        if self.running.get(number, (None,))[0] is not future:
-            return  # the job was submitted again meanwhile
-        del self.running[number]
-        yield from self._received(number, future)
-        if future.status in UNDONE:
-            # The job has another future now: Dask may run this one again, or may not.
-            self.client.cancel([future], force=True)
-        future.release()
-
-    def _received(self, number: int, future: "Future") -> Iterator[Event]:
-        from distributed import KilledWorker
-
-        try:
-            if future.status in UNDONE:
-                raise TimeoutError("its result was lost with its worker")
-            result = future.result(timeout=ARRIVAL)
-        except KilledWorker as error:
-            # Dask blames every job of a worker; one that runs by itself has only itself to blame.
-            if number == self._alone:
-                workers = error.allowed_failures + 1
-                yield Finished(number, f"{workers} workers died while they had it")
-            else:
-                self.retry_alone.append(number)
-        except Exception as error:
-            # The result was lost on its way, or data that the job needs were.
-            self.cluster.scattered.clear()
-            if future.status == "error" or not self._repeat(number, LOST):
-                yield Finished(number, _first_line(error))
-        else:
-            yield from self._use(number, result)
-
-    def _use(self, number: int, result: TaskResult | WorkerInfo) -> Iterator[Event]:
-        if isinstance(result, WorkerInfo):
-            self.waiting.append(number)
-            self.pool.leave_out(result, self.cluster.say)
-        elif result.full is not None:
-            raise StorageError(result.full)  # of no worker: none of them can write there
-        elif result.missing:
-            yield from self._send_data(number, result)
-        else:
-            yield from self._store(number, result)
-
-    def _send_data(self, number: int, result: TaskResult) -> Iterator[Event]:
-        """Submit a job again with data that its worker lacks; the job ends without them."""
-        specs: dict[str, DatasetSpec] = {
-            task.fingerprint: task.cell.dataset for task in self.jobs[number].tasks
-        }
-        try:
-            for fingerprint in result.missing:
-                self._needed[fingerprint] = pack_dataset(specs[fingerprint], fingerprint)
-        except Exception as error:  # of a user-defined data set
-            yield Finished(number, _first_line(error))
-            return
-        if not self._repeat(number, DAMAGED):
-            yield Finished(number, f"{result.worker}: {next(iter(result.missing.values()))}")
-
-    def _store(self, number: int, result: TaskResult) -> Iterator[Event]:
-        # Workers that see the results folder have stored their cells there.
-        store = store_cell if self.settings.folder is None else find_cell
-        try:
-            records = [store(cell, self.results) for cell in result.cells]
-        except DamagedError as error:
-            if not self._repeat(number, DAMAGED):
-                yield Finished(number, f"{result.worker}: {error}")
-            return
-        for record in records:
-            yield Stored(number, record)
-        yield Finished(number, result.died, result.seconds)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-# Cells that come back
-
-
-class DamagedError(Exception):
-    """A cell that is not what the worker sent."""
-
-
-def store_cell(cell: PackedCell, results: Results) -> CellRecord:
-    """Store a cell that was sent back; its record.
-
-    Raises
-    ------
-    DamagedError
-        If a file does not have its digest.
-    """
-    record = _read_record(cell)
-    for name, file in record.files.items():
-        if not file.holds(cell.files.get(name, b"")):
-            raise DamagedError(f"{name} of {record.name} has changed on its way")
-    writers = {
-        name: lambda path, content=content: path.write_bytes(content)
-        for name, content in cell.files.items()
-    }
-    return results.save_cell(record, writers)
-
-
-def find_cell(cell: PackedCell, results: Results) -> CellRecord:
-    """The record of a cell that a worker has stored itself, once it is seen here.
-
-    Raises
-    ------
-    DamagedError
-        If it is not seen within `VISIBLE` seconds.
-    """
-    record, deadline = _read_record(cell), time.monotonic() + VISIBLE
-    while not results.is_finished(record.name):
-        if time.monotonic() > deadline:
-            raise DamagedError(f"the worker stored {record.name}, and it is not seen here")
-        time.sleep(0.5)
-    return record
-
-
-def _read_record(cell: PackedCell) -> CellRecord:
-    try:
-        return CellRecord.from_json(cell.record)
-    except ValueError as error:
-        raise DamagedError(f"the record of a cell: {error}") from error
-
-
-# Data that workers lack
-
-
-def pack_dataset(spec: DatasetSpec, fingerprint: str) -> dict[DataFile, bytes]:
-    """What a worker needs to load a data set: the files it names, or its rows if it names none.
-
-    Raises
-    ------
-    DataError
-        If it is unavailable, or has changed.
-    """
-    with found_files() as files:
-        dataset = spec.load()
-    if dataset.fingerprint != fingerprint:
-        raise DataError("the data changed while the sweep was running")
-    if files:
-        return _packed(files)
-    rows = DataFile(fingerprint, "rows.pickle", fingerprint=fingerprint)
-    content = pickle.dumps(dataset)
-    entry = tarfile.TarInfo(rows.name)
-    entry.size = len(content)
-    return {rows: _archive(lambda archive: archive.addfile(entry, io.BytesIO(content)))}
-
-
-def pack_ood(spec: OodSpec) -> dict[DataFile, bytes]:
-    """Files of out-of-distribution images; empty where they are read from none, or are missing."""
-    from pmbnn.data.ood import no_digits
-
-    with found_files() as files, suppress(Exception):  # which is recorded with the cells
-        spec.load(no_digits())
-    return _packed(files)
-
-
-def _packed(files: Mapping[str, Path]) -> dict[DataFile, bytes]:
-    packed = {}
-    for setting, path in files.items():
-        content = _archive(lambda archive, path=path: archive.add(path.resolve(), path.name))
-        key = hashlib.sha256(content).hexdigest()[:32]
-        packed[DataFile(key, path.name, setting)] = content
-    return packed
-
-
-def _archive(add: Callable[[tarfile.TarFile], None]) -> bytes:
-    """A tar archive of one file, or of one folder with all that is in it."""
-    with io.BytesIO() as buffer:
-        with tarfile.open(fileobj=buffer, mode="w") as archive:
-            add(archive)
-        return buffer.getvalue()
