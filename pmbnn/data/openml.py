@@ -1,7 +1,6 @@
-"""MNIST, its kin and any table from OpenML through scikit-learn, cached once they check out."""
+"""MNIST, Fashion-MNIST and any table from OpenML through scikit-learn, checked and cached."""
 
 import gzip
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from urllib import request
@@ -50,8 +49,8 @@ class OpenML(SplitRows):
     """A table of OpenML, by its ``id`` or by ``name`` and ``version``, downloaded once.
 
     What OpenML calls nominal is text, ``target`` is its own unless given, and the rest is as with
-    `Table`. The rows are kept in the user's cache with their SHA-256; without a network, what is
-    not there gives up within seconds.
+    `Table`. The rows are kept in the user's cache; without a network, rows that are not in it are
+    given up within seconds.
     """
 
     kind: Literal["openml"] = "openml"
@@ -72,14 +71,14 @@ class OpenML(SplitRows):
 
     @model_validator(mode="after")
     def _named_once(self):
-        by_name = self.name is not None and self.version is not None
-        if (self.id is None) == (self.name is None) or (self.name is not None) != by_name:
+        by_name = (self.name is not None, self.version is not None)
+        if by_name != ((True, True) if self.id is None else (False, False)):
             raise ValueError("must have either `id`, or `name` and `version`")
         return self
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
         return (
             f"data set {self.id}" if self.name is None else f"{self.name}, version {self.version}"
         )
@@ -87,14 +86,14 @@ class OpenML(SplitRows):
     def read(self, stamp: None) -> "RawRows":  # noqa: D102
         from pmbnn.data.frames import rows_from_frame
 
-        found, spec = load_frame(self), self
+        table, spec = load_frame(self), self
         if self.target is None:
-            if found.target is None:
+            if table.target is None:
                 raise DataSettingError(
                     "target", f"must be given: OpenML names none, or several, of {self.title}"
                 )
-            spec = self.model_copy(update={"target": found.target})
-        return rows_from_frame(found.frame, spec, self.title)
+            spec = self.model_copy(update={"target": table.target})
+        return rows_from_frame(table.frame, spec, self.title)
 
 
 class OpenMLSource(NamedTuple):
@@ -121,7 +120,7 @@ MNIST = OpenMLSource(
 
 
 class OpenMLFrame(NamedTuple):
-    """Rows with every column, those that OpenML calls nominal as text, and its own target."""
+    """Rows with every column, nominal ones as text, and the target that OpenML names."""
 
     frame: "pd.DataFrame"
     target: str | None
@@ -136,16 +135,16 @@ def load_images(source: OpenMLSource = MNIST) -> tuple["np.ndarray", "np.ndarray
     Raises
     ------
     DataError
-        OpenML cannot be reached, or what it sent cannot be the data set.
+        OpenML cannot be reached, or its answer cannot be the data set.
     """
+    import numpy as np
+
     path = cache_folder() / source.file
-    try:
+    with suppress(*DAMAGED):
         return _read_images(located(source.file, path) or path)
-    except DAMAGED:
-        pass
     with _unavailable(source.title, f": {source.remedy}"):
         pixels, labels = _download(source)
-    _write(path, lambda whole: _savez(whole, pixels, labels))
+    _write(path, lambda part: np.savez_compressed(part, pixels=pixels, labels=labels))
     located(source.file, path)  # workers of a cluster are sent what was just downloaded
     return pixels, labels
 
@@ -158,20 +157,14 @@ def load_frame(spec: OpenML) -> OpenMLFrame:
     DataError
         OpenML cannot be reached, has no such data set, or sent something else than a table.
     """
-    name = f"{spec.id}" if spec.name is None else f"{_safe(spec.name)}_{spec.version}"
-    path = cache_folder() / f"{name}.json.gz"
-    try:
+    name = spec.id if spec.name is None else f"{spec.name}_{spec.version}"
+    path = cache_folder() / f"{re.sub(r'[^A-Za-z0-9_-]+', '-', str(name))}.json.gz"
+    with suppress(*DAMAGED):
         return _read_frame(path)
-    except DAMAGED:
-        pass
     with _unavailable(spec.title):
-        found = _download_frame(spec)
-    _write(path, lambda whole: whole.write_bytes(_packed(found)))
-    return found
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+        downloaded = _download_frame(spec)
+    _write(path, lambda part: part.write_bytes(_packed(downloaded)))
+    return downloaded
 
 
 # The cache
@@ -184,13 +177,13 @@ def cache_folder() -> Path:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file of the cache, which holds all of it or does not change."""
+    """Write a file of the cache completely, or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            write(whole)
-            os.replace(whole, path)
+            part = Path(folder) / path.name
+            write(part)
+            os.replace(part, path)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {one_line(error)}.") from error
 
@@ -201,12 +194,6 @@ def _read_images(path: Path) -> tuple["np.ndarray", "np.ndarray"]:
     # Opened here, because NumPy leaves a file open whose archive is damaged.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return _checked(arrays["pixels"], arrays["labels"])
-
-
-def _savez(path: Path, pixels: "np.ndarray", labels: "np.ndarray") -> None:
-    import numpy as np
-
-    np.savez_compressed(path, pixels=pixels, labels=labels)
 
 
 def _checked(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
@@ -225,31 +212,20 @@ def _checked(pixels: "np.ndarray", labels: "np.ndarray") -> tuple["np.ndarray", 
 def _read_frame(path: Path) -> OpenMLFrame:
     import pandas as pd
 
+    # Gzip has a checksum of its own.
     content = json.loads(gzip.decompress(path.read_bytes()))
-    rows = content["rows"]
-    if hashlib.sha256(rows.encode()).hexdigest() != content["sha256"]:
-        raise ValueError("the rows are not those that were downloaded")
-    return OpenMLFrame(
-        _with_categories(pd.DataFrame(json.loads(rows)), content["nominal"]), content["target"]
-    )
+    frame = _with_categories(pd.DataFrame(content["rows"]), content["nominal"])
+    return OpenMLFrame(frame, content["target"])
 
 
-def _packed(found: OpenMLFrame) -> bytes:
-    """A frame with the SHA-256 of its rows."""
+def _packed(table: OpenMLFrame) -> bytes:
     # As Python writes numbers, which reads back as the same ones.
-    rows = json.dumps({str(name): found.frame[name].tolist() for name in found.frame})
     content = {
-        "sha256": hashlib.sha256(rows.encode()).hexdigest(),
-        "target": found.target,
-        "nominal": _nominal(found.frame),
-        "rows": rows,
+        "target": table.target,
+        "nominal": list(table.frame.select_dtypes("category")),
+        "rows": {str(name): table.frame[name].tolist() for name in table.frame},
     }
     return gzip.compress(json.dumps(content).encode(), mtime=0)
-
-
-def _nominal(frame: "pd.DataFrame") -> list[str]:
-    """Columns of categories."""
-    return list(frame.select_dtypes("category").columns)
 
 
 def _with_categories(frame: "pd.DataFrame", nominal: list[str]) -> "pd.DataFrame":
@@ -271,18 +247,22 @@ def _download(source: OpenMLSource) -> tuple["np.ndarray", "np.ndarray"]:
 def _download_frame(spec: OpenML) -> OpenMLFrame:
     by_name = {"name": spec.name, "version": spec.version}
     bunch = _fetch(**({"data_id": spec.id} if spec.name is None else by_name), as_frame=True)
-    targets = list(bunch.target_names)
-    frame = _with_categories(bunch.frame, _nominal(bunch.frame))
-    return OpenMLFrame(frame, targets[0] if len(targets) == 1 else None)
+    frame = _with_categories(bunch.frame, list(bunch.frame.select_dtypes("category")))
+    return OpenMLFrame(frame, bunch.target_names[0] if len(bunch.target_names) == 1 else None)
 
 
 def _fetch(**settings: Any) -> Any:
-    """What scikit-learn downloads, in a folder of its own: none of it is read again."""
+    """Download of scikit-learn, in a temporary folder: none of it is read again."""
     from sklearn.datasets import fetch_openml
 
     _check_reachable()
-    with tempfile.TemporaryDirectory() as folder, _socket_timeout(READ_SECONDS):
-        return fetch_openml(**settings, parser="liac-arff", n_retries=0, data_home=folder)
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(READ_SECONDS)  # scikit-learn sets none
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return fetch_openml(**settings, parser="liac-arff", n_retries=0, data_home=folder)
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 @contextmanager
@@ -319,14 +299,3 @@ def _check_reachable() -> None:
     error = outcome[0] if outcome else TimeoutError(f"no answer within {REACH_SECONDS:g} s")
     if error is not None:
         raise OSError(str(error)) from None
-
-
-@contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """Timeout for sockets made within the block: scikit-learn's loader sets none."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
