@@ -1,4 +1,4 @@
-"""What every data set of an experiment file has in common."""
+"""Base class, field types and errors of the data sets of an experiment file."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -24,7 +24,7 @@ SIDE = 28
 """Height and width of the digits of MNIST."""
 
 DEFAULT_LIKELIHOODS: dict[Task, str] = {"classification": "categorical", "regression": "normal"}
-"""Kind of the likelihood of each kind of targets, unless an experiment file names another."""
+"""Kind of the default likelihood of each task."""
 
 
 class DataError(UserError):
@@ -32,10 +32,10 @@ class DataError(UserError):
 
 
 class DataSettingError(DataError):
-    """A setting of a data set that does not fit what was read.
+    """A setting of a data set that does not fit the rows.
 
-    ``setting`` is its name and ``rule`` what it must be, so that who knows where an experiment
-    file has it can name the place.
+    ``setting`` is its name and ``rule`` the requirement, from which `check_data` makes a message
+    with the place in the experiment file.
     """
 
     def __init__(self, setting: str, rule: str) -> None:
@@ -48,18 +48,18 @@ class DataSettingError(DataError):
 
 
 SHOWN = 10
-"""Names that a message lists of those there are."""
+"""Names that a message lists at most."""
 
 
 def show_names(names: Sequence) -> str:
-    """Names on one line, some of them where there are many."""
+    """Names on one line, the first `SHOWN` of many."""
     shown = ", ".join(f"`{name_of(name)}`" for name in list(names)[:SHOWN])
     more = len(names) - SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def name_of(value: Any) -> str:
-    """A class's name: a number without a needless fraction, a truth value as YAML has it."""
+    """Name of a class: a number without a needless fraction, a truth value as YAML writes it."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, bool):
         return str(value).lower()
@@ -69,7 +69,7 @@ def name_of(value: Any) -> str:
 
 
 class DatasetSpec(Specification):
-    """A data set as an experiment file names it."""
+    """A data set of an experiment file."""
 
     kind: str
     seed: Seed = 0
@@ -78,23 +78,23 @@ class DatasetSpec(Specification):
     """Height and width where a row is an image."""
 
     channels: ClassVar[int] = 1
-    """Colours of an image: 1 where it is grey, 3 of red, green and blue."""
+    """Channels of an image: 1 of grey, 3 of red, green and blue."""
 
     has_bright_foreground: ClassVar[bool] = False
     """Whether images are bright on black, as digits are: figures have them dark on white paper."""
 
     is_user_data: ClassVar[bool] = False
-    """Whether the rows are the user's: little is known of them beforehand."""
+    """Whether the rows are the user's, so that they must be read to plan."""
 
     locations: ClassVar[dict[str, Any]] = {}
-    """Fields that only say where the rows and names lie, as pydantic's ``exclude``: they decide no
-    result."""
+    """Fields that only locate the rows and names, as pydantic's ``exclude``: no result depends on
+    them."""
 
     n_classes: ClassVar[int | None] = None
     """Number of classes; None where the targets are numbers."""
 
     n_targets: ClassVar[int] = 1
-    """Number of targets a row: several are numbers."""
+    """Number of targets a row."""
 
     @property
     def task_of_rows(self) -> Task:
@@ -102,24 +102,13 @@ class DatasetSpec(Specification):
         return "regression" if self.n_classes is None else "classification"
 
     @property
-    def default_likelihood(self) -> str:
-        """Kind of the likelihood where an experiment file names none, by its first data set."""
-        return DEFAULT_LIKELIHOODS[self.task_of_rows]
-
-    @property
     def declared_task(self) -> Task | None:
-        """The task, as far as its settings say; None where the rows must be read."""
+        """The task, if the settings decide it; None where the rows must be read."""
         return None if self.is_user_data else self.task_of_rows
 
     @property
-    def declared_likelihood(self) -> str | None:
-        """As `default_likelihood`; None where the rows must be read."""
-        task = self.declared_task
-        return None if task is None else DEFAULT_LIKELIHOODS[task]
-
-    @property
     def input_shape(self) -> tuple[int, ...]:
-        """What one row stands for: ``(channel, row, column)`` of an image, or ``(feature,)``."""
+        """Shape of one row: ``(channel, row, column)`` of an image, or ``(feature,)``."""
         shape = self.image_shape
         return (self.channels, *shape) if shape else (self.n_features,)
 
@@ -129,16 +118,16 @@ class DatasetSpec(Specification):
         return False
 
     def lines(self) -> "tuple[Line, ...]":
-        """Lines through the inputs that curves of numbers are drawn on."""
+        """Lines through the inputs along which predicted numbers are drawn."""
         return ()
 
     @property
     def line_points(self) -> int:
-        """Points of all of `lines`, which a plan counts without NumPy."""
+        """Number of points of all `lines`, which a plan counts without NumPy."""
         return 0
 
     def check(self) -> None:
-        """Raise DataError where what can be seen without loading all rows is not as it must be."""
+        """Raise DataError over faults that show without loading all rows."""
 
     def load(self) -> "Dataset":
         """Load or generate the rows, split and standardise them."""

@@ -1,14 +1,15 @@
-"""Files of data sets: where they are found, and NumPy archives, CSV and IDX files read."""
+"""Files of data sets: finding them, and reading NumPy archives, CSV and IDX files."""
 
 import csv
 import gzip
 import hashlib
 import math
 import os
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,71 +25,64 @@ if TYPE_CHECKING:
 VARIABLE = "PMBNN_DATA"
 """Environment variable that names the folder of data."""
 
-_BESIDE: ContextVar[tuple[Path, ...]] = ContextVar("folders of the experiment file", default=())
+_FOLDERS: ContextVar[tuple[Path, ...]] = ContextVar("folders of the experiment file", default=())
 _COPIES: ContextVar[Mapping[str, Path] | None] = ContextVar("copies of files", default=None)
 _FOUND: ContextVar[dict[str, Path] | None] = ContextVar("files that were found", default=None)
 
 
 def local_folder(folder: str | None = None) -> Path | None:
-    """The folder given, or the one that the environment names; None where it names none."""
-    named = folder or os.environ.get(VARIABLE)
-    return Path(named).expanduser() if named else None
+    """The folder, or else the one that the environment names; None where it names none."""
+    folder = folder or os.environ.get(VARIABLE)
+    return Path(folder).expanduser() if folder else None
+
+
+def beside(*folders: Path) -> AbstractContextManager:
+    """Make data sets that are created within the block look up their files in folders first."""
+    return _set(_FOLDERS, tuple(Path(folder).resolve() for folder in folders))
+
+
+def found_files() -> AbstractContextManager[dict[str, Path]]:
+    """Record the paths of files and folders that are found within the block, by their names."""
+    return _set(_FOUND, {})
+
+
+def copies(paths: Mapping[str, Path]) -> AbstractContextManager:
+    """Use copies of files, by their names, within the block: they came from another machine."""
+    return _set(_COPIES, paths)
 
 
 @contextmanager
-def beside(*folders: Path) -> Iterator[None]:
-    """Have data sets that are named within the block look up their files in some folders first."""
-    with _set(_BESIDE, tuple(Path(folder).resolve() for folder in folders)):
-        yield
-
-
-@contextmanager
-def found_files() -> Iterator[dict[str, Path]]:
-    """Learn which files and folders are looked up within the block, by the names they have."""
-    found: dict[str, Path] = {}
-    with _set(_FOUND, found):
-        yield found
-
-
-@contextmanager
-def copies(of: Mapping[str, Path]) -> Iterator[None]:
-    """Have some files found elsewhere within the block: they came from another machine."""
-    with _set(_COPIES, of):
-        yield
-
-
-@contextmanager
-def _set(variable: ContextVar, value: object) -> Iterator[None]:
+def _set[T](variable: ContextVar[T], value: T) -> Iterator[T]:
     token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
         variable.reset(token)
 
 
 class NamesFiles(Specification):
-    """A specification that names files, and knows the folders of the experiment file it is from.
+    """A specification that names files, with the folders of the experiment file that it is from.
 
-    They are written nowhere, and specifications of the same settings are equal without them.
+    The folders are not written, and specifications of the same settings are equal without them.
     """
 
-    _folders: tuple[Path, ...] = PrivateAttr(default_factory=_BESIDE.get)
+    _folders: tuple[Path, ...] = PrivateAttr(default_factory=_FOLDERS.get)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
 
-def find(named: str, folders: Sequence[Path], setting: str) -> Path:
+def find(name: str, folders: Sequence[Path], setting: str) -> Path:
     """A file or folder: beside the experiment file, in the working directory, or in PMBNN_DATA.
 
     Parameters
     ----------
-    named
-        Its path as a file names it.
+    name
+        Its path as the experiment file has it.
     folders
-        Of the experiment file, if there is one.
+        Folders of the experiment file, if there is one.
     setting
-        That names it, for the message.
+        Setting that has the name, for the message.
 
     Raises
     ------
@@ -97,31 +91,31 @@ def find(named: str, folders: Sequence[Path], setting: str) -> Path:
     """
     places = (*folders, Path.cwd(), local_folder())
     # An absolute path stays what it is.
-    path = located(named, *(place / Path(named).expanduser() for place in filter(None, places)))
+    path = located(name, *(place / Path(name).expanduser() for place in filter(None, places)))
     if path is None:
         rule = (
             "must be there: beside the experiment file, in the working directory or in the folder "
             f"that {VARIABLE} names"
         )
-        raise DataSettingError(setting, f"{rule}, got {named!r}")
+        raise DataSettingError(setting, f"{rule}, got {name!r}")
     return path
 
 
-def located(named: str, *paths: Path) -> Path | None:
-    """The first of some paths that is there, or the copy that came along; None where none is.
+def located(name: str, *paths: Path) -> Path | None:
+    """The copy of a file, or the first path that exists; None where none does.
 
-    `found_files` learns of it by the name it is given.
+    `found_files` records it by its name.
     """
-    if copy := (_COPIES.get() or {}).get(named):
+    if copy := (_COPIES.get() or {}).get(name):
         return copy
     path = next((path for path in paths if path.exists()), None)
     if path is not None and (found := _FOUND.get()) is not None:
-        found[named] = path
+        found[name] = path
     return path
 
 
 Stamp = tuple[str, int, int]
-"""Path, size and time of a file: what is read of it stays the same as long as they do."""
+"""Path, size and time of a file: its content stays the same as long as they do."""
 
 
 def stamp_of(path: Path) -> Stamp:
@@ -130,13 +124,13 @@ def stamp_of(path: Path) -> Stamp:
     Raises
     ------
     DataError
-        It is not there, or not any more.
+        It does not exist.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError as error:
         raise DataError(f"{path} is not there.") from error
-    return str(path), found.st_size, found.st_mtime_ns
+    return str(path), status.st_size, status.st_mtime_ns
 
 
 def one_line(error: Exception) -> str:
@@ -175,12 +169,12 @@ def read_columns(path: Path, names: Sequence[str]) -> "np.ndarray":
 
 def _entries(path: Path, table: csv.DictReader, row: dict, names: Sequence[str]) -> list[float]:
     try:
-        found = [float(row[name]) for name in names]
+        entries = [float(row[name]) for name in names]
     except (TypeError, ValueError):
-        found = [math.nan]
-    if not all(map(math.isfinite, found)):
+        entries = [math.nan]
+    if not all(map(math.isfinite, entries)):
         raise DataError(f"{path}, line {table.line_num}: every entry must be a finite number.")
-    return found
+    return entries
 
 
 # NumPy archives
@@ -203,10 +197,9 @@ def read_archive(path: Path, title: str, names: Mapping[str, str]) -> "dict[str,
                 raise DataError(f"{title}: must be an .npz archive, got a single array.")
             for setting, name in names.items():
                 if name not in arrays.files:
-                    there = show_names(sorted(arrays.files))
-                    raise DataSettingError(
-                        setting, f"must be one of {there} of {title}, got {name!r}"
-                    )
+                    choices = show_names(sorted(arrays.files))
+                    rule = f"must be one of {choices} of {title}, got {name!r}"
+                    raise DataSettingError(setting, rule)
             return {setting: arrays[name] for setting, name in names.items()}
     except DataError:
         raise
@@ -254,11 +247,11 @@ def read_idx_folder(
     DataError
         A file is missing, truncated, of another format, or not the one its checksum names.
     """
-    found = (
+    arrays = (
         read_idx(find_idx(folder, name), name.split("-")[1], checksum, title)
         for name, checksum in checksums.items()
     )
-    return tuple(x.reshape(len(x), -1) if x.ndim > 1 else x for x in found)
+    return tuple(x.reshape(len(x), -1) if x.ndim > 1 else x for x in arrays)
 
 
 def find_idx(folder: Path, name: str) -> Path:
@@ -287,7 +280,7 @@ def read_idx(
     what
         ``images`` or ``labels``.
     checksum
-        MD5 of the unpacked file, in hexadecimal; any file will do unless given.
+        MD5 of the unpacked file, in hexadecimal; None for any file.
     title
         The data set it belongs to, for messages.
 
@@ -303,9 +296,8 @@ def read_idx(
     size = header + math.prod(shape)
     if len(content) != size:
         raise DataError(f"{path} has the wrong size: must be {size} bytes, got {len(content)}.")
-    # MD5 tells damage and mistaken identity apart from the real thing; it is no defence.
-    digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if checksum is not None and digest != checksum:
+    # MD5 detects damaged and mistaken files; it is no defence against an attack.
+    if checksum not in (None, hashlib.md5(content, usedforsecurity=False).hexdigest()):
         raise DataError(f"{path} is not the original {title} file: its MD5 must be {checksum}.")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
 
@@ -322,16 +314,15 @@ def read_idx_shape(path: Path, what: str) -> tuple[int, ...]:
 
 
 def _shape(path: Path, content: bytes, what: str) -> tuple[tuple[int, ...], int]:
-    """Shape that a header gives, and the header's length."""
+    """Shape in a header, and the header's length."""
     magic, dimensions = HEADERS[what]
-    found = int.from_bytes(content[:4])
-    if found != magic:
-        raise DataError(f"{path} is no IDX file of {what}: magic must be {magic}, got {found}.")
+    start = int.from_bytes(content[:4])
+    if start != magic:
+        raise DataError(f"{path} is no IDX file of {what}: magic must be {magic}, got {start}.")
     header = 4 * (1 + dimensions)
     if len(content) < header:
         raise DataError(f"{path} is truncated.")
-    shape = (int.from_bytes(content[at : at + 4]) for at in range(4, header, 4))
-    return tuple(shape), header
+    return struct.unpack(f">{dimensions}I", content[4:header]), header
 
 
 def _read_bytes(path: Path, size: int = -1) -> bytes:

@@ -1,4 +1,4 @@
-"""Images that a digit classifier has never seen, by the name an experiment file calls them."""
+"""Out-of-distribution images for classifiers of digits, by their names in experiment files."""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Size = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, repr=False)
 class Digits(Summarised):
-    """Test digits that a kind may need.
+    """Test digits that a kind may use.
 
     ``x`` holds raw pixels in [0, 1], ``(observation, 784)``; ``labels`` names each digit.
     """
@@ -33,13 +33,13 @@ class Digits(Summarised):
 
 
 def no_digits() -> Digits:
-    """Digits for kinds that need none."""
+    """No digits, for kinds that use none."""
     import numpy as np
 
     return Digits(np.empty((0, SIDE * SIDE), np.float32), ())
 
 
-def digits_of(dataset: "Dataset") -> Digits:
+def raw_test_digits(dataset: "Dataset") -> Digits:
     """Raw test digits of a data set of images, standardisation undone."""
     pixels = dataset.standardisation.undo(dataset.x_test).clip(0, 1)
     labels = tuple(dataset.classes[label] for label in dataset.y_test)
@@ -48,19 +48,19 @@ def digits_of(dataset: "Dataset") -> Digits:
 
 @dataclass(frozen=True, repr=False)
 class OodImages(Summarised):
-    """Images that a digit classifier was never shown.
+    """Images of another distribution than a classifier's training rows.
 
     Attributes
     ----------
     name
-        The kind, and what tells it apart from others of its kind (``rotated_90``).
+        The kind, with the setting that distinguishes it from others (``rotated_90``).
     x
         Raw pixels, float32, ``(observation, 784)``; 0 is black paper, 1 is white foreground, and
         only noise goes beyond.
     labels
-        What each image shows, one an image; the empty text for noise.
+        Name of the object in each image; empty for noise.
     source
-        Where the images came from, in words.
+        Where the images came from.
     """
 
     name: str
@@ -80,17 +80,17 @@ class OodImages(Summarised):
 
 
 class OodSpec(Specification):
-    """A kind of out-of-distribution images, as an experiment file names it."""
+    """A kind of out-of-distribution images of an experiment file."""
 
     kind: str
 
     @property
     def name(self) -> str:
-        """The kind, and what tells it apart from others of its kind."""
+        """The kind, with the setting that distinguishes it from others."""
         return self.kind
 
     def load(self, digits: Digits) -> OodImages:
-        """Make or load the images; what they may need of the test digits is given."""
+        """Make or load the images, which may be made of the test digits."""
         raise NotImplementedError
 
 
@@ -135,8 +135,8 @@ class UniformNoise(Noise):
 class Rotated(OodSpec):
     """Test digits, turned anticlockwise by ``angle`` degrees about the middle of the image.
 
-    ``size`` asks for the first so many of them; by default all are used. What leaves the
-    image is lost, and black comes in.
+    ``size`` is the number of digits, the first ones; by default all are used. Pixels beyond the
+    border are lost, and new ones are black.
     """
 
     kind: Literal["rotated"] = "rotated"

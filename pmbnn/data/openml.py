@@ -18,9 +18,9 @@ from urllib.error import HTTPError
 
 from pydantic import Field, model_validator
 
-from pmbnn.data.base import DataError, DataSettingError, Missing, Redundant, Standardise, Task
+from pmbnn.data.base import DataError, DataSettingError, Missing, Redundant, Standardise
 from pmbnn.data.files import located, one_line
-from pmbnn.data.tabular import SplitRows
+from pmbnn.data.tabular import SplitRows, TaskSetting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ class OpenML(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    task: TaskSetting = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     standardise: Standardise = "feature"

@@ -1,4 +1,4 @@
-"""Which rows of a data set are test rows, where it does not say so itself."""
+"""Splits of the rows of a data set into training and test rows."""
 
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     """Row numbers of the training and of the test rows."""
 
 SEED = "{seed}"
-"""Stands for the data seed in a name."""
+"""Placeholder of the data seed in a name."""
 
 
 class Split(Specification):
@@ -28,7 +28,7 @@ class Split(Specification):
     kind: str
 
     resplits: ClassVar[bool] = True
-    """Whether data seeds split the same rows anew, so that what they say is related."""
+    """Whether data seeds split the same rows anew, so that their results are correlated."""
 
     def parts(self, raw: "RawRows", seed: int) -> "Parts":
         """Training and test rows, ascending.
@@ -55,20 +55,15 @@ class RandomSplit(Split):
     def parts(self, raw: "RawRows", seed: int) -> "Parts":  # noqa: D102
         from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
-        settings: dict[str, Any] = {
-            "test_size": self.test_size,
-            "random_state": seed,
-            "n_splits": 1,
-        }
         if self.group is not None:
             _check_groups(raw, 2)
-            splitter = GroupShuffleSplit(**settings)
+            splitter = GroupShuffleSplit
         elif raw.classes:
             _check_classes(raw, 2)
-            splitter = StratifiedShuffleSplit(**settings)
+            splitter = StratifiedShuffleSplit
         else:
-            splitter = ShuffleSplit(**settings)
-        return _split(splitter, raw, 0)
+            splitter = ShuffleSplit
+        return _split(splitter(1, test_size=self.test_size, random_state=seed), raw, 0)
 
 
 class Folds(Split):
@@ -95,16 +90,13 @@ class Folds(Split):
         shuffle, fold = divmod(seed, self.folds) if self.fold is None else (seed, self.fold)
         if self.group is not None:
             _check_groups(raw, self.folds)
-            of_groups = StratifiedGroupKFold if raw.classes else GroupKFold
-            splitter = of_groups(self.folds, shuffle=True, random_state=shuffle)
+            splitter = StratifiedGroupKFold if raw.classes else GroupKFold
+        elif raw.classes:
+            _check_classes(raw, self.folds)
+            splitter = StratifiedKFold
         else:
-            if raw.classes:
-                _check_classes(raw, self.folds)
-            elif len(raw.y) < self.folds:
-                raise DataError(f"{raw.title}: must have {self.folds} rows, got {len(raw.y)}.")
-            of_rows = StratifiedKFold if raw.classes else KFold
-            splitter = of_rows(self.folds, shuffle=True, random_state=shuffle)
-        return _split(splitter, raw, fold)
+            splitter = KFold
+        return _split(splitter(self.folds, shuffle=True, random_state=shuffle), raw, fold)
 
 
 class Indices(NamesFiles, Split):
@@ -142,8 +134,8 @@ class Indices(NamesFiles, Split):
         if len(np.unique(listed)) < len(listed):
             twice = np.flatnonzero(np.bincount(listed) > 1)[0]
             raise DataError(f"{title}: must list every row once, got {twice} twice.")
-        of_test = np.isin(raw.numbers, listed)
-        return _checked(raw, np.flatnonzero(~of_test), np.flatnonzero(of_test))
+        is_test = np.isin(raw.numbers, listed)
+        return _checked(raw, np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
     def _read(self, path: Path, title: str, seed: int) -> "np.ndarray":
         import numpy as np
@@ -169,21 +161,20 @@ class Indices(NamesFiles, Split):
 AnySplit = RandomSplit | Folds | Indices
 
 
-def _split(splitter, raw: "RawRows", number: int) -> "Parts":
-    """Part of such a number that a splitter of scikit-learn makes."""
+def _split(splitter: Any, raw: "RawRows", number: int) -> "Parts":
+    """Training and test rows of the split of a number that a splitter of scikit-learn makes."""
     import numpy as np
 
     try:
-        found = splitter.split(raw.x, raw.y, raw.groups)
-        train, test = next(islice(found, number, None))
+        train, test = next(islice(splitter.split(raw.x, raw.y, raw.groups), number, None))
     except ValueError as error:  # too few rows for so small a share
         raise DataError(f"{raw.title}: cannot be split: {one_line(error)}.") from error
-    # What a data set is does not hang on a splitter's own order.
+    # A data set does not depend on the splitter's own order.
     return _checked(raw, np.sort(train), np.sort(test))
 
 
 def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts":
-    """The parts, where both have rows and training rows are of every class."""
+    """The parts, if both have rows and the training rows every class."""
     import numpy as np
 
     if len(train) < 2 or not len(test):
@@ -193,8 +184,8 @@ def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts"
         )
     counts = np.bincount(raw.y[train], minlength=len(raw.classes)) if raw.classes else np.ones(1)
     if not counts.all():
-        lacking = raw.classes[int(np.argmin(counts))]
-        raise DataError(f"{raw.title}: class `{lacking}` has no training row in this split.")
+        name = raw.classes[int(np.argmin(counts))]
+        raise DataError(f"{raw.title}: class `{name}` has no training row in this split.")
     return train, test
 
 

@@ -1,4 +1,4 @@
-"""Rows in one piece, which a split divides: tables, NumPy archives, sets of scikit-learn."""
+"""Data sets that a split divides: tables, NumPy archives, sets of scikit-learn."""
 
 import math
 from functools import lru_cache
@@ -18,19 +18,23 @@ if TYPE_CHECKING:
     from pmbnn.data.raw import RawRows
 
 SAME_ROWS = {"seed": 0, "standardise": "feature", "standardise_target": True}
-"""Settings that do not decide which rows are read."""
+"""Settings that the rows of a file do not depend on."""
+
+TaskSetting = Annotated[Task | None, Field(serialization_alias="target_is")]
 
 
 class UserData(NamesFiles, DatasetSpec):
-    """A data set that the user has, or has chosen: what it is, is known once it is read."""
+    """A data set of the user's, which must be read to plan."""
 
     is_user_data: ClassVar[bool] = True
 
 
 class SplitRows(UserData):
-    """Rows in one piece, which ``split`` divides into training and test rows.
+    """Rows that ``split`` divides into training and test rows.
 
-    Its subclasses have the fields ``standardise`` and ``standardise_target``.
+    Its subclasses have the fields ``standardise`` and ``standardise_target``. Each class lists all
+    of its fields, though many are the same: a base class would put them first, and digests of
+    records, written experiment files and names of cells have them in this order.
     """
 
     split: AnySplit = RandomSplit()
@@ -49,34 +53,34 @@ class SplitRows(UserData):
         return None
 
     def read(self, stamp: Stamp | None) -> "RawRows":
-        """The rows as they are.
+        """The rows before they are split.
 
         Raises
         ------
         DataError
-            They are unavailable, or not as they must be.
+            They are unavailable, or cannot be used.
         """
         raise NotImplementedError
 
     def raw(self) -> "RawRows":
-        """The rows as they are, read once as long as their file stays the same.
+        """The rows before they are split, read once as long as their file stays the same.
 
         Raises
         ------
         DataError
-            They are unavailable, or not as they must be.
+            They are unavailable, or cannot be used.
         """
         settings = SAME_ROWS | {"split": RandomSplit(group=self.split.group)}
         return _read(self.model_copy(update=settings), self.stamp())
 
     @property
     def declared_task(self) -> Task | None:
-        """What ``task`` says, where there is such a setting; else the rows must be read."""
+        """The setting ``task``, where there is one; else the rows must be read."""
         return getattr(self, "task", None)
 
     @property
     def n_features(self) -> int:
-        """Number of inputs, those of one-hot columns each counted."""
+        """Number of inputs, each of a one-hot column counted."""
         return len(self.raw().features)
 
     @property
@@ -102,9 +106,9 @@ class SplitRows(UserData):
     @property
     def rows(self) -> tuple[int, int]:
         """Numbers of training and test rows."""
-        # A share of rows has as many for every seed, and a plan may have a thousand of those.
-        alike = isinstance(self.split, RandomSplit) and self.split.group is None
-        return count_parts(self.split, self.raw(), 0 if alike else self.seed)
+        # A share of rows is as large for every seed, and a plan may have a thousand of them.
+        is_share = isinstance(self.split, RandomSplit) and self.split.group is None
+        return count_parts(self.split, self.raw(), 0 if is_share else self.seed)
 
     @property
     def is_planar(self) -> bool:
@@ -112,7 +116,7 @@ class SplitRows(UserData):
         return self.n_features == 2 and self.image_shape is None
 
     def lines(self) -> "tuple[Line, ...]":
-        """The range of the one input, where there is one, that curves are drawn on."""
+        """The range of a single input, along which predicted numbers are drawn."""
         if self.n_features > 1:
             return ()
         import numpy as np
@@ -125,7 +129,7 @@ class SplitRows(UserData):
 
     @property
     def line_points(self) -> int:
-        """Points of the line, where there is one."""
+        """Number of points of the line, where there is one."""
         return CURVE_POINTS if self.n_features == 1 else 0
 
     def check(self) -> None:
@@ -138,7 +142,7 @@ class SplitRows(UserData):
         Raises
         ------
         DataError
-            They are unavailable, or not as they must be.
+            They are unavailable, or cannot be used.
         """
         from pmbnn.data.arrays import split_dataset
 
@@ -187,7 +191,7 @@ class Table(SplitRows):
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
-    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    task: TaskSetting = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     separator: str = ","
@@ -197,7 +201,7 @@ class Table(SplitRows):
     standardise: Standardise = "feature"
     standardise_target: bool = True
 
-    # How a file is read decides its rows, which cells are known by.
+    # The identity of a cell has the digest of the rows that these lead to.
     locations: ClassVar[dict[str, Any]] = {
         "file": True,
         "decimal": True,
@@ -236,7 +240,7 @@ class Npz(SplitRows):
     y: str = "y"
     features: str | None = None
     target_names: str | None = None
-    task: Annotated[Task | None, Field(serialization_alias="target_is")] = None
+    task: TaskSetting = None
     missing: Missing = "error"
     redundant: Redundant = "error"
     standardise: Standardise = "feature"
@@ -264,8 +268,8 @@ class Npz(SplitRows):
         return rows_from_arrays(arrays, self, self.file, self.y)
 
 
-class _Known(NamedTuple):
-    """What is known of a set without loading it."""
+class _Shape(NamedTuple):
+    """Shape of a data set, for plans that do not load it."""
 
     rows: int
     features: int
@@ -273,12 +277,12 @@ class _Known(NamedTuple):
     image_shape: tuple[int, int] | None = None
 
 
-KNOWN = {
-    "iris": _Known(150, 4, 3),
-    "wine": _Known(178, 13, 3),
-    "breast_cancer": _Known(569, 30, 2),
-    "digits": _Known(1797, 64, 10, (8, 8)),
-    "diabetes": _Known(442, 10, None),
+SHAPES = {
+    "iris": _Shape(150, 4, 3),
+    "wine": _Shape(178, 13, 3),
+    "breast_cancer": _Shape(569, 30, 2),
+    "digits": _Shape(1797, 64, 10, (8, 8)),
+    "diabetes": _Shape(442, 10, None),
 }
 
 
@@ -304,38 +308,37 @@ class Sklearn(SplitRows):
 
         from pmbnn.data.raw import RawRows
 
-        known = KNOWN[self.name]
-        settings = {"scaled": False} if self.name == "diabetes" else {}
-        found = getattr(datasets, f"load_{self.name}")(**settings)
-        x, y, classes, shape = found.data, found.target.astype(np.float64), (), ()
-        if known.classes is not None:
-            y, classes = found.target.astype(np.int64), tuple(map(str, found.target_names))
-        if known.image_shape is not None:
+        options = {"scaled": False} if self.name == "diabetes" else {}
+        bunch = getattr(datasets, f"load_{self.name}")(**options)
+        x, y, classes, shape = bunch.data, bunch.target.astype(np.float64), (), ()
+        if self.n_classes is not None:
+            y, classes = bunch.target.astype(np.int64), tuple(map(str, bunch.target_names))
+        if self.image_shape is not None:
             # Pixels are whole numbers up to 16.
-            x, shape = x / 16, (1, *known.image_shape)
-        names = tuple(map(str, found.feature_names))
+            x, shape = x / 16, (1, *self.image_shape)
+        names = tuple(map(str, bunch.feature_names))
         numbers = np.arange(len(y))
         return RawRows(x, y, names, classes, numbers, len(y), self.name, input_shape=shape)
 
     @property
     def declared_task(self) -> Task:
-        """What its targets are."""
+        """The task."""
         return self.task_of_rows
 
     @property
     def n_features(self) -> int:
         """Number of inputs."""
-        return KNOWN[self.name].features
+        return SHAPES[self.name].features
 
     @property
     def n_classes(self) -> int | None:
         """Number of classes; None where the targets are numbers."""
-        return KNOWN[self.name].classes
+        return SHAPES[self.name].classes
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
         """Height and width where a row is an image."""
-        return KNOWN[self.name].image_shape
+        return SHAPES[self.name].image_shape
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -343,5 +346,5 @@ class Sklearn(SplitRows):
         if not isinstance(self.split, RandomSplit) or self.split.group is not None:
             return super().rows
         # Scikit-learn rounds the test rows up.
-        test = math.ceil(self.split.test_size * KNOWN[self.name].rows)
-        return KNOWN[self.name].rows - test, test
+        test = math.ceil(self.split.test_size * SHAPES[self.name].rows)
+        return SHAPES[self.name].rows - test, test

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
+from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.experiment.axes import Choice, check_size, expand_section
 from pmbnn.experiment.cells import SOURCES, Cell, LeftOut, Sections
 from pmbnn.experiment.checks import (
@@ -96,7 +97,8 @@ class Sweep(Summarised):
             return self.written
         first = self.written["dataset"][0]
         check_data([first])
-        return self.written | {"likelihood": _likelihood(first.spec.default_likelihood, self.place)}
+        kind = DEFAULT_LIKELIHOODS[first.spec.task_of_rows]
+        return self.written | {"likelihood": _likelihood(kind, self.place)}
 
     @cached_property
     def sections(self) -> Sections:
@@ -145,8 +147,8 @@ def read_sweep(item: object, place: str) -> Sweep:
         if section in item:
             choices[section] = expand_section(item[section], f"{place}.{section}", source)
         elif section == "likelihood":
-            if (kind := choices["dataset"][0].spec.declared_likelihood) is not None:
-                choices[section] = _likelihood(kind, place)
+            if (task := choices["dataset"][0].spec.declared_task) is not None:
+                choices[section] = _likelihood(DEFAULT_LIKELIHOODS[task], place)
         elif section in DEFAULTS:
             choices[section] = expand_section(DEFAULTS[section], f"{place}.{section}", source)
         else:

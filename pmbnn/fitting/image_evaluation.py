@@ -9,7 +9,7 @@ import numpy as np
 
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
-from pmbnn.data.ood import AnyOod, Digits, OodImages, digits_of, no_digits
+from pmbnn.data.ood import AnyOod, Digits, OodImages, no_digits, raw_test_digits
 from pmbnn.fitting.inferred import InferredCell, predict_mixture
 from pmbnn.prediction import metrics, rejection
 from pmbnn.prediction.class_probabilities import ClassProbabilities
@@ -71,7 +71,7 @@ def evaluate_images(
     ood, unavailable = {}, {}
     for spec in settings.ood:
         try:
-            images = load_images(spec, digits_of(dataset))
+            images = load_images(spec, raw_test_digits(dataset))
         except DataError as error:
             unavailable[spec.name] = str(error)
             continue

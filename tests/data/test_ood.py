@@ -17,7 +17,7 @@ from pmbnn.data.ood import (
     OodImages,
     Rotated,
     UniformNoise,
-    digits_of,
+    raw_test_digits,
 )
 from pmbnn.spec.errors import ConfigError
 
@@ -84,7 +84,7 @@ def test_standardisation_is_undone():
         x, np.arange(4), x, np.array([3, 1, 0, 2]), tuple(map(str, range(784))), tuple("abcd"),
         standardisation, "made",
     )  # fmt: skip
-    found = digits_of(dataset)
+    found = raw_test_digits(dataset)
     np.testing.assert_allclose(found.x, raw, atol=1e-6)
     assert found.x.dtype == np.float32
     assert found.x.min() >= 0

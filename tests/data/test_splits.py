@@ -117,7 +117,7 @@ def test_numbers_are_those_of_the_file_where_rows_were_dropped(listed):
         (Indices(file="words.txt"), rows(), "words.txt: must be text with a row number a line"),
         (RandomSplit(), rows([0] * 39 + [1], ("a", "b")), "class `b` must have at least 2 rows"),
         (Folds(folds=20), CLASSES, "class `b` must have at least 20 rows for this split, got 10."),
-        (Folds(folds=41), rows(), "rows: must have 41 rows, got 40."),
+        (Folds(folds=41), rows(), "rows: cannot be split: Cannot have number of splits"),
         (RandomSplit(group="who"), rows(), "`split.group` must be left out: rows has no groups."),
         (Folds(group="who"), rows(groups=[0, 1] * 20), "must have at least 5 groups, got 2."),
         (RandomSplit(test_size=0.99), rows(count=3), "rows: cannot be split"),

@@ -8,7 +8,7 @@ from scripted import ScriptedPredictor
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pmbnn.data import DataError, Mnist
-from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated, digits_of
+from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated, raw_test_digits
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.image_evaluation import evaluate_images, load_images
@@ -131,7 +131,7 @@ def test_every_set_is_predicted_by_the_mixture(found, dataset):
 
 def test_images_go_through_the_standardisation_of_the_digits(found, dataset):
     """Turned digits are made of raw ones, not of those that a network takes."""
-    expected = Rotated(angle=90, size=13).load(digits_of(dataset))
+    expected = Rotated(angle=90, size=13).load(raw_test_digits(dataset))
     np.testing.assert_array_equal(found.images.ood["rotated_90"].images.x, expected.x)
     assert found.images.ood["rotated_90"].images.x.min() >= 0
     assert dataset.x_test.min() < -0.1
@@ -244,7 +244,7 @@ def test_without_validation_rows_the_test_rows_give_the_threshold(dataset):
 
 
 def test_images_that_do_not_depend_on_the_digits_are_made_once(dataset):
-    spec, digits = NormalNoise(size=3, seed=77), digits_of(dataset)
+    spec, digits = NormalNoise(size=3, seed=77), raw_test_digits(dataset)
     assert load_images(spec, digits) is load_images(spec, digits)
     turned = Rotated(size=2)
     assert load_images(turned, digits) is not load_images(turned, digits)
@@ -254,6 +254,6 @@ def test_a_set_that_was_unavailable_is_tried_again(dataset, monkeypatch):
     spec, load = NormalNoise(size=4, seed=78), NormalNoise.load
     monkeypatch.setattr(NormalNoise, "load", unavailable)
     with pytest.raises(DataError, match="cannot be reached"):
-        load_images(spec, digits_of(dataset))
+        load_images(spec, raw_test_digits(dataset))
     monkeypatch.setattr(NormalNoise, "load", load)
-    assert len(load_images(spec, digits_of(dataset))) == 4
+    assert len(load_images(spec, raw_test_digits(dataset))) == 4
