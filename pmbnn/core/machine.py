@@ -1,17 +1,16 @@
-"""The machine: its memory, cores and speed; the device that programs run on.
+"""The machine: compute devices, memory, cores and speed.
 
-A processor has small networks in groups that fit its cache, and a process for each core. A GPU has
-hundreds of fits in a program, and one process. Nothing else asks which of them it is.
+On a processor small networks are fitted in groups that fit its cache, in a process for each core;
+on a GPU hundreds at once, in one process. No other module distinguishes the two.
 """
 
-import contextlib
 import functools
 import os
 import platform
 import sys
-import time
+import timeit
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -21,7 +20,7 @@ from typing import Literal, NamedTuple
 from pmbnn.spec.errors import UserError
 
 CHOICES = ("auto", "cpu", "gpu")
-"""What can be asked for; ``auto`` is every GPU that JAX finds, or else the processor."""
+"""Values of ``--device``; ``auto`` is every GPU that JAX finds, or else the processor."""
 
 NO_BACKEND = "JAX has no GPU backend installed"
 
@@ -29,25 +28,25 @@ REMEDY = "install JAX's own backend, pip install 'pmbnn[cuda]', on a machine wit
 
 
 class DeviceError(UserError):
-    """A device that is asked for and not there; the message has the choices and the remedy."""
+    """A device that is not available; the message has the choices and the remedy."""
 
 
 class Traits(NamedTuple):
-    """What programs take from the kind of device they run on.
+    """Limits and options of programs for a kind of device.
 
     Attributes
     ----------
     replicas
-        Fits of small networks in one program at most.
+        Largest number of fits of small networks in one program.
     rows
-        Rows that all fits of a program see at a step at most, if it has several.
+        Largest number of rows that all fits of a program together use at a step.
     exact_products
-        Whether products of single precision must be asked for: of a GPU, JAX takes them with 10
-        bits of mantissa (TF32) otherwise, and a fit would not be that of a processor.
+        Whether JAX must be told to multiply in single precision: on a GPU it uses 10 bits of
+        mantissa (TF32) otherwise, and a fit would differ from that of a processor.
     compiler_options
-        For XLA.
+        Options of XLA.
     brief_options
-        The same of programs that take less time than their compiling does.
+        Options of XLA for programs that run for less time than they compile.
     """
 
     replicas: int
@@ -87,13 +86,13 @@ class Device:
     kind
         ``cpu`` or ``gpu``: how programs are written and grouped.
     number
-        Which of several of its platform; None is the first one, and all cores of a processor.
+        Number among those of its platform; None is the first one, and all cores of a processor.
     name
-        What its maker calls it; nothing of a processor.
+        Its maker's name of the model; empty for a processor.
     platform
-        JAX's name of the backend; that of the kind unless given. A GPU's programs run without one,
-        and processors pass for several devices, as ``Device("gpu", 1, platform="cpu")`` where
-        ``XLA_FLAGS`` has ``--xla_force_host_platform_device_count``.
+        JAX's name of the backend; by default that of the kind. Tests run a GPU's programs on a
+        processor, as ``Device("gpu", 1, platform="cpu")`` where ``XLA_FLAGS`` has
+        ``--xla_force_host_platform_device_count``.
     """
 
     kind: Literal["cpu", "gpu"] = "cpu"
@@ -103,18 +102,18 @@ class Device:
 
     @property
     def traits(self) -> Traits:
-        """What follows for programs."""
+        """Limits and options of programs for it."""
         return TRAITS[self.kind]
 
     @property
     def is_accelerator(self) -> bool:
-        """Whether it is something else than the processor."""
+        """Whether it is not the processor."""
         return self.kind != "cpu"
 
     def decides(self, width: int) -> dict[str, object]:
-        """What it adds to the identity of numbers that a program of so many replicas computes.
+        """Part of the identity of numbers that a program of ``width`` replicas computes.
 
-        Nothing of a processor, whose groups are what they always were.
+        It is empty for a processor, whose groups have never changed.
         """
         return {"device": self.kind, "width": width} if self.is_accelerator else {}
 
@@ -123,7 +122,7 @@ CPU = Device()
 
 
 def find_devices(asked: str = "auto") -> tuple[Device, ...]:
-    """The devices that programs are to run on, one kind; JAX is not loaded into this process.
+    """Devices of one kind to run programs on; JAX is not loaded into this process.
 
     Parameters
     ----------
@@ -158,9 +157,9 @@ def _no_gpu(why: str) -> DeviceError:
 def gpu_names() -> tuple[tuple[str, ...], str]:
     """Names of the GPUs that JAX finds, and why there are none.
 
-    A process of its own asks: one that has looked holds most of their memory until it ends.
+    A separate process finds them: it holds most of their memory until it ends.
     """
-    # What backends are installed into; without it there is nobody to ask.
+    # Backends are installed into this package.
     if find_spec("jax_plugins") is None:
         return (), NO_BACKEND
     import subprocess
@@ -177,12 +176,12 @@ def gpu_names() -> tuple[tuple[str, ...], str]:
 
 
 def processes(workers: int, devices: Sequence[Device]) -> int:
-    """Processes that run programs beside each other: one for each accelerator at most."""
+    """Number of processes that run programs at the same time: at most one an accelerator."""
     return min(workers, len(devices)) if devices[0].is_accelerator else workers
 
 
 def device_text(devices: Sequence[Device]) -> str:
-    """Devices in words: ``cpu``; ``gpu, 2 × NVIDIA H100``."""
+    """Text for devices: ``cpu``; ``gpu, 2 × NVIDIA H100``."""
     first = devices[0]
     return f"{first.kind}, {len(devices)} × {first.name}" if first.name else first.kind
 
@@ -195,8 +194,7 @@ _RUNNING_ON: ContextVar[Device | None] = ContextVar("device", default=None)
 
 def current_device() -> Device:
     """The device that programs are built for and run on: that of `running_on`, or JAX's first."""
-    device = _RUNNING_ON.get()
-    if device is not None:
+    if (device := _RUNNING_ON.get()) is not None:
         return device
     import jax
 
@@ -210,7 +208,7 @@ def device_here(asked: str = "auto") -> Device:
     Parameters
     ----------
     asked
-        One of `CHOICES`; ``auto`` is where programs run anyway, ``gpu`` the first GPU.
+        One of `CHOICES`; ``auto`` is the current device, ``gpu`` the first GPU.
 
     Raises
     ------
@@ -227,16 +225,16 @@ def device_here(asked: str = "auto") -> Device:
     try:
         first = jax.devices("gpu")[0]
     except RuntimeError as error:
-        nobody = find_spec("jax_plugins") is None
-        raise _no_gpu(NO_BACKEND if nobody else f"JAX finds no GPU ({error})") from error
+        has_backend = find_spec("jax_plugins") is not None
+        raise _no_gpu(f"JAX finds no GPU ({error})" if has_backend else NO_BACKEND) from error
     return Device("gpu", 0, first.device_kind)
 
 
 def claim(device: Device) -> Device:
-    """Have this whole process see one device only, and that device as it is seen then.
+    """Restrict this whole process to one device, and return the device as the process sees it.
 
-    It comes before anything else that asks JAX for a device: JAX looks once, and takes hold of most
-    of the memory of every GPU that it sees.
+    It comes before anything else that asks JAX for a device: JAX looks once, and reserves most of
+    the memory of every GPU that it sees.
     """
     import jax
 
@@ -264,7 +262,7 @@ def running_on(device: Device) -> Iterator[None]:
 
 
 def exact_products() -> AbstractContextManager[None]:
-    """Within it, products of single precision are exact to that, whatever the device."""
+    """Context in which matrix products have single precision on every device."""
     if not current_device().traits.exact_products:
         return nullcontext()
     import jax
@@ -276,35 +274,37 @@ def exact_products() -> AbstractContextManager[None]:
 
 
 LARGEST_TRACE = 64e9
-"""Bytes of arrays where the system does not tell how much memory there is."""
+"""Bytes of arrays where the memory of the machine is not known."""
 
 
 def check_fits(size: float, path: Path, error: type[ValueError] = ValueError) -> None:
     """Raise an error unless arrays of that many bytes fit into memory.
 
-    Compressed, arrays that do not can lie in a small file.
+    Compressed, they can lie in a small file.
     """
-    most = total_memory() or LARGEST_TRACE
-    if size > most:
-        told = f"`{path}` holds arrays of {size / 1e9:,.1f} GB"
-        raise error(f"{told}: must be at most the memory here, {most / 1e9:,.1f} GB.")
+    memory = total_memory() or LARGEST_TRACE
+    if size > memory:
+        raise error(
+            f"`{path}` holds arrays of {size / 1e9:,.1f} GB: must be at most the memory here, "
+            f"{memory / 1e9:,.1f} GB."
+        )
 
 
 def total_memory() -> float | None:
-    """Bytes of memory of the machine, or of the container or job; None where nothing tells."""
+    """Bytes of memory of the machine, or of the container or job; None where it is not known."""
     try:
-        there = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # not on Windows
         return None
-    return min([there, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
+    return min([memory, *_control_group_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
 
 
 def _control_group_limits(own: Path, root: Path) -> list[float]:
     """Limits of memory of the control groups of Linux that a process is in, of both versions.
 
-    Those of a container often lie at the root: it does not see what is above.
+    Those of a container often lie at the root, above which it sees nothing.
     """
-    found = []
+    limits = []
     for line in own.read_text().splitlines() if own.is_file() else []:
         _, controllers, path = line.split(":", 2)
         if not controllers:
@@ -315,19 +315,18 @@ def _control_group_limits(own: Path, root: Path) -> list[float]:
             continue
         inner = PurePosixPath(path.lstrip("/"))
         for group in (inner, *inner.parents):
-            with contextlib.suppress(OSError, ValueError):  # "max" is none
-                found.append(float(int((top / group / name).read_text())))
-    return found
+            with suppress(OSError, ValueError):  # "max" is none
+                limits.append(float(int((top / group / name).read_text())))
+    return limits
 
 
-# The machine that a plan is for: its kind, its cores, and how fast one is
+# Kind, number and speed of the cores
 
 
-LOOP, TRIES = 20_000, 25
+LOOP = "total = 0\nfor number in range(20_000):\n    total += number"
 
 REFERENCE = 0.42e-3
-"""Seconds of that loop where `pmbnn.experiment.cost` has its constants from: half of what it takes
-on a machine on which a step, in C too, takes twice as long as in the tables of ``benchmarks/``."""
+"""Seconds of that loop on the machine of the constants of `pmbnn.experiment.cost`."""
 
 
 def cores() -> int:
@@ -339,7 +338,7 @@ def cores() -> int:
 
 @functools.cache
 def machine_kind() -> str:
-    """What decides the last digits of a machine's numbers: its processor's model, in words."""
+    """Model of the processor, which decides the last digits of numbers."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.is_file() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -348,15 +347,8 @@ def machine_kind() -> str:
 
 @functools.cache
 def slowness() -> float:
-    """Time that a core takes for anything, in units of the time on that machine.
+    """Time of a core relative to the reference machine.
 
-    A loop of Python tells it in some milliseconds; of compiled steps it is right within a third.
+    A loop of Python measures it in some milliseconds, for compiled steps within a third.
     """
-    return min(_loop() for _ in range(TRIES)) / REFERENCE
-
-
-def _loop() -> float:
-    start, total = time.perf_counter(), 0
-    for number in range(LOOP):
-        total += number
-    return time.perf_counter() - start
+    return min(timeit.repeat(LOOP, number=1, repeat=25)) / REFERENCE

@@ -1,8 +1,7 @@
-"""Stages of work: reported as they begin and go on, and counted in seconds.
+"""Stages of work: their progress and the seconds that they take.
 
-Whatever may take a while says so by `stage`, or `staged` if it is a whole function. Who wants to
-show it says so with `on_progress`; who wants to know how long it took, within `measured`. Where
-nobody does, nothing happens.
+Work that may take a while runs within `stage`, or in a function decorated by `staged`. Progress is
+shown by the function of `on_progress`; `measured` counts the seconds.
 """
 
 import threading
@@ -16,18 +15,18 @@ from functools import wraps
 
 @dataclass(frozen=True)
 class StageUpdate:
-    """Where a stage is.
+    """Progress of a stage.
 
     Attributes
     ----------
     stage
         Its name.
     done, total
-        How much of it is done, in units of `unit`; a total of zero if that is not known.
+        Amount that is done, in units of `unit`; a total of zero if that is not known.
     unit
         ``step``, ``draw`` or the like.
     words
-        What else is to be said.
+        Further text.
     """
 
     stage: str
@@ -37,31 +36,30 @@ class StageUpdate:
     words: str = ""
 
 
-Tell = Callable[[tuple[StageUpdate, ...]], None]
-"""Called as a stage begins, goes on, or ends, with where it is and those around it, outermost
-first; of nothing when there is none left."""
+OnProgress = Callable[[tuple[StageUpdate, ...]], None]
+"""Called as a stage begins, progresses or ends, with all open stages, the outermost first."""
 
 
 class _Clock(threading.local):
-    """Stages that this thread is in, and who wants to know of them."""
+    """Open stages of this thread, its counters of seconds and its functions of progress."""
 
     def __init__(self) -> None:
         self.open: list[StageUpdate] = []
         self.since = 0.0
         self.sums: list[Counter[str]] = []
-        self.tellers: list[Tell] = []
+        self.callbacks: list[OnProgress] = []
 
     def charge(self) -> None:
-        """Count the time since the last call to the innermost stage."""
+        """Count the time since the last call for the innermost stage."""
         now = time.perf_counter()
         for seconds in self.sums if self.open else ():
             seconds[self.open[-1].stage] += now - self.since
         self.since = now
 
-    def tell(self) -> None:
-        """Say where the open stages are."""
-        if self.tellers:
-            self.tellers[-1](tuple(self.open))
+    def report(self) -> None:
+        """Call the innermost function of progress with the open stages."""
+        if self.callbacks:
+            self.callbacks[-1](tuple(self.open))
 
 
 _clock = _Clock()
@@ -69,42 +67,42 @@ _clock = _Clock()
 
 @contextmanager
 def stage(name: str, total: int = 0, unit: str = "") -> Iterator[Callable[..., None]]:
-    """Do what is within as a stage of this name.
+    """Run the block as a stage of this name.
 
-    Time that stages within it take is theirs, not its own.
+    The time of stages within it is not counted for it.
 
     Yields
     ------
     Callable
-        To be called as it goes on with how much is done, then if need be ``total`` and ``words``
-        as those of `StageUpdate`.
+        Function that reports progress: it takes ``done`` and, optionally, ``total`` and ``words``
+        of `StageUpdate`.
     """
     place = len(_clock.open)
 
     def report_progress(done: int, total: int = total, words: str = "") -> None:
         _clock.open[place] = StageUpdate(name, done, total, unit, words)
-        _clock.tell()
+        _clock.report()
 
     _clock.charge()
     _clock.open.append(StageUpdate(name, 0, total, unit))
-    _clock.tell()
+    _clock.report()
     try:
         yield report_progress
     finally:
         _clock.charge()
         _clock.open.pop()
-        _clock.tell()
+        _clock.report()
 
 
 def recount(name: str, seconds: float) -> None:
-    """Count so many of the last seconds of the innermost stage to another."""
+    """Count some of the last seconds of the innermost stage for another."""
     for sums in _clock.sums if _clock.open else ():
         sums[_clock.open[-1].stage] -= seconds
         sums[name] += seconds
 
 
 def staged[**P, T](name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function whose calls are stages of this name."""
+    """Decorator of a function whose calls are stages of this name."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
@@ -118,18 +116,18 @@ def staged[**P, T](name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @contextmanager
-def on_progress(tell: Tell) -> Iterator[None]:
-    """Call a function with the stages within, in place of the one that was called before."""
-    _clock.tellers.append(tell)
+def on_progress(callback: OnProgress) -> Iterator[None]:
+    """Call a function with the stages of the block, in place of the function around it."""
+    _clock.callbacks.append(callback)
     try:
         yield
     finally:
-        _clock.tellers.pop()
+        _clock.callbacks.pop()
 
 
 @contextmanager
 def measured() -> Iterator[Counter[str]]:
-    """Seconds that stages within take, wall-clock, by their names."""
+    """Wall-clock seconds of the stages of the block, by their names."""
     seconds: Counter[str] = Counter()
     _clock.charge()
     _clock.sums.append(seconds)

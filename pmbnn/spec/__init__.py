@@ -1,7 +1,7 @@
-"""What every named part of an experiment file has in common, and errors of settings.
+"""Specifications of the named parts of an experiment file, and errors of settings.
 
-The same classes read a file and take arguments from Python: `base` has them, and turns what Python
-code gives into plain values; `errors` has the wording.
+The same classes read a file and take arguments from Python: `base` has them and turns arguments
+into plain values; `errors` has the wording of messages.
 """
 
 from pmbnn.spec.base import (

@@ -1,4 +1,4 @@
-"""What every named part of an experiment file has in common."""
+"""Base class and registries of the named parts of an experiment file."""
 
 import operator
 import os
@@ -34,19 +34,19 @@ Positive = Annotated[float, Field(gt=0)]
 class Specification(BaseModel):
     """Frozen, strictly typed description of one part of an experiment.
 
-    A specification holds settings only. What it needs of PyMC, JAX or scikit-learn is
-    imported inside its methods, so that reading and planning an experiment stays quick.
+    A specification holds settings only. Its methods import PyMC, JAX or scikit-learn
+    themselves, so that reading and planning an experiment stays quick.
 
-    Python code may give whatever an experiment file may: NumPy's numbers and arrays become
-    plain numbers and tuples, so that settings have one text however they were given; names and
-    mappings become the parts that they stand for.
+    Python code may pass whatever an experiment file may have: NumPy's numbers and arrays become
+    plain numbers and tuples, so that equal settings have one text; names and mappings become the
+    parts that they name.
 
     Raises
     ------
     ArgumentError
         If there is no such setting.
     ConfigError
-        If a value is not what it must be.
+        If a value is not valid.
     """
 
     model_config = ConfigDict(
@@ -69,7 +69,7 @@ class Specification(BaseModel):
     def _repr_html_(self) -> str:
         return settings_table(self)
 
-    # Says that pydantic need not call it where it reads JSON, as it does not call its own.
+    # With this attribute, as that of its own, pydantic does not call it to read JSON.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
@@ -94,7 +94,7 @@ class Tune(Specification):
 
 
 def added(default: Any, **settings: Any) -> Any:
-    """Field that was added to a class whose specifications results folders already hold.
+    """Field that was added to a class with specifications in stored results.
 
     ``decimal: str = added(".")`` stands for ``decimal: str = "."``. Names of cells and PRNG keys
     are hashes of the text of all settings. A field of this kind is in that text, in records and in
@@ -105,20 +105,21 @@ def added(default: Any, **settings: Any) -> Any:
     Parameters
     ----------
     default
-        What the class did before it had the field. It must never change.
+        Value that stands for the behaviour of the class before it had the field. It must never
+        change.
     **settings
         Further arguments of `pydantic.Field`, such as ``gt=0``.
 
     Returns
     -------
     FieldInfo
-        To be the default of the class attribute.
+        Default of the class attribute.
 
     Notes
     -----
     A field that is renamed keeps its first name in that text, as its ``serialization_alias``.
     """
-    # Its text is the same in every process: digests of classes of a notebook have it.
+    # Its text, which digests of classes of a notebook include, is the same in every process.
     return Field(default, exclude_if=partial(operator.eq, default), **settings)
 
 
@@ -140,22 +141,22 @@ def _first_value(first: Mapping[str, str], value: Any, info: SerializationInfo) 
 
 
 def with_new_names(cls: type[Specification], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings of a class with what was renamed since under its new names.
+    """Stored settings of a class under the names that fields and values have now.
 
-    Experiment files are not read so: there, a first name is an error that says the new one.
+    In experiment files a first name is an error, whose message has the new one.
     """
     names = {f.serialization_alias or name: name for name, f in cls.model_fields.items()}
-    found = {names.get(key, key): value for key, value in settings.items()}
+    current = {names.get(key, key): value for key, value in settings.items()}
     for name, field in cls.model_fields.items():
-        value = found.get(name)
+        value = current.get(name)
         if isinstance(value, str):
-            found[name] = _new_values((field.annotation, field.metadata)).get(value, value)
+            current[name] = _new_values((field.annotation, field.metadata)).get(value, value)
         if isinstance(value, Mapping):
             for part in specification_classes(field.annotation):
                 renamed, kind = with_new_names(part, value), part.model_fields.get("kind")
                 if kind is None or kind.default == renamed.get("kind"):
-                    found[name] = renamed
-    return found
+                    current[name] = renamed
+    return current
 
 
 def _new_values(annotation: object) -> dict[str, str]:
@@ -168,21 +169,21 @@ def _new_values(annotation: object) -> dict[str, str]:
 
 
 class Registry[S: Specification](dict[str, type[S]]):
-    """Specification classes by the name that an experiment file calls them.
+    """Specification classes by their names in experiment files.
 
     Attributes
     ----------
     tag
         The field that has the name.
     default
-        The name where a file gives none; None where it must.
+        Default name; None where the file must have one.
     """
 
     tag: str = "kind"
     default: str | None = None
 
     def class_of(self, settings: Mapping[str, Any]) -> type[S]:
-        """The class that stored settings are of; a KeyError names what is unknown."""
+        """The class of stored settings; a KeyError has the name of an unknown one."""
         return self[settings.get(self.tag, self.default)]
 
 
@@ -194,19 +195,19 @@ def registry[S: Specification](*classes: type[S]) -> Registry[S]:
 def validated[S: Specification](
     cls: type[S], settings: Mapping[str, Any], places: Mapping[str, str], place: str
 ) -> S:
-    """Specification of the given settings.
+    """Specification with checked settings.
 
     Parameters
     ----------
     places
-        Where each of them was given, where that is not simply ``place.field``.
+        Places of settings that are not simply ``place.field``.
     place
-        Of all of them.
+        Place of all of them.
 
     Raises
     ------
     ConfigError
-        If there is no such setting, or its value is not what it must be; it names the place.
+        If there is no such setting, or its value is not valid; it names the place.
     """
     check_keys(settings, cls.model_fields, place)
     spec = cls.__new__(cls)
@@ -219,12 +220,12 @@ def _fill(
 ) -> None:
     """Set the fields of a new specification, checked."""
     fields = type(spec).model_fields
-    given = {
+    parts = {
         name: _part(fields[name].annotation, value, places.get(name, within(place, name)))
         for name, value in settings.items()
     }
     try:
-        BaseModel.__init__(spec, **given)
+        BaseModel.__init__(spec, **parts)
     except ValidationError as error:
         raise translated(error.errors(), type(spec), places, place) from None
 
@@ -235,12 +236,12 @@ def named[S: Specification](
     place: str,
     base: type[Specification],
 ) -> S:
-    """Specification that Python code gives whole, by its name, or by a mapping with its name.
+    """Specification that Python code passes as such, by its name, or by a mapping with its name.
 
     Raises
     ------
     ConfigError
-        If the name or a setting is unknown, or a value is not what it must be.
+        If the name or a setting is unknown, or a value is not valid.
     TypeError
         If it is none of these.
     """
@@ -264,7 +265,7 @@ def named[S: Specification](
     return validated(choices[value[tag]], value, {}, place)
 
 
-# What Python code gives, as an experiment file would have it
+# Values of Python code as an experiment file would have them
 
 
 def plain(value: Any) -> Any:
@@ -279,7 +280,7 @@ def plain(value: Any) -> Any:
 
 
 def _part(annotation: object, value: Any, place: str) -> Any:
-    """A value of a field, with specifications for the names and mappings of such."""
+    """A value of a field, with specifications in place of their names and mappings."""
     value, classes = plain(value), specification_classes(annotation)
     if isinstance(value, Mapping) and len(classes) == 1 and not are_kinds(classes):
         # In records, what does not expand stands without its name.
@@ -287,7 +288,7 @@ def _part(annotation: object, value: Any, place: str) -> Any:
             return validated(classes[0], value, {}, place)
         return only_part(classes[0], value, place)
     if isinstance(value, str | Mapping) and are_kinds(classes):
-        # A base class stands for all that are registered under it: its field knows them.
+        # A base class stands for all classes registered under it, which its field validates.
         whole = all(isinstance(cls.model_fields["kind"].default, str) for cls in classes)
         return named(value, registry(*classes), place, Specification) if whole else value
     parts = union_parts(annotation)
@@ -301,7 +302,7 @@ def _part(annotation: object, value: Any, place: str) -> Any:
 
 
 def only_part[S: Specification](cls: type[S], value: Mapping[str, Any], place: str) -> S:
-    """A specification of the one class that may stand there; what does not expand has its name."""
+    """Specification of the only class that a place allows; one that does not expand is named."""
     if cls.expands:
         return validated(cls, value, {}, place)
     key = cls.__name__.lower()
@@ -332,5 +333,5 @@ def are_kinds(classes: Sequence[type[Specification]]) -> bool:
 
 
 METRICS: dict[str, dict[str, Callable[[Any, Any], float]]] = {}
-"""Metrics of one's own, functions of a prediction and the targets: by the key of the kind of
+"""User-defined metrics, functions of a prediction and the targets: by the key of the kind of
 prediction (``class_probabilities``, ``density``), then by name."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pmbnn.spec.base import Specification
 
 LONGEST_VALUE = 60
-"""Characters of a value that a message shows: it stays one readable line."""
+"""Characters of a value that a message shows at most."""
 
 REQUIREMENTS = {
     "float_type": "must be a number",
@@ -26,7 +26,7 @@ REQUIREMENTS = {
     "too_long": "must have at most {max_length} entries",
     "too_short": "must have at least {min_length} entries",
 }
-"""What a value must be, by pydantic's type of error; the braces name its context."""
+"""Requirements by pydantic's type of error, with fields of its context in braces."""
 
 SYNONYMS = {
     "advi": "mean_field",
@@ -38,7 +38,7 @@ SYNONYMS = {
     "target_is": "task",
     "test": "test_size",
 }
-"""What PyMC calls some choices and settings, and what this package called them at first."""
+"""Names of some choices and settings in PyMC, and first names of some in this package."""
 
 HABITS = {
     "method": "guide",
@@ -52,7 +52,7 @@ HABITS = {
     "target_accept": "target_acceptance",
     "tune": "tuning",
 }
-"""What PyMC, or scikit-learn, calls some arguments."""
+"""Names of some arguments in PyMC or scikit-learn."""
 
 
 class UserError(ValueError):
@@ -68,11 +68,11 @@ class UserError(ValueError):
 
 
 class ConfigError(UserError):
-    """Settings that cannot be used as written; the message is one line."""
+    """Settings that are not valid; the message is one line."""
 
 
 class ArgumentError(ConfigError, TypeError):
-    """An argument that a function or class does not have: a TypeError, as Python's own."""
+    """An argument that a function or class does not have: a TypeError, like Python's own."""
 
 
 def show(value: object) -> str:
@@ -90,51 +90,51 @@ def show(value: object) -> str:
 
 
 def must(place: str, requirement: str, value: object) -> ConfigError:
-    """Error that a value is not what it must be."""
+    """Error that a value does not meet a requirement."""
     return ConfigError(f"`{place}` {requirement}, got {show(value)}.")
 
 
 def must_be_one_of(place: str, choices: Iterable[object], value: object) -> ConfigError:
     """Error that a value is not among the choices, with the nearest of them."""
     names = sorted({str(choice) for choice in choices})
-    message = f"`{place}` must be one of {', '.join(names)}, got {show(value)}"
-    near = _nearest(value, names)
-    return ConfigError(f"{message}; did you mean `{near}`?" if near else f"{message}.")
+    hint = _hint(_nearest(value, names))
+    return ConfigError(f"`{place}` must be one of {', '.join(names)}, got {show(value)}{hint}")
 
 
 def check_arguments(
-    given: Iterable[str], choices: Iterable[str], function: str, **elsewhere: str
+    arguments: Iterable[str], choices: Iterable[str], function: str, **elsewhere: str
 ) -> None:
     """Raise ArgumentError if a function is called with an argument that it does not have.
 
     Parameters
     ----------
     function
-        What was called, such as ``pb.fit``.
+        Name of the function, such as ``pb.fit``.
     elsewhere
         Sentences on arguments that have no counterpart among the choices.
     """
     names = sorted(choices)
-    for name in given:
+    for name in arguments:
         if name in names:
             continue
-        near = HABITS.get(name) if HABITS.get(name) in names else None
-        near = near or (None if name in elsewhere else _nearest(name, names))
-        hint = f"; did you mean `{near}`?" if near else "."
-        if near is None and name in elsewhere:
+        if HABITS.get(name) in names:
+            hint = _hint(HABITS[name])
+        elif name in elsewhere:
             hint = f": {elsewhere[name]}"
+        else:
+            hint = _hint(_nearest(name, names))
         raise ArgumentError(
             f"`{function}` has no argument `{name}`{hint} Choices: {', '.join(names)}."
         )
 
 
 def check_whole(value: object, place: str, least: int = 1) -> int:
-    """A whole number of at least so many, also one of NumPy's.
+    """The value as an integer of at least ``least``; it may be one of NumPy.
 
     Raises
     ------
     ConfigError
-        If it is none.
+        If it is not a whole number, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise must(place, "must be a whole number", value)
@@ -149,10 +149,9 @@ def check_keys(value: Mapping, choices: Iterable[str], place: str) -> None:
     for key in value:
         if key in names:
             continue
-        near = _nearest(key, names)
-        hint = f"; did you mean `{near}`?" if near else "."
         name = key if isinstance(key, str) and key.isprintable() else show(key)
         where = f"`{place}`" if place else "The experiment file"
+        hint = _hint(_nearest(key, names))
         raise ConfigError(f"{where} has no key `{name}`{hint} Choices: {', '.join(names)}.")
 
 
@@ -167,17 +166,17 @@ def translated(
     Parameters
     ----------
     places
-        Where each field was given, where that is not simply ``place.field``.
+        Places of fields that are not simply ``place.field``.
     place
-        Of all the settings; empty for those of a class that Python code calls.
+        Place of all settings; empty for those of a class that Python code calls.
     """
-    # Of a union's, that of the type that came furthest.
+    # Of the errors of a union, that of the type that was validated furthest.
     own = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
     error = max(own, key=lambda error: len(error["loc"]))
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     where = _where(error["loc"], places, place) or cls.__name__
     if kind == "value_error":
-        if isinstance(context["error"], ConfigError):  # it names its place already
+        if isinstance(context["error"], ConfigError):  # it has its place already
             return context["error"]
         return ConfigError(f"`{where}` {context['error']}.")
     if kind == "missing":
@@ -194,7 +193,7 @@ def translated(
 
 
 def _where(loc: tuple[str | int, ...], places: Mapping[str, str], place: str) -> str:
-    """Place in the file of pydantic's location: a field, then indices and names of types."""
+    """Place in the file for pydantic's location: a field, then indices and names of types."""
     if not loc:
         return place
     field, *rest = loc
@@ -225,6 +224,11 @@ def _is_number(value: object) -> bool:
 def _plain(number: object) -> object:
     """Whole numbers without their `.0`."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _hint(near: str | None) -> str:
+    """End of a message, with the choice that was probably meant."""
+    return f"; did you mean `{near}`?" if near else "."
 
 
 def _nearest(value: object, names: list[str]) -> str | None:

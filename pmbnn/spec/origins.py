@@ -1,4 +1,4 @@
-"""Where parts come from that do not come with the package."""
+"""Origins of user-defined parts."""
 
 import functools
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ SESSION = "this session"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a registered part comes from.
+    """Origin of a registered part.
 
     Attributes
     ----------
     file
         The file, or `SESSION`.
     digest
-        SHA-256 of what it is written in.
+        SHA-256 of the source.
     name
         The file as an experiment file writes it, the module, or `SESSION`.
     """
@@ -31,26 +31,26 @@ class Origin:
 
 
 ORIGINS: dict[Any, Origin] = {}
-"""Origin of every class and metric that is not part of the package."""
+"""Origins of classes and metrics that are not part of the package."""
 
 
 def digests_of(spec: Specification) -> set[str]:
-    """SHA-256 of every source of one's own that a specification is made of."""
+    """SHA-256 of every user-defined source of a specification and its parts."""
     return digests_among(classes_of(spec))
 
 
 def digests_among(parts: Iterable[Any]) -> set[str]:
-    """SHA-256 of every source that some of the parts come from."""
+    """SHA-256 of every user-defined source of the parts."""
     return {ORIGINS[part].digest for part in parts if part in ORIGINS}
 
 
 @functools.cache  # cells share their specifications
 def classes_of(spec: Specification) -> frozenset[type]:
-    """Class of a specification, with those it is derived from, and of all within it."""
-    found = set(type(spec).__mro__)
+    """Class of a specification and its base classes, and those of all specifications in it."""
+    classes = set(type(spec).__mro__)
     for name in type(spec).model_fields:
         value = getattr(spec, name)
         for entry in value if isinstance(value, tuple) else (value,):
             if isinstance(entry, Specification):
-                found |= classes_of(entry)
-    return frozenset(found)
+                classes |= classes_of(entry)
+    return frozenset(classes)
