@@ -9,20 +9,25 @@ hold together, is beyond the margin of one thousandth. Intervals move with the d
 simulation without differences shows tells at which one it would have been found.
 
 ``--routines`` instead compares, in the same simulation, the routines that give intervals: the joint
-model of `joint_intervals`, t tests, and t tests with Bonferroni's correction; and, for a ranking of
-13 combinations that do not differ, how often some are called significantly worse than the best.
+model of `joint_intervals`, t tests, and t tests with Bonferroni's correction.
+
+``--ranking`` instead compares the procedures by which a ranking of 2 to 13 combinations may call
+some significantly worse than the best: how often it does where none differs, and the smallest
+difference that is found. Combinations vary by the same amount, or one, or half of them, five times
+as much as the others.
 """
 
 import argparse
-import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pmbnn.compare.intervals import LEVEL, joint_intervals
+from pmbnn.compare import intervals
+from pmbnn.compare.intervals import LEVEL, joint_intervals, pairwise_half_widths
 from pmbnn.experiment.cells import MARGIN
 
 SEEDS = (3, 5, 8, 10, 15, 20)
@@ -98,42 +103,95 @@ def measures(
     return rows
 
 
-COMBINATIONS, SEED_SD, OWN_SD = 13, 10.0, 1.0
-"""Of a ranking: its data seeds differ far more than its combinations do on each."""
+def paired_t(scores: np.ndarray, comparisons: int = 1) -> np.ndarray:
+    """Half-widths of paired t tests, with Bonferroni's correction for a number of comparisons."""
+    seeds, differences = len(scores), scores[:, :, None] - scores[:, None]
+    critical = stats.t.ppf(1 - (1 - LEVEL) / 2 / comparisons, seeds - 1)
+    return critical * differences.std(axis=0, ddof=1) / np.sqrt(seeds)
 
 
-def ranking(seeds: int, simulations: int, routine: Callable[..., pd.DataFrame]) -> dict[str, str]:
-    """How often some combination is called worse than the best where none differs."""
-    wrong, widths, begun = [], [], time.perf_counter()
+def paired_t_of_all_pairs(scores: np.ndarray) -> np.ndarray:
+    """As `paired_t`, corrected for all pairs."""
+    return paired_t(scores, scores.shape[1] * (scores.shape[1] - 1) // 2)
+
+
+def tukey(scores: np.ndarray) -> np.ndarray:
+    """Half-widths of Tukey's test, by the residual variance of a randomised block design."""
+    seeds, methods = scores.shape
+    rest = scores - scores.mean(axis=0) - scores.mean(axis=1, keepdims=True) + scores.mean()
+    freedom = (seeds - 1) * (methods - 1)
+    error = np.sqrt((rest**2).sum() / freedom / seeds)
+    return np.full((methods, methods), error * studentized_range(methods, freedom))
+
+
+@cache
+def studentized_range(methods: int, freedom: int) -> float:
+    """Its quantile; SciPy integrates it anew each time."""
+    return float(stats.studentized_range.ppf(LEVEL, methods, freedom))
+
+
+PROCEDURES = {
+    "paired t tests": paired_t,
+    "Bonferroni, all pairs": paired_t_of_all_pairs,
+    "Tukey": tukey,
+    "bootstrap": pairwise_half_widths,
+}
+
+DEVIATIONS = {"equal": 0.0, "one of five": 0.01, "half of five": 0.5}
+"""Share of the combinations, at least one, that vary five times as much as the others."""
+
+SEED_SD = 10.0
+"""Data seeds differ far more than combinations do on each."""
+
+
+def ranking(seeds: int, methods: int, share: float, simulations: int) -> dict[str, str]:
+    """How often each procedure is wrong where none differs, and the smallest difference found.
+
+    Half-widths do not depend on true means: what is missing to a call tells the difference at which
+    the last combination would have been called worse.
+    """
+    sds = np.ones(methods)
+    sds[: int(np.ceil(share * methods))] = 5.0
+    wrong: dict[str, list[bool]] = {name: [] for name in PROCEDURES}
+    needed: dict[str, list[float]] = {name: [] for name in PROCEDURES}
     for number in range(simulations):
-        rng = np.random.default_rng([seeds, number])
-        scores = rng.normal(0, SEED_SD, seeds) + rng.normal(0, OWN_SD, (COMBINATIONS, seeds))
-        best = scores.mean(axis=1).argmin()
-        values = np.delete(scores, best, axis=0) - scores[best]
-        levels = [range(COMBINATIONS - 1), range(1), range(seeds)]
-        index = pd.MultiIndex.from_product(levels, names=["contrast", "data", "seed"])
-        intervals = routine({"difference": pd.Series(values.ravel(), index)}, number)
-        wrong.append((intervals["low"] > 0).any())
-        widths.append((intervals["high"] - intervals["low"]).mean() / 2)
+        rng = np.random.default_rng([seeds, methods, number])
+        scores = rng.normal(0, SEED_SD, (seeds, 1)) + sds * rng.normal(size=(seeds, methods))
+        mean = scores.mean(axis=0)
+        best, best_of_others = mean.argmin(), mean[:-1].argmin()
+        for name, procedure in PROCEDURES.items():
+            half_widths = procedure(scores)
+            others = np.arange(methods) != best
+            wrong[name].append((mean - mean[best] > half_widths[best])[others].any())
+            needed[name].append(half_widths[best_of_others, -1] - mean[-1] + mean[best_of_others])
     return {
-        "some called worse": f"{np.mean(wrong):.0%}",
-        "half-width": f"{np.mean(widths):.2f}",
-        "seconds a ranking": f"{(time.perf_counter() - begun) / simulations:.2g}",
+        name: f"{np.mean(wrong[name]):.1%} {np.quantile(needed[name], POWER):.2f}"
+        for name in PROCEDURES
     }
 
 
+def compare_procedures(simulations: int) -> str:
+    """Table of the procedures of a ranking."""
+    intervals.BOOTSTRAP = 1_000
+    rows = []
+    for methods in (2, 5, 13):
+        for seeds in (3, 5, 10, 20):
+            for name, share in DEVIATIONS.items():
+                row = {"combinations": methods, "data seeds": seeds, "deviations": name}
+                rows.append(row | ranking(seeds, methods, share, simulations))
+                print(rows[-1], flush=True)
+    return pd.DataFrame(rows).to_string(index=False)
+
+
 def compare_routines(simulations: int) -> str:
-    """Both tables of the routines."""
-    families, rankings = [], []
+    """Table of the routines."""
+    families = []
     for seeds in (5, 10):
         for name, routine in ROUTINES.items():
             rows = measures(seeds, simulations, routine)
             families += [{"routine": name} | row for row in rows]
-            number = simulations if routine is joint_intervals else 20 * simulations
-            head = {"data seeds": seeds, "routine": name, "rankings": number}
-            rankings.append(head | ranking(seeds, number, routine))
-            print(pd.DataFrame(families[-4:]).to_string(index=False), rankings[-1], flush=True)
-    return "\n\n".join(pd.DataFrame(t).to_string(index=False) for t in (families, rankings))
+            print(pd.DataFrame(families[-4:]).to_string(index=False), flush=True)
+    return pd.DataFrame(families).to_string(index=False)
 
 
 def main() -> None:
@@ -142,11 +200,21 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".txt"))
     parser.add_argument("--routines", action="store_true", help="compare the routines instead")
+    parser.add_argument("--ranking", action="store_true", help="compare rankings instead")
     arguments = parser.parse_args()
+    if arguments.ranking:
+        head = (
+            "How often some combination is called significantly worse than the best where none\n"
+            "differs, and the smallest difference found with power 0.8, in standard deviations of\n"
+            f"a combination on one data seed; {20 * arguments.simulations} rankings each.\n"
+            "uv run python benchmarks/smallest_effect.py --ranking\n\n"
+        )
+        path = arguments.out.with_name("smallest_effect_ranking.txt")
+        path.write_text(f"{head}{compare_procedures(20 * arguments.simulations)}\n")
+        return
     if arguments.routines:
         head = (
-            "Thousandths of a nat, as in smallest_effect.txt; below, a ranking of 13 combinations\n"
-            "that do not differ, in their standard deviation on one data seed.\n"
+            "Thousandths of a nat, as in smallest_effect.txt.\n"
             "uv run python benchmarks/smallest_effect.py --routines\n\n"
         )
         path = arguments.out.with_name("smallest_effect_routines.txt")

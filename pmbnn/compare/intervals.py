@@ -1,11 +1,13 @@
 """Paired differences over data seeds, and their intervals: one by one, and all at once.
 
 Every comparison takes its differences on the same data seeds, ``a`` less ``b``: below zero ``a`` is
-better. There are two kinds of intervals. `t_interval` is that of the paired t test, which holds
-with probability 95 % for one comparison. Those of `joint_intervals` hold all at once with that
-probability. They come from a model of the differences, which estimates their standard deviations
-together: with few data seeds they are shorter than those of t tests corrected for their number
-(``benchmarks/smallest_effect_routines.txt``), but a program must be compiled and sampled for them.
+better. There are three kinds of intervals. `t_interval` is that of the paired t test, which holds
+with probability 95 % for one comparison. Those of `pairwise_half_widths`, of all pairs of methods
+on one data set, hold all at once, whichever is found best. Those of `joint_intervals`, of contrasts
+on several data sets, hold all at once too. They come from a model of the differences, which
+estimates their standard deviations together: with few data seeds they are shorter than those of t
+tests corrected for their number (``benchmarks/smallest_effect_routines.txt``), but a program must
+be compiled and sampled for them.
 
 In the model a difference on one data seed is normal about the mean of its *entry*, a contrast on a
 data set, with a standard deviation of the entry's own. A share of that variance is the data seed's,
@@ -14,8 +16,8 @@ common mean by as much as the data say: from five data seeds alone an entry woul
 within a factor of two. With a single entry the interval is that of the t test.
 
 Where data seeds split the same rows anew, all of them share an error besides, whose variance is
-that of one split times the test rows for each training row (``overlap``). Both kinds of intervals
-allow for it.
+that of one split times the test rows for each training row (``overlap``). All intervals allow for
+it.
 
 References
 ----------
@@ -51,6 +53,9 @@ SIGNIFICANTLY_WORSE = "significantly worse"
 
 BETTER, WORSE, EQUIVALENT, UNDECIDED = "better", "worse", "equivalent", "undecided"
 """Verdicts on the difference between two named methods."""
+
+LEAST_SEEDS = 3
+"""Data seeds that simultaneous intervals need: of two, an assumption would decide their length."""
 
 NO_INTERVAL = "no interval"
 """Verdict where the error of a difference is not known, as with one data seed."""
@@ -125,10 +130,86 @@ def interval_verdict(low: float, high: float, margin: float = 0.0) -> str:
     return EQUIVALENT if -margin < low and high < margin else UNDECIDED
 
 
-# Intervals that hold all at once
+# Intervals of all pairs of methods, which hold all at once
 
-LEAST_SEEDS = 3
-"""Data seeds that an entry must have: of two, the prior would decide the interval's length."""
+BOOTSTRAP = 10_000
+"""Simulated sets of scores: the probability of 5 % is met to within 0.4 %."""
+
+BLOCK = 500
+"""Sets that are in memory at once."""
+
+
+def pairwise_half_widths(
+    scores: np.ndarray, overlap: float = 0.0, level: float = LEVEL
+) -> np.ndarray:
+    """Half-widths of intervals of the differences of all methods, which hold all at once.
+
+    They reach as many standard errors as the largest of all pairs' differences stays within, by a
+    parametric bootstrap: scores are simulated that are normal with the covariances of the residuals
+    over data seeds. Methods may therefore vary by different amounts, and together. The variance of
+    a pair is the mean of its own and that of all pairs: from few data seeds neither alone will do.
+
+    Parameters
+    ----------
+    scores
+        ``(seed, method)``, a value for each. Methods with one that is not finite have no interval.
+    overlap
+        As `mean_and_error` takes it.
+    level
+        Probability that all intervals hold.
+
+    Returns
+    -------
+    np.ndarray
+        ``(method, method)``; NaN where no error is known: with fewer than `LEAST_SEEDS` data seeds,
+        or where no differences vary.
+
+    References
+    ----------
+    Konietschke, Bathke, Harrar and Pauly (2015), Parametric and nonparametric bootstrap methods for
+    general MANOVA (of covariances that are estimated from few rows).
+    """
+    seeds, methods = scores.shape
+    half_widths = np.full((methods, methods), np.nan)
+    finite = np.isfinite(scores).all(axis=0)
+    if seeds < LEAST_SEEDS or finite.sum() < 2:
+        return half_widths
+    scores = scores[:, finite]
+    residuals = scores - scores.mean(axis=0)
+    # What does not vary beyond rounding has no variance.
+    residuals[np.abs(residuals) <= 1e-12 * np.abs(scores).max()] = 0
+    _, errors = _pairwise(residuals)
+    if not errors.any():
+        return half_widths
+    # Of no more rows than there are methods, with the same products.
+    factor = np.linalg.qr(residuals, mode="r")
+    rng, largest = np.random.default_rng(0), []
+    for _ in range(BOOTSTRAP // BLOCK):
+        differences, simulated = _pairwise(rng.normal(size=(BLOCK, seeds, len(factor))) @ factor)
+        largest.append((differences / simulated).max(axis=(-1, -2)))
+    reach = np.quantile(largest, level) * errors * np.sqrt(1 + seeds * overlap)
+    np.fill_diagonal(reach, 0)
+    half_widths[np.ix_(finite, finite)] = reach
+    return half_widths
+
+
+def _pairwise(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Absolute mean differences of all pairs of methods and their standard errors.
+
+    Both are ``(..., method, method)``, of scores ``(..., seed, method)``.
+    """
+    mean = scores.mean(axis=-2, keepdims=True)
+    rest = scores - mean
+    products = rest.swapaxes(-1, -2) @ rest
+    squares = np.diagonal(products, axis1=-2, axis2=-1)[..., None]
+    variance = (squares + squares.swapaxes(-1, -2) - 2 * products) / (scores.shape[-2] - 1)
+    pairs = scores.shape[-1] * (scores.shape[-1] - 1)
+    typical = variance.sum(axis=(-1, -2), keepdims=True) / pairs
+    errors = np.sqrt((np.maximum(variance, 0) + typical) / 2 / scores.shape[-2])
+    return np.abs(mean.swapaxes(-1, -2) - mean), errors
+
+
+# Intervals of contrasts on several data sets, which hold all at once
 
 ENTRY = ["contrast", "data"]
 """Names of the levels that make an entry."""

@@ -1,23 +1,22 @@
 """Which combinations of prior and hyperprior are best on a data set, and how certain that is.
 
-A combination is significantly worse than the best if the interval of its paired difference leaves
-out zero. That the interval holds zero is less than that the two are equal. Intervals are those of
-paired t tests, each at its own level: they are not corrected for the number of combinations, nor
-for the best having been chosen on the same data. Of 13 combinations that do not differ, with five
-data seeds, some are called significantly worse in 69 % of rankings
-(``benchmarks/smallest_effect_routines.txt``): contrasts named beforehand have intervals that hold
-all at once.
+A combination is significantly worse than the best if the whole interval of its paired difference
+is above zero. The intervals of all pairs of combinations hold at once with probability 95 %
+(`pairwise_half_widths`): however many there are, and although the best is chosen on the same data,
+a ranking calls some combination worse that is not with probability 5 % at most. That an interval
+holds zero does not show that the two are equal.
 """
 
 import pandas as pd
 
 from pmbnn.compare.intervals import (
     BEST,
+    LEAST_SEEDS,
+    LEVEL,
     NO_INTERVAL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
-    paired_differences,
-    t_interval,
+    pairwise_half_widths,
 )
 from pmbnn.compare.scores import ranking_score, score
 from pmbnn.results.tables import Combinations, mean_and_error
@@ -40,25 +39,27 @@ def rank_combinations(combinations: Combinations) -> pd.DataFrame:
     The best has the lowest mean score among those with a score on the most data seeds: failing on
     some is no advantage. Several fits of one data seed count as one, by their mean.
     """
-    scores = _scores(combinations)
-    by_place = dict(tuple(scores.groupby("name")["score"]))
-    most = scores["name"].value_counts().max()
-    means = {place: own.mean() for place, own in by_place.items() if len(own) == most}
-    best = min(means, key=means.__getitem__) if means else None
-    pairs = ((place, best) for place in by_place if place != best)
-    differences = dict(tuple(paired_differences(scores, pairs).groupby("a")["difference"]))
-    none = pd.Series(dtype=float)
+    scores, overlap = _scores(combinations), combinations.overlap
+    number = scores.count()
+    best = scores.loc[:, number == number.max()].mean().idxmin() if scores.size else None
+    differences = scores.sub(scores[best], axis=0) if scores.size else scores
+    half_widths = _half_widths(scores, differences, best, overlap) if scores.size else {}
     rows = []
     for place in combinations.records:
-        own = by_place.get(place, none)
-        mean, error = mean_and_error(list(own), combinations.overlap)
-        row = _names(combinations, place) | {"mean": mean, "se": error, "seeds": len(own)}
-        row["verdict"] = BEST if place == best else NO_SCORE
-        if len(own) and place != best:
-            interval = t_interval(differences.get(place, none), combinations.overlap)
-            row |= {name: interval[name] for name in ("difference", "low", "high")}
-            row |= {"difference_se": interval["se"], "shared": interval["seeds"]}
-            row["verdict"] = _verdict(interval["low"])
+        values = list(scores[place].dropna()) if place in scores else []
+        row = _names(combinations, place) | {"verdict": BEST if place == best else NO_SCORE}
+        row |= {"seeds": len(values)}
+        row["mean"], row["se"] = mean_and_error(values, overlap)
+        if values and place != best:
+            paired = differences[place].dropna()
+            mean, error = mean_and_error(list(paired), overlap)
+            low, high = (mean + sign * half_widths.get(place, float("nan")) for sign in (-1, 1))
+            row |= {"difference": mean, "difference_se": error, "low": low, "high": high}
+            row |= {"shared": len(paired), "verdict": NOT_WORSE}
+            if pd.isna(low):
+                row["verdict"] = NO_INTERVAL
+            elif low > 0:
+                row["verdict"] = SIGNIFICANTLY_WORSE
         rows.append(row)
     table = pd.DataFrame(rows, columns=COLUMNS).sort_values("mean", kind="stable")
     return table.sort_values(
@@ -67,15 +68,36 @@ def rank_combinations(combinations: Combinations) -> pd.DataFrame:
 
 
 def _scores(combinations: Combinations) -> pd.DataFrame:
-    """A row for each place and data seed that has a score: ``name``, ``seed`` and ``score``."""
+    """Scores: a row a data seed, a column a place; missing where a combination has none."""
     name = ranking_score(r for group in combinations.records.values() for r in group)
     cells = combinations.cells
-    cells = cells.assign(
-        name=list(zip(cells["row"], cells["column"], strict=True)),
-        score=[score(record, name) if name else None for record in cells["record"]],
-    )
+    cells = cells.assign(score=[score(r, name) if name else None for r in cells["record"]])
     known = cells.astype({"score": float}).dropna(subset="score")
-    return known.groupby(["name", "seed"], as_index=False)["score"].mean()
+    means = known.groupby(["row", "column", "seed"])["score"].mean()
+    return means.unstack(["row", "column"])
+
+
+def _half_widths(
+    scores: pd.DataFrame, differences: pd.DataFrame, best: tuple[int, int], overlap: float
+) -> dict[tuple[int, int], float]:
+    """Half-widths of the intervals of differences to the best, by place, where they are known.
+
+    Combinations that failed on some data seeds are compared on the others: each set of data seeds
+    has intervals of its own, and all of them hold at once.
+    """
+    families: dict[tuple, list[tuple[int, int]]] = {}
+    for place, paired in differences.drop(columns=[best]).items():
+        seeds = tuple(paired.dropna().index)
+        if len(seeds) >= LEAST_SEEDS:
+            families.setdefault(seeds, []).append(place)
+    half_widths = {}
+    for seeds, places in families.items():
+        block = scores.loc[list(seeds)].dropna(axis="columns")
+        level = 1 - (1 - LEVEL) / len(families)
+        widths = pairwise_half_widths(block.to_numpy(), overlap, level)[block.columns.get_loc(best)]
+        by_place = dict(zip(block.columns, widths, strict=True))
+        half_widths |= {place: float(by_place[place]) for place in places}
+    return half_widths
 
 
 def _names(combinations: Combinations, place: tuple[int, int]) -> dict[str, object]:
@@ -84,10 +106,3 @@ def _names(combinations: Combinations, place: tuple[int, int]) -> dict[str, obje
     hyperprior = "no scale" if no_scale else combinations.columns[column]
     prior = combinations.rows[row]
     return {"prior": prior, "hyperprior": hyperprior, "row": row, "column": column}
-
-
-def _verdict(low: float) -> str:
-    """What the lower end of the interval of a difference to the best says."""
-    if pd.isna(low):
-        return NO_INTERVAL
-    return SIGNIFICANTLY_WORSE if low > 0 else NOT_WORSE

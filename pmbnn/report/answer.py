@@ -186,8 +186,8 @@ def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataF
         words += ["fits on the training rows that are left"]
     if table["low"].notna().any():
         words += [
-            f"{100 * LEVEL:g} % intervals of the paired t test over data seeds, not corrected for "
-            "the number of combinations or for choosing the best on the same data"
+            f"{100 * LEVEL:g} % intervals of paired differences over data seeds, which hold at "
+            "once for all pairs of combinations"
         ]
     return "Conditions of this ranking: " + "; ".join(words) + "."
 

@@ -11,6 +11,7 @@ from pmbnn.compare.intervals import (
     NO_INTERVAL,
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
+    pairwise_half_widths,
     t_interval,
 )
 from pmbnn.compare.ranking import NO_SCORE, rank_combinations
@@ -43,8 +44,10 @@ def test_differences_are_paired_by_data_seed(made):
     assert worse["verdict"] == SIGNIFICANTLY_WORSE
     assert worse["difference"] == pytest.approx(step.mean())
     assert worse["difference_se"] == pytest.approx(stats.sem(step))
+    # Of two combinations the interval is that of the paired t test, but for the bootstrap's error.
     low, high = stats.t.interval(0.95, 4, step.mean(), stats.sem(step))
-    assert (worse["low"], worse["high"]) == (pytest.approx(low), pytest.approx(high))
+    tolerance = 0.03 * (high - low)
+    assert (worse["low"], worse["high"]) == pytest.approx((low, high), abs=tolerance)
     assert worse["se"] == pytest.approx(stats.sem(base + step))
 
 
@@ -69,6 +72,96 @@ def test_the_interval_covers_as_often_as_it_says():
     null = [t_interval(difference)["low"] > 0 for difference in others - base - 0.02]
     low, high = stats.binom.interval(0.999, n, (1 - LEVEL) / 2)
     assert low <= sum(null) <= high
+
+
+# Intervals of all pairs
+
+
+@pytest.mark.parametrize(("seeds", "sds"), [(3, (1, 1)), (5, (1, 5)), (12, (0.2, 1))])
+def test_two_methods_have_the_interval_of_the_paired_t_test(seeds, sds):
+    scores = np.random.default_rng(seeds).normal(size=(seeds, 2)) * sds
+    expected = stats.t.ppf(0.975, seeds - 1) * stats.sem(scores[:, 0] - scores[:, 1])
+    assert pairwise_half_widths(scores)[0, 1] == pytest.approx(expected, rel=0.04)
+
+
+def test_many_data_seeds_have_the_intervals_of_tukey():
+    """Where methods vary by the same amount: the range of four, studentised."""
+    scores = np.random.default_rng(1).normal(size=(150, 4))
+    pairs = pairwise_half_widths(scores)[np.triu_indices(4, 1)]
+    residuals = scores - scores.mean(axis=0) - scores.mean(axis=1, keepdims=True) + scores.mean()
+    error = np.sqrt((residuals**2).sum() / (149 * 3) / 150)
+    assert pairs.mean() == pytest.approx(
+        error * stats.studentized_range.ppf(0.95, 4, 149 * 3), rel=0.03
+    )
+
+
+def test_what_all_methods_have_in_common_on_a_data_seed_does_not_matter():
+    scores = np.random.default_rng(2).normal(size=(6, 5))
+    shifted = scores + 64 * np.arange(6)[:, None]
+    np.testing.assert_allclose(
+        pairwise_half_widths(shifted), pairwise_half_widths(scores), rtol=0.2
+    )
+
+
+@pytest.mark.parametrize(
+    "scores", [np.ones((5, 3)) * [0.1, 0.2, 0.3], np.arange(6.0).reshape(2, 3)]
+)
+def test_without_an_error_there_is_no_interval(scores):
+    assert np.isnan(pairwise_half_widths(scores)).all()
+
+
+def test_a_score_that_is_not_finite_has_no_interval_and_leaves_the_others_theirs():
+    scores = np.random.default_rng(3).normal(size=(5, 4))
+    expected = pairwise_half_widths(scores[:, :3])
+    scores[1, 3] = np.inf
+    half_widths = pairwise_half_widths(scores)
+    np.testing.assert_array_equal(half_widths[:3, :3], expected)
+    assert np.isnan(half_widths[3]).all() and np.isnan(half_widths[:, 3]).all()
+
+
+DEVIATIONS = {
+    "equal": np.ones(13),
+    "one large": np.array([5.0] + 12 * [1.0]),
+    "half large": np.array(7 * [5.0] + 6 * [1.0]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5, 20])
+@pytest.mark.parametrize("methods", [2, 5, 13])
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+@pytest.mark.parametrize("sds", DEVIATIONS)
+def test_of_methods_that_do_not_differ_some_is_called_worse_in_one_ranking_of_twenty(
+    monkeypatch, sds, correlation, methods, seeds
+):
+    """However many there are, and whatever varies most; large ones are correlated with each other.
+
+    What is wrong does not depend on the true means: intervals move with them.
+    """
+    monkeypatch.setattr("pmbnn.compare.intervals.BOOTSTRAP", 500)
+    rng, number = np.random.default_rng([seeds, methods]), 300
+    sd = DEVIATIONS[sds][:methods]
+    wrong = 0
+    for _ in range(number):
+        shared, own = rng.normal(size=(seeds, 1)), rng.normal(size=(seeds, methods))
+        weight = np.where(sd > 1, correlation, 0)
+        scores = sd * (np.sqrt(weight) * shared + np.sqrt(1 - weight) * own)
+        scores += 10 * rng.normal(size=(seeds, 1))
+        mean = scores.mean(axis=0)
+        best = mean.argmin()
+        wrong += (mean - mean[best] > pairwise_half_widths(scores)[best]).any()
+    assert wrong <= stats.binom.ppf(0.999, number, 1 - LEVEL)
+
+
+@pytest.mark.slow
+def test_a_method_that_is_worse_by_four_deviations_is_found():
+    rng, found = np.random.default_rng(0), 0
+    for _ in range(50):
+        scores = rng.normal(size=(5, 13)) + 4 * (np.arange(13) == 12)
+        mean = scores.mean(axis=0)
+        best = mean.argmin()
+        found += mean[12] - mean[best] > pairwise_half_widths(scores)[best, 12]
+    assert found >= 40
 
 
 def splits(rng, number=10, rows=100, held_out=20):
@@ -120,11 +213,39 @@ def test_what_a_record_says_of_its_splits_counts(made):
     assert shared["se"] == pytest.approx(alone["se"] * longer)
 
 
-def test_of_one_data_seed_no_error_is_known(made):
-    rows = found(cells(made, "normal", [0.1], [0]) + cells(made, "laplace", [9.0], [0]))
-    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, 1)
-    assert rows["Laplace"]["difference"] == pytest.approx(8.9)
-    assert np.isnan([rows["Laplace"][name] for name in ("difference_se", "low", "high")]).all()
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_of_one_or_two_data_seeds_no_interval_is_known(made, seeds):
+    scores = {"normal": [0.1, 0.2], "laplace": [9.0, 9.2]}
+    rows = found([r for p, v in scores.items() for r in cells(made, p, v[:seeds], range(seeds))])
+    assert (rows["Laplace"]["verdict"], rows["Laplace"]["shared"]) == (NO_INTERVAL, seeds)
+    assert rows["Laplace"]["difference"] == pytest.approx(8.95, abs=0.06)
+    assert np.isnan([rows["Laplace"][name] for name in ("low", "high")]).all()
+    assert np.isnan(rows["Laplace"]["difference_se"]) == (seeds == 1)
+
+
+def test_who_failed_on_a_seed_is_compared_on_the_others(made):
+    """With intervals of its own: those of both sets of data seeds hold at once."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=5)
+    full = cells(made, "normal", base) + cells(made, "laplace", base + 1 + 0.1 * rng.normal(size=5))
+    short = cells(made, "cauchy", base[:4] + 2 + 0.1 * rng.normal(size=4), range(4))
+    alone, both = found(full)["Laplace"], found(full + short)
+    assert (both["Laplace"]["shared"], both["Cauchy"]["shared"]) == (5, 4)
+    assert both["Cauchy"]["verdict"] == SIGNIFICANTLY_WORSE
+    longer = (both["Laplace"]["high"] - both["Laplace"]["low"]) / (alone["high"] - alone["low"])
+    expected = stats.t.ppf(1 - 0.025 / 2, 4) / stats.t.ppf(0.975, 4)
+    assert longer == pytest.approx(expected, rel=0.05)
+
+
+def test_thirteen_combinations_that_do_not_differ_are_not_called_worse(made):
+    """Paired t tests call one of these worse, uncorrected."""
+    rng = np.random.default_rng(4)
+    base = rng.normal(size=5)
+    scores = {prior: base + rng.normal(size=5) for prior in "abcdefghijklm"}
+    rows = found([r for prior, values in scores.items() for r in cells(made, prior, values)])
+    best = next(name for name, row in rows.items() if row["verdict"] == BEST)
+    assert {row["verdict"] for name, row in rows.items() if name != best} == {NOT_WORSE}
+    assert any(t_interval(v - scores[best])["low"] > 0 for n, v in scores.items() if n != best)
 
 
 def test_differences_without_spread_have_no_error(made):
