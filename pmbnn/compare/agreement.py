@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pmbnn.experiment.cells import Cell
 from pmbnn.prediction.chain_errors import (
     Distance,
     distance_verdict,
@@ -93,56 +92,42 @@ def _row(results: Results, fitted: CellRecord, sampled: CellRecord) -> dict[str,
     """Row of a pair; empty if the sampled cell does not have its chains one by one."""
     kind = KINDS[fitted.predictive]
     arrays = dict.fromkeys(kind.groups.values(), kind.arrays)
-    ours = load_arrays(results, fitted.name, arrays | OF_GUIDE)
-    theirs = load_arrays(results, sampled.name, arrays)
+    fit_trace = load_arrays(results, fitted.name, arrays | OF_GUIDE)
+    sampled_trace = load_arrays(results, sampled.name, arrays)
     row: dict[str, Any] = {}
     for place, group in kind.groups.items():
-        both = [tree[group].dataset for tree in (ours, theirs) if group in tree.children]
-        # Cells of earlier versions do not have their chains one by one, and so no error.
+        both = [t[group].dataset for t in (fit_trace, sampled_trace) if group in t.children]
         if len(both) == 2 and "chain" in both[1].dims:
-            compared = kind.compare(*both, fitted)
+            compared = kind.compare(*both, fitted.cell.predict.draws)
             row |= _distances(kind, compared, sampled.status, f"_{place}" if place else "")
     if "verdict" not in row:
         return {}
-    apart = {
-        f"{name}_difference": fitted.results[name] - sampled.results[name]
-        for name in kind.differences
-        if name in fitted.results and name in sampled.results
-    }
-    row = _head(fitted, sampled) | row | apart
-    if not fitted.cell.is_sampled:
-        row |= _of_guide(fitted, ours) | kl_gap(fitted, sampled)
-    return row
-
-
-def _head(fitted: CellRecord, sampled: CellRecord) -> dict[str, Any]:
-    """Columns that name both cells."""
-    return {
+    is_sampled, reference = fitted.cell.is_sampled, sampled.cell.inference
+    method = method_name(fitted.cell.inference)
+    is_same = method == method_name(reference)
+    settings = differences(fitted.cell.inference, reference) if is_same else ()
+    head = {
         "sweep": fitted.sweep,
         "name": fitted.name,
         **posterior_row(fitted.settings),
-        "guide": _method(fitted.cell, sampled.cell),
-        "mixture": CHAINS if fitted.cell.is_sampled else fitted.cell.predict.mixture,
+        "guide": ", ".join([method, *settings]),
+        "mixture": CHAINS if is_sampled else fitted.cell.predict.mixture,
         "fit_status": fitted.status,
         "seconds": fitted.seconds,
-        "engine": sampled.cell.inference.engine,
+        "engine": reference.engine,
         "reference": sampled.name,
         "status": sampled.status,
         "reference_seconds": sampled.seconds,
     }
+    ours, theirs = fitted.results, sampled.results
+    names = [name for name in kind.differences if name in ours and name in theirs]
+    row = head | row | {f"{name}_difference": ours[name] - theirs[name] for name in names}
+    return row if is_sampled else row | _guide_columns(fitted, fit_trace) | kl_gap(fitted, sampled)
 
 
-def _method(cell: Cell, reference: Cell) -> str:
-    """Guide, or sampler with what sets it apart from a reference by the same one."""
-    name = method_name(cell.inference)
-    alike = method_name(reference.inference) == name
-    apart = differences(cell.inference, reference.inference) if alike else ()
-    return ", ".join([name, *apart])
-
-
-def _of_guide(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
+def _guide_columns(fitted: CellRecord, trace: xr.DataTree) -> dict[str, float]:
     """Columns on a guide that need no reference."""
-    row = {n: fitted.results[n] for n in ("pareto_k",) if n in fitted.results}
+    row = {name: fitted.results[name] for name in ("pareto_k",) if name in fitted.results}
     units = switched_off(trace) if "posterior" in trace.children else None
     return row if units is None else row | {"units_off": units[0], "units": units[1]}
 
@@ -200,7 +185,7 @@ class Kind(NamedTuple):
         Group of a trace by the place that columns name; that of the test rows, which they do not
         name, comes first.
     compare
-        Reads them, of the fitted and of the sampled cell.
+        Reads them, of the fitted and of the sampled cell; takes the draws of the fitted one.
     differences
         Results whose difference, fitted less sampled, a row has.
     title
@@ -211,7 +196,7 @@ class Kind(NamedTuple):
     distance: Distance
     arrays: str
     groups: Mapping[str, str]
-    compare: Callable[[xr.Dataset, xr.Dataset, CellRecord], Compared]
+    compare: Callable[[xr.Dataset, xr.Dataset, int], Compared]
     differences: tuple[str, ...]
     title: str
 
@@ -221,63 +206,62 @@ def _distances(kind: Kind, compared: Compared, status: str, suffix: str) -> dict
     name = f"{kind.name}{suffix}"
     ours, chains, further, error = compared
     value = kind.distance(ours, chains.mean(axis=0)).value
-    of_others = [kind.distance(ours, other).value for other in means_without_each(chains)]
-    error = float(np.hypot(jackknife_error(of_others), error))
+    without = [kind.distance(ours, other).value for other in means_without_each(chains)]
+    error = float(np.hypot(jackknife_error(without), error))
     floor = floor_of(chains, kind.distance)
     further = further | {"verdict": distance_verdict(value, error, floor, status)}
     row = {name: value, f"{name}_mcse": error, f"{name}_floor": floor}
-    return row | {f"{of}{suffix}": what for of, what in further.items()}
+    return row | {f"{measure}{suffix}": value for measure, value in further.items()}
 
 
-def _compare_classes(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
-    mean = _rows(ours["probability"])
-    chains = np.stack([_rows(one) for one in theirs["chain_probability"]])
-    same = mean.argmax(axis=1) == chains.mean(axis=0).argmax(axis=1)
-    spread, wanted = (np.linalg.norm(_rows(of["sd"]), axis=1) for of in (ours, theirs))
-    ratios = spread[wanted > 0] / wanted[wanted > 0]
+def _compare_classes(fit: xr.Dataset, sampled: xr.Dataset, draws: int) -> Compared:
+    mean = _probabilities(fit["probability"])
+    chains = np.stack([_probabilities(chain) for chain in sampled["chain_probability"]])
+    reference = chains.mean(axis=0)
+    same = mean.argmax(axis=1) == reference.argmax(axis=1)
+    fit_sd, sd = (np.linalg.norm(_probabilities(of["sd"]), axis=1) for of in (fit, sampled))
+    ratios = fit_sd[sd > 0] / sd[sd > 0]
     ratio = float(np.median(ratios)) if len(ratios) else float("nan")
     further = {"same_class": float(same.mean()), "sd_ratio": ratio}
-    if "chain_probability" in ours:
-        own = np.stack([_rows(one) for one in ours["chain_probability"]])
-        reference = chains.mean(axis=0)
-        of_others = [total_variation(other, reference).value for other in without_each(own)]
-        return Compared(mean, chains, further, jackknife_error(of_others))
+    if "chain_probability" in fit:
+        fit_chains = np.stack([_probabilities(chain) for chain in fit["chain_probability"]])
+        without = [total_variation(o, reference).value for o in without_each(fit_chains)]
+        return Compared(mean, chains, further, jackknife_error(without))
     # Of a guide's independent draws: no mean moves the distance by more than it moves itself.
-    error = 0.5 * _rows(ours["sd"]).sum(axis=1).mean()
-    error /= np.sqrt(fitted.cell.predict.draws)
+    error = 0.5 * _probabilities(fit["sd"]).sum(axis=1).mean() / np.sqrt(draws)
     return Compared(mean, chains, further, float(error))
 
 
-def _rows(array: xr.DataArray) -> np.ndarray:
+def _probabilities(array: xr.DataArray) -> np.ndarray:
     """Probabilities as ``(row, class)``, double precision."""
     return array.values.reshape(-1, array.sizes["output"]).astype(np.float64)
 
 
-def _of_chains(array: xr.DataArray) -> np.ndarray:
-    """Numbers of all rows, and of all targets where there are several, ``(chain, number)``."""
-    return array.values.reshape(array.sizes["chain"], -1)
-
-
-def _compare_numbers(ours: xr.Dataset, theirs: xr.Dataset, fitted: CellRecord) -> Compared:
-    chain_mean, chain_sd = (_of_chains(theirs[name]) for name in ("chain_mean", "chain_sd"))
+def _compare_numbers(fit: xr.Dataset, sampled: xr.Dataset, draws: int) -> Compared:
+    chain_mean, chain_sd = _chain_moments(sampled)
     centre = chain_mean.mean(axis=0, dtype=np.float64)
     chains = moments_about(centre, chain_mean, chain_sd)
-    mean = moments_about(centre, *(ours[n].values.ravel() for n in ("mean", "epistemic_sd")))
-    unit, apart = sd_of(chains.mean(axis=0)), mean[0] - chains.mean(axis=0)[0]
+    mean = moments_about(centre, *(fit[n].values.ravel() for n in ("mean", "epistemic_sd")))
+    reference = chains.mean(axis=0)
+    sd, difference = sd_of(reference), mean[0] - reference[0]
     further = {
-        "mean_distance": float(np.sqrt(np.mean((apart / unit) ** 2))),
-        "sd_ratio": float(np.median(sd_of(mean) / unit)),
+        "mean_distance": float(np.sqrt(np.mean((difference / sd) ** 2))),
+        "sd_ratio": float(np.median(sd_of(mean) / sd)),
     }
-    if "chain_mean" in ours:
-        own = moments_about(centre, *(_of_chains(ours[n]) for n in ("chain_mean", "chain_sd")))
-        reference = chains.mean(axis=0)
-        of_others = [wasserstein(o, reference).value for o in means_without_each(own)]
-        return Compared(mean, chains, further, jackknife_error(of_others))
+    if "chain_mean" in fit:
+        fit_chains = moments_about(centre, *_chain_moments(fit))
+        without = [wasserstein(o, reference).value for o in means_without_each(fit_chains)]
+        return Compared(mean, chains, further, jackknife_error(without))
     # Of n independent draws, the mean has variance 1 / n and the standard deviation 1 / 2n, in
     # units of the normal that they are from.
-    own_unit = np.sqrt(np.mean((sd_of(mean) / unit) ** 2))
-    error = own_unit * np.sqrt(1.5 / fitted.cell.predict.draws)
+    error = np.sqrt(np.mean((sd_of(mean) / sd) ** 2)) * np.sqrt(1.5 / draws)
     return Compared(mean, chains, further, float(error))
+
+
+def _chain_moments(group: xr.Dataset) -> list[np.ndarray]:
+    """Means and standard deviations of all rows and targets, ``(chain, number)`` each."""
+    arrays = (group[name] for name in ("chain_mean", "chain_sd"))
+    return [array.values.reshape(array.sizes["chain"], -1) for array in arrays]
 
 
 KINDS: Mapping[str, Kind] = {
@@ -311,6 +295,8 @@ TARGET = 0.01
 RUNG = ["guide", "mixture"]
 
 MEASURES = ("total_variation", "total_variation_largest", "total_variation_floor", "seconds")
+
+JUDGEMENTS = ("cost", "target", "near_enough", "cheapest")
 
 SEED = "dataset.seed"
 
@@ -351,17 +337,7 @@ def ladder_table(agreement: pd.DataFrame, target: float = TARGET) -> pd.DataFram
     ]
     if not ladders:
         return agreement.iloc[:0]
-    columns = [
-        *posterior,
-        *RUNG,
-        "seeds",
-        "not_converged",
-        *MEASURES,
-        "cost",
-        "target",
-        "near_enough",
-        "cheapest",
-    ]
+    columns = [*posterior, *RUNG, "seeds", "not_converged", *MEASURES, *JUDGEMENTS]
     return pd.concat(ladders, ignore_index=True)[columns]
 
 
@@ -369,25 +345,25 @@ def _rungs(group: pd.DataFrame, target: float) -> pd.DataFrame:
     """Rungs of one posterior; those of it that were not fitted to every data seed are kept."""
     reference = group.drop_duplicates(SEED).assign(
         guide=group["engine"].iloc[0],
-        fit_status=lambda of: of["status"],
+        fit_status=lambda cells: cells["status"],
         mixture=CHAINS,
-        total_variation=lambda of: of["total_variation_floor"],
-        seconds=lambda of: of["reference_seconds"],
+        total_variation=lambda cells: cells["total_variation_floor"],
+        seconds=lambda cells: cells["reference_seconds"],
     )
-    every = pd.concat([group, reference])
     rows = []
-    for rung, of_rung in every.groupby(RUNG, sort=False):
-        first = of_rung.iloc[0].to_dict() | dict(zip(RUNG, rung, strict=True))
-        distance = of_rung["total_variation"]
-        first |= {"seeds": len(of_rung), "total_variation": distance.mean()}
-        first |= {"total_variation_largest": distance.max()}
-        first |= {"not_converged": int(of_rung["fit_status"].isin(NOT_CONVERGED).sum())}
-        first |= {n: of_rung[n].mean() for n in ("total_variation_floor", "seconds")}
-        rows.append(first)
+    for names, rung in pd.concat([group, reference]).groupby(RUNG, sort=False):
+        distance = rung["total_variation"]
+        row = rung.iloc[0].to_dict() | dict(zip(RUNG, names, strict=True))
+        row |= {"seeds": len(rung), "total_variation": distance.mean()}
+        row |= {"total_variation_largest": distance.max()}
+        row |= {"not_converged": int(rung["fit_status"].isin(NOT_CONVERGED).sum())}
+        row |= {name: rung[name].mean() for name in ("total_variation_floor", "seconds")}
+        rows.append(row)
     table = pd.DataFrame(rows).sort_values("seconds", kind="stable", ignore_index=True)
-    table["cost"] = table["seconds"] / reference["seconds"].mean()
-    table["target"] = target
-    table["near_enough"] = table["total_variation"] <= target
-    table["cheapest"] = table.index == table["near_enough"].idxmax()
-    table["cheapest"] &= table["near_enough"]
-    return table
+    is_near = table["total_variation"] <= target
+    return table.assign(
+        cost=table["seconds"] / reference["seconds"].mean(),
+        target=target,
+        near_enough=is_near,
+        cheapest=is_near & (table.index == is_near.idxmax()),
+    )

@@ -24,7 +24,6 @@ from pmbnn.compare.intervals import (
     UNDECIDED,
     WORSE,
     interval_verdict,
-    paired_differences,
     t_interval,
 )
 from pmbnn.compare.published_splits import PublishedMethod
@@ -39,7 +38,7 @@ from pmbnn.results.groups import RANKED_BY, bounds_evidence, group_by_settings, 
 from pmbnn.results.names import dataset_label, distinct, distinct_names, fit_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
-from pmbnn.results.store import Results, ResultsError
+from pmbnn.results.store import Results
 from pmbnn.results.tables import SEED, mean_and_error
 
 FILE, PAIRED_FILE = "baselines.csv", "paired_baselines.csv"
@@ -52,7 +51,7 @@ SHOWN = {
     "class_probabilities": ("accuracy", "nll", "brier_score", "expected_calibration_error"),
     "density": ("rmse", "nll", "crps", "coverage_90"),
 }
-"""Results in the table, by what is predicted."""
+"""Results in the table, by type of predictions."""
 
 PAIRED = {"nll": ("nll", 1.0), "rmse": ("rmse", 1.0), "error": ("accuracy", -1.0)}
 """Result and sign of every metric that differences are taken of: less is better."""
@@ -93,7 +92,7 @@ and intervals are corrected."""
 class Method(NamedTuple):
     """Results of a method on a data set.
 
-    ``scores`` has a row a data seed, by it, and results as columns; ``combination`` says which
+    ``scores`` has a row a data seed and a column a result; ``combination`` says which
     combinations were chosen.
     """
 
@@ -119,7 +118,7 @@ def make_baselines(
     records: Sequence[CellRecord],
     models: Collection[str] = KEYS,
     published: Sequence[PublishedMethod] = (),
-    on_progress: Callable[[str], None] = lambda words: None,
+    on_progress: Callable[[str], None] = lambda message: None,
 ) -> Baselines:
     """Networks, baseline models and published methods on every data set.
 
@@ -140,21 +139,26 @@ def make_baselines(
         If a data set is no longer available, or has several targets and a baseline model is to be
         fitted; or if a published method has no split in common.
     """
-    by_data = _by_data(valid_cells([r for r in records if r.results and r.predictive in SHOWN]))
-    _check_common(published, by_data)
+    usable = valid_cells([r for r in records if r.results and r.predictive in SHOWN])
+    by_data = grouped(usable, lambda record: record.cell.without_seeds.dataset)
+    _check_common(published, list(by_data.values()))
     means, paired = [], []
-    for number, (label, own) in enumerate(by_data.items(), 1):
-        overlap = max(record.overlap for record in own)
+    for number, (dataset, label) in enumerate(distinct_names(by_data, dataset_label).items(), 1):
+        cells = by_data[dataset]
+        overlap = max(record.overlap for record in cells)
         place = f"{label} ({number} of {len(by_data)})"
-        singles = {title: _by_seed(group) for title, group in _combinations(own).items()}
-        methods = [_chosen(CHOSEN, singles, RANKED_BY), _chosen_by_elbo(own)]
-        methods += _baselines(
-            results, own, models, lambda words, at=place: on_progress(f"{at}, {words}")
-        )
-        methods += [Method(p.name, PUBLISHED, _published(p, own)) for p in published]
-        methods += [Method(title, SINGLE, scores) for title, scores in singles.items()]
+        singles = _combinations(cells)
+        # Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing.
+        with_elbo = [r for r in cells if bounds_evidence(r) and not r.cell.is_sampled]
+        methods = [
+            _chosen(CHOSEN, singles, RANKED_BY),
+            _chosen(BY_ELBO, _combinations(with_elbo), "elbo", sign=-1),
+            *_baselines(results, cells, models, lambda m, at=place: on_progress(f"{at}, {m}")),
+            *(Method(p.name, PUBLISHED, _published_scores(p, cells)) for p in published),
+            *(Method(title, SINGLE, scores) for title, scores in singles.items()),
+        ]
         methods = [method for method in methods if len(method.scores)]
-        shown = SHOWN[own[0].predictive or ""]
+        shown = SHOWN[cells[0].predictive]
         means += [{"data": label} | _mean_row(method, shown, overlap) for method in methods]
         paired += [{"data": label} | row for row in _paired_rows(methods, overlap)]
     return Baselines(pd.DataFrame(means), pd.DataFrame(paired, columns=PAIRED_COLUMNS))
@@ -173,23 +177,11 @@ def write_baselines(results: Results, baselines: Baselines) -> list[str]:
 
 
 def read_baselines(results: Results) -> Baselines:
-    """The tables that a folder holds, without rows where there are none.
-
-    Raises
-    ------
-    ResultsError
-        If a verdict is one of an earlier version.
-    """
+    """The tables that a folder holds, without rows where there are none."""
     paths = (results.folder / file for file in (FILE, PAIRED_FILE))
     # Data sets may be called `NA` or `null`: only empty entries are missing.
     settings = {"keep_default_na": False, "na_values": [""]}
     means, paired = (pd.read_csv(p, **settings) if p.is_file() else pd.DataFrame() for p in paths)
-    for verdict in paired.get("verdict", ()):
-        if verdict not in VERDICTS:
-            raise ResultsError(
-                f"`{results.folder / PAIRED_FILE}`: `verdict` must be one of "
-                f"{', '.join(sorted(VERDICTS))}, got {verdict!r}: run `pmbnn baselines` again."
-            )
     if len(means):
         means["combination"] = means["combination"].fillna("")
     return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))
@@ -197,8 +189,8 @@ def read_baselines(results: Results) -> Baselines:
 
 def metric_columns(means: pd.DataFrame) -> list[str]:
     """Results that a table of means has, in its order."""
-    every = dict.fromkeys(name for names in SHOWN.values() for name in names)
-    return [column for column in means if column in every]
+    metrics = {name for names in SHOWN.values() for name in names}
+    return [column for column in means if column in metrics]
 
 
 def tally(paired: pd.DataFrame) -> pd.DataFrame:
@@ -212,28 +204,39 @@ def tally(paired: pd.DataFrame) -> pd.DataFrame:
     return counts.reindex(rows["method"].unique(), level="method").reset_index()
 
 
-def _by_data(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
-    """Records by the name of their data set; where two are called the same, with the difference."""
-    found = grouped(records, lambda record: record.cell.without_seeds.dataset)
-    return {name: found[dataset] for dataset, name in distinct_names(found, dataset_label).items()}
-
-
 # Networks
 
 
-def _chosen_by_elbo(records: Sequence[CellRecord]) -> Method:
-    """Sampled cells have no ELBO, and of improper and tempered posteriors it says nothing."""
-    known = _combinations(r for r in records if bounds_evidence(r) and not r.cell.is_sampled)
-    candidates = {title: _by_seed(group) for title, group in known.items()}
-    return _chosen(BY_ELBO, candidates, "elbo", sign=-1)
+def _combinations(records: Iterable[CellRecord]) -> dict[str, pd.DataFrame]:
+    """Results by data seed of records that differ in seeds only.
+
+    They are named by prior, hyperprior and what else sets them apart. Results are means over the
+    fits of a data seed; the columns of `AGAINST` are the share of these fits.
+    """
+    groups = group_by_settings(records)
+    cells = [replace(group[0].cell.without_seeds, dataset=None) for group in groups]
+    by_title: dict[str, list[CellRecord]] = {}
+    for title, group in zip(distinct(cells, fit_title), groups, strict=True):
+        by_title.setdefault(title, []).extend(group)
+    return {title: _by_seed(group) for title, group in by_title.items()}
+
+
+def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
+    seeds = pd.Index([record.cell.data_seed for record in records], name=SEED)
+    rows = [
+        record.results
+        | {"not_converged": not has_converged(record), "at_grid_end": bool(choices_at_end(record))}
+        for record in records
+    ]
+    return pd.DataFrame(rows, seeds, dtype=float).groupby(level=0).mean()
 
 
 def _chosen(
     name: str, candidates: Mapping[str, pd.DataFrame], by: str, sign: float = 1.0
 ) -> Method:
     """On every data seed the candidate of which ``sign`` times a result is lowest."""
-    known = {title: scores[by] for title, scores in candidates.items() if by in scores}
-    values = sign * pd.DataFrame(known).dropna(how="all")
+    values = {title: scores[by] for title, scores in candidates.items() if by in scores}
+    values = sign * pd.DataFrame(values).dropna(how="all")
     if values.empty:
         return Method(name, CHOSEN_KIND, pd.DataFrame())
     chosen = values.idxmin(axis=1).sort_index()
@@ -244,30 +247,9 @@ def _chosen(
 def _times(chosen: pd.Series) -> str:
     """How often which combination was chosen, those chosen most often first."""
     counts = chosen.value_counts()
-    words = [f"{title} ({times})" for title, times in counts.head(NAMED).items()]
+    parts = [f"{title} ({times})" for title, times in counts.head(NAMED).items()]
     others = counts.iloc[NAMED:]
-    return ", ".join(words + ([f"{len(others)} others ({others.sum()})"] if len(others) else []))
-
-
-def _combinations(records: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
-    """Records that differ in seeds only, by prior, hyperprior and what else sets them apart."""
-    groups = group_by_settings(records)
-    cells = [replace(group[0].cell.without_seeds, dataset=None) for group in groups]
-    found: dict[str, list[CellRecord]] = {}
-    for title, group in zip(distinct(cells, fit_title), groups, strict=True):
-        found.setdefault(title, []).extend(group)
-    return found
-
-
-def _by_seed(records: Sequence[CellRecord]) -> pd.DataFrame:
-    """Results of every data seed, the mean over its fits, and the share of these by `AGAINST`."""
-    seeds = pd.Index([record.cell.data_seed for record in records], name=SEED)
-    rows = [
-        record.results
-        | {"not_converged": not has_converged(record), "at_grid_end": bool(choices_at_end(record))}
-        for record in records
-    ]
-    return pd.DataFrame(rows, seeds, dtype=float).groupby(level=0).mean()
+    return ", ".join(parts + ([f"{len(others)} others ({others.sum()})"] if len(others) else []))
 
 
 # Others
@@ -280,7 +262,7 @@ def _baselines(
     on_progress: Callable[[str], None],
 ) -> list[Method]:
     """Baseline models, each fitted to the training rows of every data seed."""
-    models = [model for model in BASELINES[records[0].predictive or ""] if model.key in keys]
+    models = [model for model in BASELINES[records[0].predictive] if model.key in keys]
     scores: dict[str, dict[int, dict[str, float]]] = {model.name: {} for model in models}
     by_seed = {record.cell.data_seed: record for record in records} if models else {}
     for seed, record in sorted(by_seed.items()):
@@ -308,27 +290,28 @@ def _stored_dataset(results: Results, record: CellRecord) -> Dataset:
     return dataset
 
 
-def _published(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
-    return method.on(_names(records[0]), {record.cell.data_seed for record in records})
+def _published_scores(method: PublishedMethod, records: Sequence[CellRecord]) -> pd.DataFrame:
+    return method.on(_published_names(records[0]), {record.cell.data_seed for record in records})
 
 
-def _names(record: CellRecord) -> set[str]:
-    """What the data set of a record may be called in a file of published results."""
+def _published_names(record: CellRecord) -> set[str]:
+    """Names that the data set of a record may have in a file of published results."""
     dataset = record.cell.dataset
     files = (getattr(dataset, name, None) for name in LOCATIONS)
     return {dataset_label(dataset), *(file_label(file) for file in files if file)}
 
 
 def _check_common(
-    published: Sequence[PublishedMethod], by_data: Mapping[str, Sequence[CellRecord]]
+    published: Sequence[PublishedMethod], groups: Sequence[Sequence[CellRecord]]
 ) -> None:
     """Raise DataError where a method has no split of any data set here."""
     for method in published:
-        if all(_published(method, own).empty for own in by_data.values()):
-            ours = ", ".join(sorted({name for own in by_data.values() for name in _names(own[0])}))
-            theirs = ", ".join(method.scores.index.get_level_values(0).unique())
+        if all(_published_scores(method, records).empty for records in groups):
+            names = sorted(set().union(*(_published_names(records[0]) for records in groups)))
+            published_names = ", ".join(method.scores.index.get_level_values(0).unique())
             raise DataError(
-                f"{method.file}: must have a set and split of the cells ({ours}), got {theirs}."
+                f"{method.file}: must have a set and split of the cells ({', '.join(names)}), "
+                f"got {published_names}."
             )
 
 
@@ -336,13 +319,12 @@ def _check_common(
 
 
 def _mean_row(method: Method, shown: Sequence[str], overlap: float) -> dict[str, Any]:
-    row = {"method": method.name, "kind": method.kind, "seeds": len(method.scores)}
-    row |= {"overlap": overlap}
+    scores = method.scores
+    row = {"method": method.name, "kind": method.kind, "seeds": len(scores), "overlap": overlap}
     for name in shown:
-        values = list(method.scores[name]) if name in method.scores else []
+        values = list(scores[name]) if name in scores else []
         row[name], row[f"{name}_se"] = mean_and_error(values, overlap)
-    of_cells = [name for name in AGAINST if name in method.scores]
-    row |= {name: int((method.scores[name] > 0).sum()) for name in of_cells}
+    row |= {name: int((scores[name] > 0).sum()) for name in AGAINST if name in scores}
     return row | {"combination": method.combination}
 
 
@@ -357,39 +339,32 @@ def against_words(row: Mapping[str, Any]) -> list[str]:
 
 def _paired_rows(methods: Sequence[Method], overlap: float) -> Iterator[dict[str, Any]]:
     """Differences of the network chosen by held-out rows, less every other method."""
-    first = next((m for m in methods if m.name == CHOSEN and m.kind == CHOSEN_KIND), None)
-    if first is None:
+    network = next((m for m in methods if m.name == CHOSEN and m.kind == CHOSEN_KIND), None)
+    if network is None:
         return
-    others = [m for m in methods if m is not first and m.kind != SINGLE]
-    for method in others + _nearest(first, methods):
+    others = [m for m in methods if m is not network and m.kind != SINGLE]
+    for method in others + _nearest(network, methods):
+        row = {"method": method.name, "kind": method.kind, "overlap": overlap}
         for metric, (result, sign) in PAIRED.items():
-            if result in first.scores and result in method.scores:
-                both = {"network": first.scores[result], "method": method.scores[result]}
-                scores = pd.concat(
-                    {name: sign * own for name, own in both.items()}, names=["name", "seed"]
-                )
-                differences = paired_differences(
-                    scores.rename("score").reset_index(), [tuple(both)]
-                )
-                row = {"method": method.name, "kind": method.kind, "metric": metric}
-                yield row | _difference(differences["difference"], overlap) | {"overlap": overlap}
+            if result in network.scores and result in method.scores:
+                # Rows are matched by data seed.
+                differences = sign * network.scores[result] - sign * method.scores[result]
+                yield row | {"metric": metric} | _difference(differences.dropna(), overlap)
 
 
-def _nearest(first: Method, methods: Iterable[Method]) -> list[Method]:
+def _nearest(network: Method, methods: Iterable[Method]) -> list[Method]:
     """Combinations of lowest mean held-out score, without one that was chosen everywhere.
 
     Those that lack a score on some data seed are left out.
     """
-    chosen = first.scores[RANKED_BY]
-    singles = [m for m in methods if m.kind == SINGLE and RANKED_BY in m.scores]
-    means = {
-        m.name: score.mean()
-        for m in singles
-        if (score := m.scores[RANKED_BY].reindex(chosen.index)).notna().all()
-        and not score.equals(chosen)
-    }
-    nearest = sorted(means, key=means.__getitem__)[:NEAREST]
-    return sorted((m for m in singles if m.name in nearest), key=lambda m: means[m.name])
+    chosen = network.scores[RANKED_BY]
+    means = []
+    for method in methods:
+        if method.kind == SINGLE and RANKED_BY in method.scores:
+            scores = method.scores[RANKED_BY].reindex(chosen.index)
+            if scores.notna().all() and not scores.equals(chosen):
+                means.append((scores.mean(), method))
+    return [method for _, method in sorted(means, key=lambda pair: pair[0])[:NEAREST]]
 
 
 def _difference(differences: pd.Series, overlap: float) -> dict[str, Any]:

@@ -75,11 +75,11 @@ def claims_table(
     helpers
         That share the reading of traces.
     """
-    shown = [record for record in records if record.results]
-    reads = [partial(read_measures, results, record) for record in shown]
-    with stage("comparing", len(shown), "cell") as report_progress:
-        read = helpers.share(reads, report_progress)
-    measures = {record.name: found for record, found in zip(shown, read, strict=True)}
+    usable = [record for record in records if record.results]
+    reads = [partial(read_measures, results, record) for record in usable]
+    with stage("comparing", len(usable), "cell") as report_progress:
+        values = helpers.share(reads, report_progress)
+    measures = {record.name: of_cell for record, of_cell in zip(usable, values, strict=True)}
     rows = [
         {column: row.get(column, 0 if column in COUNTS else "") for column in COLUMNS}
         | {"experiment": experiment}
@@ -97,9 +97,11 @@ def unit_of_measure(measure: str) -> str:
 
 def against_words(row: Mapping[str, Any]) -> list[str]:
     """Caveats of a row: how many of its cells, or pairs."""
-    words = {"not_converged": "not converged", "at_grid_end": f"scale {AT_GRID_END}"}
+    caveats = {"not_converged": "not converged", "at_grid_end": f"scale {AT_GRID_END}"}
     return [
-        f"{row[name]:g} of {row['cells']:g} {said}" for name, said in words.items() if row[name]
+        f"{row[name]:g} of {row['cells']:g} {caveat}"
+        for name, caveat in caveats.items()
+        if row[name]
     ]
 
 
@@ -119,32 +121,32 @@ def read_claims(path: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame(columns=COLUMNS)
     table = pd.read_csv(path, keep_default_na=False, na_values={"mean": [""], "se": [""]})
-    table = table.reindex(columns=COLUMNS)
-    # Tables of earlier versions do not have all columns.
-    numbers = ["overlap", *COUNTS]
-    return table.assign(**{name: table[name].fillna(0) for name in numbers})
+    # The reference tables do not have all columns.
+    return table.reindex(columns=COLUMNS).fillna(dict.fromkeys(("overlap", *COUNTS), 0))
 
 
 def _variant_rows(
     variant: Variant, measures: Mapping[str, CellMeasures]
 ) -> Iterator[dict[str, Any]]:
     """Rows of the cells that differ in prior, hyperprior and data seed only."""
-    first = variant.records[0]
-    combinations = combine(variant.records)
+    first, combinations = variant.records[0], combine(variant.records)
     head = {
         "sweep": first.sweep,
         "data": dataset_title(first.cell.dataset),
         "variant": "; ".join(variant.words),
+        "overlap": combinations.overlap,
     }
-    learned = {name: found.scales for name, found in measures.items()}
-    head["overlap"] = combinations.overlap
-    found = {
-        SPARSITY: _measured(combinations, {n: f.sparsity for n, f in measures.items()}),
-        BOUNDARY: _measured(combinations, {n: f.boundary for n, f in measures.items()}),
+    sparsity, boundary, learned = (
+        {name: getattr(of_cell, kind) for name, of_cell in measures.items()}
+        for kind in CellMeasures._fields
+    )
+    claims = {
+        SPARSITY: _measured(combinations, sparsity),
+        BOUNDARY: _measured(combinations, boundary),
         HYPERPRIORS: paired_rows(combinations),
         SCALES: scale_rows(combinations, learned),
     }
-    for claim, rows in found.items():
+    for claim, rows in claims.items():
         for row in rows:
             yield head | {"claim": claim, "unit": unit_of_measure(row["measure"])} | row
 
@@ -199,8 +201,8 @@ def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
     chosen from: beyond it there may be a better one.
     """
     cells = combinations.cells
-    known = {name for record in cells["record"] for name in record.results}
-    measures = [m for scores in scores_of(cells["record"]) for m in scores.paired if m[1] in known]
+    results = {name for record in cells["record"] for name in record.results}
+    measures = [m for s in scores_of(cells["record"]) for m in s.paired if m[1] in results]
     if not measures:
         return
     cells = _with_best_fixed(cells[~cells["row"].isin(combinations.without_scale)])
@@ -209,17 +211,17 @@ def paired_rows(combinations: Combinations) -> Iterator[dict[str, Any]]:
         scores = scores[["name", "seed", "score", "not_converged", "at_grid_end"]]
         pairs = paired_differences(scores, _learned_and_fixed(cells))
         pairs = pairs.assign(against=[fixed for _, fixed in pairs["b"]])
-        for (learned, against), own in pairs.groupby(["a", "against"], sort=False):
+        for (learned, against), group in pairs.groupby(["a", "against"], sort=False):
             names = *learned, against
-            yield _row(names, measure, own["difference"], own, combinations.overlap)
-        for against, own in pairs.groupby("against", sort=False):
-            if own.groupby(["a", "b"]).ngroups > 1:
-                names, by_seed = (ALL, ALL, against), own.groupby("seed")["difference"]
-                means = by_seed.agg(lambda of: mean_and_error(list(of))[0])
-                yield _row(names, measure, means, own, combinations.overlap)
-                share = by_seed.agg(lambda of: (of < 0).mean())
-                words = f"share of pairs with less {measure}"
-                yield _row(names, words, share, own, combinations.overlap)
+            yield _row(names, measure, group["difference"], group, combinations.overlap)
+        for against, group in pairs.groupby("against", sort=False):
+            if len(group.drop_duplicates(["a", "b"])) > 1:
+                names, by_seed = (ALL, ALL, against), group.groupby("seed")["difference"]
+                means = by_seed.agg(lambda values: mean_and_error(list(values))[0])
+                yield _row(names, measure, means, group, combinations.overlap)
+                share = by_seed.agg(lambda values: (values < 0).mean())
+                title = f"share of pairs with less {measure}"
+                yield _row(names, title, share, group, combinations.overlap)
 
 
 def _with_best_fixed(cells: pd.DataFrame) -> pd.DataFrame:
@@ -232,9 +234,9 @@ def _with_best_fixed(cells: pd.DataFrame) -> pd.DataFrame:
         not_converged=[not has_converged(record) for record in cells["record"]],
         at_grid_end=[bool(scale_at_grid_end(record)) for record in cells["record"]],
     )
-    best = [best_fixed(own) for _, own in cells[~cells["is_learned"]].groupby("row")]
-    last = cells["column"].max() + 1
-    cells = pd.concat([cells, *(own.assign(hyperprior=BEST_FIXED, column=last) for own in best)])
+    best = [best_fixed(group) for _, group in cells[~cells["is_learned"]].groupby("row")]
+    place = {"hyperprior": BEST_FIXED, "column": cells["column"].max() + 1}
+    cells = pd.concat([cells, *(group.assign(**place) for group in best)])
     return cells.assign(name=list(zip(cells["prior"], cells["hyperprior"], strict=True)))
 
 
@@ -310,9 +312,9 @@ def scale_rows(
     """
     cells = combinations.cells
     cells = cells[~cells["row"].isin(combinations.without_scale)]
-    for _, of_prior in cells.groupby("row"):
-        for found in (*_fixed_rows(of_prior), *_learned_rows(of_prior, learned)):
-            yield {"prior": of_prior["prior"].iloc[0]} | found
+    for _, group in cells.groupby("row"):
+        for row in (*_fixed_rows(group), *_learned_rows(group, learned)):
+            yield {"prior": group["prior"].iloc[0]} | row
 
 
 def _fixed_rows(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -353,11 +355,11 @@ def _learned_rows(
     """Scale of every layer, or of the network, under each hyperprior."""
     scales = [learned.get(record.name, {}) for record in cells["record"]]
     layers = pd.DataFrame(scales, index=cells.index)
-    for _, own in cells.groupby("column"):
-        for name in sorted(layers.loc[own.index].dropna(axis="columns", how="all")):
-            of_layer = own.assign(scale=layers[name]).dropna(subset="scale")
+    for _, group in cells.groupby("column"):
+        for name in sorted(layers.loc[group.index].dropna(axis="columns", how="all")):
+            of_layer = group.assign(scale=layers[name]).dropna(subset="scale")
             measure = f"learned, {name.removesuffix('_scale').replace('_', ' ')}"
-            head = {"hyperprior": own["hyperprior"].iloc[0], "measure": measure}
+            head = {"hyperprior": group["hyperprior"].iloc[0], "measure": measure}
             yield head | _geometric(of_layer)
 
 

@@ -31,7 +31,7 @@ from pmbnn.compare.intervals import (
     joint_intervals,
 )
 from pmbnn.compare.scores import NLL_METRICS
-from pmbnn.experiment.cells import Cell, Contrast, Contrasts, Selection
+from pmbnn.experiment.cells import Cell, Contrast, Contrasts
 from pmbnn.experiment.contrasts import AmbiguousError, pairs, stored_contrasts
 from pmbnn.models.priors import Hyperprior, Prior
 from pmbnn.results.caveats import AT_GRID_END, has_converged, scale_at_grid_end
@@ -125,7 +125,9 @@ def delta_table(records: Sequence[CellRecord], contrasts: Contrasts) -> pd.DataF
     rows = pd.DataFrame(row for contrast in listed for row in _pair_rows(contrast, usable))
     if rows.empty:
         return pd.DataFrame(columns=DELTA_COLUMNS)
-    rows["data"] = _data_names(rows.pop("place"))
+    # Where two places would be called the same, names say what sets them apart.
+    names = distinct_names(rows["place"], lambda place: dataset_title(place.dataset))
+    rows["data"] = [names[place] for place in rows.pop("place")]
     _check_one_setting(rows)
     deltas = _by_method(_in_one_metric(rows))
     deltas["delta"] = deltas["delta_advi"] - deltas["delta_reference"]
@@ -144,14 +146,12 @@ def learned_less_fixed(records: Iterable[CellRecord]) -> Iterator[Contrast]:
         names = distinct_names(scales[prior], title)
         learned = [hyperprior for hyperprior, scale in scales[prior].items() if scale is None]
         fixed = [hyperprior for hyperprior in names if hyperprior not in learned]
-        for first, second in product(learned, fixed):
-            sides = (_selection(prior, hyperprior) for hyperprior in (first, second))
-            yield Contrast(f"{name}: {names[first]} less {names[second]}", *sides)
-
-
-def _selection(prior: Prior, hyperprior: Hyperprior) -> Selection:
-    sections = {"prior": prior, "hyperprior": hyperprior}
-    return {name: spec.model_dump(mode="json") for name, spec in sections.items()}
+        for pair in product(learned, fixed):
+            sides = (
+                {"prior": prior.model_dump(mode="json"), "hyperprior": h.model_dump(mode="json")}
+                for h in pair
+            )
+            yield Contrast(f"{name}: {' less '.join(names[h] for h in pair)}", *sides)
 
 
 def _usable(records: Sequence[CellRecord]) -> list[CellRecord]:
@@ -175,10 +175,10 @@ def _method(record: CellRecord) -> str | None:
 def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[dict[str, Any]]:
     """Each pair of cells of a contrast, with the difference of either metric."""
     try:
-        found = pairs(contrast, [record.cell for record in records])
+        indices = pairs(contrast, [record.cell for record in records])
     except AmbiguousError as error:
         raise AmbiguousError(f"The contrast `{contrast.name}` {error}.") from None
-    for pair in ((records[i], records[j]) for i, j in found):
+    for pair in ((records[i], records[j]) for i, j in indices):
         first, second = pair
         differences = {}
         for name in NLL_METRICS:
@@ -188,7 +188,7 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
             differences[f"{name}_mcse"] = math.nan if None in errors else math.hypot(*errors)
         yield {
             "contrast": contrast.name,
-            "place": _place(first, second),
+            "place": _place(first.cell, second.cell),
             "seed": first.cell.data_seed,
             "overlap": first.overlap,
             "method": _method(first),
@@ -200,20 +200,14 @@ def _pair_rows(contrast: Contrast, records: Sequence[CellRecord]) -> Iterator[di
         }
 
 
-def _place(first: CellRecord, second: CellRecord) -> Cell:
+def _place(first: Cell, second: Cell) -> Cell:
     """Data set without its seed, and of network and likelihood what both have."""
-    own, other = first.cell.without_seeds, second.cell
-    apart = [
-        name for name in ("network", "likelihood") if getattr(own, name) != getattr(other, name)
+    cell = first.without_seeds
+    different = [
+        name for name in ("network", "likelihood") if getattr(cell, name) != getattr(second, name)
     ]
-    left_out = ("prior", "hyperprior", "inference", "predict", *apart)
-    return replace(own, sweep="", **dict.fromkeys(left_out))
-
-
-def _data_names(places: pd.Series) -> list[str]:
-    """Name of each place; where two would be called the same, with what sets them apart."""
-    names = distinct_names(places, lambda place: dataset_title(place.dataset))
-    return [names[place] for place in places]
+    left_out = ("prior", "hyperprior", "inference", "predict", *different)
+    return replace(cell, sweep="", **dict.fromkeys(left_out))
 
 
 def _check_one_setting(rows: pd.DataFrame) -> None:
@@ -295,9 +289,9 @@ def verdict_table(deltas: pd.DataFrame, margin: float, random_seed: int = 0) -> 
     if deltas.empty:
         return pd.DataFrame(columns=VERDICT_COLUMNS)
     numbers = deltas.set_index(["contrast", "data", "seed"])[list(COLUMN.values())].astype(float)
-    known = {name: numbers[column].dropna() for name, column in COLUMN.items()}
+    quantities = {name: numbers[column].dropna() for name, column in COLUMN.items()}
     overlap = deltas.groupby("data")["overlap"].max().to_dict()
-    intervals = joint_intervals(known, random_seed, overlap).T.to_dict()
+    intervals = joint_intervals(quantities, random_seed, overlap).T.to_dict()
     entries = deltas.groupby(["contrast", "data"], sort=False)
     rows = [_verdict_row(entry, group, intervals, margin) for entry, group in entries]
     return pd.DataFrame(rows, columns=VERDICT_COLUMNS)
@@ -332,18 +326,17 @@ def sentence(row: Mapping[str, Any]) -> str:
     Without cells of the reference it says where the interval under ADVI lies, by the same margin.
     """
     if math.isnan(row["reference"]):
-        ends = row["advi_low"], row["advi_high"]
-        words = POSTERIOR_WORDS[interval_verdict(*ends, row["margin"])].format("ADVI")
-        words += _interval_words(row, "advi")
+        verdict = interval_verdict(row["advi_low"], row["advi_high"], row["margin"])
+        text = POSTERIOR_WORDS[verdict].format("ADVI") + _interval_text(row, "advi")
     else:
-        words = POSTERIOR_WORDS[row["posterior_verdict"]].format("the posterior")
-        words += _interval_words(row, "reference")
+        text = POSTERIOR_WORDS[row["posterior_verdict"]].format("the posterior")
+        text += _interval_text(row, "reference")
         if row["advi_verdict"]:
-            words += f"; {ADVI_WORDS[row['advi_verdict']]}{_interval_words(row, 'delta')}"
-    return " ".join(filter(None, [f"{row['data']}, {row['contrast']}: {words}.", row["note"]]))
+            text += f"; {ADVI_WORDS[row['advi_verdict']]}{_interval_text(row, 'delta')}"
+    return " ".join(filter(None, [f"{row['data']}, {row['contrast']}: {text}.", row["note"]]))
 
 
-def _interval_words(row: Mapping[str, Any], name: str) -> str:
+def _interval_text(row: Mapping[str, Any], name: str) -> str:
     if not math.isfinite(row[f"{name}_low"]):
         return ""
     mean, low, high = (f"{row[name + end]:+.4f}" for end in ("", "_low", "_high"))
@@ -366,31 +359,30 @@ def _verdict_row(
     row["posterior_verdict"] = interval_verdict(*ends["reference"], margin) if sampled else ""
     row["advi_verdict"] = advi_verdict(*ends.values(), margin) if sampled and fitted else ""
     row |= {name: int(group[name].sum()) for name in ("doubtful", *COUNTS)}
-    return row | {"note": _note(group, margin)}
+    return row | {"note": _note(row, group, margin)}
 
 
-def _note(group: pd.DataFrame, margin: float) -> str:
+def _note(row: Mapping[str, Any], group: pd.DataFrame, margin: float) -> str:
     """What prevents a verdict, or casts doubt on it."""
     methods = {"reference": "the reference", "advi": "ADVI"}
-    words = [f"No cells of {n}." for m, n in methods.items() if group[f"delta_{m}"].isna().all()]
-    for method, name in methods.items():
-        largest = group[f"delta_{method}_mcse"].max()
-        if largest > TOLERATED * margin:
-            words.append(
-                f"Monte-Carlo error of {name} (up to {largest:.2g}) exceeds a tenth of the margin."
+    errors = {name: group[f"delta_{m}_mcse"].max() for m, name in methods.items()}
+    at_end = f"In {row['at_grid_end']} of {row['pairs']} pairs of cells a tuned scale is"
+    notes = {
+        **{f"No cells of {n}.": group[f"delta_{m}"].isna().all() for m, n in methods.items()},
+        **{
+            f"Monte-Carlo error of {name} (up to {error:.2g}) exceeds a tenth of the margin.": (
+                error > TOLERATED * margin
             )
-    if group["overlap"].max():
-        words.append("Data seeds split the same rows: the intervals allow for it.")
-    counts = group[["doubtful", *COUNTS]].sum()
-    if counts["doubtful"]:
-        words.append(f"{counts['doubtful']} sampled cells did not converge.")
-    if counts["advi_not_converged"]:
-        lost = f"{counts['advi_not_converged']} of {counts['advi_cells']}"
-        words.append(f"{lost} fits by ADVI did not converge.")
-    if counts["at_grid_end"]:
-        at_end = f"{counts['at_grid_end']} of {counts['pairs']}"
-        words.append(f"In {at_end} pairs of cells a tuned scale is {AT_GRID_END}.")
-    return " ".join(words)
+            for name, error in errors.items()
+        },
+        "Data seeds split the same rows: the intervals allow for it.": group["overlap"].max(),
+        f"{row['doubtful']} sampled cells did not converge.": row["doubtful"],
+        f"{row['advi_not_converged']} of {row['advi_cells']} fits by ADVI did not converge.": (
+            row["advi_not_converged"]
+        ),
+        f"{at_end} {AT_GRID_END}.": row["at_grid_end"],
+    }
+    return " ".join(note for note, applies in notes.items() if applies)
 
 
 # The folder

@@ -5,13 +5,11 @@ predicts than that of the best one, at points that nothing was chosen by.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
 from pmbnn.compare.scores import NLL_METRICS
-from pmbnn.experiment.cells import Cell
 from pmbnn.results.caveats import NOT_CONVERGED, scale_at_grid_end
 from pmbnn.results.groups import bounds_evidence, valid_cells
 from pmbnn.results.names import dataset_title, distinct_names, method_name
@@ -23,20 +21,13 @@ EVIDENCE_FILE, REGRET_FILE = "evidence.csv", "regret.csv"
 
 COMBINATION = ["prior", "hyperprior"]
 
-
-class Criterion(NamedTuple):
-    """Result that a combination is chosen by, in words, and whether more of it is better."""
-
-    words: str
-    more_is_better: bool
-
-
-CRITERIA: Mapping[str, Criterion] = {
-    "log_evidence": Criterion("log evidence", True),
-    "elbo": Criterion("ELBO", True),
-    "elpd_loo": Criterion("LOO", True),
-    "validation_nll": Criterion("held-out NLL", False),
+CRITERIA = {
+    "log_evidence": ("log evidence", -1),
+    "elbo": ("ELBO", -1),
+    "elpd_loo": ("LOO", -1),
+    "validation_nll": ("held-out NLL", 1),
 }
+"""Results that a combination is chosen by: title, and sign with which less is better."""
 
 NUMBERS = (
     *("log_evidence", "log_evidence_mcse", "elbo", "elpd_loo", "elpd_loo_se", "validation_nll"),
@@ -62,21 +53,24 @@ def evidence_table(records: Sequence[CellRecord]) -> pd.DataFrame:
         return pd.DataFrame()
     cells = [record.cell for record in usable]
     names = {s: distinct_names(getattr(cell, s) for cell in cells) for s in COMBINATION}
-    sources = distinct_names((cell.inference for cell in cells), method_name)
-    rows = [
-        {
-            "data": dataset_title(record.cell.dataset),
-            "seed": record.cell.data_seed,
-            "overlap": record.overlap,
-            **{section: of[getattr(record.cell, section)] for section, of in names.items()},
-            "source": sources[record.cell.inference] + _mixture(record.cell),
-            "sampled": record.cell.is_sampled,
-            "status": record.status,
-            "scale_at_grid_end": scale_at_grid_end(record),
-            **{name: record.results.get(name, math.nan) for name in NUMBERS},
-        }
-        for record in usable
-    ]
+    methods = distinct_names((cell.inference for cell in cells), method_name)
+    rows = []
+    for record, cell in zip(usable, cells, strict=True):
+        mixture = cell.predict.mixture
+        is_mixed = not cell.is_sampled and mixture != "best"
+        rows.append(
+            {
+                "data": dataset_title(cell.dataset),
+                "seed": cell.data_seed,
+                "overlap": record.overlap,
+                **{section: titles[getattr(cell, section)] for section, titles in names.items()},
+                "source": methods[cell.inference] + (f", {mixture}" if is_mixed else ""),
+                "sampled": cell.is_sampled,
+                "status": record.status,
+                "scale_at_grid_end": scale_at_grid_end(record),
+                **{name: record.results.get(name, math.nan) for name in NUMBERS},
+            }
+        )
     return _with_bayes_factors(pd.DataFrame(rows))
 
 
@@ -121,44 +115,30 @@ def regret_table(evidence: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _regrets(of_seed: pd.DataFrame) -> Iterator[dict]:
+def _regrets(cells: pd.DataFrame) -> Iterator[dict]:
     """Regret of every criterion that is known of all combinations of one data set and seed."""
-    groups = of_seed.groupby("source", sort=False)
-    by_source = {name: rows.set_index(COMBINATION) for name, rows in groups}
-    nll = _posterior_nll(by_source, of_seed)
-    if nll is None:
-        return
-    for name, criterion in CRITERIA.items():
+    by_source = {
+        source: rows.set_index(COMBINATION)
+        for source, rows in cells.groupby("source", sort=False)
+        if not rows.duplicated(COMBINATION).any()
+    }
+    number = len(cells.drop_duplicates(COMBINATION))
+    samplers = [r for r in by_source.values() if r["sampled"].all() and len(r) == number > 1]
+    every = (rows[metric] for rows in samplers for metric in NLL_METRICS)
+    nll = next((values for values in every if values.notna().all()), None)
+    for result, (criterion, sign) in CRITERIA.items() if nll is not None else ():
         for source, rows in by_source.items():
-            if rows.index.has_duplicates:
-                continue
-            values = rows[name].reindex(nll.index)
-            if values.isna().any():
-                continue
-            chosen = values.idxmax() if criterion.more_is_better else values.idxmin()
-            yield {
-                "criterion": criterion.words,
-                "source": source,
-                "combinations": len(nll),
-                "cells": len(rows),
-                "not_converged": int(rows["status"].isin(NOT_CONVERGED).sum()),
-                "regret": float(nll[chosen] - nll.min()),
-                "by_chance": float(nll.mean() - nll.min()),
-            }
-
-
-def _posterior_nll(
-    by_source: Mapping[str, pd.DataFrame], of_seed: pd.DataFrame
-) -> pd.Series | None:
-    """NLL of every combination under the posterior; None where no sampler has two of them all."""
-    every = of_seed[COMBINATION].drop_duplicates()
-    for rows in by_source.values():
-        if not rows["sampled"].all() or rows.index.has_duplicates or len(rows) < len(every):
-            continue
-        for metric in NLL_METRICS:
-            if rows[metric].notna().all() and len(rows) > 1:
-                return rows[metric]
-    return None
+            values = sign * rows[result].reindex(nll.index)
+            if values.notna().all():
+                yield {
+                    "criterion": criterion,
+                    "source": source,
+                    "combinations": number,
+                    "cells": len(rows),
+                    "not_converged": int(rows["status"].isin(NOT_CONVERGED).sum()),
+                    "regret": float(nll[values.idxmin()] - nll.min()),
+                    "by_chance": float(nll.mean() - nll.min()),
+                }
 
 
 def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
@@ -173,9 +153,3 @@ def _with_bayes_factors(table: pd.DataFrame) -> pd.DataFrame:
         log_bayes_factor=evidence - best,
         log_bayes_factor_mcse=both.where(~is_best, 0.0).where(evidence.notna()),
     )
-
-
-def _mixture(cell: Cell) -> str:
-    """How the restarts of a guide are mixed, where not by taking the best; empty for a sampler."""
-    mixture = cell.predict.mixture
-    return "" if cell.is_sampled or mixture == "best" else f", {mixture}"

@@ -11,8 +11,7 @@ sensitivity with power-scaling.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,14 +58,10 @@ COLUMNS = ("prior_of_weights", "prior_of_scales", "prior", "likelihood")
 def write_sensitivity(results: Results, records: Sequence[CellRecord]) -> None:
     """Write the table, computing the cells that it lacks; one without rows leaves no file."""
     path = results.folder / FILE
-    # As text, so that what is kept is written as it was.
-    held = {"dtype": str, "keep_default_na": False}
-    before = pd.read_csv(path, **held) if path.is_file() else None
-    table = sensitivity_table(results, records, before)
-    if table.empty:
-        results.remove_table(FILE)
-    elif not results.holds_table(FILE, table):
-        results.write_table(FILE, table)
+    # As text: rows that are kept are written as they were.
+    as_text = {"dtype": str, "keep_default_na": False}
+    before = pd.read_csv(path, **as_text) if path.is_file() else None
+    results.replace_table(FILE, sensitivity_table(results, records, before))
 
 
 def sensitivity_table(
@@ -89,15 +84,15 @@ def sensitivity_table(
     before
         A table whose cells are not computed again.
     """
-    known = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
+    computed = {} if before is None else dict(tuple(before.groupby("name", sort=False)))
     programs: dict[str, Programs] = {}
     sampled = [record for record in records if record.results and record.cell.is_sampled]
     tables = []
     with stage("sensitivity", len(sampled), "cell") as report_progress:
         for number, record in enumerate(sampled, 1):
             # A cell's name ends in a digest of all that decides its draws.
-            held = known.get(record.name)
-            tables.append(cell_sensitivity(results, record, programs) if held is None else held)
+            rows = computed.get(record.name)
+            tables.append(cell_sensitivity(results, record, programs) if rows is None else rows)
             report_progress(number)
     tables = [rows for rows in tables if len(rows)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -134,8 +129,17 @@ def cell_sensitivity(
             f"The cell `{record.name}` must be sampled: draws of a fit are not of the posterior, "
             "and do not show its sensitivity."
         )
-    specs, dataset, values = _stored(results, record)
-    if values is None or not _has_rows(specs, dataset, values):
+    specs = stored_specifications(results.cells / record.name, record)
+    dataset = _load(specs["dataset"], record.fingerprint)
+    if dataset.fingerprint != record.fingerprint:
+        raise DataError(f"The data of cell `{record.name}` are not those it was sampled on.")
+    trace = load_arrays(results, record.name, {"draws": "values"})
+    if "draws" not in trace.children:
+        return pd.DataFrame()
+    # (chain, draw, parameter)
+    values = trace["draws"]["values"].transpose("chain", "draw", "parameter").values
+    shape, draws = values.shape[:2], values.reshape(-1, values.shape[-1]).astype(np.float64)
+    if len(draws) < LEAST_DRAWS or not _is_supported(specs, dataset):
         return pd.DataFrame()
     hyperprior = specs["hyperprior"].candidates[0]
     if isinstance(hyperprior, Fixed):
@@ -143,32 +147,13 @@ def cell_sensitivity(
     used = _programs(specs, hyperprior, dataset.training, {} if programs is None else programs)
     data = model_data(hyperprior, dataset.training, specs["likelihood"])
     test = data | {"x": dataset.x_test, "target": dataset.y_test}
-    draws = values.reshape(-1, values.shape[-1]).astype(np.float64)
     nll = -used.parts(test, draws)["likelihood"] / len(dataset.y_test)
     quantities = {"mean test NLL": nll} | _predicted(used.predictor, data, draws, dataset)
     quantities |= scale_draws(used.predictor.posterior(data, draws))
-    rows = power_scaled(quantities, used.parts(data, draws), values.shape[:2])
-    return pd.DataFrame([_head(record) | row for row in rows])
-
-
-def _stored(
-    results: Results, record: CellRecord
-) -> tuple[dict[str, Any], Dataset, np.ndarray | None]:
-    """Specifications and data of a cell, and the draws kept of it, ``(chain, draw, size)``."""
-    specs = stored_specifications(results.cells / record.name, record)
-    dataset = _loaded(specs["dataset"], record.fingerprint)
-    if dataset.fingerprint != record.fingerprint:
-        raise DataError(f"The data of cell `{record.name}` are not those it was sampled on.")
-    kept = load_arrays(results, record.name, {"draws": "values"})
-    if "draws" not in kept.children:
-        return specs, dataset, None
-    return specs, dataset, kept["draws"]["values"].transpose("chain", "draw", "parameter").values
-
-
-def _head(record: CellRecord) -> dict[str, Any]:
-    """Columns that name a cell and its posterior."""
     head = {"sweep": record.sweep, "name": record.name, **posterior_row(record.settings)}
-    return head | {"engine": record.cell.inference.engine, "status": record.status}
+    head |= {"engine": record.cell.inference.engine, "status": record.status}
+    rows = power_scaled(quantities, used.parts(data, draws), shape)
+    return pd.DataFrame([head | row for row in rows])
 
 
 def power_scaled(
@@ -191,9 +176,9 @@ def power_scaled(
     priors = [part for name, part in parts.items() if name != "likelihood"]
     floor = table.loc[list(others), list(COLUMNS)].max(axis=1).mean()
     k = _largest_k([*priors, sum(priors), parts["likelihood"]])
-    ordered = table.loc[list(quantities), [*COLUMNS, "diagnosis"]].to_dict("index")
-    found = ({"quantity": name} | row for name, row in ordered.items())
-    return [row | {"floor": float(floor), "pareto_k": k} for row in found]
+    rows = table.loc[list(quantities), [*COLUMNS, "diagnosis"]].to_dict("index")
+    shared = {"floor": float(floor), "pareto_k": k}
+    return [{"quantity": name} | row | shared for name, row in rows.items()]
 
 
 def _sensitivities(quantities, parts, shape: tuple[int, int]) -> pd.DataFrame:
@@ -209,14 +194,20 @@ def _sensitivities(quantities, parts, shape: tuple[int, int]) -> pd.DataFrame:
     groups["/log_likelihood"] = group({"y": parts["likelihood"]})
     groups["/log_prior"] = group({n: part for n, part in parts.items() if n != "likelihood"})
     tree = xr.DataTree.from_dict(groups)
-    with _silent("arviz_stats.psense"):
+    # The table says what the warnings say.
+    logger = logging.getLogger("arviz_stats.psense")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         table = psense_summary(tree, alphas=ALPHAS, round_to=DIGITS)
+    finally:
+        logger.setLevel(level)
     for name in ("weights", "scales"):
         table[f"prior_of_{name}"] = np.nan
         if name in parts:
             alone = psense(tree, group="prior", group_var_names=[name], alphas=ALPHAS)
-            found = {quantity: float(value) for quantity, value in alone.items()}
-            table[f"prior_of_{name}"] = pd.Series(found).round(DIGITS)
+            values = {quantity: float(value) for quantity, value in alone.items()}
+            table[f"prior_of_{name}"] = pd.Series(values).round(DIGITS)
     return table
 
 
@@ -224,39 +215,25 @@ def _largest_k(parts: Sequence[np.ndarray]) -> float:
     """Largest Pareto k-hat of the weights that powers of some parts of the density give."""
     from arviz_stats.base import array_stats
 
-    # It takes what leave-one-out has: the logarithms of the ratios' inverses.
-    found = [array_stats.psislw(-(a - 1) * part)[1] for part in parts for a in ALPHAS]
-    return float(max(found))
-
-
-@contextmanager
-def _silent(logger: str) -> Iterator[None]:
-    """Suppress warnings of a logger: the table has what they say."""
-    log = logging.getLogger(logger)
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
+    # `psislw` takes what leave-one-out has: the logarithms of the ratios' inverses.
+    return float(max(array_stats.psislw(-(a - 1) * part)[1] for part in parts for a in ALPHAS))
 
 
 @lru_cache(maxsize=8)
-def _loaded(spec: DatasetSpec, _: str) -> Dataset:
+def _load(spec: DatasetSpec, _: str) -> Dataset:
     # By the fingerprint as well: another experiment may name a file of its own by the same name.
     return spec.load()
 
 
-def _has_rows(specs: Mapping[str, Any], dataset: Dataset, values: np.ndarray) -> bool:
-    """Whether the table has rows for a cell."""
+def _is_supported(specs: Mapping[str, Any], dataset: Dataset) -> bool:
+    """Whether a cell has a proper prior, a small network and predictions of a type with rows."""
     from pmbnn.experiment.cost import LARGE_NETWORK
 
-    rows = dataset.training
-    n_outputs = specs["likelihood"].n_outputs(rows.n_classes, rows.n_targets)
+    rows, likelihood = dataset.training, specs["likelihood"]
+    n_outputs = likelihood.n_outputs(rows.n_classes, rows.n_targets)
     work = specs["network"].multiply_adds(rows.input_shape, n_outputs)
-    known = specs["likelihood"].predictive in PREDICTED
-    enough = values.shape[0] * values.shape[1] >= LEAST_DRAWS
-    return specs["prior"].has_scale and known and enough and work <= LARGE_NETWORK
+    is_small = work <= LARGE_NETWORK
+    return specs["prior"].has_scale and likelihood.predictive in PREDICTED and is_small
 
 
 def _programs(
@@ -288,25 +265,27 @@ def _predicted(
 
     rows = spread_rows(np.arange(len(dataset.y_test)))
     parameters = predictor.parameters(data, values, dataset.x_test[rows])
-    of_kind = PREDICTED[predictor.likelihood.predictive]
-    found = {}
-    for words, predicted in of_kind(predictor.likelihood, parameters, dataset).items():
+    predict = PREDICTED[predictor.likelihood.predictive]
+    quantities = {}
+    for name, predicted in predict(predictor.likelihood, parameters, dataset).items():
         order = np.argsort(predicted.mean(axis=0), kind="stable")
         chosen = [order[round(q * (len(order) - 1))] for q in QUARTILES]
-        found |= {f"{words} at test row {rows[i]}": predicted[:, i] for i in dict.fromkeys(chosen)}
-    return found
+        quantities |= {
+            f"{name} at test row {rows[i]}": predicted[:, i] for i in dict.fromkeys(chosen)
+        }
+    return quantities
 
 
 def _first_class(likelihood, parameters, dataset: Dataset) -> dict[str, np.ndarray]:
     (probability,) = parameters.values()
-    words = f"probability of class {dataset.classes[0]}"
-    return {words: np.asarray(probability[..., 0], np.float64)}
+    name = f"probability of class {dataset.classes[0]}"
+    return {name: np.asarray(probability[..., 0], np.float64)}
 
 
 def _outputs(likelihood, parameters, dataset: Dataset) -> dict[str, np.ndarray]:
-    words = [f"output {name}" for name in dataset.target_names] or ["output"]
-    means = (likelihood.components(own).mean() for own in likelihood.by_target(parameters))
-    return {w: np.asarray(mean, np.float64) for w, mean in zip(words, means, strict=True)}
+    names = [f"output {name}" for name in dataset.target_names] or ["output"]
+    means = (likelihood.components(p).mean() for p in likelihood.by_target(parameters))
+    return {name: np.asarray(m, np.float64) for name, m in zip(names, means, strict=True)}
 
 
 PREDICTED: dict[str, Callable[..., dict[str, np.ndarray]]] = {
