@@ -58,6 +58,13 @@ def show_names(names: Sequence) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def check_choice(setting: str, name: str, choices: Sequence[str], title: str) -> None:
+    """Raise DataSettingError if a setting is a name that a file does not have."""
+    if name not in choices:
+        rule = f"must be one of {show_names(choices)} of {title}, got {name!r}"
+        raise DataSettingError(setting, rule)
+
+
 def name_of(value: Any) -> str:
     """Name of a class: a number without a needless fraction, a truth value as YAML writes it."""
     value = value.item() if hasattr(value, "item") else value

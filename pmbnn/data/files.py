@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr
 
-from pmbnn.data.base import DataError, DataSettingError, show_names
+from pmbnn.data.base import DataError, DataSettingError, check_choice
 from pmbnn.spec import Specification
 
 if TYPE_CHECKING:
@@ -196,10 +196,7 @@ def read_archive(path: Path, title: str, names: Mapping[str, str]) -> "dict[str,
             if not hasattr(arrays, "files"):
                 raise DataError(f"{title}: must be an .npz archive, got a single array.")
             for setting, name in names.items():
-                if name not in arrays.files:
-                    choices = show_names(sorted(arrays.files))
-                    rule = f"must be one of {choices} of {title}, got {name!r}"
-                    raise DataSettingError(setting, rule)
+                check_choice(setting, name, sorted(arrays.files), title)
             return {setting: arrays[name] for setting, name in names.items()}
     except DataError:
         raise

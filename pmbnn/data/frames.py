@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pmbnn.data.base import DataError, DataSettingError, Task, show_names
+from pmbnn.data.base import DataError, DataSettingError, Task, check_choice, show_names
 from pmbnn.data.raw import (
     Arrays,
     RawRows,
     RowSettings,
+    check_rows,
     check_target_names,
     rows_from_arrays,
     several_targets,
@@ -249,7 +250,7 @@ def arrays_from_frame(frame: pd.DataFrame, settings: FrameSettings, title: str) 
     several = len(columns) > 1
     return Arrays(
         x=np.concatenate(blocks, axis=1)[kept],
-        y=several_targets(columns, targets, task, title) if several else columns[0],
+        y=several_targets(columns, targets, task, title, kept) if several else columns[0],
         features=tuple(label for some in labels for label in some),
         groups=None if group is None else _groups(frame, group, title)[kept],
         numbers=kept,
@@ -266,10 +267,8 @@ def _check_labels(
         for label in column_labels:
             other, _ = _column_and_level(label, frame)
             if other != name:
-                raise DataError(
-                    f"{title}: input `{label}` of column `{name}` must not look like one of column "
-                    f"`{other}`: rename one."
-                )
+                rule = f"must not look like one of column `{other}`: rename one"
+                raise DataError(f"{title}: input `{label}` of column `{name}` {rule}.")
 
 
 def _rows_with_targets(
@@ -279,9 +278,8 @@ def _rows_with_targets(
     kept = np.ones(len(frame), bool)
     for name in targets:
         gaps = frame[name].isna().to_numpy()
-        if gaps.any() and missing != "drop":
-            row = int(np.argmax(gaps)) + 1
-            raise DataError(f"{title}, row {row}: target `{name}` is missing: say `missing: drop`.")
+        if missing != "drop":
+            check_rows(gaps, title, f"target `{name}` is missing: say `missing: drop`")
         kept &= ~gaps
         if not kept.any():
             raise DataError(f"{title}: target `{name}` has no values.")
@@ -303,10 +301,7 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
         ("split.group", [] if group is None else [group]),
     ):
         for name in names:
-            if name not in columns:
-                raise DataSettingError(
-                    setting, f"must be one of {show_names(columns)} of {title}, got {name!r}"
-                )
+            check_choice(setting, name, columns, title)
     if not targets:
         raise DataSettingError("target", "must name a column, got an empty list")
     check_target_names(targets, "target")
@@ -330,29 +325,36 @@ def _encoded(
     if not categorical and pd.api.types.is_numeric_dtype(kind):
         return column.to_numpy(np.float64, na_value=np.nan)[:, None], [name]
     if pd.api.types.is_datetime64_any_dtype(kind) or kind.kind in "mc":
-        raise DataError(
-            f"{title}: column `{name}` must hold numbers, text or truth values, got {kind}."
-        )
+        rule = "must hold numbers, text or truth values"
+        raise DataError(f"{title}: column `{name}` {rule}, got {kind}.")
     if not categorical and not isinstance(kind, pd.CategoricalDtype):
-        remedy = "name it under `categorical` if it is none"
-        numbers = _as_numbers(column, f"column `{name}`", title, remedy, notation)
+        remedies = (
+            "name it under `categorical` if it is none",
+            "name it under `without`, or under `categorical` if these are categories",
+        )
+        numbers = _as_numbers(column, f"column `{name}`", title, notation, *remedies)
         if numbers is not None:
             return numbers[:, None], [name]
-        remedy = "name it under `without`, or under `categorical` if these are categories"
-        _check_categories(column, f"column `{name}`", title, remedy)
-    is_number_kind = _is_number(kind)
-    values = column if is_number_kind else column.astype(str)
+    as_word = _word_of_number if _is_number(kind) else str
+    values = column if _is_number(kind) else column.astype(str)
     levels = sorted(values[column.notna()].unique())
     if len(levels) > MOST_LEVELS:
-        raise DataError(
-            f"{title}: column `{name}` must be numbers or at most {MOST_LEVELS} categories, got "
-            f"{len(levels)} different values: name it under `without`."
-        )
+        rule = f"must be numbers or at most {MOST_LEVELS} categories, got {len(levels)}"
+        raise DataError(f"{title}: column `{name}` {rule}: name it under `without`.")
     if not levels:
         raise DataError(f"{title}: column `{name}` has no values: name it under `without`.")
     x = np.stack([values.to_numpy() == level for level in levels], axis=1).astype(np.float64)
     x[column.isna().to_numpy()] = np.nan
-    return x, [f"{name}={level:g}" if is_number_kind else f"{name}={level}" for level in levels]
+    return x, [f"{name}={as_word(level)}" for level in levels]
+
+
+def _word_of_number(number: float) -> str:
+    """Text of a number that is a category: without needless digits, but with all that differ."""
+    text = f"{number:g}"
+    if float(text) == number:
+        return text
+    is_float = isinstance(number, float | np.floating)
+    return np.format_float_positional(number, trim="-") if is_float else str(number)
 
 
 def inputs_of_frame(
@@ -409,16 +411,13 @@ def _column_and_level(name: str, frame: pd.DataFrame) -> tuple[str, str | None]:
 def _words(frame: pd.DataFrame, name: str, levels: Sequence[str], title: str) -> "Series":
     """Categories of a column as words; missing ones stay missing."""
     column = _column(frame, name, title)
-    as_word = "{:g}".format if _is_number(column.dtype) else str
+    as_word = _word_of_number if _is_number(column.dtype) else str
     words = column.astype(object).map(as_word, na_action="ignore")
     words = words.map(lambda text: _level(text, levels), na_action="ignore")
     other = words.notna().to_numpy() & ~words.isin(levels).to_numpy()
-    if other.any():
-        row = int(np.argmax(other))
-        raise DataError(
-            f"{title}, row {row + 1}: column `{name}` must be one of {show_names(levels)}, "
-            f"got {words.iloc[row]!r}."
-        )
+    check_rows(
+        other, title, f"column `{name}` must be one of {show_names(levels)}", words.to_numpy()
+    )
     return words
 
 
@@ -428,7 +427,7 @@ def _level(text: str, levels: Sequence[str]) -> str | None:
         return text
     if text.lower() in MISSING_WORDS and all(map(is_number, levels)):
         return None
-    return f"{float(text):g}" if is_number(text) else text
+    return _word_of_number(float(text)) if is_number(text) else text
 
 
 def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation) -> np.ndarray:
@@ -436,12 +435,8 @@ def _new_numbers(frame: pd.DataFrame, name: str, title: str, notation: Notation)
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column.to_numpy(np.float64, na_value=np.nan)
     text = _text_of_numbers(column)
-    wrong = text.index[~_are_numbers(text, notation)]
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"{title}, row {row + 1}: column `{name}` must be a number, got {column.iloc[row]!r}."
-        )
+    wrong = np.isin(np.arange(len(column)), text.index[~_are_numbers(text, notation)])
+    check_rows(wrong, title, f"column `{name}` must be a number", column.to_numpy())
     numbers = pd.to_numeric(as_plain(text, notation)).reindex(range(len(column)))
     return numbers.to_numpy(np.float64, na_value=np.nan)
 
@@ -458,7 +453,12 @@ def _is_number(kind) -> bool:
 
 
 def _as_numbers(
-    column: "Series", place: str, title: str, remedy: str, notation: Notation
+    column: "Series",
+    place: str,
+    title: str,
+    notation: Notation,
+    remedy: str,
+    remedy_of_text: str | None,
 ) -> np.ndarray | None:
     """Numbers of a column of text; None where they are words.
 
@@ -466,24 +466,20 @@ def _as_numbers(
     ------
     DataError
         Most are numbers and some are not, so that those are likely mistakes; or they are numbers
-        with a currency, a percent sign or a unit, or in another notation.
+        with a currency, a percent sign or a unit, or in another notation; or, where there is a
+        remedy, dates or times, or text that differs in most rows.
     """
     numbers = numbers_of(column.map(str, na_action="ignore"), notation)
     if pd.api.types.is_numeric_dtype(numbers.dtype):
         return numbers.to_numpy(np.float64)
     wrong = first_bad_number(column, notation)
     if wrong is not None:
-        raise DataError(
-            f"{title}, row {wrong + 1}: {place} must be a number, got {column.iloc[wrong]!r}; "
-            f"{remedy}."
-        )
+        rule = f"{place} must be a number, got {column.iloc[wrong]!r}"
+        raise DataError(f"{title}, row {wrong + 1}: {rule}; {remedy}.")
+    if remedy_of_text and (text := no_category(column)):
+        rule = f"{place} must hold numbers or categories, got {text}"
+        raise DataError(f"{title}: {rule}: {remedy_of_text}.")
     return None
-
-
-def _check_categories(column: "Series", place: str, title: str, remedy: str) -> None:
-    """Raise DataError where text is dates or times, or differs in most rows."""
-    if text := no_category(column):
-        raise DataError(f"{title}: {place} must hold numbers or categories, got {text}: {remedy}.")
 
 
 def _target(
@@ -502,18 +498,15 @@ def _target(
         return target.iloc[kept].to_numpy(np.float64)
     if task != "classification" and not isinstance(kind, pd.CategoricalDtype):
         remedy = "say `task: classification` if these are classes"
-        numbers = _as_numbers(target, f"target `{name}`", title, remedy, notation)
+        remedies = (remedy, remedy if task is None else None)
+        numbers = _as_numbers(target, f"target `{name}`", title, notation, *remedies)
         if numbers is not None:
             return numbers[kept]
-        if task is None:
-            _check_categories(target, f"target `{name}`", title, remedy)
     return np.array(target.iloc[kept].astype(str).tolist())
 
 
 def _groups(frame: pd.DataFrame, name: str, title: str) -> np.ndarray:
     """Number of the group of each row."""
     codes, _ = pd.factorize(frame[name])
-    if (codes < 0).any():
-        row = int(np.argmax(codes < 0)) + 1
-        raise DataError(f"{title}, row {row}: column `{name}` of groups is missing.")
+    check_rows(codes < 0, title, f"column `{name}` of groups is missing")
     return codes

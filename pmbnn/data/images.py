@@ -18,7 +18,7 @@ from pmbnn.data.base import (
     DataSettingError,
     Standardise,
     Task,
-    show_names,
+    check_choice,
 )
 from pmbnn.data.files import (
     CHECKSUMS,
@@ -411,10 +411,7 @@ class Images(UserImages):
         files = _list(_stamps(path), self.path)
         labels = sorted({file.label for file in files})
         for name in self.classes:
-            if name not in labels:
-                raise DataSettingError(
-                    "classes", f"must be some of {show_names(labels)} of {self.path}, got {name!r}"
-                )
+            check_choice("classes", name, labels, self.path)
         if self.classes:
             files = tuple(file for file in files if file.label in self.classes)
         return path, files

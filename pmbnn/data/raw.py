@@ -114,7 +114,7 @@ def rows_from_arrays(
     Raises
     ------
     DataError
-        They are not as they must be.
+        They cannot be used.
     """
     x, y, groups = arrays.x, arrays.y, arrays.groups
     _check_shapes(x, y, title, target)
@@ -125,14 +125,14 @@ def rows_from_arrays(
     features = _names(arrays.features, "x", x.shape[1], "features", "inputs")
     if groups is not None and len(groups) != len(y):
         raise DataError(f"{title}: must have a group for each of {len(y)} rows, got {len(groups)}.")
+    numbers = np.arange(len(y)) if arrays.numbers is None else arrays.numbers
     if y.ndim == 1 or y.shape[1] == 1:
-        y, classes = _targets(y.ravel(), settings.task, title, target)
+        y, classes = _targets(y.ravel(), settings.task, title, target, numbers)
         names = ()
     else:
         names = _names(arrays.target_names, target, y.shape[1], "target_names", "targets")
         check_target_names(names, "target_names")
-        y, classes = several_targets(y.T, names, settings.task, title), ()
-    numbers = np.arange(len(y)) if arrays.numbers is None else arrays.numbers
+        y, classes = several_targets(y.T, names, settings.task, title, numbers), ()
     read = len(y) if arrays.read is None else arrays.read
     raw = RawRows(x, y, features, classes, numbers, read, title, groups, input_shape, names)
     # Pixels at the border of images are all the same, and no mistake.
@@ -167,11 +167,27 @@ def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None
         raise DataError(f"{title}: has no rows.")
 
 
+def check_rows(
+    bad: np.ndarray,
+    title: str,
+    rule: str,
+    values: Sequence | None = None,
+    numbers: np.ndarray | None = None,
+) -> None:
+    """Raise DataError over the first bad row, with its number, the rule and its value."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        number = row if numbers is None else numbers[row]
+        value = None if values is None else values[row]
+        got = "" if values is None else f", got {repr(value) if isinstance(value, str) else value}"
+        raise DataError(f"{title}, row {number + 1}: {rule}{got}.")
+
+
 # Targets
 
 
 def _targets(
-    y: np.ndarray, task: Task | None, title: str, name: str
+    y: np.ndarray, task: Task | None, title: str, name: str, numbers: np.ndarray
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class indices with the names of the classes, or numbers without.
 
@@ -184,14 +200,13 @@ def _targets(
         They are of one class, not finite, or may be either.
     """
     if y.dtype.kind not in "biuf":
-        # None, and NaN, which differs from itself, would become text.
-        gap = next((i for i, value in enumerate(y) if value is None or value != value), None)
-        if gap is not None:
-            raise DataError(f"{title}, row {gap + 1}: target `{name}` is missing.")
+        import pandas as pd
+
+        check_rows(pd.isna(y), title, f"target `{name}` is missing", numbers=numbers)
         y = np.array([str(value) for value in y])
-    distinct = np.unique(y)
     if y.dtype.kind in "iuf" and task != "classification":
-        return _numbers_of(y, distinct, task, title, name), ()
+        return _numeric_target(y, task, title, name, numbers), ()
+    distinct = np.unique(y)
     if task == "regression":
         rule = f"must be classification with the values of `{name}` ({show_names(distinct)})"
         raise DataSettingError("task", f"{rule}, got 'regression'")
@@ -200,10 +215,8 @@ def _targets(
         rule = f"must be regression, as `{name}` has the value {wrong:g}"
         raise DataSettingError("task", f"{rule}, got 'classification'")
     if len(distinct) < 2:
-        raise DataError(
-            f"{title}: target `{name}` must have at least two classes, got {show_names(distinct)} "
-            "only."
-        )
+        rule = f"target `{name}` must have at least two classes"
+        raise DataError(f"{title}: {rule}, got {show_names(distinct)} only.")
     return np.searchsorted(distinct, y).astype(np.int64), tuple(map(name_of, distinct))
 
 
@@ -215,7 +228,11 @@ def check_target_names(names: Sequence[str], setting: str) -> None:
 
 
 def several_targets(
-    columns: Sequence[np.ndarray], names: Sequence[str], task: Task | None, title: str
+    columns: Sequence[np.ndarray],
+    names: Sequence[str],
+    task: Task | None,
+    title: str,
+    numbers: np.ndarray,
 ) -> np.ndarray:
     """Several targets a row, ``(row, target)``, all of them numbers.
 
@@ -226,35 +243,29 @@ def several_targets(
     """
     if task == "classification":
         raise DataSettingError("task", f"must be regression with {len(names)} targets")
+    targets = []
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "iuf":
             kind = "truth values" if column.dtype.kind == "b" else "text"
-            raise DataError(
-                f"{title}: target `{name}` must hold numbers, as several targets do, got {kind}."
-            )
-    return np.stack(
-        [
-            _numbers_of(column, np.unique(column), "regression", title, name)
-            for column, name in zip(columns, names, strict=True)
-        ],
-        axis=1,
-    )
+            rule = f"target `{name}` must hold numbers, as several targets do"
+            raise DataError(f"{title}: {rule}, got {kind}.")
+        targets.append(_numeric_target(column, "regression", title, name, numbers))
+    return np.stack(targets, axis=1)
 
 
-def _numbers_of(y, distinct, task: Task | None, title: str, name: str) -> np.ndarray:
-    numbers = y.astype(np.float64)
-    if not (finite := np.isfinite(numbers)).all():
-        row = int(np.argmin(finite))
-        raise DataError(f"{title}, row {row + 1}: target `{name}` must be finite, got {y[row]}.")
-    if is_constant(numbers):
+def _numeric_target(
+    y: np.ndarray, task: Task | None, title: str, name: str, numbers: np.ndarray
+) -> np.ndarray:
+    values = y.astype(np.float64)
+    check_rows(~np.isfinite(values), title, f"target `{name}` must be finite", y, numbers)
+    distinct = np.unique(y)
+    if is_constant(values):
         raise DataError(f"{title}: target `{name}` has one value only: {name_of(distinct[0])}.")
     if task is None and len(distinct) <= FEW and _is_whole(y):
-        raise DataSettingError(
-            "task",
-            f"must be classification or regression, as `{name}` has whole numbers of "
-            f"{len(distinct)} values ({show_names(distinct)}), got null",
-        )
-    return numbers
+        values = f"whole numbers of {len(distinct)} values ({show_names(distinct)})"
+        rule = f"must be classification or regression, as `{name}` has {values}, got null"
+        raise DataSettingError("task", rule)
+    return values
 
 
 # Inputs
@@ -268,17 +279,15 @@ def _checked_rows(raw: RawRows, missing: str, redundant: str) -> RawRows:
     DataError
         A value is infinite; or one is missing, or a column is redundant, where that is an error.
     """
-    infinite = np.isinf(raw.x)
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
-        raise DataError(
-            f"{_place(raw, row, column)} must be a finite number, got {raw.x[row, column]}."
-        )
-    gaps = np.isnan(raw.x)
-    if gaps.any() and missing == "error":
-        row, column = np.argwhere(gaps)[0]
-        remedy = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
-        raise DataError(f"{_place(raw, row, column)} is missing: {remedy}.")
+    infinite, gaps = np.isinf(raw.x), np.isnan(raw.x)
+    for bad in (infinite, gaps) if missing == "error" else (infinite,):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            place = f"{raw.title}, row {raw.numbers[row] + 1}: column `{raw.features[column]}`"
+            if bad is infinite:
+                raise DataError(f"{place} must be a finite number, got {raw.x[row, column]}.")
+            remedy = "say `missing: mean`, `missing: drop`, or leave the column out with `without`"
+            raise DataError(f"{place} is missing: {remedy}.")
     if missing == "drop" and gaps.any():
         raw = raw.take(np.flatnonzero(~gaps.any(axis=1)))
         if not len(raw.y):
@@ -297,19 +306,14 @@ def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
     first = [places.setdefault(column.tobytes(), i) for i, column in enumerate(x.T)]
     repeated = np.array(first) != np.arange(len(first))
     if redundant == "error" and constant.any():
-        columns = "column" if constant.sum() == 1 else "columns"
         names = show_names(np.array(raw.features)[constant])
-        raise DataError(
-            f"{raw.title}: {columns} {names} must have more than one value: name them under "
-            "`without`, or say `redundant: drop`."
-        )
+        remedy = "name them under `without`, or say `redundant: drop`"
+        raise DataError(f"{raw.title}: {names} must have more than one value: {remedy}.")
     if redundant == "error" and repeated.any():
         i = int(np.argmax(repeated))
-        one, other = raw.features[first[i]], raw.features[i]
-        raise DataError(
-            f"{raw.title}: columns `{one}` and `{other}` must not be the same: name one under "
-            "`without`, or say `redundant: drop`."
-        )
+        names = f"`{raw.features[first[i]]}` and `{raw.features[i]}`"
+        remedy = "name one under `without`, or say `redundant: drop`"
+        raise DataError(f"{raw.title}: columns {names} must not be the same: {remedy}.")
     kept = ~(constant | repeated)
     if not kept.any():
         raise DataError(f"{raw.title}: no feature is left: every column is constant.")
@@ -317,10 +321,6 @@ def _without_redundant(raw: RawRows, redundant: str) -> RawRows:
         return raw
     names = tuple(np.array(raw.features)[kept].tolist())
     return replace(raw, x=raw.x[:, kept], features=names)
-
-
-def _place(raw: RawRows, row: int, column: int) -> str:
-    return f"{raw.title}, row {raw.numbers[row] + 1}: column `{raw.features[column]}`"
 
 
 def _is_whole(y: np.ndarray) -> bool:

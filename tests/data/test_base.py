@@ -72,7 +72,7 @@ def test_near_constant_columns_and_targets_are_named():
     near = np.full(40, 0.3)
     near[::2] = 0.1 + 0.2
     x = np.column_stack([np.arange(40.0), near])
-    with pytest.raises(DataError, match="column `x2` must have more than one value"):
+    with pytest.raises(DataError, match="`x2` must have more than one value"):
         Dataset.from_arrays(x, x[:, 0])
     with pytest.raises(DataError, match="target `y` has one value only: 0.3"):
         Dataset.from_arrays(x[:, :1], near)

@@ -176,7 +176,7 @@ def test_networks_take_colours():
         (
             contents(),
             {"classes": ("cat", "cow")},
-            "`classes` must be some of `cat`, `dog`, `ship` of images, got 'cow'.",
+            "`classes` must be one of `cat`, `dog`, `ship` of images, got 'cow'.",
         ),
         (contents(), {"classes": ("cat",)}, "images: must have at least two classes, got cat."),
         (

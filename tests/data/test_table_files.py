@@ -208,9 +208,29 @@ def test_classes_and_categories_called_none_are_none_the_less():
     np.testing.assert_array_equal(found, [[0.5, 0, 1, 0], [1, 0, 0, 1]])
 
 
+@pytest.mark.parametrize(
+    "codes", [[1234567, 1234568, 5], [1234567.0, 1234568.0, 5.0], [0.12345678, 0.12345679, 5.0]]
+)
+def test_categories_that_differ_in_their_last_digits(codes):
+    frame = pd.DataFrame({"code": codes * 10, "y": np.arange(30) / 7})
+    made = pb.Dataset.from_frame(frame, "y", categorical=["code"])
+    assert len(set(made.features)) == 3
+    for new in (frame[:3], frame[:3].astype(str)):
+        found = inputs_of_frame(new, made.features, None, "new")
+        assert sorted(found.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+def test_rows_of_messages_are_those_of_the_frame():
+    """Also where rows before them are dropped."""
+    frame = pd.DataFrame({"x": np.arange(30.0), "y": np.arange(30) / 7})
+    frame.loc[3, "y"], frame.loc[9, "y"] = np.nan, np.inf
+    with pytest.raises(DataError, match="row 10: target `y` must be finite, got inf"):
+        pb.Dataset.from_frame(frame, "y", missing="drop")
+
+
 def test_missing_targets_of_arrays_are_no_class():
     x = np.arange(20.0)[:, None]
-    for gap in (None, np.nan):
+    for gap in (None, np.nan, pd.NA):
         y = np.array(["a", "b"] * 10, dtype=object)
         y[3] = gap
         with pytest.raises(DataError, match="x, row 4: target `y` is missing"):

@@ -359,7 +359,7 @@ def numbers(*, at, value):
         ),
         (
             lambda: broken(text=csv_text(size=["3"] * 30)),
-            "t.csv: column `size` must have more than one value: name them under `without`, or "
+            "t.csv: `size` must have more than one value: name them under `without`, or "
             "say `redundant: drop`.",
         ),
         (
@@ -395,7 +395,7 @@ def numbers(*, at, value):
                 text=csv_text(rows=120, colour=[f"w{i}" for i in range(120)]),
                 categorical=("colour",),
             ),
-            "t.csv: column `colour` must be numbers or at most 100 categories, got 120 different",
+            "t.csv: column `colour` must be numbers or at most 100 categories, got 120: name",
         ),
         (lambda: Table(file="none.csv", target="y"), "`file` must be there: beside the experiment"),
         (lambda: broken(separator=",,"), "`separator` must be one character, got ',,'."),

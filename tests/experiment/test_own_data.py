@@ -279,7 +279,7 @@ BROKEN = [
     ),
     (
         "{kind: images, path: data/pictures, classes: [[a, z]]}",
-        "`sweeps[0].dataset.classes[0]` must be some of `a`, `b` of data/pictures, got 'z'.",
+        "`sweeps[0].dataset.classes[0]` must be one of `a`, `b` of data/pictures, got 'z'.",
     ),
     (
         "{kind: images, path: data/broken}",
