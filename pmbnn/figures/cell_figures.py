@@ -1,7 +1,8 @@
-"""Figures of one cell: what each needs of the trace, and so whether it can be drawn."""
+"""Kinds of figures of one cell, with the groups of a trace that each needs to be drawn."""
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
@@ -31,8 +32,6 @@ from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 
-Plot = Callable[[DataTree, str], Figure]
-
 
 class CellFigure(NamedTuple):
     """One kind of figure.
@@ -42,36 +41,37 @@ class CellFigure(NamedTuple):
     file
         End of the name of its file.
     plot
-        Draws it from a trace with the groups below.
+        Function of a trace, with the groups below, and a title that draws it.
     needs
         Groups, which may be patterns, each with an array it must hold for this to be drawn.
     uses
-        Further groups that are taken where the trace has them.
+        Further groups that are read where the trace has them.
     arrays
-        Which of their arrays are read, as a regular expression.
+        Regular expression of the arrays of these groups that are read.
     """
 
     file: str
-    plot: Plot
+    plot: Callable[[DataTree, str], Figure]
     needs: tuple[tuple[str, str], ...]
     uses: tuple[str, ...] = ()
     arrays: str = ".*"
 
-    def groups(self, held: Mapping[str, frozenset[str]]) -> list[str]:
+    def groups(self, stored: Mapping[str, frozenset[str]]) -> list[str]:
         """Groups to load of a trace that holds these arrays; none if it cannot be drawn."""
-        found = []
-        for pattern, name in self.needs:
-            fitting = [g for g, names in held.items() if fnmatchcase(g, pattern) and name in names]
-            if not fitting:
-                return []
-            found += fitting
-        return list(dict.fromkeys([*found, *(group for group in self.uses if group in held)]))
+        needed = [
+            [g for g, arrays in stored.items() if fnmatchcase(g, pattern) and name in arrays]
+            for pattern, name in self.needs
+        ]
+        if not all(needed):
+            return []
+        used = [group for group in self.uses if group in stored]
+        return list(dict.fromkeys(chain(*needed, used)))
 
 
 def draw_cell(
     results: Results, record: CellRecord, figure: CellFigure, groups: list[str], which: str = ""
 ) -> Figure:
-    """Figure of a stored cell from these groups of its trace; its title ends on `which`."""
+    """Figure of a stored cell from these groups of its trace; its title ends in `which`."""
     trace = load_arrays(results, record.name, dict.fromkeys(groups, figure.arrays))
     return figure.plot(trace, f"{cell_title(record)}{which}")
 

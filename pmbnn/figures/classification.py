@@ -1,6 +1,7 @@
 """Predicted classes of held-out rows: confusion, uncertainty, reliability, risk and coverage."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -12,12 +13,12 @@ from matplotlib.patches import Patch
 from pmbnn.figures import style
 from pmbnn.prediction.metrics import BINS, expected_calibration_error
 from pmbnn.prediction.rejection import HELD_OUT, risk_coverage
-from pmbnn.results.reading import group_of, values_of
+from pmbnn.results.reading import values_of
+
+TEST = "test_predictions"
 
 OOD = "ood_"
 """Start of the names of groups with images that a classifier was never shown."""
-
-MOMENTS = ("probability", "sd")
 
 
 class Predictions(NamedTuple):
@@ -61,7 +62,9 @@ def predictions_of(trace: xr.DataTree, group: str) -> Predictions:
     ValueError
         If the trace does not have the group.
     """
-    probability, sd = (values_of(trace, group, name, ..., "output") for name in MOMENTS)
+    probability, sd = (
+        values_of(trace, group, moment, ..., "output") for moment in ("probability", "sd")
+    )
     classes = values_of(trace, group, "output", "output")
     return Predictions(tuple(map(str, classes)), probability, sd)
 
@@ -74,14 +77,14 @@ def held_out_group(trace: xr.DataTree) -> str:
     ValueError
         If the trace keeps neither.
     """
-    found = [group for group in HELD_OUT if group in trace.children]
-    if not found:
+    group = next((group for group in HELD_OUT if group in trace.children), None)
+    if group is None:
         raise ValueError(f"The trace must have one of the groups {', '.join(sorted(HELD_OUT))}.")
-    return found[0]
+    return group
 
 
 def rows_name(group: str) -> str:
-    """What the rows of a group are, in words: ``validation``, ``normal noise``."""
+    """Name of the rows of a group, in words: ``validation``, ``normal noise``."""
     return group.removesuffix("_predictions").removeprefix(OOD).replace("_", " ")
 
 
@@ -93,33 +96,32 @@ def ood_groups(trace: xr.DataTree) -> list[str]:
     ValueError
         If the trace has none.
     """
-    found = [group for group in trace.children if group.startswith(OOD)]
-    if not found:
+    groups = [group for group in trace.children if group.startswith(OOD)]
+    if not groups:
         raise ValueError(f"The trace must have a group whose name starts with `{OOD}`.")
-    return found
+    return groups
 
 
 # Which classes a fit takes for one another, and how sure it is of that
 
 
-def class_pairs(test: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Count and mean uncertainty of test rows by true and predicted class.
+def class_pairs(predictions: Predictions, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count and mean uncertainty of rows by true and predicted class.
 
     Both have shape ``(true class, predicted class)``. Uncertainty is the standard deviation
     over posterior draws of the predicted class's probability; it is not a number where a
     pair never occurs.
     """
-    axes = ("test_observation", "output")
-    probability, sd = (test[name].transpose(*axes).values for name in ("probability", "sd"))
-    true, predicted = test["label"].values, probability.argmax(axis=1)
-    counts = np.zeros((probability.shape[1],) * 2, dtype=np.int64)
+    pairs = label, predictions.predicted
+    counts = np.zeros((len(predictions.classes),) * 2, dtype=np.int64)
     total = np.zeros(counts.shape)
-    np.add.at(counts, (true, predicted), 1)
-    np.add.at(total, (true, predicted), sd[np.arange(len(true)), predicted])
+    np.add.at(counts, pairs, 1)
+    np.add.at(total, pairs, predictions.uncertainty)
     mean = np.divide(total, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
     return counts, mean
 
 
+@style.with_sizes
 def plot_class_pairs(trace: xr.DataTree, title: str) -> Figure:
     """Figure of true against predicted class: number of test images beside mean uncertainty.
 
@@ -131,49 +133,47 @@ def plot_class_pairs(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no group ``test_predictions``.
     """
-    test = group_of(trace, "test_predictions")
-    names = [str(name) for name in test["output"].values]
-    counts, mean = class_pairs(test)
+    predictions = predictions_of(trace, TEST)
+    names = predictions.classes
+    counts, mean = class_pairs(predictions, values_of(trace, TEST, "label"))
     side = max(3.6, 0.42 * len(names))
     figure = style.new_figure(2 * (side + 1.2), side + 0.8)
     left, right = figure.subplots(1, 2)
     _draw_counts(figure, left, counts)
     _draw_uncertainty(figure, right, mean)
     for axes in (left, right):
-        axes.set_xticks(range(len(names)), names, fontsize=style.TICK_SIZE)
-        axes.set_yticks(range(len(names)), names, fontsize=style.TICK_SIZE)
-        axes.set_xlabel("predicted class", fontsize=style.LABEL_SIZE)
-        axes.set_ylabel("true class", fontsize=style.LABEL_SIZE)
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel("predicted class")
+        axes.set_ylabel("true class")
         axes.set_facecolor("white")
     style.set_title(figure, title)
     return figure
 
 
 def _draw_counts(figure: Figure, axes: Axes, counts: np.ndarray) -> None:
-    shown = np.ma.masked_equal(counts, 0)
     # Twice the largest at least: a logarithmic scale needs two different ends.
     scale = LogNorm(1, max(2, counts.max()))
-    image = axes.imshow(shown, cmap=style.COUNTS, norm=scale)
-    words = [[str(n) if n else "" for n in line] for line in counts]
-    style.draw_numbers(axes, image, words, style.TICK_SIZE)
+    image = axes.imshow(np.ma.masked_equal(counts, 0), cmap=style.COUNTS, norm=scale)
+    texts = [[str(n) if n else "" for n in line] for line in counts]
+    style.draw_texts(axes, image, texts, style.TICK_SIZE)
     label = "test images (logarithmic scale)"
-    style.add_colour_bar(figure, image, axes, label, shrink=0.85, format="{x:.0f}")
+    figure.colorbar(image, ax=axes, label=label, shrink=0.85, format="{x:.0f}")
 
 
 def _draw_uncertainty(figure: Figure, axes: Axes, mean: np.ndarray) -> None:
-    highest = style.upper_limit([mean], 0.5)
-    image = style.draw_image(axes, np.ma.masked_invalid(mean), style.UNCERTAINTY, (0.0, highest))
-    words = [["" if np.isnan(v) else f"{v:.2f}".lstrip("0") for v in line] for line in mean]
-    style.draw_numbers(axes, image, words, style.TICK_SIZE - 1)
+    colours = {"cmap": style.UNCERTAINTY, "vmin": 0, "vmax": style.upper_limit([mean], 0.5)}
+    image = axes.imshow(np.ma.masked_invalid(mean), interpolation="nearest", **colours)
+    texts = [["" if np.isnan(v) else f"{v:.2f}".lstrip("0") for v in line] for line in mean]
+    style.draw_texts(axes, image, texts, style.TICK_SIZE - 1)
     label = "mean sd of the predicted class's probability"
-    style.add_colour_bar(figure, image, axes, label, shrink=0.85)
+    figure.colorbar(image, ax=axes, label=label, shrink=0.85)
 
 
 # How uncertain a fit is of all held-out images, and whether it errs where it expects to
 
 
 VARIANCE = "variance over draws, summed over classes"
-RATE = "expected error rate"
 
 VARIANCE_BINS = np.logspace(-6, 0, 37)
 """The variance cannot reach 1. What is below the first edge is counted in the first bin."""
@@ -214,6 +214,7 @@ def uncertainty_of(trace: xr.DataTree, group: str) -> Uncertainty:
     return Uncertainty(variance, rate, label, predictions.predicted == label)
 
 
+@style.with_sizes
 def plot_uncertainty(trace: xr.DataTree, title: str) -> Figure:
     """Variance over classes and expected error rate of all held-out images.
 
@@ -227,43 +228,43 @@ def plot_uncertainty(trace: xr.DataTree, title: str) -> Figure:
         If the trace keeps neither.
     """
     group = held_out_group(trace)
-    found = uncertainty_of(trace, group)
-    names = predictions_of(trace, group).classes
+    uncertainty, names = uncertainty_of(trace, group), predictions_of(trace, group).classes
+    by_class = [uncertainty.label == index for index in range(len(names))]
+    variance = np.maximum(uncertainty.variance, VARIANCE_BINS[0])
     figure = style.new_figure(10.5, 7.4)
     panels = figure.subplots(2, 2)
-    _draw_variances(panels[0, 0], found)
-    _draw_rates(panels[0, 1], found)
-    _draw_variance_of_classes(panels[1, 0], found, names)
-    _draw_rates_of_classes(panels[1, 1], found, names)
-    for axes in panels.flat:
-        axes.tick_params(labelsize=style.TICK_SIZE)
-    style.set_title(figure, f"{title}\n{len(found.label)} {rows_name(group)} images")
+    _draw_variances(panels[0, 0], variance, uncertainty.right)
+    _draw_rates(panels[0, 1], uncertainty)
+    _draw_variance_of_classes(panels[1, 0], [variance[rows] for rows in by_class])
+    _draw_rates_of_classes(panels[1, 1], uncertainty, by_class)
+    for axes in panels[1]:
+        axes.set_xticks(range(len(names)), names)
+        axes.set_xlabel("true class")
+    style.set_title(figure, f"{title}\n{len(uncertainty.label)} {rows_name(group)} images")
     return figure
 
 
-def _draw_variances(axes: Axes, found: Uncertainty) -> None:
-    clipped = np.maximum(found.variance, VARIANCE_BINS[0])
-    for values, style_of in _parts(clipped, found.right):
-        axes.hist(values, VARIANCE_BINS, **style_of)
+def _draw_variances(axes: Axes, variance: np.ndarray, right: np.ndarray) -> None:
+    for values, look in _parts(variance, right):
+        axes.hist(values, VARIANCE_BINS, **look)
     axes.set_xscale("log")
-    axes.set_xlabel(f"{VARIANCE} (at least $10^{{-6}}$)", fontsize=style.LABEL_SIZE)
-    _finish_counts(axes, found.right)
+    axes.set_xlabel(f"{VARIANCE} (at least $10^{{-6}}$)")
+    _finish_counts(axes, right)
 
 
-def _draw_rates(axes: Axes, found: Uncertainty) -> None:
-    zero = found.error_rate == 0
+def _draw_rates(axes: Axes, uncertainty: Uncertainty) -> None:
     width = RATE_BINS[1]
     edges = [NO_ERROR - width / 2, NO_ERROR + width / 2, *RATE_BINS]
-    placed = np.where(zero, NO_ERROR, found.error_rate)
-    for values, style_of in _parts(placed, found.right):
-        axes.hist(values, edges, **style_of)
+    placed = np.where(uncertainty.error_rate == 0, NO_ERROR, uncertainty.error_rate)
+    for values, look in _parts(placed, uncertainty.right):
+        axes.hist(values, edges, **look)
     axes.set_xticks([NO_ERROR, *RATE_BINS[::4]], ["exactly 0", "", "0.2", "0.4", "0.6", "0.8", "1"])
-    axes.set_xlabel(RATE, fontsize=style.LABEL_SIZE)
-    _finish_counts(axes, found.right)
+    axes.set_xlabel("expected error rate")
+    _finish_counts(axes, uncertainty.right)
 
 
-def _parts(values: np.ndarray, right: np.ndarray):
-    """Mistakes filled, and correct ones as an outline that does not hide them."""
+def _parts(values: np.ndarray, right: np.ndarray) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Values of mistakes, filled, and of the others, as an outline that does not hide them."""
     yield values[~right], {"color": WRONG, "alpha": 0.75}
     yield values[right], {"histtype": "step", "color": RIGHT, "linewidth": 1.4}
 
@@ -271,52 +272,40 @@ def _parts(values: np.ndarray, right: np.ndarray):
 def _finish_counts(axes: Axes, right: np.ndarray) -> None:
     axes.set_yscale("log")
     axes.set_ylim(bottom=COUNTS_FROM)
-    axes.set_ylabel("images (logarithmic scale)", fontsize=style.LABEL_SIZE)
+    axes.set_ylabel("images (logarithmic scale)")
     handles = [
         Patch(facecolor="none", edgecolor=RIGHT, label=f"correct ({right.sum()})"),
         Patch(color=WRONG, alpha=0.75, label=f"misclassified ({(~right).sum()})"),
     ]
-    axes.legend(handles=handles, fontsize=style.TICK_SIZE)
+    axes.legend(handles=handles)
 
 
-def _draw_variance_of_classes(axes: Axes, found: Uncertainty, names: tuple[str, ...]) -> None:
-    clipped = np.maximum(found.variance, VARIANCE_BINS[0])
-    groups = [clipped[found.label == index] for index in range(len(names))]
+def _draw_variance_of_classes(axes: Axes, variances: list[np.ndarray]) -> None:
     axes.boxplot(
-        groups, positions=range(len(names)), whis=(5, 95), showfliers=False, widths=0.6,
+        variances, positions=range(len(variances)), whis=(5, 95), showfliers=False, widths=0.6,
         patch_artist=True, boxprops={"facecolor": "#CFE2F1"}, medianprops={"color": "black"},
     )  # fmt: skip
     axes.set_yscale("log")
-    axes.set_ylabel(VARIANCE, fontsize=style.LABEL_SIZE)
-    axes.set_title("quartiles, and 5 to 95 % of the images", fontsize=style.LABEL_SIZE)
-    _name_classes(axes, names)
+    axes.set_ylabel(VARIANCE)
+    axes.set_title("quartiles, and 5 to 95 % of the images")
 
 
-def _draw_rates_of_classes(axes: Axes, found: Uncertainty, names: tuple[str, ...]) -> None:
+def _draw_rates_of_classes(
+    axes: Axes, uncertainty: Uncertainty, by_class: list[np.ndarray]
+) -> None:
     bars = {
-        "expected error rate": (found.error_rate, "#7FB2D9"),
-        "actual error rate": (~found.right, WRONG),
+        "expected error rate": (-0.2, uncertainty.error_rate, "#7FB2D9"),
+        "actual error rate": (0.2, ~uncertainty.right, WRONG),
     }
-    for side, (label, (values, colour)) in zip((-0.2, 0.2), bars.items(), strict=True):
-        heights = [
-            100 * values[found.label == index].mean() if (found.label == index).any() else np.nan
-            for index in range(len(names))
-        ]
-        axes.bar(np.arange(len(names)) + side, heights, 0.4, color=colour, label=label)
-    axes.set_ylabel("mean over images, in %", fontsize=style.LABEL_SIZE)
-    axes.legend(fontsize=style.TICK_SIZE)
-    _name_classes(axes, names)
-
-
-def _name_classes(axes: Axes, names: tuple[str, ...]) -> None:
-    axes.set_xticks(range(len(names)), names)
-    axes.set_xlabel("true class", fontsize=style.LABEL_SIZE)
+    for label, (side, values, colour) in bars.items():
+        heights = [100 * values[rows].mean() if rows.any() else np.nan for rows in by_class]
+        axes.bar(np.arange(len(by_class)) + side, heights, 0.4, color=colour, label=label)
+    axes.set_ylabel("mean over images, in %")
+    axes.legend()
 
 
 # How often classes come true that were predicted with some probability
 
-
-GROUP = "test_predictions"
 
 LEVEL = 0.95
 """Confidence of the intervals of each bin's accuracy."""
@@ -342,6 +331,7 @@ class Bins(NamedTuple):
     rows: np.ndarray
 
 
+@style.with_sizes
 def plot_reliability(trace: xr.DataTree, title: str) -> Figure:
     """Accuracy of test rows against the probability of the predicted class, with intervals.
 
@@ -353,27 +343,22 @@ def plot_reliability(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
-    found, label = predictions_of(trace, GROUP), values_of(trace, GROUP, "label")
-    bins = reliability(found.confidence, found.predicted == label)
+    predictions, label = predictions_of(trace, TEST), values_of(trace, TEST, "label")
+    bins = reliability(predictions.confidence, predictions.predicted == label)
     figure = style.new_figure(5.2, 5.6)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    start = 1 / len(found.classes)
+    start, colour = 1 / len(predictions.classes), style.CLASS_COLOURS[0]
     axes.plot([start, 1], [start, 1], color=style.GREY, linewidth=1)
-    colour = style.CLASS_COLOURS[0]
     axes.vlines(bins.confidence, bins.low, bins.high, color=colour, linewidth=1.4)
     axes.plot(bins.confidence, bins.accuracy, "o", color=colour, markersize=5)
-    axes.set(xlim=(start - 0.02, 1.02), ylim=(-0.02, 1.02))
-    axes.set_ylabel("share predicted correctly", fontsize=style.LABEL_SIZE)
-    axes.grid(color="#E5E5E5", linewidth=0.8)
+    axes.set(xlim=(start - 0.02, 1.02), ylim=(-0.02, 1.02), ylabel="share predicted correctly")
+    axes.grid(True)
     below.bar(bins.confidence, bins.rows, width=0.5 / BINS, color=colour)
     below.set_yscale("log")
-    below.set_ylim(0.5, 2 * bins.rows.max())
+    below.set(ylim=(0.5, 2 * bins.rows.max()), ylabel="rows")
     below.yaxis.set_major_formatter("{x:g}")
-    below.set_ylabel("rows", fontsize=style.LABEL_SIZE)
-    below.set_xlabel("probability of the predicted class", fontsize=style.LABEL_SIZE)
-    for panel in (axes, below):
-        panel.tick_params(labelsize=style.TICK_SIZE)
-    error = expected_calibration_error(found.probability.astype(np.float64), label)
+    below.set_xlabel("probability of the predicted class")
+    error = expected_calibration_error(predictions.probability.astype(np.float64), label)
     note = f"{LEVEL:.0%} intervals of each bin; expected calibration error {error:.3f}"
     style.set_title(figure, f"{title}\n{note}, {len(label)} test rows")
     return figure
@@ -397,13 +382,13 @@ def reliability(confidence: np.ndarray, correct: np.ndarray) -> Bins:
     confidence = np.asarray(confidence, np.float64)
     # A confidence of exactly 1 belongs into the last bin.
     index = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    found = []
+    bins = []
     for number in np.unique(index):
-        own = index == number
-        right, rows = int(correct[own].sum()), int(own.sum())
-        ends = binomtest(right, rows).proportion_ci(LEVEL, method="wilson")
-        found.append((confidence[own].mean(), right / rows, ends.low, ends.high, rows))
-    return Bins(*map(np.array, zip(*found, strict=True)))
+        chosen = index == number
+        right, rows = int(correct[chosen].sum()), int(chosen.sum())
+        interval = binomtest(right, rows).proportion_ci(LEVEL, method="wilson")
+        bins.append((confidence[chosen].mean(), right / rows, *interval, rows))
+    return Bins(*map(np.array, zip(*bins, strict=True)))
 
 
 # How often a fit errs on the images it accepts, if it rejects those it is least sure of
@@ -417,15 +402,16 @@ def uncertainty_scores(trace: xr.DataTree) -> dict[str, np.ndarray]:
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
-    predictions = predictions_of(trace, GROUP)
+    predictions = predictions_of(trace, TEST)
     return {
         "sd of the predicted class": predictions.uncertainty,
-        "predictive entropy": values_of(trace, GROUP, "entropy"),
-        "mutual information": values_of(trace, GROUP, "mutual_information"),
+        "predictive entropy": values_of(trace, TEST, "entropy"),
+        "mutual information": values_of(trace, TEST, "mutual_information"),
         "1 − highest probability": 1 - predictions.confidence.astype(np.float64),
     }
 
 
+@style.with_sizes
 def plot_risk_coverage(trace: xr.DataTree, title: str) -> Figure:
     """Error rate among accepted test images against their share, by what is rejected first.
 
@@ -437,42 +423,38 @@ def plot_risk_coverage(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
-    ways = uncertainty_scores(trace)
-    wrong = predictions_of(trace, GROUP).predicted != values_of(trace, GROUP, "label")
+    scores = uncertainty_scores(trace)
+    wrong = predictions_of(trace, TEST).predicted != values_of(trace, TEST, "label")
     figure = style.new_figure(7.5, 5.0)
     axes = figure.subplots()
-    for number, (name, uncertainty) in enumerate(ways.items()):
+    for number, (name, uncertainty) in enumerate(scores.items()):
         colour, line = style.CLASS_COLOURS[number], ("-", "--", "-.", ":")[number]
-        _draw(axes, *risk_coverage(uncertainty, ~wrong), name, color=colour, linestyle=line)
+        _draw_curve(axes, uncertainty, ~wrong, name, color=colour, linestyle=line, linewidth=1.6)
     # Told apart by their places, for mistakes of equal uncertainty would all count at once.
     best = np.argsort(np.argsort(wrong, kind="stable"))
     name = "the mistakes themselves (best possible)"
-    _draw(axes, *risk_coverage(best, ~wrong), name, color=style.GREY, linewidth=1)
-    _finish(figure, axes, wrong)
+    _draw_curve(axes, best, ~wrong, name, color=style.GREY, linewidth=1)
+    axes.set_xlabel("test images accepted, in %")
+    axes.set_ylabel("misclassified among them, in %")
+    if wrong.any():
+        axes.set_xlim(0, 101)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.grid(True)
+        handles, labels = axes.get_legend_handles_labels()
+        heading = {"title": "rejected first, by", "handlelength": 3.5}
+        figure.legend(handles, labels, ncols=2, **heading, **style.BELOW)
+    else:
+        style.draw_empty(axes, "no test image is misclassified")
     note = f"{wrong.sum()} of {len(wrong)} test images misclassified"
     style.set_title(figure, f"{title}\n{note}")
     return figure
 
 
-def _draw(axes: Axes, coverage: np.ndarray, risk: np.ndarray, name: str, **kwargs) -> None:
-    label = f"{name}: area {100 * risk.mean():.3f} %"
+def _draw_curve(
+    axes: Axes, uncertainty: np.ndarray, correct: np.ndarray, name: str, **look
+) -> None:
+    coverage, risk = risk_coverage(uncertainty, correct)
     # A logarithmic scale has no place for the stretch without mistakes.
     shown = np.where(risk > 0, 100 * risk, np.nan)
-    axes.plot(100 * coverage, shown, label=label, **{"linewidth": 1.6} | kwargs)
-
-
-def _finish(figure: Figure, axes: Axes, wrong: np.ndarray) -> None:
-    axes.set_xlabel("test images accepted, in %", fontsize=style.LABEL_SIZE)
-    axes.set_ylabel("misclassified among them, in %", fontsize=style.LABEL_SIZE)
-    axes.tick_params(labelsize=style.TICK_SIZE)
-    if not wrong.any():
-        style.draw_empty(axes, "no test image is misclassified")
-        return
-    axes.set_xlim(0, 101)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.grid(color="#E5E5E5", linewidth=0.8)
-    handles, labels = axes.get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": 2, "frameon": False}
-    figure.legend(handles, labels, title="rejected first, by", fontsize=style.TICK_SIZE,
-                  title_fontsize=style.TICK_SIZE, handlelength=3.5, **below)  # fmt: skip
+    axes.plot(100 * coverage, shown, label=f"{name}: area {100 * risk.mean():.3f} %", **look)

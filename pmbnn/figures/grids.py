@@ -1,6 +1,7 @@
 """A grid of priors × hyperpriors: tables of accuracy and uncertainty, its design, its accuracy."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,10 @@ PANELS = (
         style.UNCERTAINTY,
     ),
 )
+"""Result, heading, label of its colours, and these."""
 
 
+@style.with_sizes
 def plot_grid(combinations: Combinations, title: str) -> Figure:
     """Two tables of colours with the numbers in them, for any kind of data.
 
@@ -34,8 +37,8 @@ def plot_grid(combinations: Combinations, title: str) -> Figure:
     rows, columns = combinations.shape
     width = 2 * (max(3, columns) * CELL[0] + 1.6)
     figure = style.new_figure(width, rows * CELL[1] + 1.9)
-    for axes, (name, words, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
-        axes.set_title(words, fontsize=style.LABEL_SIZE)
+    for axes, (name, heading, label, colours) in zip(figure.subplots(1, 2), PANELS, strict=True):
+        axes.set_title(heading)
         _draw_table(figure, axes, combinations, name, label, colours)
     notes = [title, combinations.error_note, combinations.mark_notes]
     style.set_title(figure, "\n".join(filter(None, notes)))
@@ -51,38 +54,42 @@ def _draw_table(
     colours: Colormap,
 ) -> None:
     rows, columns = combinations.shape
-    places = [[(i, j) for j in range(columns)] for i in range(rows)]
-    means = np.array([[combinations.score(*place, name)[0] for place in row] for row in places])
-    image = style.draw_image(axes, means, colours, _limits(means), aspect="auto")
+    scores = [[combinations.score(i, j, name) for j in range(columns)] for i in range(rows)]
+    means = np.array(scores)[..., 0]
+    low, high = _limits(means)
+    limits = {"vmin": low, "vmax": high}
+    image = axes.imshow(means, cmap=colours, interpolation="nearest", aspect="auto", **limits)
     axes.set_facecolor(style.EMPTY)
-    words = [[_words(combinations, *place, name) for place in row] for row in places]
-    style.draw_numbers(axes, image, words, style.LABEL_SIZE)
-    axes.set_xticks(range(columns), combinations.columns, fontsize=style.TICK_SIZE)
-    axes.set_yticks(range(rows), combinations.rows, fontsize=style.TICK_SIZE)
+    texts = [
+        [_score_text(combinations, (i, j), *score) for j, score in enumerate(line)]
+        for i, line in enumerate(scores)
+    ]
+    style.draw_texts(axes, image, texts, style.LABEL_SIZE)
+    axes.set_xticks(range(columns), combinations.columns)
+    axes.set_yticks(range(rows), combinations.rows)
     axes.tick_params(length=0)
-    axes.set_xlabel("hyperprior", fontsize=style.LABEL_SIZE)
-    axes.set_ylabel("prior", fontsize=style.LABEL_SIZE)
-    style.add_colour_bar(figure, image, axes, label)
+    axes.set(xlabel="hyperprior", ylabel="prior")
+    figure.colorbar(image, ax=axes, label=label)
 
 
 def _limits(means: np.ndarray) -> tuple[float, float]:
     """Smallest and largest mean; a little apart where they are equal."""
-    known = means[np.isfinite(means)]
-    if not len(known):
+    finite = means[np.isfinite(means)]
+    if not len(finite):
         return 0.0, 1.0
-    low, high = float(known.min()), float(known.max())
+    low, high = float(finite.min()), float(finite.max())
     return (low, high) if high > low else (low - 0.01, high + 0.01)
 
 
-def _words(combinations: Combinations, row: int, column: int, name: str) -> str:
-    mean, error = combinations.score(row, column, name)
+def _score_text(combinations: Combinations, place: Place, mean: float, error: float) -> str:
+    """Mean and standard error of a combination, or why it has none."""
     if not math.isfinite(mean):
-        return combinations.absence(row, column)
-    # As many decimals as a small error needs to be more than zero.
+        return combinations.absence(*place)
+    # Decimals that a small error needs to be more than zero.
     decimals = max(3, min(6, math.ceil(-math.log10(error)))) if error > 0 else 3
-    number = f"{mean:.{decimals}f}{combinations.marks(row, column)}"
+    number = f"{mean:.{decimals}f}{combinations.marks(*place)}"
     number += f"\n±{error:.{decimals}f}" if math.isfinite(error) else ""
-    return number + ("\n(no scale)" if row in combinations.without_scale else "")
+    return number + ("\n(no scale)" if place[0] in combinations.without_scale else "")
 
 
 # Design of a grid: every prior × hyperprior, as the distribution of a weight it stands for
@@ -101,6 +108,7 @@ PANEL = (1.55, 1.1)
 """Width and height of a panel, in inches."""
 
 
+@style.with_sizes
 def plot_design(combinations: Combinations, title: str) -> Figure:
     """Priors down, hyperpriors across; above them the scales that a hyperprior stands for.
 
@@ -112,13 +120,13 @@ def plot_design(combinations: Combinations, title: str) -> Figure:
     figure = style.new_figure(PANEL[0] * columns + 1.2, PANEL[1] * (rows + 1) + 1.6)
     panels = figure.subplots(rows + 1, columns, squeeze=False)
     for column, axes in enumerate(panels[0]):
-        axes.set_title(combinations.columns[column], fontsize=style.LABEL_SIZE)
+        axes.set_title(combinations.columns[column])
         _draw_scale(axes, _hyperprior(combinations, column))
     for row, line in enumerate(panels[1:]):
         for column, axes in enumerate(line):
             _draw_weight(axes, combinations, row, column)
     for axes, name in zip(panels[:, 0], ("scale", *combinations.rows), strict=True):
-        axes.set_ylabel(name, fontsize=style.LABEL_SIZE)
+        axes.set_ylabel(name)
     note = "design: density of the scale (top row) and of one weight, on logarithmic axes"
     style.set_title(figure, f"{title}\n{note}")
     return figure
@@ -131,51 +139,50 @@ def _hyperprior(combinations: Combinations, column: int) -> Hyperprior | None:
 
 
 def _draw_scale(axes: Axes, hyperprior: Hyperprior | None) -> None:
-    """Density of the scale's logarithm, or a line at every fixed scale."""
-    scales = [] if hyperprior is None else fixed_scales(hyperprior)
-    density = None
-    if hyperprior is not None and not scales:
-        density = log_scale_density(hyperprior, SCALES)
-    if not scales and density is None:
-        style.draw_empty(axes, "no scale" if hyperprior is None else "no formula")
+    """Draw the density of the scale's logarithm, or a line at every fixed scale."""
+    if hyperprior is None:
+        style.draw_empty(axes, "no scale")
         return
-    axes.set(xscale="log", xlim=(SCALES[0], SCALES[-1]), yticks=[])
-    axes.set_ylim(0, 0.8)
+    scales, density = fixed_scales(hyperprior), log_scale_density(hyperprior, SCALES)
+    if not scales and density is None:
+        style.draw_empty(axes, "no formula")
+        return
+    axes.set(xscale="log", xlim=(SCALES[0], SCALES[-1]), yticks=[], ylim=(0, 0.8))
     axes.vlines(scales, 0, 0.75, color=style.CLASS_COLOURS[1])
     if density is not None:
         axes.fill_between(SCALES, density, color=style.CLASS_COLOURS[1], alpha=0.3)
         axes.plot(SCALES, density, color=style.CLASS_COLOURS[1])
-    axes.set_xticks([0.01, 1, 100], ["0.01", "1", "100"], fontsize=style.TICK_SIZE)
+    axes.set_xticks([0.01, 1, 100], ["0.01", "1", "100"])
     axes.minorticks_off()
 
 
 def _draw_weight(axes: Axes, combinations: Combinations, row: int, column: int) -> None:
-    """Density of a weight, and the number of cells."""
+    """Draw the density of a weight, and write the number of cells."""
     records = combinations.records.get((row, column), ())
     if not records:
         style.draw_empty(axes, combinations.absence(row, column))
         return
     cell = records[0].cell
     axes.set(xlim=(WEIGHTS[0], WEIGHTS[-1]), xticks=[-5, 0, 5])
-    axes.tick_params(labelsize=style.TICK_SIZE)
     if not cell.has_scale:
-        found = [np.full(WEIGHTS.shape, 0.05)]  # improper: level, at no height in particular
+        densities = [np.full(WEIGHTS.shape, 0.05)]  # improper: level, at no height in particular
     else:
-        found = weight_densities(cell.prior, cell.hyperprior, WEIGHTS)
-    if not found:
+        densities = weight_densities(cell.prior, cell.hyperprior, WEIGHTS)
+    if not densities:
         style.draw_empty(axes, "no formula")
         return
     axes.set(yscale="log", ylim=DENSITY)
     axes.set_yticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"] if column == 0 else [])
     axes.set_yticks([], minor=True)
-    for density in found:
-        axes.plot(WEIGHTS, density, color=style.CLASS_COLOURS[0], linewidth=1.3 / len(found) + 0.3)
-        fill = {"color": style.CLASS_COLOURS[0], "alpha": 0.25 / len(found), "linewidth": 0}
+    colour, number = style.CLASS_COLOURS[0], len(densities)
+    for density in densities:
+        axes.plot(WEIGHTS, density, color=colour, linewidth=1.3 / number + 0.3)
+        fill = {"color": colour, "alpha": 0.25 / number, "linewidth": 0}
         axes.fill_between(WEIGHTS, DENSITY[0], density, **fill)
-    cells = f"{len(records)} cell{'s' if len(records) > 1 else ''}"
-    words = f"{cells}, no scale" if row in combinations.without_scale else cells
+    text = f"{len(records)} cell{'s' if len(records) > 1 else ''}"
+    text += ", no scale" if row in combinations.without_scale else ""
     place = {"ha": "right", "va": "top", "transform": axes.transAxes}
-    axes.text(0.97, 0.95, words, fontsize=style.TICK_SIZE, color=style.GREY, **place)
+    axes.text(0.97, 0.95, text, fontsize=style.TICK_SIZE, color=style.GREY, **place)
 
 
 # Densities before anything is seen
@@ -194,9 +201,8 @@ def log_scale_density(hyperprior: Hyperprior, scale: np.ndarray) -> np.ndarray |
     law = _law(hyperprior)
     if law is None:
         return None
-    on_variance = hyperprior.on == "variance"
-    value = scale**2 if on_variance else scale
-    return (2 if on_variance else 1) * value * law.pdf(value)
+    power = 2 if hyperprior.on == "variance" else 1
+    return power * scale**power * law.pdf(scale**power)
 
 
 def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -> list[np.ndarray]:
@@ -204,22 +210,18 @@ def weight_densities(prior: Prior, hyperprior: Hyperprior, weight: np.ndarray) -
 
     The list is empty if there is no formula here. The fan-in rule is left out.
     """
-    standard = _standard_density(prior)
-    if standard is None:
+    density, law = _standard_density(prior), _law(hyperprior)
+    if density is None:
         return []
-    fixed = fixed_scales(hyperprior)
-    if fixed:
-        return [standard(weight / scale) / scale for scale in fixed]
-    law = _law(hyperprior)
     if law is None:
-        return []
+        return [density(weight / scale) / scale for scale in fixed_scales(hyperprior)]
     quantiles = law.ppf((np.arange(QUANTILES) + 0.5) / QUANTILES)[:, None]
     scales = np.sqrt(quantiles) if hyperprior.on == "variance" else quantiles
-    return [np.mean(standard(weight / scales) / scales, axis=0)]
+    return [np.mean(density(weight / scales) / scales, axis=0)]
 
 
 def _law(hyperprior: Hyperprior):
-    """Distribution of what a hyperprior is on."""
+    """Distribution of a learned scale, or of its square, in SciPy; None if there is none here."""
     from scipy import stats
 
     laws = {
@@ -227,15 +229,15 @@ def _law(hyperprior: Hyperprior):
         "half_cauchy": lambda h: stats.halfcauchy(scale=h.beta),
         "inverse_gamma": lambda h: stats.invgamma(h.alpha, scale=h.beta),
     }
-    make = laws.get(hyperprior.kind)
-    return None if make is None else make(hyperprior)
+    law = laws.get(hyperprior.kind)
+    return None if law is None else law(hyperprior)
 
 
-def _standard_density(prior: Prior):
-    """Density of a weight whose scale is 1."""
+def _standard_density(prior: Prior) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Density of a weight whose scale is 1; None if there is no formula here."""
     from scipy import stats
 
-    standard = {
+    densities = {
         "normal": lambda p: stats.norm.pdf,
         "laplace": lambda p: stats.laplace.pdf,
         "cauchy": lambda p: stats.cauchy.pdf,
@@ -244,11 +246,11 @@ def _standard_density(prior: Prior):
         "trainable_mean": lambda p: stats.norm(scale=np.hypot(1.0, p.spread)).pdf,
         "horseshoe": lambda p: _horseshoe,
     }
-    make = standard.get(prior.kind)
-    return None if make is None else make(prior)
+    density = densities.get(prior.kind)
+    return None if density is None else density(prior)
 
 
-def _mixture(prior: Prior):
+def _mixture(prior: Prior) -> Callable[[np.ndarray], np.ndarray]:
     from scipy.stats import norm
 
     share, wide, narrow = prior.proportion, prior.sigma_1, prior.sigma_2
@@ -285,6 +287,7 @@ class Line(NamedTuple):
     marker: str
 
 
+@style.with_sizes
 def plot_accuracy_overview(combinations: Combinations, title: str) -> Figure:
     """Mean accuracy over data seeds ± standard error, one line a combination.
 
@@ -292,46 +295,44 @@ def plot_accuracy_overview(combinations: Combinations, title: str) -> Figure:
     excess error: how much more often than the best classifier the fit errs on fresh points.
     """
     lines = _lines(combinations)
-    synthetic = any(_known(combinations, line, "excess_error") for line in lines)
+    excess = [combinations.score(*line.place, "excess_error")[0] for line in lines]
+    synthetic = any(map(math.isfinite, excess))
     height = LINE * (lines[-1].height + 2) + 1.3
     figure = style.new_figure(10.5 if synthetic else 7.5, max(2.6, height))
     panels = figure.subplots(1, 2 if synthetic else 1, sharey=True, squeeze=False)[0]
-    _draw_points(panels[0], combinations, lines, "accuracy")
-    panels[0].set_xlabel("test accuracy", fontsize=style.LABEL_SIZE)
-    _label_lines(panels[0], combinations, lines)
+    _draw_scores(panels[0], combinations, lines, "accuracy")
+    panels[0].set_xlabel("test accuracy")
+    names = [_line_name(combinations, line) for line in lines]
+    panels[0].set_yticks([line.height for line in lines], names)
+    panels[0].set_ylim(lines[-1].height + 0.8, -0.8)
     _mark_best(figure, panels[0], combinations, lines)
     if synthetic:
-        _draw_points(panels[1], combinations, lines, "excess_error")
-        panels[1].set_xlabel("excess error over the best possible", fontsize=style.LABEL_SIZE)
+        _draw_scores(panels[1], combinations, lines, "excess_error")
+        panels[1].set_xlabel("excess error over the best possible")
         panels[1].axvline(0.0, color=style.GREY, linestyle="--", linewidth=1)
-    style.set_title(figure, f"{title}\n{_note(combinations)}")
+    error = combinations.error_note or "one data seed, so no standard errors"
+    style.set_title(figure, "\n".join(filter(None, [title, error, combinations.mark_notes])))
     return figure
 
 
 def _lines(combinations: Combinations) -> list[Line]:
     """Lines from the top down; a prior without scale has one only."""
-    rows, columns = combinations.shape
-    found: list[Line] = []
+    lines: list[Line] = []
     height = 0.0
-    for row in range(rows):
-        for column in range(columns):
-            place = (row, column)
-            if row in combinations.without_scale and place not in combinations.records:
-                continue
-            colour = style.CLASS_COLOURS[column % len(style.CLASS_COLOURS)]
-            colour = style.GREY if row in combinations.without_scale else colour
-            found.append(Line(place, height, colour, style.MARKERS[column % len(style.MARKERS)]))
-            height += 1
-        height += GAP
-    return found
+    for row, column in np.ndindex(combinations.shape):
+        height += GAP if row and column == 0 else 0
+        no_scale = row in combinations.without_scale
+        if no_scale and (row, column) not in combinations.records:
+            continue
+        colour = style.CLASS_COLOURS[column % len(style.CLASS_COLOURS)]
+        marker = style.MARKERS[column % len(style.MARKERS)]
+        lines.append(Line((row, column), height, style.GREY if no_scale else colour, marker))
+        height += 1
+    return lines
 
 
-def _known(combinations: Combinations, line: Line, name: str) -> bool:
-    return math.isfinite(combinations.score(*line.place, name)[0])
-
-
-def _draw_points(axes: Axes, combinations: Combinations, lines: list[Line], name: str) -> None:
-    """Means with error bars; a word where there are none."""
+def _draw_scores(axes: Axes, combinations: Combinations, lines: list[Line], name: str) -> None:
+    """Draw means with error bars, or write why there are none."""
     for line in lines:
         mean, error = combinations.score(*line.place, name)
         if math.isfinite(mean):
@@ -341,24 +342,17 @@ def _draw_points(axes: Axes, combinations: Combinations, lines: list[Line], name
                 markersize=6, capsize=3, linestyle="none",
             )  # fmt: skip
         else:
-            absent = {"x": 0.02, "va": "center", "transform": axes.get_yaxis_transform()}
-            axes.text(y=line.height, s=combinations.absence(*line.place), color=style.GREY,
-                      fontsize=style.TICK_SIZE, **absent)  # fmt: skip
-    axes.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+            look = {"color": style.GREY, "fontsize": style.TICK_SIZE, "va": "center"}
+            reason, transform = combinations.absence(*line.place), axes.get_yaxis_transform()
+            axes.text(0.02, line.height, reason, transform=transform, **look)
+    axes.grid(axis="x", color="#DDDDDD")
     axes.set_axisbelow(True)
     axes.margins(x=0.08)
-    axes.tick_params(axis="x", labelsize=style.TICK_SIZE)
     axes.tick_params(axis="y", length=0)
 
 
-def _label_lines(axes: Axes, combinations: Combinations, lines: list[Line]) -> None:
-    """Name of the hyperprior at every line, of the prior above each group."""
-    names = [_line_name(combinations, line) for line in lines]
-    axes.set_yticks([line.height for line in lines], names, fontsize=style.TICK_SIZE)
-    axes.set_ylim(lines[-1].height + 0.8, -0.8)
-
-
 def _line_name(combinations: Combinations, line: Line) -> str:
+    """Prior and hyperprior of a line, how many of its cells failed, and what marks them."""
     row, column = line.place
     scale = "no scale" if row in combinations.without_scale else combinations.columns[column]
     done = len(combinations.finished(row, column))
@@ -368,19 +362,10 @@ def _line_name(combinations: Combinations, line: Line) -> str:
 
 
 def _mark_best(figure: Figure, axes: Axes, combinations: Combinations, lines: list[Line]) -> None:
-    """Line at the best possible accuracy, where the data's distribution is known."""
-    known = [combinations.score(*line.place, "best_accuracy")[0] for line in lines]
-    best = next((value for value in known if math.isfinite(value)), None)
-    if best is None:
-        return
-    axes.axvline(
-        best, color="black", linestyle="--", linewidth=1.2, label=f"best possible, {best:.3f}"
-    )
-    handles, labels = axes.get_legend_handles_labels()
-    below = {"loc": "outside lower center", "frameon": False}
-    figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
-
-
-def _note(combinations: Combinations) -> str:
-    error = combinations.error_note or "one data seed, so no standard errors"
-    return "\n".join(filter(None, [error, combinations.mark_notes]))
+    """Draw a line at the best possible accuracy, where the data's distribution is known."""
+    scores = [combinations.score(*line.place, "best_accuracy")[0] for line in lines]
+    best = next(filter(math.isfinite, scores), None)
+    if best is not None:
+        label = f"best possible, {best:.3f}"
+        axes.axvline(best, color="black", linestyle="--", linewidth=1.2, label=label)
+        figure.legend(*axes.get_legend_handles_labels(), **style.BELOW)

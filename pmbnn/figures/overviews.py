@@ -1,7 +1,7 @@
 """Overviews of a results folder: which there are for a set of cells, and what draws each."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -48,18 +48,19 @@ from pmbnn.results.reading import (
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
-from pmbnn.results.tables import SCORE_WORDS, Combinations, combine
+from pmbnn.results.tables import SCORE_WORDS, combine
 
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""
 
 Drawings = Iterator[tuple[str, Callable[[], Figure]]]
+"""Names of figures, with what draws each."""
 
 
 class Sheet(NamedTuple):
     """Cells that belong into one set of figures.
 
-    They share everything but prior, hyperprior and data seed. ``file`` starts the names of
+    They share everything but prior, hyperprior and seeds. ``file`` starts the names of
     the figures, ``title`` their titles.
     """
 
@@ -88,27 +89,26 @@ def _name_sheets(family: list[Variant]) -> list[Sheet]:
     suffixes = [as_file_name("-".join(variant.words)) for variant in family]
     if len(set(suffixes)) < len(suffixes) or max(map(len, suffixes)) > LONGEST_VARIANT:
         suffixes = [f"variant-{number}" for number in range(1, len(family) + 1)]
-    found = []
-    for variant, suffix in zip(family, suffixes, strict=True):
-        cell = variant.records[0].cell
-        start = f"{cell.sweep}-{as_file_name(dataset_label(cell.dataset))}"
-        file = f"{start}-{suffix}" if suffix else start
-        found.append(Sheet(file, variant.title, list(variant.records)))
-    return found
+    cell = family[0].records[0].cell
+    start = f"{cell.sweep}-{as_file_name(dataset_label(cell.dataset))}"
+    return [
+        Sheet(f"{start}-{suffix}" if suffix else start, variant.title, list(variant.records))
+        for variant, suffix in zip(family, suffixes, strict=True)
+    ]
 
 
-def as_file_name(words: str) -> str:
-    """Part of a file name that says these words."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-.")
+def as_file_name(text: str) -> str:
+    """The text as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")
 
 
 def sheet_of(path: Path, files: Iterable[str]) -> str:
-    """Start of a figure's file name that is a sheet's; the longest, or empty where none is."""
-    fitting = [file for file in files if path.stem.startswith(f"{file}-")]
-    return max(fitting, key=len, default="")
+    """The longest of the starts of sheets' file names that a figure's has; empty without any."""
+    starts = [file for file in files if path.stem.startswith(f"{file}-")]
+    return max(starts, key=len, default="")
 
 
-# What is predicted: the kinds of figures of each type
+# Kinds of figures, by what a cell predicts
 
 
 class FigureKinds(NamedTuple):
@@ -117,7 +117,7 @@ class FigureKinds(NamedTuple):
     Attributes
     ----------
     of_cell
-        What lies in the folder of each cell: the first of these that it can be drawn as.
+        Figures in the folder of each cell: the first of these that it can be drawn as.
     of_sheet
         Kinds of figures of one sheet among all records, with what draws each.
     of_folder
@@ -130,95 +130,17 @@ class FigureKinds(NamedTuple):
     of_folder: Callable[[Results, Sequence[CellRecord], str], Drawings]
 
 
-def _of_classes(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+def _class_figures(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
     """Figures of class probabilities."""
-    combinations = combine(sheet.records)
+    combinations, title = combine(sheet.records), sheet.title
     if any(MAP.groups(stored_variables(results, record.name)) for record in sheet.finished):
         load = partial(load_map, results)
-        yield "maps", partial(plot_map_overview, combinations, load, sheet.title)
-    yield "accuracy", partial(plot_accuracy_overview, combinations, sheet.title)
+        yield "maps", partial(plot_map_overview, combinations, load, title)
+    yield "accuracy", partial(plot_accuracy_overview, combinations, title)
     stored = stored_variables(results, sheet.shown.name)
     if "x" not in stored.get("test_predictions", ()):
-        yield "grid", partial(plot_grid, combinations, sheet.title)
-    yield from _beside_posterior(results, sheet, records)
-    yield from _of_priors(results, sheet.title, combinations)
-    yield from _of_shown_cell(results, sheet, OF_CLASS_PROBABILITIES)
-
-
-def _of_numbers(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
-    """Figures of densities of numbers."""
-    return _of_shown_cell(results, sheet, OF_DENSITIES)
-
-
-def _ladder(results: Results, records: Sequence[CellRecord], digest: str) -> Drawings:
-    """What better guides cost, where some posterior was fitted in several ways."""
-    file = results.folder / LADDER
-    if is_current(results, LADDER, digest):
-        title = "Repair ladder: large marks are means over posteriors, small ones single posteriors"
-        yield "repair-ladder", partial(_draw_ladder, file, title)
-
-
-def _draw_ladder(file: Path, title: str) -> Figure:
-    return plot_ladder(pd.read_csv(file), title)
-
-
-def _of_shown_cell(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
-    """Those of the figures that the trace of the sheet's best cell can be drawn as."""
-    stored = stored_variables(results, sheet.shown.name)
-    for figure in figures:
-        groups = figure.groups(stored)
-        if groups:
-            draw = partial(draw_cell, results, sheet.shown, figure, groups, _which(sheet))
-            yield figure.file, draw
-
-
-def _which(sheet: Sheet) -> str:
-    """Which cell of a sheet is shown, to stand after its title; empty if there is no other."""
-    if len(sheet.records) == 1:
-        return ""
-    words = (
-        "best cell by held-out score" if best_group(sheet.records) else "first cell with results"
-    )
-    if len({record.cell.data_seed for record in sheet.finished}) > 1:
-        words += f", data seed {sheet.shown.cell.data_seed}"
-    return f" ({words})"
-
-
-# Maps, priors
-
-
-def load_map(results: Results, name: str) -> PlaneMap | None:
-    """Map of the cell of that name; None if it has none."""
-    trace = load_arrays(results, name, {"predictions": "probability|sd"})
-    return plane_map(trace) if "predictions" in trace.children else None
-
-
-def _beside_posterior(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
-    """Maps of the sheet's fits beside those of sampled cells, the first data seed of each."""
-    of_sheet = {record.name for record in sheet.finished}
-    found = {
-        combination_title(fitted.cell, fitted.chosen_scale): (fitted, sampled)
-        for fitted, sampled in reversed(list(pairs(records)))
-        if fitted.name in of_sheet
-    }
-    chosen = list(reversed(found.items()))
-    if chosen and MAP.groups(stored_variables(results, chosen[0][1][0].name)):
-        engine = chosen[0][1][1].cell.inference.engine.upper()
-        title = f"{sheet.title}: fitted, beside the posterior sampled by {engine}"
-        yield "posterior", partial(_draw_beside, results, chosen, title)
-
-
-def _draw_beside(
-    results: Results, chosen: Sequence[tuple[str, tuple[CellRecord, CellRecord]]], title: str
-) -> Figure:
-    maps = [MapPair(name, *(load_map(results, r.name) for r in both)) for name, both in chosen]
-    seeds = {fitted.cell.data_seed for _, (fitted, _) in chosen}
-    which = f", data seed {min(seeds)}" if len(seeds) == 1 else ", first data seed of each"
-    return plot_posterior_maps(maps, f"{title}{which}")
-
-
-def _of_priors(results: Results, title: str, combinations: Combinations) -> Drawings:
-    """Figures that set priors and hyperpriors beside each other."""
+        yield "grid", partial(plot_grid, combinations, title)
+    yield from _sampled_beside(results, sheet, records)
     if min(combinations.shape) > 1:
         yield "design", partial(plot_design, combinations, title)
     if comparable_rows(combinations):
@@ -227,39 +149,108 @@ def _of_priors(results: Results, title: str, combinations: Combinations) -> Draw
     if shown_rows(combinations):
         load = partial(_load_posterior, results, last_layer)
         yield "last-layer", partial(plot_last_layer, combinations, load, title)
+    yield from _shown_cell_figures(results, sheet, OF_CLASS_PROBABILITIES)
+
+
+def _number_figures(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+    """Figures of densities of numbers."""
+    return _shown_cell_figures(results, sheet, OF_DENSITIES)
+
+
+def _shown_cell_figures(results: Results, sheet: Sheet, figures: Sequence[CellFigure]) -> Drawings:
+    """Those of the figures that the trace of the sheet's best cell can be drawn as."""
+    stored, which = stored_variables(results, sheet.shown.name), _which(sheet)
+    for figure in figures:
+        if groups := figure.groups(stored):
+            yield figure.file, partial(draw_cell, results, sheet.shown, figure, groups, which)
+
+
+def _which(sheet: Sheet) -> str:
+    """Which cell of a sheet is shown, to stand after its title; empty if there is no other."""
+    if len(sheet.records) == 1:
+        return ""
+    is_best = bool(best_group(sheet.records))
+    which = "best cell by held-out score" if is_best else "first cell with results"
+    if len({record.cell.data_seed for record in sheet.finished}) > 1:
+        which += f", data seed {sheet.shown.cell.data_seed}"
+    return f" ({which})"
+
+
+def load_map(results: Results, name: str) -> PlaneMap | None:
+    """Map of the cell of that name; None if it has none."""
+    trace = load_arrays(results, name, {"predictions": "probability|sd"})
+    return plane_map(trace) if "predictions" in trace.children else None
+
+
+def _sampled_beside(results: Results, sheet: Sheet, records: Sequence[CellRecord]) -> Drawings:
+    """Maps of the sheet's fits beside those of sampled cells, the first data seed of each."""
+    names = {record.name for record in sheet.finished}
+    first: dict[str, tuple[CellRecord, CellRecord]] = {}
+    for fitted, sampled in pairs(records):
+        if fitted.name in names:
+            name = combination_title(fitted.cell, fitted.chosen_scale)
+            first.setdefault(name, (fitted, sampled))
+    if first:
+        fitted, sampled = next(iter(first.values()))
+        if MAP.groups(stored_variables(results, fitted.name)):
+            seeds = {fitted.cell.data_seed for fitted, _ in first.values()}
+            seed = f"data seed {min(seeds)}" if len(seeds) == 1 else "first data seed of each"
+            engine = sampled.cell.inference.engine.upper()
+            title = f"{sheet.title}: fitted, beside the posterior sampled by {engine}, {seed}"
+            yield "posterior", partial(_draw_sampled_beside, results, first, title)
+
+
+def _draw_sampled_beside(
+    results: Results, cells: Mapping[str, tuple[CellRecord, CellRecord]], title: str
+) -> Figure:
+    maps = [
+        MapPair(name, load_map(results, fitted.name), load_map(results, sampled.name))
+        for name, (fitted, sampled) in cells.items()
+    ]
+    return plot_posterior_maps(maps, title)
 
 
 def _load_posterior[T](results: Results, read: Callable[[DataTree], T], name: str) -> T:
     draws = f"{WEIGHT.pattern}|{SCALE.pattern}"
-    wanted = {"posterior": draws, "restarts": draws, "fit": ""}
-    return read(load_arrays(results, name, wanted))
+    return read(load_arrays(results, name, {"posterior": draws, "restarts": draws, "fit": ""}))
 
 
-# Curves beneath each other
+# Figures that go beyond a sheet
 
 
-def _compared_curves(results: Results, records: Sequence[CellRecord], _: str) -> Drawings:
+def _ladder(results: Results, records: Sequence[CellRecord], digest: str) -> Drawings:
+    """Distance from the posterior against cost, where some posterior was fitted in several ways."""
+    if is_current(results, LADDER, digest):
+        yield "repair-ladder", partial(_draw_ladder, results.folder / LADDER)
+
+
+def _draw_ladder(file: Path) -> Figure:
+    title = "Repair ladder: large marks are means over posteriors, small ones single posteriors"
+    return plot_ladder(pd.read_csv(file), title)
+
+
+def _compared_curves(results: Results, records: Sequence[CellRecord], digest: str) -> Drawings:
     """Curves of all cells of each data set that has several.
 
     Of cells that differ in their data seed only, the first is shown.
     """
-    having = [r for r in records if CURVES.groups(stored_variables(results, r.name))]
+    with_curves = [r for r in records if CURVES.groups(stored_variables(results, r.name))]
     shown: dict[str, list[tuple[CellRecord, str]]] = {}
-    for variant in variants(having):
+    for variant in variants(with_curves):
         for first, *_ in group_by_settings(variant.records):
-            named = first, _row_name(first, variant.words)
-            shown.setdefault(dataset_label(first.cell.dataset), []).append(named)
+            row = first, _row_name(first, variant.words)
+            shown.setdefault(dataset_label(first.cell.dataset), []).append(row)
     for label, cells in shown.items():
         if len(cells) > 1:
             draw = partial(_draw_compared_curves, results, cells[:MOST])
             yield f"{as_file_name(label)}-curves", draw
 
 
-def _row_name(record: CellRecord, words: Sequence[str]) -> str:
-    score = "rmse" if "rmse" in record.results else "nll"
-    numbers = f"{SCORE_WORDS[score]} {record.results[score]:.3g}"
+def _row_name(record: CellRecord, variant: Sequence[str]) -> str:
+    name = "rmse" if "rmse" in record.results else "nll"
+    score = f"{SCORE_WORDS[name]} {record.results[name]:.3g}"
     combination = combination_title(record.cell, record.chosen_scale)
-    return f"{record.sweep}: {'; '.join([*words, combination, numbers])}"
+    return f"{record.sweep}: {'; '.join([*variant, combination, score])}"
 
 
 def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, str]]) -> Figure:
@@ -267,14 +258,15 @@ def _draw_compared_curves(results: Results, cells: Sequence[tuple[CellRecord, st
     for record, _ in cells:
         groups = CURVES.groups(stored_variables(results, record.name))
         traces.append(load_groups(results, record.name, groups))
-    data = dataset_title(cells[0][0].cell.dataset)
-    title = f"{data}: one row a cell, the first data seed of each"
+    title = (
+        f"{dataset_title(cells[0][0].cell.dataset)}: one row a cell, the first data seed of each"
+    )
     return plot_compared_curves(traces, [name for _, name in cells], title)
 
 
 FIGURES = {
-    "class_probabilities": FigureKinds((MAP,), _of_classes, _ladder),
-    "density": FigureKinds((CURVES, SURFACE), _of_numbers, _compared_curves),
+    "class_probabilities": FigureKinds((MAP,), _class_figures, _ladder),
+    "density": FigureKinds((CURVES, SURFACE), _number_figures, _compared_curves),
 }
 """By `CellRecord.predictive`, the type of what a cell's likelihood predicts."""
 
@@ -286,5 +278,5 @@ def sheet_figures(
     kinds = FIGURES.get(sheet.shown.predictive)
     if kinds is None:
         return {}
-    of_cell = _of_shown_cell(results, sheet, kinds.of_cell)
+    of_cell = _shown_cell_figures(results, sheet, kinds.of_cell)
     return dict(of_cell) | dict(kinds.of_sheet(results, sheet, records))

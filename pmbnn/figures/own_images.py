@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from pmbnn.data.digits import UserImage
 
 HEADINGS = ("Bayesian", "deterministic")
-"""Of the panels of two networks."""
+"""Headings of the panels of two networks."""
 
 
+@style.with_sizes
 def plot_own_images(
     images: "Sequence[UserImage]",
     predictions: Sequence[Predictions],
@@ -43,8 +44,8 @@ def plot_own_images(
         What the figure is about.
     """
     width, ratios = (9.0, [2]) if len(predictions) == 1 else (12.0, [1.9, 1.9])
-    figure = style.new_figure(width, 1.9 * len(images) + 0.9)
     ratios = [1, 1, 1, *ratios]
+    figure = style.new_figure(width, 1.9 * len(images) + 0.9)
     panels = figure.subplots(len(images), len(ratios), squeeze=False, width_ratios=ratios)
     for row, image in enumerate(images):
         _draw_stages(panels[row, :3], image)
@@ -54,49 +55,47 @@ def plot_own_images(
 
 
 def _draw_stages(panels: Sequence[Axes], image: "UserImage") -> None:
-    """An image in three panels: as read, grey, and in 28 × 28 pixels."""
+    """Draw an image in three panels: as read, grey, and in 28 × 28 pixels."""
     shape = "inverted" if image.inverted else "as it is"
     titles = (image.path.name, "grey", f"28 × 28, {shape}")
     stages = (image.original, image.grey, image.digit)
     for axes, pixels, title in zip(panels, stages, titles, strict=True):
-        limits = {} if pixels.ndim == 3 else {"vmin": 0, "vmax": np.iinfo(np.uint8).max}
-        if pixels.dtype != np.uint8:
-            limits["vmax"] = 1
-        axes.imshow(pixels, cmap="gray", interpolation="nearest", **limits)
+        brightest = 255 if pixels.dtype == np.uint8 else 1
+        axes.imshow(pixels, cmap="gray", vmin=0, vmax=brightest, interpolation="nearest")
         axes.set_title(title, fontsize=style.TICK_SIZE, parse_math=False)
         axes.set_axis_off()
 
 
+@style.with_sizes
 def draw_probabilities(
     panels: Sequence[Axes],
     predictions: Sequence[Predictions],
     row: int,
     threshold: Threshold | None,
 ) -> None:
-    """Class probabilities of an image, a network a panel; only the first network rejects."""
+    """Draw class probabilities of an image, a network a panel; only the first network rejects.
+
+    Bars have the sds of the probabilities; above them stands the verdict, below the heading.
+    """
     headings = HEADINGS if len(predictions) > 1 else ("",)
     limits = (math.inf if threshold is None else threshold.sd, math.inf)
-    for axes, found, heading, limit in zip(panels, predictions, headings, limits, strict=False):
-        _draw_bars(axes, found, row, bool(found.uncertainty[row] > limit), heading)
+    for axes, network, heading, limit in zip(panels, predictions, headings, limits, strict=False):
+        rejected = bool(network.uncertainty[row] > limit)
+        colour = style.REJECTED if rejected else style.ACCEPTED
+        at = np.arange(len(network.classes))
+        # A network without draws has no sds: bars of length zero would look like caps.
+        sd = network.sd[row] if network.sd[row].any() else None
+        axes.bar(at, network.probability[row], yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
+        axes.set(ylim=(0, 1.05), xticks=at, xticklabels=network.classes)
+        axes.set_ylabel("probability", fontsize=style.TICK_SIZE)
+        title = "\n".join(filter(None, (heading, _verdict(network, row, rejected))))
+        axes.set_title(title, fontsize=style.TICK_SIZE, color=colour)
 
 
-def _draw_bars(axes: Axes, found: Predictions, row: int, rejected: bool, heading: str) -> None:
-    """Class probabilities as bars with their sds, and the verdict above, below a heading."""
-    at = np.arange(len(found.classes))
-    colour = style.REJECTED if rejected else style.ACCEPTED
-    # A network without draws has no sds: bars of length zero would look like caps.
-    sd = found.sd[row] if found.sd[row].any() else None
-    axes.bar(at, found.probability[row], yerr=sd, color=colour, ecolor=style.GREY, capsize=2)
-    axes.set(ylim=(0, 1.05), xticks=at, xticklabels=found.classes)
-    axes.set_ylabel("probability", fontsize=style.TICK_SIZE)
-    axes.tick_params(labelsize=style.TICK_SIZE)
-    words = (heading, _verdict(found, row, rejected))
-    axes.set_title("\n".join(filter(None, words)), fontsize=style.TICK_SIZE, color=colour)
-
-
-def _verdict(found: Predictions, row: int, rejected: bool) -> str:
+def _verdict(network: Predictions, row: int, rejected: bool) -> str:
     """The class or its rejection, with its probability and how sure that is, in one line."""
-    name = found.classes[found.predicted[row]]
-    words = f"rejected: class {name} at" if rejected else f"{name}:"
-    spread = f" ± {found.uncertainty[row]:.2f}" if found.sd[row].any() else ""
-    return f"{words} {found.confidence[row]:.2f}{spread}, entropy {found.entropy[row]:.2f} bits"
+    name = network.classes[network.predicted[row]]
+    start = f"rejected: class {name} at" if rejected else f"{name}:"
+    sd = f" ± {network.uncertainty[row]:.2f}" if network.sd[row].any() else ""
+    entropy = f"entropy {network.entropy[row]:.2f} bits"
+    return f"{start} {network.confidence[row]:.2f}{sd}, {entropy}"

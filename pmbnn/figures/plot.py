@@ -1,9 +1,7 @@
 """One figure of stored results by its name, drawn anew."""
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -11,14 +9,6 @@ from pmbnn.figures.overviews import sheet_figures, sheets
 from pmbnn.results.loading import ExperimentResults, StoredCell, load_results
 from pmbnn.results.store import Results
 from pmbnn.spec.errors import must_be_one_of
-
-
-class Named(NamedTuple):
-    """A figure that could be drawn: its kind, of which cells it is, and what draws it."""
-
-    kind: str
-    title: str
-    draw: Callable[[], Figure]
 
 
 def plot(
@@ -53,17 +43,24 @@ def plot(
     --------
     >>> pb.plot(results, "maps", dataset="circles")  # doctest: +SKIP
     """
-    there = list(_figures(_opened(results).select(**settings)))
-    found = [figure for figure in there if figure.kind == kind]
-    if not found:
-        raise must_be_one_of("kind", {figure.kind for figure in there}, kind)
-    if len(found) > 1:
-        titles = "; ".join(figure.title for figure in found)
+    selected = _opened(results).select(**settings)
+    figures = [
+        (name, sheet.title, draw)
+        for sheet in sheets(selected.records)
+        if sheet.finished
+        for name, draw in sheet_figures(selected.results, sheet, selected.records).items()
+    ]
+    asked = [(title, draw) for name, title, draw in figures if name == kind]
+    if not asked:
+        raise must_be_one_of("kind", {name for name, *_ in figures}, kind)
+    if len(asked) > 1:
+        titles = "; ".join(title for title, _ in asked)
         raise ValueError(
-            f"`{kind}` is a figure of each of {len(found)}: {titles}. Say which cells, as by "
+            f"`{kind}` is a figure of each of {len(asked)}: {titles}. Say which cells, as by "
             "`dataset=...`."
         )
-    return found[0].draw()
+    ((_, draw),) = asked
+    return draw()
 
 
 def _opened(results: object) -> ExperimentResults:
@@ -79,11 +76,3 @@ def _opened(results: object) -> ExperimentResults:
         "`results` must be what `load_results` gives, one of its cells, or a results folder, got "
         f"{type(results).__name__}."
     )
-
-
-def _figures(results: ExperimentResults) -> Iterator[Named]:
-    for sheet in sheets(results.records):
-        if sheet.finished:
-            of_sheet = sheet_figures(results.results, sheet, results.records)
-            for kind, draw in of_sheet.items():
-                yield Named(kind, sheet.title, draw)

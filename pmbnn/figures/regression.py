@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +24,7 @@ INTERVALS = (
     ("total_interval", 0.15, "total"),
     ("output_interval", 0.35, "epistemic"),
 )
-"""What is shaded, from the wider to the narrower one; the total includes the noise."""
+"""Shaded intervals, from the wider to the narrower one; the total includes the noise."""
 
 DEVIATIONS = (("total_sd", ":", "total"), ("epistemic_sd", "--", "epistemic"))
 
@@ -31,15 +32,16 @@ MOST = 8
 """Cells of one sheet."""
 
 WIDTH = 3.7
-"""Of a panel, in inches, which what stands above it must not exceed: it would be made smaller."""
+"""Width of a panel's title at most, in inches: a longer one would make the panel smaller."""
 
 HANDLE = 0.5
-"""Of what stands before the words of a legend, and free room behind them, in inches."""
+"""Room for the sample before each text of a legend, and behind it, in inches."""
 
 MARGIN = 0.06
 """Free space above and below, in heights of what is shown."""
 
 
+@style.with_sizes
 def plot_curves(trace: xr.DataTree, title: str) -> Figure:
     """One panel for each line: mean, central intervals, ± 2 sd, training rows and truth.
 
@@ -48,22 +50,21 @@ def plot_curves(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no curves, or does not keep its training rows.
     """
-    names, of_targets = curve_names(trace), by_target(trace)
-    shape = len(of_targets), len(names)
-    figure = style.new_figure(4.2 * len(names) + 0.6, 0.8 + 3.8 * len(of_targets))
-    panels = figure.subplots(*shape, squeeze=False)
-    for line, (target, own) in zip(panels, of_targets.items(), strict=True):
+    names, traces = curve_names(trace), by_target(trace)
+    figure = style.new_figure(4.2 * len(names) + 0.6, 0.8 + 3.8 * len(traces))
+    panels = figure.subplots(len(traces), len(names), squeeze=False)
+    for line, (target, own) in zip(panels, traces.items(), strict=True):
         for axes, name in zip(line, names, strict=True):
             draw_curve(axes, own, name)
-            axes.set_ylim(limits([own], name))
-            axes.set_title(range_words(own, name), fontsize=style.LABEL_SIZE)
-            axes.set_xlabel(position_name(own, name), fontsize=style.LABEL_SIZE)
-        line[0].set_ylabel(target or "y", fontsize=style.LABEL_SIZE)
-    add_legend(figure, figure.axes[0])
+            axes.set(ylim=limits([own], name), title=range_words(own, name))
+            axes.set_xlabel(position_name(own, name))
+        line[0].set_ylabel(target or "y")
+    add_legend(figure, figure.axes[:1])
     style.set_title(figure, title)
     return figure
 
 
+@style.with_sizes
 def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], title: str) -> Figure:
     """Curves of every cell; each column has one scale, so that bands can be compared by eye.
 
@@ -79,24 +80,23 @@ def plot_compared_curves(traces: Sequence[xr.DataTree], names: Sequence[str], ti
     """
     if not traces:
         raise ValueError("`traces` must not be empty.")
-    of_targets, names = [by_target(trace) for trace in traces[:MOST]], list(names)[:MOST]
-    columns = list(product(of_targets[0], curve_names(traces[0])))
-    headings = ["\n".join(style.title_lines(name, WIDTH, style.LABEL_SIZE)) for name in names]
-    lines = sum(words.count("\n") for words in headings)
-    height = 2.7 * len(names) + 1.4 + 1.2 * style.LABEL_SIZE / 72 * lines
+    cells = [by_target(trace) for trace in traces[:MOST]]
+    columns = list(product(cells[0], curve_names(traces[0])))
+    headings = ["\n".join(style.title_lines(n, WIDTH, style.LABEL_SIZE)) for n in names[:MOST]]
+    breaks = sum(heading.count("\n") for heading in headings)
+    height = 2.7 * len(headings) + 1.4 + 1.2 * style.LABEL_SIZE / 72 * breaks
     figure = style.new_figure(4.2 * len(columns) + 0.8, height)
-    panels = figure.subplots(len(names), len(columns), squeeze=False, sharex="col", sharey="col")
-    for column, (target, range_name) in enumerate(columns):
-        shown = [own[target] for own in of_targets]
-        for axes, trace in zip(panels[:, column], shown, strict=True):
-            draw_curve(axes, trace, range_name)
-        panels[0, column].set_ylim(limits(shown, range_name))
-        words = f"{target}, " * bool(target) + range_words(shown[0], range_name)
-        panels[-1, column].set_xlabel(words, fontsize=style.LABEL_SIZE)
-    for line, words in zip(panels, headings, strict=True):
-        line[0].set_title(words, fontsize=style.LABEL_SIZE, loc="left")
-        line[0].set_ylabel("y", fontsize=style.LABEL_SIZE)
-    add_legend(figure, panels[0, 0])
+    panels = figure.subplots(len(headings), len(columns), squeeze=False, sharex="col", sharey="col")
+    for column, (target, name) in zip(panels.T, columns, strict=True):
+        shown = [by_name[target] for by_name in cells]
+        for axes, trace in zip(column, shown, strict=True):
+            draw_curve(axes, trace, name)
+        column[0].set_ylim(limits(shown, name))
+        column[-1].set_xlabel(f"{target}, " * bool(target) + range_words(shown[0], name))
+    for line, heading in zip(panels, headings, strict=True):
+        line[0].set_title(heading, loc="left")
+        line[0].set_ylabel("y")
+    add_legend(figure, panels[0, :1])
     style.set_title(figure, title)
     return figure
 
@@ -116,34 +116,26 @@ def curve_names(trace: xr.DataTree) -> list[str]:
 
 
 def draw_curve(axes: Axes, trace: xr.DataTree, name: str) -> None:
-    """Everything that is known of one line."""
+    """Draw the prediction on one line, the truth where it is known, and the training rows."""
     curve = group_of(trace, name)
     x, mean = curve["x"].values, curve["mean"].values
     level = f"{100 * curve.attrs['level']:.0f} %"
-    for interval, opacity, words in INTERVALS:
+    for interval, opacity, kind in INTERVALS:
         low, high = values_of(trace, name, interval, "bound", "point")
-        label = f"{level}, {words}"
+        label = f"{level}, {kind}"
         axes.fill_between(x, low, high, color=MEAN, alpha=opacity, linewidth=0, label=label)
-    for deviation, line, words in DEVIATIONS:
-        for sign in (-2, 2):
-            label = f"± 2 sd, {words}" if sign > 0 else None
-            there = mean + sign * curve[deviation].values
-            axes.plot(x, there, color=MEAN, linestyle=line, linewidth=0.9, label=label)
+    for deviation, line, kind in DEVIATIONS:
+        for sign, label in ((-2, None), (2, f"± 2 sd, {kind}")):
+            y = mean + sign * curve[deviation].values
+            axes.plot(x, y, color=MEAN, linestyle=line, linewidth=0.9, label=label)
     axes.plot(x, mean, color=MEAN, linewidth=1.8, label="mean")
     if "truth" in curve:
         axes.plot(x, curve["truth"].values, color=TRUTH, linewidth=1.2, label="truth")
-    axes.plot(
-        *rows_on(trace, name),
-        "o",
-        color="black",
-        markersize=3,
-        label="training rows",
-        clip_on=False,
-    )
+    look = {"color": "black", "markersize": 3, "clip_on": False}
+    axes.plot(*rows_on(trace, name), "o", label="training rows", **look)
     axes.set_xlim(x[0], x[-1])
-    axes.grid(color="#E5E5E5", linewidth=0.8)
+    axes.grid(True)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=style.TICK_SIZE)
 
 
 def rows_on(trace: xr.DataTree, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -157,12 +149,12 @@ def rows_on(trace: xr.DataTree, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def positions_on(curve: xr.Dataset, x: np.ndarray) -> np.ndarray:
     """Positions on a line that raw inputs ``(observation, feature)`` are nearest to."""
-    # What has no direction is a range of the one input there is.
+    # A line without a direction is a range of the one input there is.
     return x @ curve["direction"].values if "direction" in curve else x[:, 0]
 
 
 def position_name(trace: xr.DataTree, name: str) -> str:
-    """What a position on a line is called."""
+    """Name of a position on a line."""
     return str(group_of(trace, name).attrs.get("position", "x"))
 
 
@@ -171,11 +163,16 @@ def limits(traces: Sequence[xr.DataTree], name: str) -> tuple[float, float]:
     shown = [rows_on(trace, name)[1] for trace in traces]
     for trace in traces:
         curve = group_of(trace, name)
-        spread = 2 * curve["total_sd"].values
-        shown += [curve["total_interval"].values.ravel(), curve["mean"].values - spread]
-        shown += [curve["mean"].values + spread]
-    values = np.concatenate(shown)
-    low, high = float(values.min()), float(values.max())
+        mean, spread = curve["mean"].values, 2 * curve["total_sd"].values
+        shown += [curve["total_interval"].values.ravel(), mean - spread, mean + spread]
+    return with_margin(np.concatenate(shown))
+
+
+def with_margin(values: np.ndarray) -> tuple[float, float]:
+    """Ends of an axis that holds all finite values, with free space beyond them."""
+    # Noise with hardly more than two degrees of freedom has no finite standard deviation.
+    finite = values[np.isfinite(values)]
+    low, high = float(finite.min()), float(finite.max())
     margin = MARGIN * (high - low) or 1.0
     return low - margin, high + margin
 
@@ -186,13 +183,15 @@ def range_words(trace: xr.DataTree, name: str) -> str:
     return f"{position_name(trace, name)} from {x[0]:.3g} to {x[-1]:.3g}".replace("-", "−")
 
 
-def add_legend(figure: Figure, axes: Axes) -> None:
-    """What the lines and shades of a panel are, below everything."""
-    handles, labels = axes.get_legend_handles_labels()
-    widest = max(style.words_width(label, style.TICK_SIZE) for label in labels) + HANDLE
-    beside = max(1, min(4, int(figure.get_figwidth() / widest)))
-    below = {"loc": "outside lower center", "ncols": beside, "frameon": False}
-    figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
+def add_legend(figure: Figure, panels: Sequence[Axes], most: int = 4) -> None:
+    """Add a legend of the lines and shades of some panels, each once, in columns that fit."""
+    named: dict[str, Artist] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    widest = max(style.text_width(label, style.TICK_SIZE) for label in named) + HANDLE
+    columns = max(1, min(most, int(figure.get_figwidth() / widest)))
+    figure.legend(named.values(), named, ncols=columns, **style.BELOW)
 
 
 # What was predicted of test rows beside what was observed there, where targets are numbers
@@ -204,6 +203,7 @@ MOST_BARS = 300
 """Intervals that can be told apart; of more rows, evenly chosen ones have theirs."""
 
 
+@style.with_sizes
 def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
     """Observed targets against predicted means, with central intervals of what is observed.
 
@@ -215,44 +215,35 @@ def plot_predicted_observed(trace: xr.DataTree, title: str) -> Figure:
     ValueError
         If the trace has no group ``test_predictions``, or the group not what this needs.
     """
-    of_targets, level = by_target(trace), group_of(trace, GROUP).attrs["level"]
-    figure = style.new_figure(0.4 + 5 * len(of_targets), 5.2)
-    panels = figure.subplots(1, len(of_targets), squeeze=False)[0]
-    counted = []
-    for axes, (name, own) in zip(panels, of_targets.items(), strict=True):
-        missed, rows = _draw_rows(axes, own)
-        counted.append(
-            f"{name}: " * bool(name) + f"{missed} of {rows} test rows outside their interval"
-        )
-        axes.set_title(name, fontsize=style.LABEL_SIZE)
-        words = f"predicted, with {level:.0%} intervals ({OF_TARGET})"
-        axes.set_xlabel(words, fontsize=style.LABEL_SIZE)
-    panels[0].set_ylabel(f"observed ({OF_TARGET})", fontsize=style.LABEL_SIZE)
-    style.set_title(figure, f"{title}\n{'; '.join(counted)}")
+    traces, level = by_target(trace), group_of(trace, GROUP).attrs["level"]
+    figure = style.new_figure(0.4 + 5 * len(traces), 5.2)
+    panels = figure.subplots(1, len(traces), squeeze=False)[0]
+    notes = []
+    for axes, (name, own) in zip(panels, traces.items(), strict=True):
+        missed = _draw_rows(axes, own)
+        note = f"{missed.sum()} of {len(missed)} test rows outside their interval"
+        notes.append(f"{name}: " * bool(name) + note)
+        axes.set_title(name)
+        axes.set_xlabel(f"predicted, with {level:.0%} intervals ({OF_TARGET})")
+    panels[0].set_ylabel(f"observed ({OF_TARGET})")
+    style.set_title(figure, f"{title}\n{'; '.join(notes)}")
     return figure
 
 
-def _draw_rows(axes: Axes, trace: xr.DataTree) -> tuple[int, int]:
-    """Draw the rows of one target; how many miss it, and how many there are."""
+def _draw_rows(axes: Axes, trace: xr.DataTree) -> np.ndarray:
+    """Draw the rows of one target; whether each is outside its interval, ``(observation,)``."""
     mean, target = (values_of(trace, GROUP, name) for name in ("mean", "target"))
     low, high = values_of(trace, GROUP, "total_interval", "bound", "test_observation")
     missed = (target < low) | (target > high)
-    ends = _limits(np.concatenate([mean, target]))
+    ends = with_margin(np.concatenate([mean, target]))
     axes.plot(ends, ends, color=style.GREY, linewidth=1)
     shown = np.unique(np.linspace(0, len(mean) - 1, min(len(mean), MOST_BARS)).astype(int))
-    for held, colour in ((~missed, style.CLASS_COLOURS[0]), (missed, style.CLASS_COLOURS[1])):
-        of = shown[held[shown]]
-        axes.hlines(target[of], low[of], high[of], color=colour, alpha=0.3, linewidth=1)
-        axes.plot(mean[held], target[held], "o", color=colour, markersize=3, alpha=0.7)
+    for rows, colour in ((~missed, style.CLASS_COLOURS[0]), (missed, style.CLASS_COLOURS[1])):
+        bars = shown[rows[shown]]
+        axes.hlines(target[bars], low[bars], high[bars], color=colour, alpha=0.3, linewidth=1)
+        axes.plot(mean[rows], target[rows], "o", color=colour, markersize=3, alpha=0.7)
     axes.set(xlim=ends, ylim=ends, aspect="equal")
-    axes.tick_params(labelsize=style.TICK_SIZE)
-    return int(missed.sum()), len(target)
-
-
-def _limits(values: np.ndarray) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
-    margin = MARGIN * (high - low) or 1.0
-    return low - margin, high + margin
+    return missed
 
 
 # Probabilities that predictions gave to less than what was observed: uniform if calibrated
@@ -265,6 +256,7 @@ MOST_BINS, EXPECTED = 20, 5
 """Bins at most, and the rows that each of them expects at least."""
 
 
+@style.with_sizes
 def plot_pit(trace: xr.DataTree, title: str) -> Figure:
     """Histogram of the probability integral transform of test rows, and the band of a uniform one.
 
@@ -282,37 +274,33 @@ def plot_pit(trace: xr.DataTree, title: str) -> Figure:
     Gneiting, Balabdaoui and Raftery (2007), Probabilistic forecasts, calibration and sharpness,
     section 3.1.
     """
-    of_targets = by_target(trace)
-    figure = style.new_figure(5.6, 0.4 + 3.4 * len(of_targets))
-    panels = figure.subplots(len(of_targets), squeeze=False)[:, 0]
-    counted = []
-    for axes, (name, own) in zip(panels, of_targets.items(), strict=True):
-        pit = values_of(own, GROUP, "pit").astype(np.float64)
-        left, bins = _draw_histogram(axes, pit)
-        counted.append(f"{name}: " * bool(name) + f"{left} of {bins} bins outside")
-        axes.set_title(name, fontsize=style.LABEL_SIZE, loc="left")
-    panels[-1].set_xlabel("predicted probability of less than observed", fontsize=style.LABEL_SIZE)
+    traces = by_target(trace)
+    figure = style.new_figure(5.6, 0.4 + 3.4 * len(traces))
+    panels = figure.subplots(len(traces), squeeze=False)[:, 0]
+    notes = []
+    for axes, (name, own) in zip(panels, traces.items(), strict=True):
+        outside = _draw_histogram(axes, values_of(own, GROUP, "pit").astype(np.float64))
+        note = f"{outside.sum()} of {len(outside)} bins outside"
+        notes.append(f"{name}: " * bool(name) + note)
+        axes.set_title(name, loc="left")
+    panels[-1].set_xlabel("predicted probability of less than observed")
     band = f"band: {LEVEL:.0%} of a bin's counts, were predictions calibrated"
-    style.set_title(figure, f"{title}\n{band}; {'; '.join(counted)}")
+    style.set_title(figure, f"{title}\n{band}; {'; '.join(notes)}")
     return figure
 
 
-def _draw_histogram(axes: Axes, pit: np.ndarray) -> tuple[int, int]:
-    """Draw one histogram; how many of its bins leave the band, and how many there are."""
-    edges = np.linspace(0, 1, n_bins(len(pit)) + 1)
-    counts, _ = np.histogram(pit, edges)
+def _draw_histogram(axes: Axes, pit: np.ndarray) -> np.ndarray:
+    """Draw one histogram; whether the count of each bin is outside the band, ``(bin,)``."""
+    counts, edges = np.histogram(pit, np.linspace(0, 1, n_bins(len(pit)) + 1))
     low, high = uniform_counts(len(pit), len(counts))
-    left = (counts < low) | (counts > high)
-    colours = np.where(left, style.CLASS_COLOURS[1], style.CLASS_COLOURS[0])
-    width = {"width": np.diff(edges), "align": "edge", "edgecolor": "white", "linewidth": 0.8}
-    width["alpha"] = 0.75  # so that the band is seen through them
-    axes.bar(edges[:-1], counts, color=colours, **width)
+    outside = (counts < low) | (counts > high)
+    colours = np.where(outside, style.CLASS_COLOURS[1], style.CLASS_COLOURS[0])
+    look = {"edgecolor": "white", "linewidth": 0.8, "alpha": 0.75}  # the band is seen through them
+    axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=colours, **look)
     axes.axhspan(low, high, color=style.GREY, alpha=0.25, linewidth=0, zorder=0)
     axes.axhline(len(pit) / len(counts), color=style.GREY, linewidth=1)
-    axes.set_xlim(0, 1)
-    axes.set_ylabel("test rows", fontsize=style.LABEL_SIZE)
-    axes.tick_params(labelsize=style.TICK_SIZE)
-    return int(left.sum()), len(counts)
+    axes.set(xlim=(0, 1), ylabel="test rows")
+    return outside
 
 
 def n_bins(rows: int) -> int:

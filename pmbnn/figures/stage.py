@@ -1,7 +1,7 @@
-"""The figures stage: what is missing or stale among figures, drawn by several processes.
+"""The stage of figures: those that are missing or stale, drawn by several processes.
 
-A cell is finished without its figure: `CellDrawer` draws those of cells beside the fitting, as
-they are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
+A cell is finished without its figure: `CellDrawer` draws figures of cells beside the fitting, as
+these are stored; `draw_cells` those that are still missing; `draw_files` the overviews.
 """
 
 import os
@@ -25,13 +25,13 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import TEMPORARY, Results
 
 NICENESS = 10
-"""Of a process that draws beside others that fit: it gets a tenth of a core that is asked for."""
+"""Niceness of a process that draws beside others that fit: it gets a tenth of a busy core."""
 
 
 class Drawing(NamedTuple):
-    """A figure's file, and what draws it, which another process can be sent.
+    """A figure's file, and the function that draws it, which can be sent to another process.
 
-    `cells` is the digest of the cells that it is made of, where it lies in the folder of none;
+    `cells` is the digest of the cells that it is made of, empty for a figure in a cell's folder;
     `plugin` names the registered figure that it is, with the version of its code.
     """
 
@@ -41,16 +41,15 @@ class Drawing(NamedTuple):
     plugin: str | None = None
 
 
-# What there is to draw
+# Figures that are missing or stale
 
 
 def missing_cell_figures(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
     """Figures that cells can have in their folders and lack.
 
-    Whether they are out of date is no question: a cell that is fitted again loses its figure
-    with its folder.
+    None is out of date: a cell that is fitted again loses its figure with its folder.
     """
-    found = []
+    drawings = []
     for record in records:
         kinds, folder = FIGURES.get(record.predictive), results.cells / record.name
         if kinds is None or not (folder / "trace.nc").is_file():
@@ -61,9 +60,9 @@ def missing_cell_figures(results: Results, records: Sequence[CellRecord]) -> lis
         stored = stored_variables(results, record.name)
         for figure, path in paths.items():
             if groups := figure.groups(stored):
-                found.append(Drawing(path, partial(draw_cell, results, record, figure, groups)))
+                drawings.append(Drawing(path, partial(draw_cell, results, record, figure, groups)))
                 break
-    return found
+    return drawings
 
 
 def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawing]:
@@ -73,16 +72,15 @@ def overviews_of(results: Results, records: Sequence[CellRecord]) -> list[Drawin
     figures for each variant. Cells without results show as empty panels; a data set of which
     no cell has results is left out.
     """
-    found, digest = [], cells_digest(records)
+    drawn, digest = [], cells_digest(records)
     for sheet in sheets(records):
-        if sheet.finished:
-            kinds = FIGURES.get(sheet.shown.predictive)
-            own = () if kinds is None else kinds.of_sheet(results, sheet, records)
-            found += [(f"{sheet.file}-{kind}", draw) for kind, draw in own]
+        if sheet.finished and (kinds := FIGURES.get(sheet.shown.predictive)):
+            figures = kinds.of_sheet(results, sheet, records)
+            drawn += [(f"{sheet.file}-{kind}", draw) for kind, draw in figures]
     for predictive, kinds in FIGURES.items():
-        own = [r for r in records if r.predictive == predictive and r.results]
-        found += kinds.of_folder(results, own, digest)
-    return [Drawing(results.figures / f"{file}.png", draw, digest) for file, draw in found]
+        cells = [r for r in records if r.predictive == predictive and r.results]
+        drawn += kinds.of_folder(results, cells, digest)
+    return [Drawing(results.figures / f"{file}.png", draw, digest) for file, draw in drawn]
 
 
 def outdated_overviews(
@@ -90,7 +88,7 @@ def outdated_overviews(
 ) -> list[Drawing]:
     """Overviews that are missing, or were made of other cells.
 
-    `every` are those of `overviews_of`, where they are known already.
+    `every` are those of `overviews_of`, where they were listed already.
     """
     every = overviews_of(results, records) if every is None else every
     current = set(find_overviews(results, records))
@@ -121,20 +119,19 @@ def draw_files(
         paths = helpers.share(writes, report_progress)
     made: dict[tuple[str, str | None], list[str]] = {}
     for drawing in drawings:
-        file = drawing.path.relative_to(results.folder).as_posix()
-        made.setdefault((drawing.cells, drawing.plugin), []).append(file)
+        if drawing.cells:
+            file = drawing.path.relative_to(results.folder).as_posix()
+            made.setdefault((drawing.cells, drawing.plugin), []).append(file)
     for (digest, plugin), files in made.items():
-        if digest:
-            note_files(results, files, digest, plugin=plugin)
+        note_files(results, files, digest, plugin=plugin)
     return paths
 
 
 class CellDrawer(HelperPool):
     """Draws figures of cells in a process of low priority, beside those that fit.
 
-    Nothing is lost with it: what it has not drawn when it is closed, or as its process is
-    ended, is still missing, and `draw_cells` draws it. A figure that cannot be drawn is an
-    error there.
+    A figure that it has not drawn when it is closed, or when its process is ended, is still
+    missing, and `draw_cells` draws it. A figure that cannot be drawn is an error there.
 
     Parameters
     ----------

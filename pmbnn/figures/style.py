@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from PIL import Image as Raster
@@ -37,30 +37,45 @@ PROBABILITY = LinearSegmentedColormap.from_list(
 """From the second class's colour to the first's, both lightened so that points stand out."""
 
 UNCERTAINTY = colormaps["cividis"]
-VALUES = colormaps["viridis"]
+VALUES = ACCURACY = colormaps["viridis"]
 DIFFERENCE = colormaps["RdBu_r"]
 COUNTS = LinearSegmentedColormap.from_list("counts", colormaps["Blues"](np.linspace(0.2, 1, 64)))
 """Starts at a blue that a single mistake can be seen by."""
 
-ACCURACY = colormaps["viridis"]
-
 ACCEPTED, REJECTED = CLASS_COLOURS[:2]
-"""Of predictions that are certain enough, and of those that are not."""
+"""Colours of predictions that are certain enough, and of the others."""
 
 TITLE_SIZE = 11
 TITLE_HEIGHT = 1.2 * TITLE_SIZE / 72
-"""Of a line of a title, in inches."""
+"""Height of a line of a title, in inches."""
 
 LABEL_SIZE = 9
 TICK_SIZE = 8
 DPI = 110
 
 COLOURS = 256
-"""Of a file: lines stay sharp and shades even, and it takes a third of the room."""
+"""Colours of a file: lines stay sharp and shades even, and it takes a third of the room."""
 
 GREY = "#666666"
 EMPTY = "#F2F2F2"
 """Background of a panel with nothing to show."""
+
+SIZES = {
+    "axes.labelsize": LABEL_SIZE,
+    "axes.titlesize": LABEL_SIZE,
+    "xtick.labelsize": TICK_SIZE,
+    "ytick.labelsize": TICK_SIZE,
+    "legend.fontsize": TICK_SIZE,
+    "legend.title_fontsize": TICK_SIZE,
+    "grid.color": "#E5E5E5",
+}
+"""Settings of matplotlib that every figure here is drawn with."""
+
+with_sizes = rc_context(SIZES)
+"""Decorator of a function that draws a figure: `SIZES` hold while it runs."""
+
+BELOW = {"loc": "outside lower center", "frameon": False}
+"""Settings of a legend below all panels of a figure."""
 
 
 class DrawnFigure(Figure):
@@ -69,6 +84,8 @@ class DrawnFigure(Figure):
     IPython shows figures of matplotlib once a backend of notebooks is at work, which using
     `matplotlib.pyplot` starts; a figure that is drawn without that would be a line of text.
     """
+
+    draw = with_sizes(Figure.draw)  # matplotlib makes the labels of ticks as it draws
 
     def _repr_png_(self) -> bytes:
         canvas, file = self.canvas, BytesIO()
@@ -87,14 +104,14 @@ class DrawnFigure(Figure):
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Empty figure of that many inches, whose parts are kept apart by its layout."""
+    """Empty figure of that size in inches, whose panels matplotlib keeps apart."""
     return DrawnFigure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def fixed_figure(width: float, height: float) -> Figure:
-    """Empty figure of that many inches, for panels whose places are given by `add_panel`.
+    """Empty figure of that size in inches, whose panels `add_panel` places.
 
-    Keeping parts apart is half of the time of a figure: where many are of one kind, their places
+    Keeping panels apart is half of the time of a figure: where many are of one kind, their places
     are better known.
     """
     return DrawnFigure(figsize=(width, height), facecolor="white")
@@ -103,7 +120,7 @@ def fixed_figure(width: float, height: float) -> Figure:
 def add_panel(
     figure: Figure | SubFigure, left: float, bottom: float, width: float, height: float
 ) -> Axes:
-    """Panel of that many inches, so far from the lower left corner of a figure or a part of it."""
+    """Panel of that size in inches, so far from the lower left corner of a figure or a part."""
     across, up = figure.bbox.size / figure.get_dpi()
     return figure.add_axes((left / across, bottom / up, width / across, height / up))
 
@@ -120,47 +137,32 @@ def add_paper(figure: Figure) -> Axes:
 
 
 def title_lines(title: str, width: float, size: float = TITLE_SIZE) -> list[str]:
-    """A title in as many lines as a figure, or a panel, of that many inches asks for."""
+    """Lines of a title that fit a figure, or a panel, of that width in inches."""
     # A letter is about 0.55 times as wide as its size; a point is 1/72 inch.
     letters = int(width * 72 / (0.55 * size))
     filled = [textwrap.fill(line, letters) for line in title.splitlines()]
     return "\n".join(filled).splitlines()
 
 
-def words_width(words: str, size: float) -> float:
-    """Width of a line of words of that size in points, in inches."""
-    return 0.55 * size / 72 * len(words)
+def text_width(text: str, size: float) -> float:
+    """Width of a line of text of that size in points, in inches."""
+    return 0.55 * size / 72 * len(text)
 
 
 def set_title(figure: Figure, title: str) -> None:
-    """Title above everything, in as many lines as the width of the figure asks for."""
+    """Write the title above everything, broken into lines at the width of the figure."""
     lines = title_lines(title, figure.get_figwidth())
     figure.suptitle("\n".join(lines), fontsize=TITLE_SIZE, parse_math=False)
 
 
-def draw_image(
-    axes: Axes, values: np.ndarray, colours: Colormap, limits: tuple[float, float], **kwargs
-) -> AxesImage:
-    """Image of ``values`` on a linear colour scale with the given limits."""
-    scale = Normalize(*limits)
-    return axes.imshow(values, cmap=colours, norm=scale, interpolation="nearest", **kwargs)
-
-
-def add_colour_bar(figure: Figure, image: AxesImage, axes, label: str, **kwargs) -> None:
-    """Colour bar of ``image`` beside ``axes`` or in ``cax``, with what it shows along it."""
-    bar = figure.colorbar(image, ax=axes, **kwargs)
-    bar.set_label(label, fontsize=LABEL_SIZE)
-    bar.ax.tick_params(labelsize=TICK_SIZE)
-
-
-def draw_numbers(axes: Axes, image: AxesImage, words: Sequence[Sequence[str]], size: float) -> None:
-    """Words in the cells of an image, dark on light colours and light on dark ones."""
+def draw_texts(axes: Axes, image: AxesImage, texts: Sequence[Sequence[str]], size: float) -> None:
+    """Write a text into each cell of an image, dark on light colours and light on dark ones."""
     colours = image.cmap(image.norm(image.get_array()))
-    for row, line in enumerate(words):
-        for column, word in enumerate(line):
-            if word:
+    for row, line in enumerate(texts):
+        for column, text in enumerate(line):
+            if text:
                 colour = readable_on(colours[row, column])
-                axes.text(column, row, word, ha="center", va="center", color=colour, fontsize=size)
+                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=size)
 
 
 def readable_on(rgba: Sequence[float]) -> str:
@@ -171,32 +173,32 @@ def readable_on(rgba: Sequence[float]) -> str:
     return "black" if luma > 0.5 else "white"
 
 
-def draw_empty(axes: Axes, word: str) -> None:
+def draw_empty(axes: Axes, reason: str) -> None:
     """Turn a panel into an empty one that says why there is nothing in it."""
     axes.set(xticks=[], yticks=[], facecolor=EMPTY)
     for spine in axes.spines.values():
         spine.set_edgecolor("#CCCCCC")
     middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, word, color=GREY, fontsize=LABEL_SIZE, **middle)
+    axes.text(0.5, 0.5, reason, color=GREY, fontsize=LABEL_SIZE, **middle)
+
+
+PIXELS = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
+"""How bytes, grey or in colours on a last axis, are shown."""
 
 
 def draw_pixels(axes: Axes, pixels: np.ndarray) -> None:
-    """An image of 0 to 255, grey or in colours, without a frame.
-
-    ``pixels`` has shape ``(row, column)``, or ``(row, column, channel)``.
-    """
-    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    """Draw an image of bytes, ``(row, column)`` or ``(row, column, channel)``, without a frame."""
+    axes.imshow(pixels, **PIXELS)
     axes.set_axis_off()
 
 
 def place_pixels(paper: Axes, pixels: np.ndarray, left: float, bottom: float, side: float) -> None:
-    """An image as `draw_pixels` has it, in the middle of a square of a paper, in inches."""
+    """Draw an image as `draw_pixels` does, in the middle of a square of a paper, in inches."""
     shape = pixels.shape[:2]
     rows, columns = (side * length / max(shape) for length in shape)
     left, bottom = left + (side - columns) / 2, bottom + (side - rows) / 2
     extent = (left, left + columns, bottom, bottom + rows)
-    scale = {"cmap": "gray", "vmin": 0, "vmax": 255, "interpolation": "nearest"}
-    paper.imshow(pixels, extent=extent, aspect="auto", **scale)
+    paper.imshow(pixels, extent=extent, aspect="auto", **PIXELS)
 
 
 def upper_limit(arrays: Iterable[np.ndarray], most: float) -> float:
@@ -217,23 +219,23 @@ def save_figure(figure: Figure, path: str | Path | BinaryIO) -> None:
     # Letters look alike at this size, and take two thirds of the time, half of which they are.
     with rc_context({"text.hinting": "none"}):
         canvas.draw()
-    few_coloured(np.asarray(canvas.buffer_rgba())[..., :3]).save(path, "PNG")
+    reduce_colours(np.asarray(canvas.buffer_rgba())[..., :3]).save(path, "PNG")
 
 
-def few_coloured(pixels: np.ndarray) -> Raster.Image:
+def reduce_colours(pixels: np.ndarray) -> Raster.Image:
     """Image of ``pixels``, ``(row, column, 3)`` of 0 to 255, in at most `COLOURS` colours."""
     opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
     every = opaque.view(np.uint32).ravel()
     # Sorting is what takes time: of equal neighbours it sees the first.
     first = np.flatnonzero(np.diff(every, prepend=~every[0]))
     lengths = np.diff(first, append=len(every))
-    colours, which = np.unique(every[first], return_inverse=True)
+    colours, index = np.unique(every[first], return_inverse=True)
     # By the number of its pixels a colour of a bar would be lost beside those of the map.
-    shares = np.ceil(np.sqrt(np.bincount(which, weights=lengths))).astype(int)
-    shown = np.repeat(colours, shares).view(np.uint8).reshape(1, -1, 4)
-    few = {"colors": COLOURS, "kmeans": 1, "dither": Raster.Dither.NONE}
-    chosen = Raster.fromarray(shown).convert("RGB").quantize(**few)
-    numbers = np.asarray(chosen)[0, np.cumsum(shares) - 1]
-    image = Raster.fromarray(np.repeat(numbers[which], lengths).reshape(pixels.shape[:2]))
-    image.putpalette(chosen.getpalette())
+    shares = np.ceil(np.sqrt(np.bincount(index, weights=lengths))).astype(int)
+    sample = np.repeat(colours, shares).view(np.uint8).reshape(1, -1, 4)
+    settings = {"colors": COLOURS, "kmeans": 1, "dither": Raster.Dither.NONE}
+    quantised = Raster.fromarray(sample).convert("RGB").quantize(**settings)
+    numbers = np.asarray(quantised)[0, np.cumsum(shares) - 1]
+    image = Raster.fromarray(np.repeat(numbers[index], lengths).reshape(pixels.shape[:2]))
+    image.putpalette(quantised.getpalette())
     return image

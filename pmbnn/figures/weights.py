@@ -3,56 +3,35 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from pmbnn.figures import style
 from pmbnn.figures.training import first_and_last, step_name
 from pmbnn.results.reading import (
+    WEIGHT,
     away_from_zero,
     best_draws,
     central_interval,
     narrow_about_zero,
     values_of,
 )
-from pmbnn.results.tables import Combinations, Place
+from pmbnn.results.tables import Combinations
 
 COLUMNS = {"mean": "posterior means", "sd": "posterior sds"}
 
 LEAST = 1e-3
-"""Share of the highest bar from which a bin counts as part of what is shown of an axis."""
+"""Share of the highest bar from which a bin counts towards the limits of an axis."""
 
 
-def shown_tensors(names: list[str]) -> list[int]:
-    """Places of the weights, without biases, which are too few for a histogram."""
-    weights = [at for at, name in enumerate(names) if name.startswith("weight")]
-    return weights or list(range(len(names)))
-
-
-def shown_snapshots(trace: xr.DataTree) -> list[int]:
-    """Places of the early and the late histograms.
-
-    They are of the steps at which examples were kept, where there are such, so that the
-    figures belong together.
-
-    Raises
-    ------
-    ValueError
-        If the trace has no snapshots in its group ``fit``.
-    """
-    steps = values_of(trace, "fit", "snapshot_step")
-    if "snapshot_examples" in trace.children:
-        asked = values_of(trace, "snapshot_examples", "snapshot_step")
-        chosen = asked[first_and_last(asked)]
-        if np.isin(chosen, steps).all():
-            return [int(np.flatnonzero(steps == step)[0]) for step in chosen]
-    return first_and_last(steps)
-
-
+@style.with_sizes
 def plot_weights(trace: xr.DataTree, title: str) -> Figure:
     """Histograms of posterior means and sds, a row for each layer's weights.
 
@@ -70,26 +49,40 @@ def plot_weights(trace: xr.DataTree, title: str) -> Figure:
     edges = {k: values_of(trace, "fit", f"{k}_edge", "tensor", "edge") for k in COLUMNS}
     steps = values_of(trace, "fit", "snapshot_step")
     names = [str(name) for name in values_of(trace, "fit", "tensor")]
-    tensors, snapshots = shown_tensors(names), shown_snapshots(trace)
+    # Biases are too few for a histogram.
+    tensors = [number for number, name in enumerate(names) if name.startswith("weight")]
+    tensors, snapshots = tensors or list(range(len(names))), _shown_snapshots(trace, steps)
+    labels = [step_name(steps[snapshot]) for snapshot in snapshots]
     figure = style.new_figure(9.0, 1.6 * len(tensors) + 1.4)
     panels = figure.subplots(len(tensors), 2, squeeze=False)
     for line, tensor in zip(panels, tensors, strict=True):
         for axes, kind in zip(line, COLUMNS, strict=True):
-            heights = density[kind][snapshots, tensor]
-            labels = [step_name(steps[at]) for at in snapshots]
-            _draw(axes, heights, edges[kind][tensor], labels)
-        line[0].set_ylabel(names[tensor].replace("_", " "), fontsize=style.LABEL_SIZE)
-    for axes, words in zip(panels[0], COLUMNS.values(), strict=True):
-        axes.set_title(words, fontsize=style.LABEL_SIZE)
+            _draw(axes, density[kind][snapshots, tensor], edges[kind][tensor], labels)
+        line[0].set_ylabel(names[tensor].replace("_", " "))
+    for axes, heading in zip(panels[0], COLUMNS.values(), strict=True):
+        axes.set_title(heading)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": len(labels), "frameon": False}
-    figure.legend(handles, labels, fontsize=style.LABEL_SIZE, **below)
+    figure.legend(handles, labels, fontsize=style.LABEL_SIZE, ncols=len(labels), **style.BELOW)
     style.set_title(figure, f"{title}\neach histogram is scaled to its own highest bar")
     return figure
 
 
+def _shown_snapshots(trace: xr.DataTree, steps: np.ndarray) -> list[int]:
+    """Indices of the early and the late histograms.
+
+    They are of the steps at which examples were kept, where there are such, so that the
+    figures belong together.
+    """
+    if "snapshot_examples" in trace.children:
+        kept = values_of(trace, "snapshot_examples", "snapshot_step")
+        chosen = kept[first_and_last(kept)]
+        if np.isin(chosen, steps).all():
+            return [int(np.flatnonzero(steps == step)[0]) for step in chosen]
+    return first_and_last(steps)
+
+
 def _draw(axes: Axes, heights: np.ndarray, edges: np.ndarray, labels: list[str]) -> None:
-    """Densities over each other, all filled lightly, cut to where they are."""
+    """Draw densities over each other, all filled lightly, cut to where they are."""
     highest = heights.max(axis=1, keepdims=True)
     heights = np.divide(heights, highest, out=np.zeros(heights.shape), where=highest > 0)
     for row, (density, label) in enumerate(zip(heights, labels, strict=True)):
@@ -99,16 +92,14 @@ def _draw(axes: Axes, heights: np.ndarray, edges: np.ndarray, labels: list[str])
     seen = np.flatnonzero((heights > LEAST).any(axis=0))
     if len(seen):
         axes.set_xlim(edges[seen[0]], edges[seen[-1] + 1])
-    axes.set_ylim(0, 1.05)
-    axes.set_yticks([])
-    axes.tick_params(labelsize=style.TICK_SIZE)
+    axes.set(ylim=(0, 1.05), yticks=[])
 
 
 # Posterior densities of the last layer's weights, one prior beside another
 
 
 PRIORS = ("laplace", "cauchy")
-"""The pair of which the report says that one leaves few weights away from zero."""
+"""The pair of which S1 says that one leaves few weights away from zero."""
 
 MOST = 4
 """Hyperpriors up to which the panels can be read."""
@@ -121,7 +112,7 @@ KINDS = (
     ("neither", style.GREY, ":"),
     ("away from zero", style.CLASS_COLOURS[1], "-"),
 )
-"""What a weight can be, its colour and line; `pmbnn.results.reading` says what is what."""
+"""Kinds of weights, as `pmbnn.results.reading` defines them, with their colours and lines."""
 
 
 def shown_rows(combinations: Combinations) -> list[int]:
@@ -133,6 +124,7 @@ def shown_rows(combinations: Combinations) -> list[int]:
     return [rows[kind] for kind in PRIORS] if rows.keys() >= set(PRIORS) else []
 
 
+@style.with_sizes
 def plot_last_layer(
     combinations: Combinations, load: Callable[[str], np.ndarray], title: str
 ) -> Figure:
@@ -151,42 +143,33 @@ def plot_last_layer(
         What the figure is about; how to read it is added.
     """
     rows, columns = shown_rows(combinations), range(min(MOST, combinations.shape[1]))
-    places = [[(row, column) for column in columns] for row in rows]
-    shown = {p: combinations.finished(*p)[:1] for line in places for p in line}
-    draws = {p: load(found[0].name) for p, found in shown.items() if found}
+    first_records = {
+        (row, column): finished[0]
+        for row, column in product(rows, columns)
+        if (finished := combinations.finished(row, column))
+    }
+    draws = {place: load(record.name) for place, record in first_records.items()}
     figure = style.new_figure(2.7 * len(columns) + 0.8, 2.4 * len(rows) + 1.6)
     panels = figure.subplots(len(rows), len(columns), squeeze=False)
-    for line, axes_line in zip(places, panels, strict=True):
-        _draw_row(axes_line, combinations, line, draws)
+    for line, row in zip(panels, rows, strict=True):
+        reach = max((_reach(draws[row, c]) for c in columns if (row, c) in draws), default=1.0)
+        line[0].set_ylabel(f"{combinations.rows[row]}\ndensity")
+        for axes, column in zip(line, columns, strict=True):
+            if (row, column) in draws:
+                _draw_weights(axes, draws[row, column], np.linspace(-reach, reach, 400))
+            else:
+                style.draw_empty(axes, combinations.absence(row, column))
     for column, axes in zip(columns, panels[0], strict=True):
-        name = combinations.columns[column]
-        axes.set_title(f"{name}\n{axes.get_title()}", fontsize=style.LABEL_SIZE)
+        axes.set_title(f"{combinations.columns[column]}\n{axes.get_title()}")
     for axes in panels[-1]:
-        axes.set_xlabel("weight", fontsize=style.LABEL_SIZE)
-    _add_legend(figure)
-    seeds = sorted({found[0].cell.data_seed for found in shown.values() if found})
-    words = f"data seed {', '.join(map(str, seeds))}"
-    note = f"posterior densities of the last layer's weights, {words}; a line is a weight"
+        axes.set_xlabel("weight")
+    handles = [Line2D([], [], color=c, linestyle=line, label=kind) for kind, c, line in KINDS]
+    figure.legend(handles=handles, ncols=len(handles), **style.BELOW)
+    seeds = sorted({record.cell.data_seed for record in first_records.values()})
+    seed = f"data seed {', '.join(map(str, seeds))}"
+    note = f"posterior densities of the last layer's weights, {seed}; a line is a weight"
     style.set_title(figure, f"{title}\n{note}")
     return figure
-
-
-def _draw_row(
-    line: np.ndarray,
-    combinations: Combinations,
-    places: list[Place],
-    draws: Mapping[Place, np.ndarray],
-) -> None:
-    """Panels of one prior, on one axis of weights."""
-    held = [draws[place] for place in places if place in draws]
-    reach = max((_reach(d) for d in held), default=1.0)
-    name = combinations.rows[places[0][0]]
-    line[0].set_ylabel(f"{name}\ndensity", fontsize=style.LABEL_SIZE)
-    for axes, place in zip(line, places, strict=True):
-        if place in draws:
-            _draw_weights(axes, draws[place], np.linspace(-reach, reach, 400))
-        else:
-            style.draw_empty(axes, combinations.absence(*place))
 
 
 def _reach(draws: np.ndarray) -> float:
@@ -196,20 +179,24 @@ def _reach(draws: np.ndarray) -> float:
 
 
 def _draw_weights(axes: Axes, draws: np.ndarray, at: np.ndarray) -> None:
-    """Gaussian kernel density of every weight, or a line at it where all draws are equal."""
+    """Draw the kernel density of every weight, or a line at it where all draws are equal.
+
+    Of many weights, evenly spaced ones in the order of their posterior means are drawn.
+    """
     narrow, away = narrow_about_zero(draws), away_from_zero(draws)
-    for index in _shown_weights(draws):
+    order = np.argsort(draws.mean(axis=0), kind="stable")
+    count = min(len(order), MOST_WEIGHTS)
+    for index in order[np.linspace(0, len(order) - 1, count).round().astype(int)]:
         _, colour, line = KINDS[2 if away[index] else 0 if narrow[index] else 1]
-        own, stroke = draws[:, index], {"color": colour, "linestyle": line, "linewidth": 1.2}
-        if np.ptp(own) > 0:
-            axes.plot(at, density_of(own, at), **stroke)
+        values, look = draws[:, index], {"color": colour, "linestyle": line, "linewidth": 1.2}
+        if np.ptp(values) > 0:
+            axes.plot(at, density_of(values, at), **look)
         else:  # of a point fit
-            axes.axvline(own[0], **stroke)
+            axes.axvline(values[0], **look)
     axes.axvline(0, color="black", linewidth=0.6)
     axes.set(xlim=(at[0], at[-1]), ylim=(0, None))
-    axes.tick_params(labelsize=style.TICK_SIZE)
-    words = f"{away.sum()} of {len(away)} away from zero, {narrow.sum()} narrow"
-    axes.set_title(words, fontsize=style.TICK_SIZE)
+    heading = f"{away.sum()} of {len(away)} away from zero, {narrow.sum()} narrow"
+    axes.set_title(heading, fontsize=style.TICK_SIZE)
 
 
 def density_of(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -222,28 +209,11 @@ def density_of(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
     return np.exp(-0.5 * apart**2).mean(axis=1) / (width * np.sqrt(2 * np.pi))
 
 
-def _shown_weights(draws: np.ndarray) -> np.ndarray:
-    """All weights, or evenly spaced ones in the order of their posterior means."""
-    order = np.argsort(draws.mean(axis=0), kind="stable")
-    count = min(len(order), MOST_WEIGHTS)
-    return order[np.linspace(0, len(order) - 1, count).round().astype(int)]
-
-
-def _add_legend(figure: Figure) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], color=c, linestyle=line, label=k) for k, c, line in KINDS]
-    below = {"loc": "outside lower center", "ncols": len(handles), "frameon": False}
-    figure.legend(handles=handles, fontsize=style.TICK_SIZE, **below)
-
-
 # A fitted network twice: a number on every connection, and a distribution on every connection
 
 
 MOST_UNITS = 3
 """Units of a layer that are drawn; with more, connections can no longer be told apart."""
-
-WEIGHT = re.compile(r"weight_(\d+)")
 
 
 def dense_weights(trace: xr.DataTree) -> list[np.ndarray]:
@@ -257,11 +227,12 @@ def dense_weights(trace: xr.DataTree) -> list[np.ndarray]:
         If the trace has no group ``posterior``.
     """
     posterior = best_draws(trace)
-    found = {int(m[1]): str(m[0]) for n in posterior if (m := WEIGHT.fullmatch(str(n)))}
-    draws = [posterior[found[layer]].transpose("draw", ...).values for layer in sorted(found)]
+    names = {int(m[1]): m[0] for name in posterior if (m := WEIGHT.fullmatch(str(name)))}
+    draws = [posterior[names[layer]].transpose("draw", ...).values for layer in sorted(names)]
     return [array for array in draws if array.ndim == 3]
 
 
+@style.with_sizes
 def plot_network(trace: xr.DataTree, title: str) -> Figure:
     """Schematic of a deterministic network beside a Bayesian one, filled with a fit's weights.
 
@@ -281,8 +252,8 @@ def plot_network(trace: xr.DataTree, title: str) -> Figure:
     kept = [len(shown) for shown in units]
     figure = style.new_figure(2 * (1.8 * len(layers) + 0.7), 1.25 * max(kept) + 1.5)
     left, right = figure.subplots(1, 2)
-    for axes, words in ((left, "a number on each connection"), (right, "a distribution on each")):
-        axes.set_title(words, fontsize=style.LABEL_SIZE)
+    for axes, heading in ((left, "a number on each connection"), (right, "a distribution on each")):
+        axes.set_title(heading)
         _draw_units(axes, sizes, kept)
     for number, draws in enumerate(layers):
         shown = draws[:, units[number]][:, :, units[number + 1]]
@@ -306,61 +277,57 @@ def _heights(units: int) -> np.ndarray:
 
 
 def _draw_units(axes: Axes, sizes: list[int], kept: list[int]) -> None:
-    """Every unit as a dot, every connection as a line, and how many units are left out."""
+    """Draw every unit as a dot and every connection as a line; write how many are left out."""
     names = ["inputs", *(f"hidden {layer}" for layer in range(1, len(kept) - 1)), "outputs"]
-    words = {"ha": "center", "fontsize": style.TICK_SIZE, "color": style.GREY}
+    look = {"ha": "center", "fontsize": style.TICK_SIZE, "color": style.GREY}
     for layer, (size, units) in enumerate(zip(sizes, kept, strict=True)):
         heights = _heights(units)
-        axes.text(layer, (max(kept) - 1) / 2 + 0.45, names[layer], **words)
+        axes.text(layer, (max(kept) - 1) / 2 + 0.45, names[layer], **look)
         axes.plot(np.full(units, layer), heights, "o", color="black", markersize=9, zorder=3)
         if layer + 1 < len(kept):
-            for start in heights:
-                for end in _heights(kept[layer + 1]):
-                    axes.plot([layer, layer + 1], [start, end], color="#BBBBBB", linewidth=0.7)
+            for ends in product(heights, _heights(kept[layer + 1])):
+                axes.plot([layer, layer + 1], ends, color="#BBBBBB", linewidth=0.7)
         if size > units:
-            axes.text(layer, heights[-1] - 0.35, f"{size - units} more", **words)
+            axes.text(layer, heights[-1] - 0.35, f"{size - units} more", **look)
     middle = max(kept) / 2
     axes.set(xlim=(-0.4, len(kept) - 0.6), ylim=(-middle, middle + 0.2))
     axes.set_axis_off()
 
 
-def _places(draws: np.ndarray) -> np.ndarray:
-    """Where along and how high each connection is written on, ``(input, output, 2)``.
+def _places(layer: int, inputs: int, outputs: int) -> list[tuple[float, float]]:
+    """Points at which something is drawn on each connection, those of an input after another.
 
     A share 1 / (outputs + 1) of the way along, the connections of all units lie evenly spaced
     one above the other, so that nothing covers anything else.
     """
-    inputs, outputs = draws.shape[1:]
     share = 1 / (outputs + 1)
-    start, end = np.meshgrid(_heights(inputs), _heights(outputs), indexing="ij")
-    return np.stack([np.full(start.shape, share), (1 - share) * start + share * end], axis=-1)
+    ends = product(_heights(inputs), _heights(outputs))
+    return [(layer + share, (1 - share) * start + share * end) for start, end in ends]
 
 
 def _write_numbers(axes: Axes, layer: int, draws: np.ndarray) -> None:
-    means = draws.mean(axis=0)
+    """Write the mean of every weight, of draws ``(draw, input, output)``, on its connection."""
     box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "#DDDDDD"}
-    for place, mean in zip(_places(draws).reshape(-1, 2), means.ravel(), strict=True):
-        axes.text(layer + place[0], place[1], f"{mean:+.1f}", ha="center", va="center",
-                  fontsize=style.TICK_SIZE - 1, bbox=box, zorder=4)  # fmt: skip
+    look = {"ha": "center", "va": "center", "fontsize": style.TICK_SIZE - 1}
+    means = draws.mean(axis=0).ravel()
+    for (x, y), mean in zip(_places(layer, *draws.shape[1:]), means, strict=True):
+        axes.text(x, y, f"{mean:+.1f}", bbox=box, zorder=4, **look)
 
 
 def _draw_distributions(axes: Axes, layer: int, draws: np.ndarray) -> None:
-    """A normal curve of every weight's mean and sd, all of a layer on one axis of weights."""
-    from matplotlib.patches import Rectangle
-
+    """Draw a normal curve of every weight's mean and sd, all of a layer on one axis of weights."""
     mean, sd = draws.mean(axis=0).ravel(), draws.std(axis=0).ravel()
     reach = 1.05 * float(np.max(np.abs(mean) + 3 * sd))
     at = np.linspace(-1, 1, 121)
     width, height = 0.16, 0.8 / (draws.shape[2] + 1)
-    for place, m, s in zip(_places(draws).reshape(-1, 2), mean, sd, strict=True):
-        x, bottom = layer + place[0], place[1] - height / 2
+    box = {"facecolor": "white", "edgecolor": "#DDDDDD", "linewidth": 0.5, "zorder": 4}
+    fill = {"color": style.CLASS_COLOURS[0], "linewidth": 0, "zorder": 6}
+    for (x, y), m, s in zip(_places(layer, *draws.shape[1:]), mean, sd, strict=True):
+        bottom = y - height / 2
         curve = np.exp(-0.5 * ((at * reach - m) / max(s, 1e-9)) ** 2)
-        corner = (x - width, bottom)
-        box = {"facecolor": "white", "edgecolor": "#DDDDDD", "linewidth": 0.5, "zorder": 4}
-        axes.add_patch(Rectangle(corner, 2 * width, height, **box))
+        axes.add_patch(Rectangle((x - width, bottom), 2 * width, height, **box))
         axes.vlines(x, bottom, bottom + 0.25 * height, color=style.GREY, linewidth=0.7, zorder=5)
-        axes.fill_between(x + width * at, bottom, bottom + 0.9 * height * curve,
-                          color=style.CLASS_COLOURS[0], linewidth=0, zorder=6)  # fmt: skip
+        axes.fill_between(x + width * at, bottom, bottom + 0.9 * height * curve, **fill)
 
 
 # Fixed scales of the weights beside learned ones, and where the learned ones go
@@ -377,7 +344,11 @@ MEASURES = {
 """Results that are drawn where cells have them; the excesses, which span decades, on a
 logarithmic axis."""
 
-Load = Callable[[str], Mapping[str, float]]
+MOST_TICKS = 8
+"""Fixed scales that are named below a panel at most."""
+
+LINES = ("-", "--", "-.")
+"""Lines of learned scales."""
 
 
 class Row(NamedTuple):
@@ -390,22 +361,21 @@ class Row(NamedTuple):
 
 def comparable_rows(combinations: Combinations) -> list[Row]:
     """Priors with at least three fixed scales and a learned one."""
-    found = []
+    rows = []
     for row in range(combinations.shape[0]):
-        fixed, learned = {}, []
-        for column in range(combinations.shape[1]):
-            records = combinations.finished(row, column)
-            cell = records[0].cell if records else None
-            if cell and isinstance(cell.scale, float | int):
-                fixed[cell.scale] = column
-            elif cell and cell.has_scale and cell.scale is None:
-                learned.append(column)
+        finished = [combinations.finished(row, column) for column in range(combinations.shape[1])]
+        cells = {column: records[0].cell for column, records in enumerate(finished) if records}
+        fixed = {c.scale: column for column, c in cells.items() if isinstance(c.scale, float | int)}
+        learned = [column for column, c in cells.items() if c.has_scale and c.scale is None]
         if len(fixed) >= FEWEST and learned:
-            found.append(Row(row, dict(sorted(fixed.items())), learned))
-    return found
+            rows.append(Row(row, dict(sorted(fixed.items())), learned))
+    return rows
 
 
-def plot_scales(combinations: Combinations, load: Load, title: str) -> Figure:
+@style.with_sizes
+def plot_scales(
+    combinations: Combinations, load: Callable[[str], Mapping[str, float]], title: str
+) -> Figure:
     """Results against the fixed scale, with a band for every learned one; a column a prior.
 
     Means over data seeds ± standard errors. Below them, the posterior median of the scale of
@@ -421,48 +391,43 @@ def plot_scales(combinations: Combinations, load: Load, title: str) -> Figure:
         What the figure is about; how to read it is added.
     """
     rows = comparable_rows(combinations)
-    measures = [m for m in MEASURES if _is_known(combinations, rows[0], m)]
+    first = rows[0].row, rows[0].learned[0]
+    measures = {m: w for m, w in MEASURES.items() if np.isfinite(combinations.score(*first, m)[0])}
     heights = [1.0] * len(measures) + [0.22 * max(len(r.learned) for r in rows) + 0.1]
     figure = style.new_figure(4.3 * len(rows) + 1.0, 2.1 * sum(heights) + 1.6)
     panels = figure.subplots(
         len(heights), len(rows), sharex=True, sharey="row", squeeze=False, height_ratios=heights
     )
-    for axes_column, row in zip(panels.T, rows, strict=True):
+    for column, row in zip(panels.T, rows, strict=True):
         marks = combinations.marks(row.row, *row.fixed.values(), *row.learned)
-        words = f"{combinations.rows[row.row]} {marks}".rstrip()
-        axes_column[0].set_title(words, fontsize=style.LABEL_SIZE)
-        for axes, measure in zip(axes_column, measures, strict=False):
+        column[0].set_title(f"{combinations.rows[row.row]} {marks}".rstrip())
+        for axes, measure in zip(column, measures, strict=False):
             _draw_measure(axes, combinations, row, measure)
-        _draw_learned(axes_column[-1], combinations, row, load)
-        axes_column[-1].set_xlabel("scale of the prior", fontsize=style.LABEL_SIZE)
-    for axes, measure in zip(panels[:, 0], measures, strict=False):
-        axes.set_ylabel(MEASURES[measure], fontsize=style.LABEL_SIZE)
-    panels[-1, 0].set_ylabel("learned", fontsize=style.LABEL_SIZE)
+        _draw_learned(column[-1], combinations, row, load)
+        column[-1].set_xlabel("scale of the prior")
+    for axes, label in zip(panels[:, 0], (*measures.values(), "learned"), strict=True):
+        axes.set_ylabel(label)
+    scales = sorted({scale for row in rows for scale in row.fixed})
+    ticks = scales[:: -(-len(scales) // MOST_TICKS)]
+    panels[0, 0].set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])  # all panels share them
+    panels[0, 0].set_xticks([], minor=True)
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    below = {"loc": "outside lower center", "ncols": min(5, len(labels)), "frameon": False}
-    figure.legend(handles, labels, fontsize=style.TICK_SIZE, **below)
-    style.set_title(figure, f"{title}\n{_note(combinations)}")
+    figure.legend(handles, labels, ncols=min(5, len(labels)), **style.BELOW)
+    note = "fixed scales (black) beside learned ones; lowest: where each layer went"
+    note += f"; {combinations.error_note or 'one data seed'}"
+    style.set_title(figure, "\n".join(filter(None, [title, note, combinations.mark_notes])))
     return figure
 
 
-def _is_known(combinations: Combinations, row: Row, measure: str) -> bool:
-    return math.isfinite(combinations.score(row.row, row.learned[0], measure)[0])
-
-
-def _note(combinations: Combinations) -> str:
-    note = "fixed scales (black) beside learned ones; lowest: where each layer went"
-    note += f"; {combinations.error_note or 'one data seed'}"
-    return "\n".join(filter(None, [note, combinations.mark_notes]))
-
-
 def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str) -> None:
-    """One result: a curve of the fixed scales, a band for every learned one."""
-    for place, column in enumerate(row.learned):
+    """Draw one result: a curve of the fixed scales, a band for every learned one."""
+    for number, column in enumerate(row.learned):
         mean, error = combinations.score(row.row, column, measure)
+        colour, line = _colour(number), LINES[number % len(LINES)]
         if math.isfinite(error):
-            axes.axhspan(mean - error, mean + error, color=_colour(place), alpha=0.15, linewidth=0)
-        words = combinations.columns[column]
-        axes.axhline(mean, color=_colour(place), linewidth=1.4, linestyle=_line(place), label=words)
+            axes.axhspan(mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+        name = combinations.columns[column]
+        axes.axhline(mean, color=colour, linewidth=1.4, linestyle=line, label=name)
     scores = np.array([combinations.score(row.row, c, measure) for c in row.fixed.values()])
     bars = np.where(np.isfinite(scores[:, 1]), scores[:, 1], 0.0)
     curve = {"color": "black", "marker": "o", "markersize": 4, "capsize": 3, "label": "fixed"}
@@ -470,45 +435,41 @@ def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str
     axes.set_xscale("log")
     if measure.startswith("excess"):
         axes.set_yscale("log", nonpositive="clip")
-    else:
-        _mark_best(axes, combinations, row)
-    axes.grid(color="#E5E5E5", linewidth=0.7)
+    elif math.isfinite(best := combinations.score(row.row, row.learned[0], "best_accuracy")[0]):
+        label = "best possible on fresh points"
+        axes.axhline(best, color=style.GREY, linestyle=":", linewidth=1.2, label=label)
+    axes.grid(linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=style.TICK_SIZE)
 
 
-def _mark_best(axes: Axes, combinations: Combinations, row: Row) -> None:
-    best, _ = combinations.score(row.row, row.learned[0], "best_accuracy")
-    if math.isfinite(best):
-        words = "best possible on fresh points"
-        axes.axhline(best, color=style.GREY, linestyle=":", linewidth=1.2, label=words)
-
-
-def _draw_learned(axes: Axes, combinations: Combinations, row: Row, load: Load) -> None:
-    """Every layer's learned scale as its number, with the range over data seeds."""
-    for place, column in enumerate(row.learned):
+def _draw_learned(
+    axes: Axes, combinations: Combinations, row: Row, load: Callable[[str], Mapping[str, float]]
+) -> None:
+    """Write every layer's number at its learned scale, and draw the range over data seeds."""
+    for height, column in enumerate(row.learned):
         cells = [load(record.name) for record in combinations.finished(row.row, column)]
-        names = sorted(set().union(*cells))
-        for layer, name in enumerate(names, start=1):
+        names = sorted(set().union(*cells), key=layer_number)
+        for number, name in enumerate(names, start=1):
             scales = np.array([cell[name] for cell in cells if name in cell])
-            height = place + 0.25 * (layer - (len(names) + 1) / 2)
+            y = height + 0.25 * (number - (len(names) + 1) / 2)
             middle = float(np.exp(np.log(scales).mean()))
-            axes.hlines(height, scales.min(), scales.max(), color=_colour(place), linewidth=1.2)
-            word = str(layer) if len(names) > 1 else "all"
+            axes.hlines(y, scales.min(), scales.max(), color=_colour(height), linewidth=1.2)
+            look = {"color": _colour(height), "fontsize": style.TICK_SIZE, "va": "center"}
             box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
-            axes.text(middle, height, word, color=_colour(place), fontsize=style.TICK_SIZE,
-                      ha="center", va="center", bbox=box)  # fmt: skip
+            text = str(number) if len(names) > 1 else "all"
+            axes.text(middle, y, text, ha="center", bbox=box, **look)
     names = [combinations.columns[column] for column in row.learned]
-    axes.set_yticks(range(len(names)), names, fontsize=style.TICK_SIZE)
+    axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.grid(axis="x", color="#E5E5E5", linewidth=0.7)
+    axes.grid(axis="x", linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=style.TICK_SIZE)
 
 
-def _colour(place: int) -> str:
-    return style.CLASS_COLOURS[place % len(style.CLASS_COLOURS)]
+def layer_number(name: str) -> int:
+    """Number of the layer that a learned scale is of: 10 of ``layer_10_scale``; 0 of a network."""
+    digits = re.search(r"\d+", name)
+    return int(digits[0]) if digits else 0
 
 
-def _line(place: int) -> str:
-    return ("-", "--", "-.")[place % 3]
+def _colour(number: int) -> str:
+    return style.CLASS_COLOURS[number % len(style.CLASS_COLOURS)]

@@ -23,6 +23,7 @@ from pmbnn.figures.regression import (
     MARGIN,
     MEAN,
     TRUTH,
+    add_legend,
     curve_names,
     draw_curve,
     limits,
@@ -62,6 +63,7 @@ FAR = 10
 """Times the largest target beyond which functions are shown on a logarithmic axis."""
 
 
+@style.with_sizes
 def plot_prior_maps(
     prior: xr.DataTree, posterior: PlaneMap | None, title: str, absence: str = ABSENT
 ) -> Figure:
@@ -99,8 +101,8 @@ def plot_prior_maps(
         for axes in grid[-1, 2:]:
             draw_decision_boundary(axes, posterior, width=0.8)
     label = probability_label(plane)
-    style.add_colour_bar(figure, probability, list(grid[:-1].flat), label, shrink=0.8)
-    style.add_colour_bar(figure, sd, list(grid[-1]), "sd of that probability", aspect=12)
+    figure.colorbar(probability, ax=list(grid[:-1].flat), label=label, shrink=0.8)
+    figure.colorbar(sd, ax=list(grid[-1]), label="sd of that probability", aspect=12)
     style.set_title(figure, title)
     return figure
 
@@ -121,6 +123,7 @@ def _panels(functions: int, shape: float) -> tuple[Figure, np.ndarray]:
     return figure, grid
 
 
+@style.with_sizes
 def plot_prior_curves(
     prior: xr.DataTree, posterior: xr.DataTree | None, title: str, absence: str = ABSENT
 ) -> Figure:
@@ -151,7 +154,7 @@ def plot_prior_curves(
         below.set_xlabel(position_name(prior, name), fontsize=style.LABEL_SIZE)
     for axes, words in zip(panels[:, 0], ("prior", "posterior"), strict=True):
         axes.set_ylabel(f"y, {words}", fontsize=style.LABEL_SIZE)
-    _add_legend(figure, [panels[0, 0], panels[1, 0]])
+    add_legend(figure, panels[:, 0], most=6)
     style.set_title(figure, title)
     return figure
 
@@ -172,7 +175,6 @@ def _draw_functions(axes: Axes, prior: xr.DataTree, name: str) -> None:
     axes.plot(at, rows["y"].values, "o", color="black", markersize=3)
     axes.set_xlim(x[0], x[-1])
     _scale_y(axes, rows["y"].values, functions)
-    axes.tick_params(labelsize=style.TICK_SIZE)
 
 
 def _scale_y(axes: Axes, targets: np.ndarray, functions: np.ndarray) -> None:
@@ -186,16 +188,6 @@ def _scale_y(axes: Axes, targets: np.ndarray, functions: np.ndarray) -> None:
         return
     margin = MARGIN * (top - bottom) or 1.0
     axes.set_ylim(bottom - margin, top + margin)
-
-
-def _add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """What lines and shades of both rows are, each once."""
-    named: dict[str, object] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    below = {"loc": "outside lower center", "ncols": 6, "frameon": False}
-    figure.legend(named.values(), named.keys(), fontsize=style.TICK_SIZE, **below)
 
 
 # Of a results folder

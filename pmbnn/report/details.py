@@ -1,6 +1,6 @@
 """The detail of a cell, kept in a template of the page until it is asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,29 +30,19 @@ SPARK = (96, 40)
 """Width and height of the drawing that stands for a cell without maps."""
 
 
-class Line(NamedTuple):
-    """A straight line."""
-
-    x1: str
-    x2: str
-    y1: float
-    y2: float
-    kind: str
-
-
 class Path(NamedTuple):
-    """A path in SVG's letters."""
+    """A line: the ``d`` of an SVG path, and its class."""
 
     d: str
     kind: str
 
 
-class Words(NamedTuple):
+class Text(NamedTuple):
     """Text at a place."""
 
-    x: str
+    x: float
     y: float
-    words: str
+    text: str
     anchor: str | None = None
 
 
@@ -62,75 +52,77 @@ class Drawing(NamedTuple):
     width: int
     height: int
     label: str
-    lines: tuple[Line, ...]
-    paths: tuple[Path, ...]
-    texts: tuple[Words, ...] = ()
+    paths: Sequence[Path]
+    texts: Sequence[Text] = ()
+    caption: str = ""
 
 
-AXIS = Line(str(LEFT), str(RIGHT), BOTTOM, BOTTOM, "axis")
+AXIS = Path(f"M{LEFT} {BOTTOM}H{RIGHT}", "axis")
 
 
 def draw_training(training: Training) -> Drawing | None:
-    """ELBO of every restart over the steps, the restart predicted with on top."""
-    limits = _elbo_limits(training.elbo)
+    """Draw the ELBO of every restart over the steps; None if it is never finite."""
+    limits, steps = _elbo_limits(training.elbo), (training.step[0], training.step[-1])
     if limits is None:
         return None
-    x = _along(training.step, (training.step[0], training.step[-1]), LEFT, RIGHT)
-    lines = [
-        Path(_path(x, _along(_held(line, limits), limits, BOTTOM, TOP)), kind)
-        for line, kind in _lines_of_restarts(training)
-    ]
+    x, paths = _scaled(training.step, steps, LEFT, RIGHT), [AXIS]
+    # The restart predicted with comes last, on top.
+    for restart in sorted(range(len(training.elbo)), key=lambda restart: restart == training.best):
+        y = _scaled(_cut(training.elbo[restart], limits), limits, BOTTOM, TOP)
+        paths.append(Path(_path(x, y), "best" if restart == training.best else "other"))
     low, high = (plain(value, 4) for value in limits)
-    words = [
-        Words(str(LEFT), TOP - 2, high),
-        Words(str(RIGHT), BOTTOM - 4, low, "end"),
-        Words(str(LEFT), HEIGHT - 12, f"step {plain(int(training.step[0]))}"),
-        Words(str(RIGHT), HEIGHT - 12, plain(int(training.step[-1])), "end"),
-    ]
-    label = f"ELBO from {low} to {high} nats over {plain(int(training.step[-1]))} steps"
-    return Drawing(WIDTH, HEIGHT, label, (AXIS,), tuple(lines), tuple(words))
+    first, last = (plain(int(step)) for step in steps)
+    texts = (
+        Text(LEFT, TOP - 2, high),
+        Text(RIGHT, BOTTOM - 4, low, "end"),
+        Text(LEFT, HEIGHT - 12, f"step {first}"),
+        Text(RIGHT, HEIGHT - 12, last, "end"),
+    )
+    label = f"ELBO from {low} to {high} nats over {last} steps"
+    caption, count = "ELBO (nats) over the steps, cut off below where it starts", len(training.elbo)
+    caption += f"; {count} restarts, the one predicted with in colour" if count > 1 else ""
+    return Drawing(WIDTH, HEIGHT, label, paths, texts, caption)
 
 
 def draw_spark(training: Training) -> Drawing | None:
-    """ELBO of the restart predicted with, as small as a word."""
-    limits = _elbo_limits(training.elbo)
+    """Draw the ELBO of the restart predicted with, as small as a word."""
+    limits, (width, height) = _elbo_limits(training.elbo), SPARK
     if limits is None:
         return None
-    width, height = SPARK
-    x = _along(training.step, (training.step[0], training.step[-1]), 2, width - 2)
-    y = _along(_held(training.elbo[training.best], limits), limits, height - 3, 3)
-    return Drawing(width, height, "ELBO over the steps", (), (Path(_path(x, y), "best"),))
+    x = _scaled(training.step, (training.step[0], training.step[-1]), 2, width - 2)
+    y = _scaled(_cut(training.elbo[training.best], limits), limits, height - 3, 3)
+    return Drawing(width, height, "ELBO over the steps", [Path(_path(x, y), "best")])
 
 
 def draw_weights(weights: Weights) -> Drawing | None:
-    """Densities of the last layer's weights, each scaled to its highest point."""
+    """Draw the densities of the last layer's weights, each scaled to its highest point."""
     ends = float(weights.at[0]), float(weights.at[-1])
     if not ends[0] < ends[1]:
         return None
-    x = _along(weights.at, ends, LEFT, RIGHT)
-    own = len(weights.density) == weights.away.size
-    kinds = ["away" if own and away else "near" for away in weights.away[: len(weights.density)]]
-    # The few that stand apart are drawn last, on top.
-    order = sorted(range(len(kinds)), key=lambda at: kinds[at] == "away")
-    paths = [Path(_path(x, _raised(weights.density[at])), kinds[at]) for at in order]
-    lines = [AXIS]
-    words = [
-        Words(str(LEFT), HEIGHT - 12, plain(ends[0], 2)),
-        Words(str(RIGHT), HEIGHT - 12, plain(ends[1], 2), "end"),
+    number, away = weights.away.size, int(weights.away.sum())
+    by_weight = len(weights.density) == number
+    x, paths = _scaled(weights.at, ends, LEFT, RIGHT), [AXIS]
+    texts = [
+        Text(LEFT, HEIGHT - 12, plain(ends[0], 2)),
+        Text(RIGHT, HEIGHT - 12, plain(ends[1], 2), "end"),
     ]
     if ends[0] < 0 < ends[1]:
-        at = f"{_along(np.zeros(1), ends, LEFT, RIGHT)[0]:.1f}"
-        lines.append(Line(at, at, TOP, BOTTOM, "zero"))
-        words.append(Words(at, HEIGHT - 12, "0", "middle"))
-    label = f"densities of {weights.away.size} weights of the last layer"
-    return Drawing(WIDTH, HEIGHT, label, tuple(lines), tuple(paths), tuple(words))
-
-
-def _lines_of_restarts(training: Training) -> Iterator[tuple[np.ndarray, str]]:
-    """Each restart's line and kind; the one predicted with is last, on top."""
-    others = [line for at, line in enumerate(training.elbo) if at != training.best]
-    yield from ((line, "other") for line in others)
-    yield training.elbo[training.best], "best"
+        zero = round(float(_scaled(np.zeros(1), ends, LEFT, RIGHT)[0]), 1)
+        paths.append(Path(f"M{zero} {TOP}V{BOTTOM}", "zero"))
+        texts.append(Text(zero, HEIGHT - 12, "0", "middle"))
+    kinds = ["away" if by_weight and is_away else "near" for is_away in weights.away]
+    curves = zip(kinds, weights.density, strict=False)
+    # The few that stand apart are drawn last, on top.
+    for kind, density in sorted(curves, key=lambda curve: curve[0] == "away"):
+        # Heights that could not be told from the axis are left out.
+        y = _scaled(np.where(density < FLAT, np.nan, density), (0, 1), BOTTOM, TOP)
+        paths.append(Path(_path(x, y), kind))
+    lines = "a line each, scaled to its peak" if by_weight else "all draws together"
+    caption = f"Posterior of the last layer's {number} weights, {lines}; of {away} "
+    caption += "the central 90 % interval leaves out zero"
+    caption += " (in colour)" if by_weight and away else ""
+    label = f"densities of {number} weights of the last layer"
+    return Drawing(WIDTH, HEIGHT, label, paths, texts, caption)
 
 
 def _elbo_limits(elbo: np.ndarray) -> tuple[float, float] | None:
@@ -145,33 +137,28 @@ def _elbo_limits(elbo: np.ndarray) -> tuple[float, float] | None:
     return (low, high) if low < high else (low - 1, high + 1)
 
 
-def _held(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
-    """Values, those below the limits at them."""
+def _cut(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    """Values of which those below the limits are moved to them."""
     return np.where(np.isfinite(values), np.maximum(values, limits[0]), np.nan)
 
 
-def _raised(density: np.ndarray) -> np.ndarray:
-    """Heights of a density, those left out that could not be told from the axis."""
-    return _along(np.where(density < FLAT, np.nan, density), (0, 1), BOTTOM, TOP)
-
-
-def _along(values: np.ndarray, ends: tuple[float, float], start: float, stop: float) -> np.ndarray:
+def _scaled(values: np.ndarray, ends: tuple[float, float], start: float, stop: float) -> np.ndarray:
     """Values in coordinates of the drawing."""
-    return start + (np.asarray(values, float) - ends[0]) / ((ends[1] - ends[0]) or 1) * (
-        stop - start
-    )
+    low, high = ends
+    return start + (np.asarray(values, float) - low) / ((high - low) or 1) * (stop - start)
 
 
 def _path(x: np.ndarray, y: np.ndarray) -> str:
     """Line through the points, interrupted where one is not finite."""
-    words, pen = [], "M"
+    steps, pen = [], "M"
     for across, up in zip(x, y, strict=True):
         if np.isfinite(up):
-            words.append(f"{pen}{across:.1f} {up:.1f}")
-            pen = "L"
-        else:
-            pen = "M"
-    return "".join(words)
+            steps.append(f"{pen}{across:.1f} {up:.1f}")
+        pen = "L" if np.isfinite(up) else "M"
+    return "".join(steps)
+
+
+# Everything shown of a cell
 
 
 SETS = (
@@ -179,13 +166,6 @@ SETS = (
     "auroc_sd", "rejected_by_sd", "rejected_by_confidence",
 )  # fmt: skip
 """Numbers shown of each set of images; metrics.json has them all."""
-
-
-class Captioned(NamedTuple):
-    """A drawing with the words below it."""
-
-    drawing: Drawing
-    words: str
 
 
 class Detail(NamedTuple):
@@ -197,7 +177,7 @@ class Detail(NamedTuple):
     status: Entry
     reason: str
     figures: list[tuple[Image, str]]
-    drawings: list[Captioned]
+    drawings: list[Drawing]
     results: Mapping[str, str]
     tables: list[PlainTable]
     settings: Mapping[str, str]
@@ -205,14 +185,12 @@ class Detail(NamedTuple):
 
 def cell_detail(cell: CellView) -> Detail:
     """Everything shown of a cell."""
-    record = cell.record
-    tables = (
-        _restarts(record),
-        _chains(record),
-        _candidates(record),
-        _sets(record),
-        _diagnostics(record),
+    record, parts = cell.record, cell.parts
+    drawings = (
+        draw_training(parts.training) if parts.training else None,
+        draw_weights(parts.weights) if parts.weights else None,
     )
+    makers = (_restarts, _chains, _candidates, _image_sets, _diagnostics)
     return Detail(
         key=cell.key,
         title=cell.title,
@@ -220,38 +198,11 @@ def cell_detail(cell: CellView) -> Detail:
         status=status_entry(record.status),
         reason=record.reason,
         figures=[(f.image, f"{f.path.stem} of {cell.title}") for f in cell.figures],
-        drawings=[drawn for drawn in (_training(cell), _weights(cell)) if drawn],
+        drawings=[drawing for drawing in drawings if drawing],
         results=_results(record),
-        tables=[table for table in tables if table],
+        tables=[table for make in makers if (table := make(record))],
         settings={n: plain(value, 6) for n, value in settings_row(record.settings).items()},
     )
-
-
-def _training(cell: CellView) -> Captioned | None:
-    training = cell.parts.training
-    drawing = draw_training(training) if training is not None else None
-    if drawing is None:
-        return None
-    count = len(training.elbo)
-    words = "ELBO (nats) over the steps, cut off below where it starts"
-    words += f"; {count} restarts, the one predicted with in colour" if count > 1 else ""
-    return Captioned(drawing, words)
-
-
-def _weights(cell: CellView) -> Captioned | None:
-    weights = cell.parts.weights
-    drawing = draw_weights(weights) if weights is not None else None
-    if drawing is None:
-        return None
-    number, away = weights.away.size, int(weights.away.sum())
-    every = len(weights.density) == number
-    kind = "a line each, scaled to its peak" if every else "all draws together"
-    words = (
-        f"Posterior of the last layer's {number} weights, {kind}; of {away} "
-        "the central 90 % interval leaves out zero"
-    )
-    words += " (in colour)" if every and away else ""
-    return Captioned(drawing, words)
 
 
 def _results(record: CellRecord) -> dict[str, str]:
@@ -278,14 +229,14 @@ def _restarts(record: CellRecord) -> PlainTable | None:
 
 
 def _chains(record: CellRecord) -> PlainTable | None:
-    """How many chains and draws there were, and what the chains were tuned to."""
-    found = record.sampling
-    if found is None:
+    """Number of chains and draws, and what the chains were tuned to."""
+    sampling = record.sampling
+    if sampling is None:
         return None
-    entries = {"chains": found.chains, "draws of each": found.draws}
-    entries |= {"largest R-hat": found.rhat_largest} | dict(found.tuned)
-    heads = tuple(name.replace("_", " ") for name in entries)
-    return PlainTable("Chains", heads, [[plain(value) for value in entries.values()]])
+    entries = {"chains": sampling.chains, "draws of each": sampling.draws}
+    entries |= {"largest R-hat": sampling.rhat_largest} | dict(sampling.tuned)
+    headings = [name.replace("_", " ") for name in entries]
+    return PlainTable("Chains", headings, [[plain(value) for value in entries.values()]])
 
 
 def _candidates(record: CellRecord) -> PlainTable | None:
@@ -294,38 +245,32 @@ def _candidates(record: CellRecord) -> PlainTable | None:
     if selection is None:
         return None
     rows = []
-    for at, (scale, scores) in enumerate(zip(selection.scales, selection.nll, strict=True)):
-        known = [score for score in scores if score is not None]
-        chosen = "chosen" if at == selection.candidate else ""
-        chosen += f", {AT_GRID_END}" if chosen and scale_at_grid_end(record) else ""
-        rows.append([plain(scale), plain(min(known)) if known else "", chosen])
+    for number, (scale, scores) in enumerate(zip(selection.scales, selection.nll, strict=True)):
+        best = min((score for score in scores if score is not None), default=None)
+        is_chosen = number == selection.candidate
+        at_end = f", {AT_GRID_END}" if is_chosen and scale_at_grid_end(record) else ""
+        rows.append([plain(scale), plain(best), f"chosen{at_end}" if is_chosen else ""])
     return PlainTable("Scales tried", ("scale", "NLL of held-out rows (nats)", ""), rows)
 
 
-def _sets(record: CellRecord) -> PlainTable | None:
+def _image_sets(record: CellRecord) -> PlainTable | None:
     """Uncertainty about images: of the test set, then of out-of-distribution sets."""
     images = record.images
     if not images:
         return None
     sets = {"test": images["test"]} | images.get("ood", {})
-    rows = [[name, *(plain(found.get(key)) for key in SETS)] for name, found in sets.items()]
-    heads = ("set", *(key.replace("_", " ") for key in SETS))
-    return PlainTable("Images (entropies in bits)", heads, rows)
+    rows = [[name, *(plain(numbers.get(key)) for key in SETS)] for name, numbers in sets.items()]
+    headings = ("set", *(key.replace("_", " ") for key in SETS))
+    return PlainTable("Images (entropies in bits)", headings, rows)
 
 
 def _diagnostics(record: CellRecord) -> PlainTable | None:
-    """Snapshots of the fit on its way."""
-    found: Mapping[str, Any] | None = record.diagnostics
-    if not found:
+    """Diagnostics at each snapshot of the fit."""
+    diagnostics: Mapping[str, Any] | None = record.diagnostics
+    if not diagnostics:
         return None
-    names = [(part, name) for part, judged in found["parts"].items() for name in judged]
-    rows = [
-        [
-            plain(step),
-            plain(found["kl"][at]),
-            *(plain(found["parts"][part][name][at]) for part, name in names),
-        ]
-        for at, step in enumerate(found["step"])
-    ]
-    heads = ("step", "KL", *(f"{part} {name.replace('_', ' ')}" for part, name in names))
-    return PlainTable("On the way (nats an image)", heads, rows)
+    columns = {"step": diagnostics["step"], "KL": diagnostics["kl"]}
+    for part, measures in diagnostics["parts"].items():
+        columns |= {f"{part} {n.replace('_', ' ')}": values for n, values in measures.items()}
+    rows = [list(map(plain, row)) for row in zip(*columns.values(), strict=True)]
+    return PlainTable("On the way (nats an image)", list(columns), rows)

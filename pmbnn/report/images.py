@@ -13,7 +13,7 @@ from PIL import Image as Raster
 
 from pmbnn.experiment.published import PublishedFigure, PublishedTable
 from pmbnn.figures import sheet_of, sheets
-from pmbnn.figures.style import few_coloured
+from pmbnn.figures.style import reduce_colours
 from pmbnn.results.faults import MOST_PIXELS
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.reading import PlaneMap
@@ -53,7 +53,7 @@ def figure_image(path: Path, widest: int = WIDEST) -> Image:
             if raster.width * raster.height > MOST_PIXELS:
                 raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
             raster.load()
-            if _is_few_coloured(raster) and raster.width <= widest:
+            if _has_few_colours(raster) and raster.width <= widest:
                 return Image(_address(path.read_bytes()), *raster.size)
             figure = _on_white(raster)
     except (OSError, SyntaxError, ValueError, Raster.DecompressionBombError) as error:
@@ -61,7 +61,7 @@ def figure_image(path: Path, widest: int = WIDEST) -> Image:
     if figure.width > widest:
         height = max(1, round(figure.height * widest / figure.width))
         figure = figure.resize((widest, height), Raster.Resampling.LANCZOS)
-    return Image(_address(_as_png(few_coloured(np.asarray(figure)))), *figure.size)
+    return Image(_address(_as_png(reduce_colours(np.asarray(figure)))), *figure.size)
 
 
 def map_image(plane: PlaneMap, values: np.ndarray, colours: Colormap, highest: float) -> Image:
@@ -88,7 +88,7 @@ def _boundary(probability: np.ndarray) -> np.ndarray:
     return edge
 
 
-def _is_few_coloured(raster: Raster.Image) -> bool:
+def _has_few_colours(raster: Raster.Image) -> bool:
     """Whether a file is as `pmbnn.figures` writes them."""
     return (raster.format, raster.mode) == ("PNG", "P") and "transparency" not in raster.info
 

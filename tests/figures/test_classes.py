@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from matplotlib.colors import LogNorm
 
-from pmbnn.figures.classification import class_pairs, plot_class_pairs
+from pmbnn.figures.classification import class_pairs, plot_class_pairs, predictions_of
 
 TITLE = "MNIST: Normal prior, half-normal hyperprior, accuracy 0.500"
 
@@ -23,7 +23,8 @@ def trace():
 
 
 def test_counts_and_mean_uncertainty_of_the_predicted_class(trace):
-    counts, mean = class_pairs(trace["test_predictions"].dataset)
+    label = trace["test_predictions"]["label"].values
+    counts, mean = class_pairs(predictions_of(trace, "test_predictions"), label)
     np.testing.assert_array_equal(counts, [[2, 0, 0], [0, 0, 1], [1, 0, 0]])
     nan = np.nan
     np.testing.assert_allclose(mean, [[0.2, nan, nan], [nan, nan, 0.25], [0.4, nan, nan]])

@@ -105,16 +105,16 @@ def examples(full):
 def test_examples_carry_what_the_trace_says_of_them(full):
     group = full["ood_letters"].dataset
     found = examples_of(full, "ood_letters")
-    assert [example.label for example in found] == list("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    assert [example.true for example in found] == list("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     for row, (example, pixels) in enumerate(zip(found, group["example_image"].values, strict=True)):
         p, sd = group["probability"].values[row], group["sd"].values[row]
         np.testing.assert_array_equal(example.pixels, 255 - pixels)
-        assert example[2:] == (str(p.argmax()), p.max(), sd[p.argmax()])
+        assert example[3:6] == (str(p.argmax()), p.max(), sd[p.argmax()])
 
 
 def test_digits_are_named_by_their_class(full):
     labels = full["test_predictions"]["label"].values
-    found = [example.label for example in examples_of(full, "test_predictions")]
+    found = [example.true for example in examples_of(full, "test_predictions")]
     assert found == [str(label) for label in labels[:16]]
 
 
@@ -183,7 +183,7 @@ def test_the_first_three_that_is_kept_and_the_letters(full):
     first = kept[test["label"].values[kept] == 3].min()
     digit, *letters = chosen_examples(full)
     assert digit.probability == test["probability"].values[first].max()
-    assert [example.label for example in letters] == ["B", "A", "K", "X", "O", "S"]
+    assert [example.true for example in letters] == ["B", "A", "K", "X", "O", "S"]
 
 
 def test_the_table_says_class_probability_sd_and_verdict(full, limit):
@@ -220,7 +220,7 @@ def test_a_letter_that_is_not_kept_is_left_out(full):
     trace = full.copy()
     some = trace["ood_letters"].dataset.isel(example=slice(2))
     trace["ood_letters"] = type(trace)(some)
-    assert [example.label for example in chosen_examples(trace)] == ["3", "B", "A"]
+    assert [example.true for example in chosen_examples(trace)] == ["3", "B", "A"]
 
 
 def test_a_trace_without_letters_is_rejected(made):

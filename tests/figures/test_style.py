@@ -25,13 +25,13 @@ def test_a_file_without_the_ending_png_is_a_png_too(tmp_path):
 
 def test_few_colours_are_kept_and_many_stay_close():
     pixels = np.random.default_rng(0).integers(0, 4, (30, 20, 3)).astype(np.uint8) * 85
-    np.testing.assert_array_equal(style.few_coloured(pixels).convert("RGB"), pixels)
+    np.testing.assert_array_equal(style.reduce_colours(pixels).convert("RGB"), pixels)
     # More colours than a file has, of every pixel with the one above it.
     shades = np.repeat(
         style.UNCERTAINTY(np.linspace(0, 1, 400), bytes=True)[:, None, :3], 9, axis=1
     )
     shades[200:, :, 0] = 255
-    found = style.few_coloured(shades)
+    found = style.reduce_colours(shades)
     assert found.mode == "P"
     apart = np.asarray(found.convert("RGB")).astype(int) - shades
     assert np.abs(apart).max() <= 4

@@ -61,7 +61,7 @@ def test_weights_away_from_zero_are_told_apart():
     density = np.array([[0, 1, 0.5, 0, 0], [0, 0, 0, 0.5, 1]])
     drawing = draw_weights(Weights(at, density, np.array([False, True])))
     assert len(paths(drawing, "near")) == len(paths(drawing, "away")) == 1
-    assert [line.kind for line in drawing.lines] == ["axis", "zero"]
+    assert [path.kind for path in drawing.paths] == ["axis", "zero", "near", "away"]
 
 
 def test_parts_of_a_trace(make, tmp_path):
