@@ -101,7 +101,7 @@ class Noise(OodSpec):
     seed: Seed = 0
 
     def load(self, digits: Digits) -> OodImages:
-        """Freshly drawn images; the digits are not needed."""
+        """Random images; the digits are not used."""
         import numpy as np
 
         x = self._draw(np.random.default_rng(self.seed), (self.size, SIDE * SIDE))
@@ -154,7 +154,7 @@ class Rotated(OodSpec):
         Raises
         ------
         DataError
-            There are fewer digits than asked for.
+            There are fewer digits than `size`.
         """
         import numpy as np
         from scipy.ndimage import rotate
@@ -180,26 +180,26 @@ FACES = (
     "DejaVuSerif-BoldItalic", "STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic",
     "STIXGeneralBolIta", "cmb10", "cmmi10", "cmr10", "cmss10", "cmsy10", "cmti10", "cmtt10",
 )  # fmt: skip
-"""Every face of matplotlib's that has capitals: upright, slanted, bold, and one calligraphic.
-Their strokes are 1 to 5 pixels wide in the end, as those of the digits are."""
+"""Every face of matplotlib that has capitals: upright, slanted, bold, and one calligraphic. Their
+strokes become 1 to 5 pixels wide, like those of the digits."""
 
 FONT_SIZE = 200
-"""Size in pixels at which letters are drawn: about seven times what becomes of them, so that
-scaling down gives smooth edges."""
+"""Size in pixels at which letters are drawn: about seven times their final size, so that scaling
+down gives smooth edges."""
 
 
 class Letters(OodSpec):
     """Capital letters, each in 23 faces, white on black.
 
-    Their foreground is scaled into a box of 20 × 20 pixels and placed by its centre of mass, which
-    is how the digits of MNIST were made. ``letters`` says which ones, ``A`` to ``Z`` by default.
+    Their foreground is scaled into a box of 20 × 20 pixels and placed by its centre of mass, as
+    the digits of MNIST were. ``letters`` chooses some, ``A`` to ``Z`` by default.
     """
 
     kind: Literal["letters"] = "letters"
     letters: Annotated[str, Field(pattern="^[A-Z]+$")] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
     def load(self, digits: Digits) -> OodImages:
-        """Letters in the order of their names, face after face; the digits are not needed."""
+        """Letters in alphabetical order, face after face; the digits are not used."""
         import matplotlib
         import numpy as np
         from PIL import ImageFont
@@ -245,8 +245,8 @@ FASHION_CHECKSUMS = {
 class Fashion(OodSpec):
     """The 10,000 test images of Fashion-MNIST, or ``size`` of them in equal parts of each class.
 
-    They are read from IDX files in the folder ``fashion-mnist`` beneath the one that the
-    environment variable ``PMBNN_DATA`` names, or else from OpenML, once, and then kept in the
+    They are read from IDX files in the folder ``fashion-mnist`` within the one that the
+    environment variable ``PMBNN_DATA`` names, or else downloaded once from OpenML and kept in the
     user's cache.
 
     References
@@ -260,7 +260,7 @@ class Fashion(OodSpec):
     seed: Seed = 0
 
     def load(self, digits: Digits) -> OodImages:
-        """Images of clothes; the digits are not needed.
+        """Images of clothes; the digits are not used.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class Fashion(OodSpec):
 
 def _read_fashion() -> "tuple[np.ndarray, np.ndarray, str]":
     """Pixels and labels, uint8, and their source."""
-    # Beneath the folder of data, for the files are named as those of MNIST are.
+    # In a folder of their own, because the files have the names of those of MNIST.
     name = "fashion-mnist"
     data = local_folder()
     if folder := located(name, *([data / name] if data else [])):
@@ -296,14 +296,14 @@ OOD: dict[str, type[OodSpec]] = registry(NormalNoise, UniformNoise, Rotated, Let
 
 
 def _of_its_kind(value: Any, info: ValidationInfo) -> Any:
-    """A name or a mapping as the specification that its kind names; anything else as it is."""
+    """The specification of a name or a mapping; anything else unchanged."""
     if info.mode == "json" and isinstance(value, dict) and value.get("kind") in OOD:
         return OOD[value["kind"]].model_validate_json(json.dumps(value))  # whose lists are tuples
     return named(value, OOD, "ood", OodSpec) if isinstance(value, str | dict) else value
 
 
 AnyOod = Annotated[SerializeAsAny[OodSpec], BeforeValidator(_of_its_kind)]
-"""Out-of-distribution images of any registered kind, also one that is registered later."""
+"""Out-of-distribution images of any registered kind, also of one that is registered later."""
 
 __all__ = [
     "OOD",

@@ -1,4 +1,4 @@
-"""Data that formulas give: classes in the plane, curves, and two clusters that a file holds.
+"""Synthetic data: classes in the plane, curves, and two clusters that a file holds.
 
 The densities of two moons and two circles are known, and so are the true class probabilities, and
 with them the best accuracy and the lowest negative log-likelihood (NLL) that any classifier can
@@ -27,7 +27,7 @@ CURVE_POINTS = 501
 """Points of a curve: odd, so that the middle of a range is one of them."""
 
 GENERATED = "generated"
-"""Source of rows that a formula gives."""
+"""Source of rows from a formula."""
 
 Size = Annotated[int, Field(ge=10)]
 
@@ -39,6 +39,10 @@ WINDOW = 40.0
 
 POINTS_AT_ONCE = 8192
 """Points integrated together: 8192 × 40 nodes in float64 are 2.6 MB an array."""
+
+
+SAME_DENSITIES = {"seed": 0, "train": 700, "test": 300}
+"""Settings that the true densities do not depend on."""
 
 
 class Bounds(NamedTuple):
@@ -64,7 +68,7 @@ class Synthetic(DatasetSpec):
 
     @property
     def is_planar(self) -> bool:
-        """Whether the inputs are points of a plane: they are."""
+        """True: the inputs are points of a plane."""
         return True
 
     @property
@@ -105,11 +109,10 @@ class Synthetic(DatasetSpec):
         return x, y
 
     def spread(self, size: int, random_seed: int) -> "np.ndarray":
-        """Raw inputs ``(size, 2)`` spread evenly over the distribution: for means over it.
+        """Raw inputs ``(size, 2)`` spread evenly over the distribution, to take means over it.
 
-        A scrambled Sobol sequence takes the place of random numbers, and every point of it
-        stands for one of each class in turn; a mean over 8,192 of them is as close as one over
-        50,000 random rows or closer.
+        They are made of a scrambled Sobol sequence, each point of it for both classes in turn; a
+        mean over 8,192 of them is at least as close as one over 50,000 random rows.
 
         References
         ----------
@@ -121,8 +124,8 @@ class Synthetic(DatasetSpec):
 
         pairs = -(-size // 2)
         sequence = Sobol(3, rng=np.random.default_rng(random_seed))
-        # In powers of two, of which it is cut; from cells whose middle, unlike their edge, is
-        # never zero.
+        # A power of two of them, then cut; the middles of its cells, unlike their edges, are never
+        # zero.
         points = sequence.random_base2((pairs - 1).bit_length())[:pairs] + 2.0**-31
         turn, *noise = points.T
         each = np.repeat(turn, 2), np.tile([0, 1], pairs)
@@ -145,6 +148,10 @@ class Synthetic(DatasetSpec):
 
     def bounds(self) -> Bounds:
         """Best accuracy and lowest NLL under the true densities, good to 1e-5 or better."""
+        return _bounds(self.model_copy(update=SAME_DENSITIES))
+
+    def _grid(self) -> tuple["np.ndarray", "np.ndarray | float"]:
+        """Points that stand for the plane in an integral, and the area of each."""
         raise NotImplementedError
 
     def _generate(self, size: int) -> tuple["np.ndarray", "np.ndarray"]:
@@ -165,10 +172,6 @@ class Moons(Synthetic):
 
     kind: Literal["moons"] = "moons"
 
-    def bounds(self) -> Bounds:
-        """Best accuracy and lowest NLL under the true densities, good to 1e-5 or better."""
-        return moons_bounds(self.noise)
-
     def _generate(self, size: int) -> tuple["np.ndarray", "np.ndarray"]:
         from sklearn.datasets import make_moons
 
@@ -183,16 +186,23 @@ class Moons(Synthetic):
     def _log_densities(self, x: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
         return log_half_circle(x, self.noise), log_half_circle(_swap_moons(x), self.noise)
 
+    def _grid(self) -> tuple["np.ndarray", "np.ndarray | float"]:
+        import numpy as np
+
+        # Half the plane, as the moons are symmetric. Twelve points a standard deviation; below 0.1
+        # the moons hardly overlap and there is nothing finer to resolve. Seven standard deviations
+        # leave out less than 1e-10.
+        step, margin = max(self.noise, 0.1) / 12, 7 * self.noise
+        x1 = np.arange(0.5 - step / 2, -1 - margin, -step)
+        x2 = np.arange(-0.5 - margin, 1 + margin, step) + step / 2
+        return np.stack(np.meshgrid(x1, x2), axis=-1).reshape(-1, 2), 2 * step**2
+
 
 class Circles(Synthetic):
     """Two concentric circles: class 0 of radius 1, class 1 of radius ``factor``."""
 
     kind: Literal["circles"] = "circles"
     factor: float = Field(default=0.5, gt=0, lt=1)
-
-    def bounds(self) -> Bounds:
-        """Best accuracy and lowest NLL under the true densities, good to 1e-5 or better."""
-        return circles_bounds(self.noise, self.factor)
 
     def _generate(self, size: int) -> tuple["np.ndarray", "np.ndarray"]:
         from sklearn.datasets import make_circles
@@ -213,6 +223,14 @@ class Circles(Synthetic):
             log_circle(distance, 1.0, self.noise),
             log_circle(distance, self.factor, self.noise),
         )
+
+    def _grid(self) -> tuple["np.ndarray", "np.ndarray | float"]:
+        import numpy as np
+
+        points = 50_000
+        step = (1 + 9 * self.noise) / points
+        distance = step * (np.arange(points) + 0.5)
+        return np.column_stack([distance, np.zeros(points)]), 2 * np.pi * distance * step
 
 
 def log_circle(distance: "np.ndarray", radius: float, sigma: float) -> "np.ndarray":
@@ -281,40 +299,16 @@ def _swap_moons(x: "np.ndarray") -> "np.ndarray":
 
 
 @lru_cache(maxsize=256)
-def moons_bounds(noise: float) -> Bounds:
-    """Bounds for two moons, by the midpoint rule over half the plane (they are symmetric)."""
-    import numpy as np
-
-    # Twelve points a standard deviation; below 0.1 the moons hardly overlap and there is
-    # nothing finer to resolve. Seven standard deviations leave out less than 1e-10.
-    step, margin = max(noise, 0.1) / 12, 7 * noise
-    x1 = np.arange(0.5 - step / 2, -1 - margin, -step)
-    x2 = np.arange(-0.5 - margin, 1 + margin, step) + step / 2
-    grid = np.stack(np.meshgrid(x1, x2), axis=-1).reshape(-1, 2)
-    outer, inner = Moons(noise=noise)._log_densities(grid)
-    return _bounds(outer, inner, 2 * step**2)
-
-
-@lru_cache(maxsize=256)
-def circles_bounds(noise: float, factor: float) -> Bounds:
-    """Bounds for two circles, by the midpoint rule over the distance from their centre."""
-    import numpy as np
-
-    points = 50_000
-    step = (1 + 9 * noise) / points
-    distance = step * (np.arange(points) + 0.5)
-    outer, inner = log_circle(distance, 1.0, noise), log_circle(distance, factor, noise)
-    return _bounds(outer, inner, 2 * np.pi * distance * step)
-
-
-def _bounds(first: "np.ndarray", second: "np.ndarray", area: "np.ndarray | float") -> Bounds:
-    """Bounds from the classes' log-densities at places that stand for ``area`` each.
+def _bounds(spec: Synthetic) -> Bounds:
+    """Bounds by the midpoint rule.
 
     The integrands, min(p, q) and p log(1 + q/p) + q log(1 + p/q), live where the classes
     overlap only.
     """
     import numpy as np
 
+    x, area = spec._grid()
+    first, second = spec._log_densities(x)
     error = np.exp(np.minimum(first, second))
     log_both = np.logaddexp(first, second)
     nll = np.exp(first) * (log_both - first) + np.exp(second) * (log_both - second)
@@ -335,7 +329,7 @@ class Regression(DatasetSpec):
     n_features: ClassVar[int] = 1
 
     ranges: ClassVar[tuple[tuple[float, float], ...]]
-    """Ranges of the input that curves are drawn on: that of the training rows, then beyond."""
+    """Ranges of the input over which curves are drawn: that of the training rows, then beyond."""
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -351,7 +345,7 @@ class Regression(DatasetSpec):
         raise NotImplementedError
 
     def load(self) -> "Dataset":
-        """Rows from the formula, the same whenever the seed is."""
+        """Rows from the formula, the same for equal seeds."""
         import numpy as np
 
         from pmbnn.data.arrays import standardised_dataset
@@ -367,7 +361,7 @@ class Regression(DatasetSpec):
         )
 
     def lines(self) -> "tuple[Line, ...]":
-        """The ranges that curves are drawn on."""
+        """The ranges over which curves are drawn."""
         import numpy as np
 
         from pmbnn.data.arrays import Line
@@ -377,7 +371,7 @@ class Regression(DatasetSpec):
 
     @property
     def line_points(self) -> int:
-        """Points of all of `lines`."""
+        """Number of points of all `lines`."""
         return CURVE_POINTS * len(self.ranges)
 
     def _noisy(self, x: "np.ndarray", stream: int) -> "np.ndarray":
@@ -416,9 +410,9 @@ class Sine(Regression):
 
 
 class Quartic(Regression):
-    """Six points on y = −x⁴ + 3x² + 1, without noise unless asked for.
+    """Six points on y = −x⁴ + 3x² + 1, without noise by default.
 
-    Without noise all seeds give the same rows, and fits that differ in their own noise only.
+    Without noise all seeds give the same rows, and fits differ only in their random numbers.
     """
 
     kind: Literal["quartic"] = "quartic"
@@ -445,16 +439,15 @@ class Quartic(Regression):
 
 
 class InBetween(DatasetSpec):
-    """100 values of a function of two inputs, in two clusters that a network has to tell between.
+    """100 values of a function of two inputs in two clusters, with a gap between them.
 
-    They are read as they are, and nothing is standardised, from ``in_between/origin.csv`` or
-    ``axis.csv`` in ``folder`` or in the folder that the environment variable ``PMBNN_DATA``
-    names. The line between the clusters of ``origin`` passes through the origin, along the
-    diagonal; that of ``axis`` crosses it.
+    They are read from ``in_between/origin.csv`` or ``axis.csv`` in ``folder`` or in the folder that
+    the environment variable ``PMBNN_DATA`` names, and not standardised. The line between the
+    clusters of ``origin`` passes through the origin, along the diagonal; that of ``axis`` crosses
+    it.
 
-    What a network says is looked at along that diagonal, where nothing is known to be true: there
-    are no test rows. The training rows stand in their place, so that what is called a test metric
-    is one of the fit.
+    Predictions are evaluated along the diagonal, where no truth is known: there are no test rows.
+    The training rows take their place, so that a test metric is one of the fit.
 
     References
     ----------
@@ -470,10 +463,10 @@ class InBetween(DatasetSpec):
     rows: ClassVar[tuple[int, int]] = (100, 100)
 
     columns: ClassVar = ("x1", "x2", "y")
-    """Of the files."""
+    """Columns of the files."""
 
     line_points: ClassVar[int] = 500
-    """Points of the line."""
+    """Number of points of the line."""
 
     def load(self) -> "Dataset":
         """Rows of the file.
@@ -494,7 +487,7 @@ class InBetween(DatasetSpec):
         return standardised_dataset(part, part, "none", **names)
 
     def lines(self) -> "tuple[Line, ...]":
-        """The diagonal, x1 = x2 = λ / √2, as far as the published posterior's."""
+        """The diagonal, x1 = x2 = λ / √2, over the range of the published posterior."""
         import numpy as np
 
         from pmbnn.data.arrays import Line
@@ -504,16 +497,12 @@ class InBetween(DatasetSpec):
 
     def _find(self) -> Path:
         name, folder = f"{self.points}.csv", local_folder(self.folder)
-        remedy = (
-            f"it is in the repository of Foong et al. (2020), On the Expressiveness of Approximate "
-            f"Inference in Bayesian Neural Networks; put it there with the columns "
-            f"{', '.join(self.columns)} and one line a point."
-        )
-        if folder is None:
+        paths = [folder / "in_between" / name, folder / name] if folder else []
+        path = next(filter(Path.is_file, paths), None)
+        if path is None:
+            place = paths[0] if paths else f"in_between/{name}"
             raise DataError(
-                f"in_between/{name} needs a folder: give `folder` or set {VARIABLE}; {remedy}"
+                f"{place} is missing: give its `folder`, or set {VARIABLE}; the repository of "
+                "Foong et al. (2020) has it, with the columns x1, x2 and y and one line a point."
             )
-        for path in (folder / "in_between" / name, folder / name):
-            if path.is_file():
-                return path
-        raise DataError(f"{folder / 'in_between' / name} is missing: {remedy}")
+        return path

@@ -57,13 +57,13 @@ def test_the_line_is_the_diagonal():
 
 def test_without_a_folder(monkeypatch):
     monkeypatch.delenv("PMBNN_DATA", raising=False)
-    message = r"^in_between/origin.csv needs a folder: give `folder` or set PMBNN_DATA; it is in "
+    message = r"^in_between/origin.csv is missing: give its `folder`, or set PMBNN_DATA; the repos"
     with pytest.raises(DataError, match=message):
         InBetween().load()
 
 
 def test_without_the_file(folder):
-    message = r"in_between/axis.csv is missing: it is in the repository of Foong et al\. \(2020\)"
+    message = r"in_between/axis.csv is missing: .* the repository of Foong et al\. \(2020\) has it"
     with pytest.raises(DataError, match=message):
         InBetween(points="axis").load()
 

@@ -10,7 +10,7 @@ from sklearn.datasets import make_circles, make_moons
 from tiers import slow_but
 
 from pmbnn.data import Circles, Moons
-from pmbnn.data.synthetic import log_half_circle, moons_bounds
+from pmbnn.data.synthetic import _bounds, log_half_circle
 from pmbnn.spec.errors import ConfigError
 
 MOONS = [
@@ -117,9 +117,9 @@ def test_bounds_under_overwhelming_noise(spec):
 
 
 def test_bounds_are_computed_once_for_each_noise():
-    moons_bounds.cache_clear()
+    _bounds.cache_clear()
     assert Moons(noise=0.37, seed=1).bounds() is Moons(noise=0.37, seed=2).bounds()
-    assert moons_bounds.cache_info().misses == 1
+    assert _bounds.cache_info().misses == 1
 
 
 def half_circle_by_quadrature(x1, x2, sigma):
