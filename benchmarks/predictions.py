@@ -43,12 +43,13 @@ def _predictions(network: str, x):
     import numpy as np
 
     from pmbnn.data.arrays import Rows
-    from pmbnn.inference.result import Fit, History, derive_keys
-    from pmbnn.inference.settings import Inference
+    from pmbnn.inference.guides import MeanField
+    from pmbnn.inference.result import derive_keys
     from pmbnn.models.build import build_model
     from pmbnn.models.likelihoods import Categorical
     from pmbnn.models.networks import NETWORKS as KINDS
     from pmbnn.models.priors import Fixed, Normal
+    from pmbnn.prediction.draws import GuideDraws
     from pmbnn.prediction.predictor import Predictor
 
     dense = {"kind": "dense", "hidden": (400, 400), "activation": "relu"}
@@ -57,13 +58,12 @@ def _predictions(network: str, x):
     row = Rows(x[:1].astype(float), np.array([9]), pixels, tuple("0123456789"), (1, 28, 28))
     chosen = KINDS[settings["kind"]](**settings)
     model = build_model(chosen, Normal(), Fixed(), Categorical(), row)
-    predictor = Predictor(model, Categorical(), Inference())
-    size, none = predictor.flat.size, np.empty(0)
+    predictor = Predictor(model, Categorical())
+    size = predictor.flat.size
     loc = 0.05 * np.random.default_rng(1).standard_normal(size)
-    constrained = {"loc": loc, "scale": np.full(size, 0.01)}
-    history, keys = History(none, none, none, none), derive_keys("predictions")
-    fit = Fit(constrained, constrained["scale"], history, 0.0, "converged", "", keys)
-    return lambda draws: predictor.predict([fit], [1.0], {"prior_scale": 1.0}, x, draws)
+    parameters = {"loc": loc, "scale": np.full(size, 0.01)}
+    guide = GuideDraws(MeanField(size), parameters, derive_keys("predictions").draws)
+    return lambda draws: predictor.predict([guide], [1.0], {"prior_scale": 1.0}, x, draws)
 
 
 def _by_hand(x):

@@ -5,15 +5,15 @@ from pmbnn.prediction.predictor import Predictor
 
 
 class ScriptedProbabilities(ClassProbabilities):
-    """Mixtures are the library's own; predictions of single fits are the script's."""
+    """Mixtures are the library's own; predictions by single sources are the script's."""
 
     @classmethod
-    def of_fit(cls, predictor, fit, data, x, draws):
-        return predictor.moments(fit, data, x, draws)
+    def of_source(cls, predictor, source, data, x, draws):
+        return predictor.moments(source, data, x, draws)
 
 
 class ScriptedPredictor:
-    """Subclasses say in ``moments(fit, data, x, draws)`` what one fit predicts."""
+    """Subclasses say in ``moments(source, data, x, draws)`` what one source predicts."""
 
     predictive = ScriptedProbabilities
     predict = Predictor.predict

@@ -24,9 +24,11 @@ from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.selection import best_restart
 from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor, functions_of
 from pmbnn.prior_predictive.functions import seeded_prior_draws
 from pmbnn.results.reading import scale_draws
@@ -262,14 +264,16 @@ class Calibration:
         program = self.programs.program(self.cell, simulated[0].rows)
         fits = ENGINES[inference.engine].fit(program, replicas)
         return [
-            self._draws_of_best(fits[first : first + restarts])
+            self._draws_of_best(program.guide, fits[first : first + restarts])
             for first in range(0, len(fits), restarts)
         ]
 
-    def _draws_of_best(self, fits: Sequence[Fit]) -> np.ndarray | None:
+    def _draws_of_best(self, guide: Guide, fits: Sequence[Fit]) -> np.ndarray | None:
         """Draws of the guide of the best restart; None if every one diverged."""
         best = best_restart(fits, None)
-        return None if best is None else self.predictor.values(fits[best], self.task.draws)
+        if best is None:
+            return None
+        return self.predictor.values(GuideDraws.from_fit(guide, fits[best]), self.task.draws)
 
     def _sampled(self, one: Simulated) -> np.ndarray | None:
         """Draws of a sampler's chains, evenly spread."""

@@ -1,4 +1,4 @@
-"""What both estimators share: their parameters as a cell, and its fit."""
+"""The base of both estimators: their parameters as a cell, and its fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pmbnn.data.arrays import (
     identity_standardisation,
 )
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
-from pmbnn.estimators.fitted import Given, fitted, rounded_up
+from pmbnn.estimators.fitted import InMemoryData, fitted, rounded_up
 from pmbnn.estimators.storage import read_estimator, write_estimator
 from pmbnn.experiment.cells import ENGINES, Cell
 from pmbnn.inference.samplers.settings import Sampling
@@ -112,7 +112,9 @@ class BayesianNetwork(BaseEstimator):
         NotFittedError
             If the estimator is not fitted.
         """
-        write_estimator(Path(path), self, self._posterior(), self._learned())
+        posterior = self._posterior()
+        learned = {n: np.asarray(getattr(self, n)) for n in LEARNED if hasattr(self, n)}
+        write_estimator(Path(path), self, posterior, learned)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -122,28 +124,21 @@ class BayesianNetwork(BaseEstimator):
         ------
         ValueError
             If the file is not one of this estimator, or was written by another version, or needs
-            a class of one's own that is not registered.
+            a user-defined class that is not registered.
         FileNotFoundError
             If there is no such file.
         """
         parameters, posterior, learned = read_estimator(Path(path), cls)
         estimator = cls(**parameters)
-        estimator.posterior_ = posterior
-        for name, value in learned.items():
-            setattr(estimator, name, value)
+        vars(estimator).update(learned, posterior_=posterior)
         return estimator
-
-    def _learned(self) -> dict[str, np.ndarray]:
-        """Attributes other than the fit that `fit` sets, as arrays by name."""
-        names = LEARNED
-        return {name: np.asarray(getattr(self, name)) for name in names if hasattr(self, name)}
 
     def _fit(
         self,
         x: np.ndarray,
         y: np.ndarray,
         classes: tuple[str, ...] = (),
-        of_targets: Standardisation | None = None,
+        target_standardisation: Standardisation | None = None,
     ) -> Self:
         """Fit rows whose targets are indices of the classes, or standardised numbers."""
         names = getattr(self, "feature_names_in_", None)
@@ -159,7 +154,7 @@ class BayesianNetwork(BaseEstimator):
             classes=classes,
             standardisation=standardisation,
             source="given",
-            target_standardisation=of_targets or identity_standardisation(),
+            target_standardisation=target_standardisation or identity_standardisation(),
         )
         with running_on(device_here(self.device)), shown(self.progress):
             self.posterior_ = fitted(self._cell(dataset), dataset)
@@ -167,46 +162,38 @@ class BayesianNetwork(BaseEstimator):
 
     def _cell(self, dataset: Dataset) -> Cell:
         rows, features = dataset.x_train.shape
+        network = self.network
+        if network is None:
+            network = Dense(hidden=self.hidden, activation=self.activation)
+        hyperprior = named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
         likelihood = self.likelihood or DEFAULT_LIKELIHOODS[dataset.training.task]
         return Cell(
             sweep="estimator",
-            dataset=Given(
+            dataset=InMemoryData(
                 observations=rounded_up(rows),
                 features=features,
                 classes=len(dataset.classes) or None,
             ),
-            network=self._network(),
+            network=named(network, NETWORKS, "network", Network),
             prior=named(self.prior, PRIORS, "prior", Prior),
-            hyperprior=named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior),
+            hyperprior=hyperprior,
             likelihood=named(likelihood, LIKELIHOODS, "likelihood", Likelihood),
-            inference=self._inference(),
+            inference=self._inference(is_tuned=len(hyperprior.candidates) > 1),
             predict=Predict(draws=self.draws),
         )
 
-    def _network(self) -> Network:
-        if self.network is None:
-            return Dense(hidden=self.hidden, activation=self.activation)
-        return named(self.network, NETWORKS, "network", Network)
-
-    def _inference(self) -> Inference | Sampling:
+    def _inference(self, is_tuned: bool) -> Inference | Sampling:
         if self.engine not in ENGINES:
             raise must_be_one_of("engine", ENGINES, self.engine)
-        given = dict(self.settings or {})
-        common = {"seed": _seed(self.random_state)}
-        cls = ENGINES[self.engine]
-        if issubclass(cls, Sampling):
-            return validated(cls, common | given, PLACES, "settings")
-        own = {name: getattr(self, name) for name in OF_A_FIT}
-        if "epochs" in given:
-            del own["steps"]
-        # Nothing is held out unless something is to be chosen by it.
-        chooses = self._hyperprior_is_tuned()
-        unchosen = {} if chooses else {"validation": 0.0}
-        return validated(cls, common | own | unchosen | given, PLACES, "settings")
-
-    def _hyperprior_is_tuned(self) -> bool:
-        found = named(self.hyperprior, HYPERPRIORS, "hyperprior", Hyperprior)
-        return len(found.candidates) > 1
+        cls, further = ENGINES[self.engine], dict(self.settings or {})
+        settings: dict[str, object] = {"seed": _seed(self.random_state)}
+        if not issubclass(cls, Sampling):
+            settings |= {name: getattr(self, name) for name in FIT_PARAMETERS}
+            if "epochs" in further:
+                del settings["steps"]
+            if not is_tuned:  # nothing is held out where nothing is chosen by it
+                settings["validation"] = 0.0
+        return validated(cls, settings | further, PLACES, "settings")
 
     def _posterior(self) -> Posterior:
         """The posterior, on the device that the parameters name in this process."""
@@ -218,23 +205,22 @@ class BayesianNetwork(BaseEstimator):
 
     def _predict(self, x) -> Predictive:
         """Prediction at inputs of any kind that scikit-learn takes."""
-        x = self._checked(x)
-        return self._posterior().predict(x)
+        return self._posterior().predict(self._checked(x))
 
     def _checked(self, x) -> np.ndarray:
-        """Inputs to predict at, as those that the network was fitted on."""
+        """Inputs for prediction, checked against those of the fit."""
         check_is_fitted(self, "posterior_")
         return validate_data(self, x, dtype=np.float64, reset=False)
 
 
 LEARNED = ("n_features_in_", "feature_names_in_", "classes_")
-"""Attributes beside the fit that `fit` may set."""
+"""Attributes beside `posterior_` that `fit` may set."""
 
-OF_A_FIT = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")
-"""Parameters that are fields of `pmbnn.Inference` and of no sampler."""
+FIT_PARAMETERS = ("engine", "guide", "steps", "learning_rate", "batch", "restarts")
+"""Parameters that are fields of `pmbnn.Inference`, but of no sampler."""
 
-PLACES = {name: name for name in OF_A_FIT} | {"seed": "random_state"}
-"""Parameters by the fields of the settings that they are."""
+PLACES = {name: name for name in FIT_PARAMETERS} | {"seed": "random_state"}
+"""Names of parameters by the fields of the settings."""
 
 
 def _seed(random_state) -> int:

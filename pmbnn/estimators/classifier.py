@@ -36,7 +36,7 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
         ``compiled`` or ``pymc`` fit a guide; ``mclmc``, ``nuts`` and ``smc`` sample the posterior.
     guide
         Family of the approximation: ``mean_field``, ``low_rank``, ``full_rank``; ``map`` and
-        ``maximum_likelihood`` are points. Like the following four it says nothing to a sampler.
+        ``maximum_likelihood`` are points. Samplers ignore it and the following four parameters.
     steps, learning_rate
         Gradient steps, and Adam's step size at its highest.
     batch
@@ -50,12 +50,12 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     standardise
         Whether each feature is brought to mean 0 and standard deviation 1 over the training rows.
     random_state
-        Decides everything random; the same number gives the same bits.
+        Seed of everything random; the same number gives the same bits.
     progress
         Whether to show stages and steps.
     device
-        What it is fitted and predicts on: ``cpu``, ``gpu`` (the first that JAX finds), or a GPU
-        where there is one, ``auto``.
+        Device of fit and predictions: ``cpu``, ``gpu`` (the first that JAX finds), or ``auto``, a
+        GPU where there is one.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
     model_, trace_
         The PyMC model, and draws as ArviZ takes them.
     status_, reason_
-        Verdict on the fit. One that is ``not_converged`` predicts, but its ELBO still rose.
+        Verdict on the fit. A fit that has ``not_converged`` predicts, but its ELBO still rose.
 
     Examples
     --------
@@ -103,10 +103,9 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
 
     def predict_proba(self, X) -> np.ndarray:  # noqa: N803
         """Class probabilities, ``(observation, class)``: means over draws of the weights."""
-        found = np.asarray(self._predict(X).mean, np.float64)
-        return found / found.sum(axis=1, keepdims=True)
+        probability = np.asarray(self._predict(X).mean, np.float64)
+        return probability / probability.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:  # noqa: N803
         """Class of highest mean probability, ``(observation,)``."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]

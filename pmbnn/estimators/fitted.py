@@ -13,20 +13,19 @@ from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.models.build import NetworkParts
 from pmbnn.prediction.datatree import history_of
-from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import NetworkModel
 
 SHAPES = 8
-"""Shapes of models whose programs a process keeps."""
+"""Models of different shape whose programs a process keeps."""
 
 STEPS_OF_ROWS = 16
 """Numbers of rows between two powers of two that programs are compiled for: rows that a fit leaves
 empty are a sixteenth at most, and the folds of a cross-validation share one program."""
 
 
-class Given(DatasetSpec):
-    """Arrays handed over in Python: no more than what decides a program.
+class InMemoryData(DatasetSpec):
+    """Shape of arrays in memory, which decides the compiled programs.
 
     ``observations`` is the number of rows, rounded up as `rounded_up` does.
     """
@@ -59,7 +58,7 @@ def rounded_up(rows: int) -> int:
 
 
 class SharedPrograms(GroupPrograms):
-    """Programs of fits of about as many rows."""
+    """Programs that fits of similar numbers of rows share."""
 
     def program(self, cell: Cell, rows: Rows, most: int | None = None):  # noqa: D102
         return super().program(cell, rows, None if cell.is_sampled else cell.dataset.observations)
@@ -67,12 +66,12 @@ class SharedPrograms(GroupPrograms):
 
 @lru_cache(maxsize=SHAPES)
 def _programs(group: str, width: int, device: Device) -> SharedPrograms:
-    """Those of a group on a device."""
+    """Programs of a group on a device."""
     return SharedPrograms(group, width)
 
 
 def programs_of(cell: Cell) -> SharedPrograms:
-    """What is compiled for a cell, once a process and device for all of its shape."""
+    """Compiled programs of a cell, shared by all cells of its shape in a process."""
     one_by_one = cell.is_sampled or is_large(cell)
     width = 1 if one_by_one else cell.inference.restarts
     return _programs(group_key(cell), width, current_device())
@@ -94,17 +93,13 @@ def fitted(cell: Cell, dataset: Dataset) -> Posterior:
     if inferred.best is None:
         what = "some chain" if cell.is_sampled else "every restart"
         raise ValueError(f"{what} diverged: {inferred.reason}.")
-    sources = {i: inferred.fits[i] for i in inferred.finite}
-    if not cell.is_sampled:
-        guide = programs.program(cell, rows).guide
-        sources = {i: GuideDraws.of(guide, fit) for i, fit in sources.items()}
     parts = (cell.network, cell.prior, inferred.hyperprior, cell.likelihood, rows.take([0]))
     maps = dataset.standardisation, dataset.target_standardisation
     return Posterior(
         origin=NetworkModel(NetworkParts(*parts), rows, *maps),
         settings=cell.inference,
-        sources=sources,
-        weights={i: inferred.weights[i] for i in sources},
+        sources=inferred.sources,
+        weights=inferred.weights,
         best=inferred.best,
         status=inferred.status,
         reason=inferred.reason,

@@ -57,16 +57,16 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
             If inputs, targets or parameters cannot be used, or every restart diverged.
         """
         x, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        of_targets = fit_standardisation(y[:, None], "feature")
-        return self._fit(x, of_targets(y), of_targets=of_targets)
+        standardisation = fit_standardisation(y[:, None], "feature")
+        return self._fit(x, standardisation(y), target_standardisation=standardisation)
 
     def predict(self, X, return_std: bool = False):  # noqa: N803
-        """Mean of what is predicted, ``(observation,)``, and its standard deviation if asked for.
+        """Predicted mean, ``(observation,)``, and the standard deviation if `return_std`.
 
         The standard deviation is that of a new observation: of the weights and of the noise.
         """
-        found = self._predict(X)
-        return (found.mean, found.total_sd) if return_std else found.mean
+        density = self._predict(X)
+        return (density.mean, density.total_sd) if return_std else density.mean
 
     def predict_interval(self, X, level: float = LEVEL, noise: bool = True) -> np.ndarray:  # noqa: N803
         """Central interval, ``(observation, 2)``, of a new observation.
@@ -76,7 +76,7 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         level
             Its probability.
         noise
-            Whether the noise is in it; without, it is that of the function.
+            Whether the interval includes the noise; without, it is that of the function.
 
         Raises
         ------
@@ -85,21 +85,22 @@ class BNNRegressor(RegressorMixin, BayesianNetwork):
         """
         if not 0 < level < 1:
             raise ValueError(f"`level` must be between 0 and 1, got {level}.")
-        weights, drawn = zip(*self._posterior().single_draws(self._checked(X)), strict=True)
-        found = mixture(self.posterior_.origin.parts.likelihood, drawn, weights)
-        bounds = found.total_interval(level) if noise else found.output_interval(level)
-        return self._of_targets.undo(bounds.T)
+        draws = self._posterior().single_draws(self._checked(X))
+        weights, parameters = zip(*draws, strict=True)
+        density = mixture(self.posterior_.origin.parts.likelihood, parameters, weights)
+        bounds = density.total_interval(level) if noise else density.output_interval(level)
+        return self._target_standardisation.undo(bounds.T)
 
     @property
     def target_mean_(self) -> float:
         """Mean of the training targets."""
-        return self._of_targets.mean.item()
+        return self._target_standardisation.mean.item()
 
     @property
     def target_sd_(self) -> float:
         """Standard deviation of the training targets."""
-        return self._of_targets.sd.item()
+        return self._target_standardisation.sd.item()
 
     @property
-    def _of_targets(self) -> Standardisation:
+    def _target_standardisation(self) -> Standardisation:
         return self._posterior().origin.target_standardisation

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from sklearn.base import BaseEstimator
 
 from pmbnn.prediction.posterior import Posterior, read
-from pmbnn.prediction.posterior_file import SECTIONS, read_part, save, written
-from pmbnn.spec import Specification, plain
+from pmbnn.prediction.posterior_file import dataset_of, read_part, save, section_of
+from pmbnn.spec import Specification, Tune, plain
 
 
 def write_estimator(
@@ -24,11 +23,8 @@ def write_estimator(
         "parameters": json.dumps(parameters),
         "learned": json.dumps({name: array.dtype.kind for name, array in learned.items()}),
     }
-    arrays = {
-        name: ([f"{name}_{axis}" for axis in range(array.ndim)], _storable(array))
-        for name, array in learned.items()
-    }
-    save(posterior, path, xr.Dataset(arrays, attrs=attrs))
+    arrays = {name: _storable(array) for name, array in learned.items()}
+    save(posterior, path, dataset_of(arrays).assign_attrs(attrs))
 
 
 def read_estimator(
@@ -41,35 +37,34 @@ def read_estimator(
     ValueError
         If the file does not hold such an estimator.
     """
-    posterior, kept = read(path)
-    stored = "a posterior" if kept is None else f"a {kept.attrs.get('class')}"
-    if stored != f"a {cls.__name__}":
-        raise ValueError(f"`{path}` must hold a {cls.__name__}, got {stored}.")
-    parameters = {name: _read(v) for name, v in json.loads(kept.attrs["parameters"]).items()}
-    kinds = json.loads(kept.attrs["learned"])
-    learned = {name: _learned(kept[name].values, kind) for name, kind in kinds.items()}
+    posterior, stored = read(path)
+    content = "a posterior" if stored is None else f"a {stored.attrs.get('class')}"
+    if content != f"a {cls.__name__}":
+        raise ValueError(f"`{path}` must hold a {cls.__name__}, got {content}.")
+    parameters = {name: _read(v) for name, v in json.loads(stored.attrs["parameters"]).items()}
+    kinds = json.loads(stored.attrs["learned"])
+    learned = {name: _learned(stored[name].values, kind) for name, kind in kinds.items()}
     return parameters, posterior, learned
 
 
 SECTION = "section"
-"""Key of a written specification that says which part of a model it is."""
+"""Key of a written specification with the section that it belongs to."""
+
+TUNE = "tune"
+"""Section of candidate values."""
 
 
 def _written(value: object) -> Any:
-    """A parameter as JSON has it; specifications with the section that they are of."""
+    """A parameter as JSON has it; specifications with their section."""
     match value:
         case Specification():
-            return {SECTION: _section_of(value), "settings": written(value)}
+            section = TUNE if isinstance(value, Tune) else section_of(value)
+            return {SECTION: section, "settings": value.model_dump(mode="json")}
         case np.random.RandomState():
             raise ValueError("`random_state` must be a number or None to be saved.")
         case Mapping():
             return {key: _written(entry) for key, entry in value.items()}
     return plain(value)
-
-
-def _section_of(spec: Specification) -> str | None:
-    found = (name for name, classes in SECTIONS.items() if type(spec) in classes.values())
-    return next(found, None)
 
 
 def _read(value: Any) -> Any:
@@ -78,9 +73,10 @@ def _read(value: Any) -> Any:
         return tuple(value)
     if not isinstance(value, dict):
         return value
-    if SECTION in value:
-        return read_part(value[SECTION], value["settings"])
-    return {name: _read(entry) for name, entry in value.items()}
+    if SECTION not in value:
+        return {name: _read(entry) for name, entry in value.items()}
+    section, settings = value[SECTION], value["settings"]
+    return Tune(**settings) if section == TUNE else read_part(section, settings)
 
 
 def _storable(array: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a fitted cell predicts, and how good that is."""
+"""Predictions of a fitted or sampled cell, and their metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,37 +27,28 @@ from pmbnn.prediction.settings import Map
 from pmbnn.spec import METRICS
 
 FRESH_SEED = 2**31
-"""Fresh points have seeds of their own, far from those of the data sets in a file."""
+"""Added to the seed of a data set, for its fresh points: far from the seeds in a file."""
 
 FRESH_SCORES = {"excess_error": metrics.excess_error, "excess_nll": metrics.excess_nll}
-"""What predictions at fresh points are judged by, against the true class probabilities there."""
+"""Scores of predictions at fresh points, against the true class probabilities there."""
 
 
 @dataclass(frozen=True)
-class MapPrediction:
-    """Class probabilities over the plane: raw coordinates, and rows with ``x1`` slowest.
+class Plane:
+    """Predictions over the plane: raw coordinates, and rows with ``x1`` slowest.
 
-    ``of_chains`` are those by each chain alone, where there are chains.
+    ``of_chains`` are predictions of classes by each chain alone, where there are chains.
     """
 
     x1: np.ndarray
     x2: np.ndarray
-    prediction: ClassProbabilities
+    prediction: ClassProbabilities | Moments
     of_chains: tuple[ClassProbabilities, ...] = ()
 
 
 @dataclass(frozen=True)
-class Surface:
-    """Numbers over the plane: raw coordinates, and rows with ``x1`` slowest."""
-
-    x1: np.ndarray
-    x2: np.ndarray
-    prediction: Moments
-
-
-@dataclass(frozen=True)
 class Curve:
-    """A line through the inputs and what is predicted there.
+    """A line through the inputs and the predictions there.
 
     ``of_chains`` are predictions by each chain alone, where there are chains.
     """
@@ -69,40 +60,37 @@ class Curve:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Numbers by name, and the predictions behind them.
+    """Results by name, and the predictions that they are computed from.
 
     Attributes
     ----------
     results
-        Metrics and the like.
+        Metrics and further numbers.
     test
         Prediction of the test rows, of the kind that the likelihood makes.
     of_chains
         The same by each chain alone, where there are chains.
     map
-        Of classes of points in a plane.
+        Predictions over the plane, where there are two inputs.
     images
-        Of images.
+        Predictions of images.
     diagnosis
-        Where the settings name steps to keep snapshots of.
+        Snapshots of the fit, where the settings name steps.
     curves
-        On the lines of the data set; of ranges, the first is that of its rows.
-    surface
-        Of numbers at points in a plane.
+        Predictions on the lines of the data set; of ranges, the first is that of its rows.
     """
 
     results: Mapping[str, float]
     test: Predictive
     of_chains: tuple[Predictive, ...] = ()
-    map: MapPrediction | None = None
+    map: Plane | None = None
     images: ImageEvaluation | None = None
     diagnosis: Diagnosis | None = None
     curves: tuple[Curve, ...] = ()
-    surface: Surface | None = None
 
 
 def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Evaluation:
-    """What a cell predicts, with its metrics: in the original units of the targets.
+    """Predictions of a cell with their metrics, in the original units of the targets.
 
     Raises
     ------
@@ -112,15 +100,15 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
     if fitted.best is None:
         raise ValueError("every restart diverged")
     draws, target = fitted.cell.predict.draws, dataset.raw_targets(dataset.y_test)
-    found, chains = _predictions(
+    mixtures, chains = _predictions(
         fitted, dataset, predictor, fitted.mixtures, dataset.x_test, draws, dataset.y_test
     )
-    test = found[""]
+    test = mixtures[""]
     if not np.isfinite(test.mean).all():
         raise ValueError("predictions are not finite")
     results = {
         f"{prefix}{name}": value
-        for prefix, predictive in found.items()
+        for prefix, predictive in mixtures.items()
         for name, value in all_metrics(predictive, target).items()
     }
     if chains:
@@ -130,42 +118,44 @@ def evaluate(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Ev
 
 
 def all_metrics(predictive: Predictive, target: np.ndarray) -> dict[str, float]:
-    """Metrics of a prediction by name: those of its kind, and registered ones of one's own.
+    """Metrics of a prediction by name: those of its kind, and user-defined ones.
 
     Raises
     ------
     ValueError
-        If a registered one has the name of another.
+        If a user-defined metric has the name of another.
     """
-    found = metrics_of(predictive, target)
+    values = metrics_of(predictive, target)
     for name, metric in METRICS.get(predictive.key, {}).items():
-        if name in found:
+        if name in values:
             raise ValueError(f"The metric `{name}` is there already: name yours otherwise.")
-        found[name] = float(metric(predictive, target))
-    return found
+        values[name] = float(metric(predictive, target))
+    return values
 
 
 @singledispatch
 def evaluate_further(
     test: Predictive, fitted: InferredCell, dataset: Dataset, predictor: Predictor
 ) -> dict[str, Any]:
-    """What is predicted beyond the test rows: attributes of `Evaluation`, and further results.
+    """Further attributes of `Evaluation`, with further results.
 
-    Each kind of prediction registers its own.
+    Each kind of prediction registers its own function.
     """
     return {"results": {}}
 
 
 @evaluate_further.register
 def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> dict[str, Any]:
-    """Over the map and at fresh points, of images, and on the way."""
+    """Predictions over the plane, at fresh points, of images, and by snapshots of the fit."""
     further: dict[str, Any] = {"results": {}}
     if isinstance(fitted.cell.dataset, Synthetic):
         further["results"] = _fresh_metrics(fitted, dataset, predictor)
     if fitted.cell.dataset.is_user_data:
         further["results"] = metrics.recalls(test.mean, dataset.y_test, dataset.classes)
     if fitted.cell.dataset.is_planar:
-        further["map"] = _predict_map(fitted, dataset, predictor)
+        x1, x2, x = map_points(dataset, fitted.cell.predict.map)
+        draws = fitted.cell.predict.map_draws
+        further["map"] = Plane(x1, x2, *_prediction(fitted, dataset, predictor, x, draws))
     images = None
     if fitted.cell.dataset.image_shape is not None:
         images = evaluate_images(fitted, dataset, predictor, test)
@@ -175,34 +165,40 @@ def _evaluate_classes(test: ClassProbabilities, fitted, dataset, predictor) -> d
 
 @evaluate_further.register
 def _evaluate_numbers(test: Density, fitted, dataset, predictor) -> dict[str, Any]:
-    """At the training rows, on lines and over a plane of inputs; of several targets, of each."""
+    """Predictions at the training rows, on lines and over the plane; results for each target."""
     draws = fitted.cell.predict.draws
     training = predict_mixture(fitted, predictor, dataset.x_train, draws)
     training = training.in_units_of(dataset.target_standardisation)
-    curves = _curves(fitted, dataset, predictor)
+    standardise = dataset.standardisation
+    curves = tuple(
+        Curve(line, *_prediction(fitted, dataset, predictor, standardise(line.inputs), draws))
+        for line in fitted.cell.dataset.lines()
+    )
     further: dict[str, Any] = {"curves": curves}
     if fitted.cell.dataset.is_planar:
-        further["surface"] = _surface(fitted, dataset, predictor)
+        further["map"] = _moments_over_plane(fitted, dataset, predictor)
     target = dataset.raw_targets(dataset.y_train)
     if not dataset.target_names:
-        return further | {"results": _of_one(training, target, curves)}
-    results, of_test = {}, dataset.raw_targets(dataset.y_test)
+        return further | {"results": _target_results(training, target, curves)}
+    results, test_target = {}, dataset.raw_targets(dataset.y_test)
     for i, name in enumerate(dataset.target_names):
-        own = metrics_of(test.of_target(i), of_test[:, i])
-        del own["nll"]  # that of a row of targets is joint
+        values = metrics_of(test.of_target(i), test_target[:, i])
+        del values["nll"]  # that of a row of targets is joint
         lines = [replace(curve, prediction=curve.prediction.of_target(i)) for curve in curves]
-        own |= _of_one(training.of_target(i), target[:, i], lines)
-        results |= {f"{metric}_{name}": value for metric, value in own.items()}
+        values |= _target_results(training.of_target(i), target[:, i], lines)
+        results |= {f"{metric}_{name}": value for metric, value in values.items()}
     return further | {"results": results}
 
 
-def _of_one(training: Density, target: np.ndarray, curves: Sequence[Curve]) -> dict[str, float]:
-    """Numbers of one target beside the metrics of its test rows."""
+def _target_results(
+    training: Density, target: np.ndarray, curves: Sequence[Curve]
+) -> dict[str, float]:
+    """Results for one target, beside the metrics of its test rows."""
     return {"train_rmse": metrics.rmse(training.mean, target)} | bands(curves) | gaps(curves)
 
 
 def bands(curves: Sequence[Curve]) -> dict[str, float]:
-    """How wide the band of two epistemic standard deviations is.
+    """Width of the band of two epistemic standard deviations.
 
     ``band_inside`` is its mean over the range of the rows; at each end of a wider range, such
     as 1.5, there are ``mean_at_1.5`` and ``band_at_1.5``, and ``band_ratio_1.5`` is the smaller
@@ -212,17 +208,17 @@ def bands(curves: Sequence[Curve]) -> dict[str, float]:
     if not ranges:
         return {}
     inside = float(2 * ranges[0].prediction.epistemic_sd.mean())
-    found = {"band_inside": inside}
+    results = {"band_inside": inside}
     for curve in ranges[1:]:
         x = curve.line.position
         ends = {f"{x[i]:g}": i for i in (0, -1)}
         band = {end: float(2 * curve.prediction.epistemic_sd[i]) for end, i in ends.items()}
-        found |= {f"mean_at_{end}": float(curve.prediction.mean[i]) for end, i in ends.items()}
-        found |= {f"band_at_{end}": width for end, width in band.items()}
+        results |= {f"mean_at_{end}": float(curve.prediction.mean[i]) for end, i in ends.items()}
+        results |= {f"band_at_{end}": width for end, width in band.items()}
         # A single point has no band at all.
         ratio = min(band.values()) / inside if inside > 0 else float("nan")
-        found[f"band_ratio_{x[-1]:g}"] = ratio
-    return found
+        results[f"band_ratio_{x[-1]:g}"] = ratio
+    return results
 
 
 def gaps(curves: Sequence[Curve]) -> dict[str, float]:
@@ -230,13 +226,13 @@ def gaps(curves: Sequence[Curve]) -> dict[str, float]:
 
     Under names such as ``sd_at_0``, of the position of the gap, and ``smallest_sd``.
     """
-    found = {}
+    results = {}
     for curve in curves:
         line, sd = curve.line, curve.prediction.epistemic_sd
         if line.gap is not None:
-            found[f"sd_at_{line.gap:g}"] = float(np.interp(line.gap, line.position, sd))
-            found["smallest_sd"] = float(sd.min())
-    return found
+            results[f"sd_at_{line.gap:g}"] = float(np.interp(line.gap, line.position, sd))
+            results["smallest_sd"] = float(sd.min())
+    return results
 
 
 def _predictions(
@@ -248,17 +244,27 @@ def _predictions(
     draws: int,
     target: np.ndarray | None = None,
 ) -> tuple[dict[str, Predictive], tuple[Predictive, ...]]:
-    """By each mixture of what is finite, under its name; and by each chain alone.
+    """Predictions by each mixture of the sources, by name; and by each chain alone.
 
-    `target` as it was fitted, predictions in original units.
+    `target` is in the units that were fitted, predictions are in original ones.
     """
-    fits = [inferred.fits[i] for i in inferred.finite]
-    alone = list(np.eye(len(fits))) if inferred.cell.is_sampled else []
-    found = predictor.predict_mixtures(
-        fits, [*mixtures.values(), *alone], inferred.data, x, draws, target
-    )
-    found = [one.in_units_of(dataset.target_standardisation) for one in found]
-    return dict(zip(mixtures, found, strict=False)), tuple(found[len(mixtures) :])
+    sources = [*inferred.sources.values()]
+    alone = list(np.eye(len(sources))) if inferred.cell.is_sampled else []
+    predictions = [
+        prediction.in_units_of(dataset.target_standardisation)
+        for prediction in predictor.predict_mixtures(
+            sources, [*mixtures.values(), *alone], inferred.data, x, draws, target
+        )
+    ]
+    count = len(mixtures)
+    return dict(zip(mixtures, predictions, strict=False)), tuple(predictions[count:])
+
+
+def _prediction(inferred: InferredCell, dataset: Dataset, predictor: Predictor, x, draws: int):
+    """The prediction of a cell, and those by each chain alone."""
+    weights = {"": inferred.mixtures[""]}
+    mixtures, chains = _predictions(inferred, dataset, predictor, weights, x, draws)
+    return mixtures[""], chains
 
 
 @lru_cache(maxsize=64)
@@ -275,38 +281,32 @@ def _fresh_metrics(
     spec, fresh = fitted.cell.dataset, fitted.cell.predict.fresh
     x, truth = _fresh_points(spec, fresh.size)
     x = dataset.standardisation(x)
-    # A mixture of all restarts alike has as many draws in all as one of them has alone.
-    pooled = {k: w for k, w in fitted.mixtures.items() if w is None and len(fitted.finite) > 1}
-    others = {k: w for k, w in fitted.mixtures.items() if k not in pooled}
-    found, chains = _predictions(fitted, dataset, predictor, others, x, fresh.draws)
-    share = -(-fresh.draws // len(fitted.finite))
-    found |= _predictions(fitted, dataset, predictor, pooled, x, share)[0] if pooled else {}
+    others, pooled = fitted.mixtures, {}
+    if len(fitted.sources) > 1 and "pooled_" in others:
+        pooled = {"pooled_": others.pop("pooled_")}
+    mixtures, chains = _predictions(fitted, dataset, predictor, others, x, fresh.draws)
+    if pooled:
+        # All restarts pooled have as many draws together as one of them has alone.
+        share = -(-fresh.draws // len(fitted.sources))
+        mixtures |= _predictions(fitted, dataset, predictor, pooled, x, share)[0]
     results = {
         f"{prefix}{name}": score(predictive.mean, truth)
-        for prefix, predictive in found.items()
+        for prefix, predictive in mixtures.items()
         for name, score in FRESH_SCORES.items()
     }
     for name, score in FRESH_SCORES.items() if chains else ():
-        of_others = [score(mean, truth) for mean in probabilities_without_each(chains)]
-        results[f"{name}_mcse"] = jackknife_error(of_others)
+        scores = [score(mean, truth) for mean in probabilities_without_each(chains)]
+        results[f"{name}_mcse"] = jackknife_error(scores)
     bounds = spec.bounds()
     return results | {"best_accuracy": bounds.best_accuracy, "lowest_nll": bounds.lowest_nll}
 
 
-def _predict_map(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> MapPrediction:
+def _moments_over_plane(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Plane:
     x1, x2, x = map_points(dataset, fitted.cell.predict.map)
-    as_predicted = {"": fitted.mixtures[""]}
+    sources, weights = [*fitted.sources.values()], [*fitted.weights.values()]
     draws = fitted.cell.predict.map_draws
-    found, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
-    return MapPrediction(x1, x2, found[""], chains)
-
-
-def _surface(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> Surface:
-    x1, x2, x = map_points(dataset, fitted.cell.predict.map)
-    fits = [fitted.fits[i] for i in fitted.finite]
-    draws, weights = fitted.cell.predict.map_draws, fitted.mixtures[""]
-    found = predict_moments(predictor, fits, weights, fitted.data, x, draws)
-    return Surface(x1, x2, found.in_units_of(dataset.target_standardisation))
+    moments = predict_moments(predictor, sources, weights, fitted.data, x, draws)
+    return Plane(x1, x2, moments.in_units_of(dataset.target_standardisation))
 
 
 def map_points(dataset: Dataset, settings: Map) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -317,13 +317,3 @@ def map_points(dataset: Dataset, settings: Map) -> tuple[np.ndarray, np.ndarray,
     x1, x2 = np.linspace(low - reach, high + reach, settings.resolution, axis=1)
     points = np.stack(np.meshgrid(x1, x2, indexing="ij"), axis=-1).reshape(-1, 2)
     return x1, x2, dataset.standardisation(points)
-
-
-def _curves(fitted: InferredCell, dataset: Dataset, predictor: Predictor) -> tuple[Curve, ...]:
-    found, as_predicted = [], {"": fitted.mixtures[""]}
-    draws = fitted.cell.predict.draws
-    for line in fitted.cell.dataset.lines():
-        x = dataset.standardisation(line.inputs)
-        by, chains = _predictions(fitted, dataset, predictor, as_predicted, x, draws)
-        found.append(Curve(line, by[""], chains))
-    return tuple(found)

@@ -27,9 +27,11 @@ from pmbnn.fitting.selection import (
 )
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.engines import ENGINES
+from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, Replica, derive_keys
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.spec import Tune
 
@@ -50,26 +52,29 @@ HeldOut = tuple[np.ndarray, np.ndarray]
 
 
 class ValidationCallback:
-    """Judges the fits of one call now and then; nothing of a fit depends on it.
+    """Accuracy of the fits of one call on held-out rows now and then; no fit depends on it.
 
     Parameters
     ----------
+    guide
+        The guide of the fits.
     predictor
-        Gives the predictions of the group; asked the first time.
+        Returns the predictor of the group; called at the first validation.
     replicas
-        What is fitted, one after the other.
+        The replicas that are fitted, one after the other.
     held_out
-        The rows that each is judged on; None where there are none.
+        The rows for each replica; None where there are none.
     """
 
     def __init__(
         self,
+        guide: Guide,
         predictor: Callable[[], Predictor],
         replicas: Sequence[Replica],
         held_out: Sequence[HeldOut | None],
     ) -> None:
-        self._predictor = predictor
-        self._judged = list(zip(replicas, held_out, strict=True))
+        self._guide, self._predictor = guide, predictor
+        self._replicas = list(zip(replicas, held_out, strict=True))
         self._done, self._accuracy = 0, None
         self._next = time.monotonic() + EVERY
 
@@ -79,20 +84,19 @@ class ValidationCallback:
             self._accuracy = None
         self._done = done
         if time.monotonic() >= self._next:
-            self._accuracy, spent = self._timed(current)
+            self._accuracy, spent = self._timed(current())
             self._next = time.monotonic() + max(EVERY, spent / SHARE)
         return self._accuracy
 
-    def _timed(self, current: Callable[[], Fit]) -> tuple[float | None, float]:
-        """The accuracy, and the seconds it took once all is compiled."""
-        fit = current()
-        replica, held_out = self._judged[fit.replica]
+    def _timed(self, fit: Fit) -> tuple[float | None, float]:
+        """The accuracy, and the seconds of its prediction."""
+        replica, held_out = self._replicas[fit.replica]
         if held_out is None or fit.failed:
             return None, 0.0
-        predictor = self._predictor()
+        predictor, source = self._predictor(), GuideDraws.from_fit(self._guide, fit)
         x, target = (array[:ROWS] for array in held_out)
         start = time.monotonic()
-        correct = predictor.predict([fit], [1.0], replica.data, x, DRAWS).n_correct(target)
+        correct = predictor.predict([source], [1.0], replica.data, x, DRAWS).n_correct(target)
         accuracy = None if correct is None else correct / len(target)
         return accuracy, time.monotonic() - start
 
@@ -104,15 +108,14 @@ def fit_job(
     search_cell: Cell | None = None,
     checkpoints: Path | None = None,
 ) -> list[InferredCell]:
-    """Every cell, fitted.
+    """Fit every cell.
 
     Parameters
     ----------
     datasets
         The loaded data by specification.
     search_cell
-        The group's first cell, whose data its learning rate is searched on; it is needed
-        only where there is a rate to search for.
+        The group's first cell: a learning rate is searched for on its data. Needed only for that.
     checkpoints
         Folder for the checkpoints of this job's long fits.
     """
@@ -133,10 +136,8 @@ def fit_job(
     ]
     fits = _fit_all(cells, datasets, chosen, context)
     seconds = (time.monotonic() - start) / len(cells)
-    return [
-        _fitted(*of_cell, context, seconds)
-        for of_cell in zip(cells, chosen, training, fits, selections, strict=True)
-    ]
+    columns = zip(cells, chosen, training, fits, selections, strict=True)
+    return [_fitted(*column, context, seconds) for column in columns]
 
 
 @dataclass(frozen=True)
@@ -169,21 +170,26 @@ class FitTask:
 
 def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
     best, data = best_restart(fits, selection), model_data(hyperprior, rows, cell.likelihood)
+    guide = context.programs.program(cell, rows, context.most).guide
+    sources = {i: GuideDraws.from_fit(guide, one) for i, one in enumerate(fits) if not one.failed}
 
     def log_likelihood(fit: Fit) -> np.ndarray:
         predictor = context.programs.predictor(cell, rows)
-        return predictor.log_joint(data, predictor.values(fit, cell.predict.draws))[0]
+        values = predictor.values(GuideDraws.from_fit(guide, fit), cell.predict.draws)
+        return predictor.log_joint(data, values)[0]
 
+    weights = restart_weights(fits, best, cell.predict.mixture, log_likelihood)
     return InferredCell(
         cell=cell,
         hyperprior=hyperprior,
         data=data,
-        fits=tuple(fits),
+        sources=sources,
+        weights={i: weights[i] for i in sources},
         best=best,
-        weights=restart_weights(fits, best, cell.predict.mixture, log_likelihood),
+        seconds=seconds,
+        fits=tuple(fits),
         selection=selection,
         search=context.search,
-        seconds=seconds,
     )
 
 
@@ -222,9 +228,11 @@ def _select(
         ]
         for cell, (kept, held_out) in zip(cells, parts, strict=True)
     ]
-    predictor = context.programs.predictor(cells[0], parts[0][0])
+    kept = parts[0][0]
+    predictor = context.programs.predictor(cells[0], kept)
+    guide = context.programs.program(cells[0], kept, context.most).guide
     return [
-        select_scale(cell, fits, *part, predictor)
+        select_scale(cell, fits, guide, *part, predictor)
         for cell, fits, part in zip(cells, _fit(tasks, "choose", context), parts, strict=True)
     ]
 
@@ -254,7 +262,7 @@ def _fit(
     snapshots: tuple[int, ...] = (),
 ) -> list[list[Fit]]:
     """Fits of the tasks of each cell, all in one program."""
-    every = [task for of_cell in tasks for task in of_cell]
+    every = [task for cell_tasks in tasks for task in cell_tasks]
     replicas = [
         Replica(
             model_data(task.hyperprior, task.rows, task.cell.likelihood),
@@ -264,8 +272,12 @@ def _fit(
         for task in every
     ]
     cell, rows = every[0].cell, every[0].rows
+    program = context.programs.program(cell, rows, context.most)
     callback = ValidationCallback(
-        lambda: context.programs.predictor(cell, rows), replicas, [task.held_out for task in every]
+        program.guide,
+        lambda: context.programs.predictor(cell, rows),
+        replicas,
+        [task.held_out for task in every],
     )
 
     def progress(done, steps, elbo, current):
@@ -274,7 +286,6 @@ def _fit(
         return "" if accuracy is None else f"validation accuracy {accuracy:.4f}"
 
     checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
-    program = context.programs.program(cell, rows, context.most)
     fit = ENGINES[cell.inference.engine].fit
     fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
-    return [[next(fits) for _ in of_cell] for of_cell in tasks]
+    return [[next(fits) for _ in cell_tasks] for cell_tasks in tasks]

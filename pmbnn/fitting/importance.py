@@ -1,4 +1,4 @@
-"""What importance weights of a cell's own draws say: Pareto k-hat of a guide, LOO of chains."""
+"""Diagnostics by importance weights of a cell's draws: Pareto k-hat of a guide, LOO of chains."""
 
 import numpy as np
 
@@ -33,37 +33,34 @@ def importance_results(
     Yao et al. (2018), Yes, but did it work? Evaluating variational inference; Vehtari, Gelman and
     Gabry (2017), Practical Bayesian model evaluation using leave-one-out cross-validation and WAIC.
     """
-    if inferred.samples is None:
-        return {} if is_large(inferred.cell) else _of_guide(inferred, predictor)
-    return _of_chains(inferred, predictor, log_scale)
-
-
-def _of_guide(fitted: InferredCell, predictor: Predictor) -> dict[str, float]:
-    if fitted.cell.inference.is_point:
+    if inferred.samples is not None:
+        return _chain_results(inferred, predictor, log_scale)
+    if is_large(inferred.cell) or inferred.cell.inference.is_point:
         return {}
-    predict, best = fitted.cell.predict, fitted.fits[fitted.best]
-    values = predictor.values(best, predict.draws)
-    log_ratio = predictor.log_joint(fitted.data, values)[1]
-    log_ratio -= predictor.log_guide([best], [1.0], values)
+    best = inferred.sources[inferred.best]
+    values = predictor.values(best, inferred.cell.predict.draws)
+    log_ratio = predictor.log_joint(inferred.data, values)[1] - best.log_density(values)
     k = pareto_k(log_ratio)
     return {} if np.isnan(k) else {"pareto_k": k}
 
 
-def _of_chains(sampled: InferredCell, predictor: Predictor, log_scale: float) -> dict[str, float]:
+def _chain_results(
+    sampled: InferredCell, predictor: Predictor, log_scale: float
+) -> dict[str, float]:
     values = trace_values(sampled)
     chains, draws, size = values.shape
     log_likelihood, _ = predictor.log_joint(sampled.data, values.reshape(-1, size))
     by_draw = log_likelihood.sum(axis=1, dtype=np.float64)
-    of_chains = by_draw.reshape(chains, draws).mean(axis=1)
-    found = {
-        "log_likelihood": float(of_chains.mean()),
-        "log_likelihood_mcse": float(of_chains.std(ddof=1) / np.sqrt(chains)),
+    by_chain = by_draw.reshape(chains, draws).mean(axis=1)
+    results = {
+        "log_likelihood": float(by_chain.mean()),
+        "log_likelihood_mcse": float(by_chain.std(ddof=1) / np.sqrt(chains)),
     }
     if chains * draws < LEAST_DRAWS:
-        return found
+        return results
     by_row, k = leave_one_out(log_likelihood)
     error = by_row.std(ddof=1) / np.sqrt(len(by_row))
-    return found | {
+    return results | {
         "elpd_loo": float(by_row.mean()) - log_scale,
         "elpd_loo_se": float(error),
         "loo_pareto_k": float(np.max(k)),

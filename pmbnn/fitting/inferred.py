@@ -1,4 +1,4 @@
-"""A cell with something to predict with, whether it was fitted or sampled."""
+"""A fitted or sampled cell: sources of posterior draws with weights, and how they were found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,54 +19,53 @@ from pmbnn.spec.display import Summarised
 
 @dataclass(frozen=True, repr=False)
 class InferredCell(Summarised):
-    """A cell with its fits, or draws of its posterior, given all training rows.
+    """A cell with the posterior given all training rows.
 
     Attributes
     ----------
     hyperprior
-        That of the model: the chosen one where a scale was tuned.
+        Hyperprior of the model: the chosen one where a scale was tuned.
     data
         Values of the model's data variables.
-    fits
-        Fits of the restarts, or the draws of each chain; no chains if any met what is not finite.
-    best
-        The restart, or chain, that stands for all where one must; None if there is none.
+    sources
+        The guide of each restart that did not diverge, or the draws of each chain, by number; none
+        if some chain diverged.
     weights
-        Of the restarts or chains in the cell's predictions.
+        Weight of each source in the cell's predictions, by number.
+    best
+        Number of the source that is taken where only one can be; None if there is none.
+    seconds
+        The cell's share of the time spent.
+    fits
+        Fits of all restarts; none of a sampler.
     selection
         How the scale was tuned, where it was.
     search
         The search for a learning rate, where there was one.
-    seconds
-        The cell's share of the time spent.
     samples
-        The chains of a sampler, and what is to be thought of them; None of fits.
+        The chains of a sampler, with their verdict; None of fits.
     """
 
     cell: Cell
     hyperprior: Hyperprior
     data: Mapping[str, np.ndarray]
-    fits: tuple[Fit | DrawSource, ...]
+    sources: Mapping[int, DrawSource]
+    weights: Mapping[int, float]
     best: int | None
-    weights: tuple[float, ...]
-    selection: Selection | None
-    search: Search | None
     seconds: float
+    fits: tuple[Fit, ...] = ()
+    selection: Selection | None = None
+    search: Search | None = None
     samples: Samples | None = None
 
     @property
-    def finite(self) -> list[int]:
-        """Numbers of the restarts that did not diverge, or of the chains."""
-        return [i for i, fit in enumerate(self.fits) if not fit.failed]
-
-    @property
     def mixtures(self) -> dict[str, Weights]:
-        """Mixtures of what is finite that are judged, by the prefix of their results.
+        """Weights of the sources in each mixture that is evaluated, by the prefix of its results.
 
-        As the cell predicts, and, of fits, with the draws of all restarts pooled.
+        Those of the cell's predictions, and, of fits, equal ones.
         """
-        as_predicted = {"": [self.weights[i] for i in self.finite]}
-        return as_predicted | ({"pooled_": None} if self.samples is None else {})
+        weighted, count = {"": [*self.weights.values()]}, len(self.sources)
+        return weighted if self.samples else weighted | {"pooled_": [1 / count] * count}
 
     @property
     def status(self) -> str:
@@ -84,11 +83,11 @@ class InferredCell(Summarised):
 
     @property
     def draws_of(self) -> str:
-        """What the draws are of that the cell predicts with."""
+        """Description of the distribution that the cell predicts with."""
         if self.samples is not None:
             engine = self.cell.inference.engine.upper()
-            return f"the posterior, by {len(self.fits)} chains of {engine}"
-        used = {i: weight for i, weight in enumerate(self.weights) if weight > 0}
+            return f"the posterior, by {len(self.sources)} chains of {engine}"
+        used = {i: weight for i, weight in self.weights.items() if weight > 0}
         if len(used) > 1:
             parts = ", ".join(f"{i} ({weight:.3g})" for i, weight in used.items())
             return f"the mixture of the guides of restarts (with weights) {parts}"
@@ -105,30 +104,30 @@ def predict_mixture(
 ) -> Predictive:
     """Prediction of a cell at standardised inputs ``(observation, feature)``.
 
-    That of its restarts, weighted as its settings say, or of all its chains; of targets as they
-    were fitted.
+    The mixture of its restarts, weighted by its settings, or of all its chains; for targets in the
+    units that were fitted.
     """
-    return predictor.predict(inferred.fits, inferred.weights, inferred.data, x, draws)
-
-
-def fit_of_draws(inferred: InferredCell, draws: int) -> np.ndarray:
-    """The restart, or chain, that each draw of a cell's mixture is from; see `source_of_draws`."""
-    fits, weights = (dict(enumerate(of)) for of in (inferred.fits, inferred.weights))
-    return source_of_draws(fits, weights, inferred.best, draws)
+    sources, weights = [*inferred.sources.values()], [*inferred.weights.values()]
+    return predictor.predict(sources, weights, inferred.data, x, draws)
 
 
 def single_draws_of_mixture(
     inferred: InferredCell, predictor: Predictor, x: np.ndarray, draws: int
 ) -> dict[str, np.ndarray]:
-    """What the likelihood names, at single draws of a cell's mixture, ``(draw, observation, ...)``.
+    """Parameters of the likelihood at single draws of a cell, ``(draw, observation, ...)``.
 
-    Of a single point there is one draw, as all are the same.
+    A single point has one draw, as all are the same.
     """
-    fits, data, chosen = inferred.fits, inferred.data, fit_of_draws(inferred, draws)
-    found = {i: predictor.single_draws(fits[i], data, x, draws) for i in np.unique(chosen)}
-    if len(found) == 1:
-        return next(iter(found.values()))
+    numbers = source_of_draws(inferred.sources, inferred.weights, inferred.best, draws)
+    by_source = {
+        i: predictor.single_draws(inferred.sources[i], inferred.data, x, draws)
+        for i in np.unique(numbers)
+    }
+    if len(by_source) == 1:
+        return next(iter(by_source.values()))
     return {
-        name: np.stack([found[i][name][k % len(found[i][name])] for k, i in enumerate(chosen)])
-        for name in found[chosen[0]]
+        name: np.stack(
+            [by_source[i][name][k % len(by_source[i][name])] for k, i in enumerate(numbers)]
+        )
+        for name in by_source[numbers[0]]
     }

@@ -19,7 +19,7 @@ from pmbnn.fitting.importance import importance_results
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job
-from pmbnn.fitting.selection import Search, Selection
+from pmbnn.fitting.selection import Selection
 from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pmbnn.fitting.tasks import CellTask, JobTask, TaskWithData
 
 Outcome = InferredCell | Exception
-"""What became of a cell: fits, draws, or why there are none."""
+"""Result of the inference of a cell, or the error that stopped it."""
 
 
 def run_job(
@@ -48,12 +48,12 @@ def run_job(
     Parameters
     ----------
     programs
-        What earlier jobs compiled; nothing of it is used unless it is of the same group.
+        Programs of earlier jobs; used if they belong to the same group.
 
     Returns
     -------
     GroupPrograms
-        What is compiled for the job's group, to hand to its next job.
+        Programs of the job's group, for its next job.
     """
     if programs is None or (programs.group, programs.width) != (job.group, job.width):
         programs = GroupPrograms(job.group, job.width)
@@ -67,7 +67,7 @@ def run_job(
 def _fit(
     job: "JobTask", results: Results, programs: GroupPrograms
 ) -> "list[tuple[CellTask, Outcome]]":
-    """Fits of every cell, or why there are none; cells that fail together are tried alone."""
+    """Each cell with its result or its error; cells that fail together are tried alone."""
     try:
         datasets = {task.cell.dataset: load_dataset(task) for task in job.tasks}
         cells = [task.cell for task in job.cells]
@@ -88,10 +88,10 @@ def _fit(
         if len(job.cells) == 1:
             return [(job.cells[0], error)]
     alone = [replace(job, cells=(task,)) for task in job.cells]
-    found = [pair for single in alone for pair in _fit(single, results, programs)]
+    outcomes = [pair for single in alone for pair in _fit(single, results, programs)]
     for single in alone:
         results.remove_checkpoints(single.identity)
-    return found
+    return outcomes
 
 
 KEPT = 4
@@ -108,7 +108,7 @@ _RECEIVED: dict[str, Dataset] = {}
 
 
 def receive_dataset(fingerprint: str, load: Callable[[], Dataset]) -> None:
-    """Have the tasks of some data find them here: they were read on another machine."""
+    """Keep data that were read on another machine, for tasks with this fingerprint."""
     if fingerprint not in _RECEIVED:
         while len(_RECEIVED) >= KEPT:
             del _RECEIVED[next(iter(_RECEIVED))]
@@ -116,7 +116,7 @@ def receive_dataset(fingerprint: str, load: Callable[[], Dataset]) -> None:
 
 
 def forget_datasets() -> None:
-    """Read what is asked for next anew: a file was not what it should be, and is replaced."""
+    """Forget all data sets that were read here: a file was damaged, and has been replaced."""
     _load_once.cache_clear()
 
 
@@ -137,51 +137,53 @@ def _finish(
     """Evaluate and store one cell; its record."""
     spent = 0.0 if isinstance(outcome, Exception) else outcome.seconds
     start = time.monotonic() - spent
-    known: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     try:
         if isinstance(outcome, Exception):
             raise outcome
-        known |= {"status": outcome.status, "reason": outcome.reason}
-        known |= _fit_entries(outcome) if outcome.samples is None else _sampling_entries(outcome)
+        entries |= {"status": outcome.status, "reason": outcome.reason}
+        entries |= _fit_entries(outcome) if outcome.samples is None else _sampling_entries(outcome)
         log_scale = load_dataset(task).target_standardisation.log_scale
-        known["selection"] = _selection_entry(outcome.selection, log_scale)
+        entries["selection"] = _selection_entry(outcome.selection, log_scale)
         files: dict[str, Writer] = {}
         if outcome.best is not None:
-            entries, trace = _evaluate(task, outcome, programs)
-            known |= entries
+            evaluated, trace = _evaluate(task, outcome, programs)
+            entries |= evaluated
             files["trace.nc"] = trace_writer(trace)
-        record = task.record(**known, seconds=time.monotonic() - start)
+        record = task.record(**entries, seconds=time.monotonic() - start)
         with stage("write"):
             return results.save_cell(record, files)
     except Exception as error:
         raise_fault(error, results)
-        known = {name: known[name] for name in AFTER_AN_ERROR if name in known}
-        known |= {"status": "error", "reason": reason_of(error)}
-        known["traceback"] = "".join(traceback.format_exception(error))
-        return results.save_cell(task.record(**known, seconds=time.monotonic() - start), {})
+        entries = {name: entries[name] for name in KEPT_ENTRIES if name in entries}
+        entries |= {"status": "error", "reason": reason_of(error)}
+        entries["traceback"] = "".join(traceback.format_exception(error))
+        return results.save_cell(task.record(**entries, seconds=time.monotonic() - start), {})
 
 
-AFTER_AN_ERROR = (
-    *("best", "restarts", "kl_forms", "learning_rate_search", "selection", "sampling"),
-)
-"""Entries of a record that stay where a fitted cell could not be evaluated."""
+KEPT_ENTRIES = ("best", "restarts", "kl_forms", "learning_rate_search", "selection", "sampling")
+"""Entries that the record of a fitted cell keeps where it could not be evaluated."""
 
 
 def _fit_entries(fitted: InferredCell) -> dict[str, Any]:
-    """What a record says of the fits of a cell."""
+    """Entries of a record on the fits of a cell."""
+    weights, search = fitted.weights, fitted.search
     return {
         "best": fitted.best,
         "restarts": tuple(
-            Restart(status=fit.status, reason=fit.reason, elbo=fit.elbo, weight=weight)
-            for fit, weight in zip(fitted.fits, fitted.weights, strict=True)
+            Restart(status=f.status, reason=f.reason, elbo=f.elbo, weight=weights.get(i, 0.0))
+            for i, f in enumerate(fitted.fits)
         ),
         "kl_forms": dict(fitted.fits[0].kl_forms),
-        "learning_rate_search": _search_entry(fitted.search),
+        "learning_rate_search": search
+        and LearningRateSearch(
+            candidates=search.candidates.tolist(), elbo=search.elbo.tolist(), chosen=search.chosen
+        ),
     }
 
 
 def _sampling_entries(sampled: InferredCell) -> dict[str, Any]:
-    """What a record says of the chains of a cell."""
+    """Entries of a record on the chains of a cell."""
     samples, agreement = sampled.samples, sampled.samples.convergence
     return {
         "sampling": Sampling(
@@ -192,13 +194,6 @@ def _sampling_entries(sampled: InferredCell) -> dict[str, Any]:
             tuned=dict(samples.tuned),
         ),
     }
-
-
-def _search_entry(search: Search | None) -> LearningRateSearch | None:
-    if search is None:
-        return None
-    candidates, elbo = search.candidates.tolist(), search.elbo.tolist()
-    return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=search.chosen)
 
 
 def _selection_entry(selection: Selection | None, log_scale: float) -> ScaleSelection | None:
@@ -216,7 +211,7 @@ def _selection_entry(selection: Selection | None, log_scale: float) -> ScaleSele
 def _evaluate(
     task: "CellTask", fitted: InferredCell, programs: GroupPrograms
 ) -> tuple[dict[str, Any], DataTree]:
-    """What a record says of a cell's predictions, and its trace."""
+    """Entries of a record on a cell's predictions, and its trace."""
     dataset, cell = load_dataset(task), task.cell
     predictor = programs.predictor(cell, dataset.training)
     with stage("evaluate"):
@@ -227,7 +222,7 @@ def _evaluate(
     results = {
         **evaluation.results,
         **importance,
-        **_way(fitted),
+        **_convergence(fitted),
         "scale": hyperprior.scale if isinstance(hyperprior, Fixed) else None,
         # The choice was made by scores of targets as they were fitted: all differ by one constant.
         "validation_nll": None if selection is None else float(selection.scores.min()) + log_scale,
@@ -243,14 +238,14 @@ def _evaluate(
         return entries, build_trace(fitted, evaluation, dataset, predictor, model)
 
 
-def _way(fitted: InferredCell) -> dict[str, float]:
-    """Results that say how the fit of the best restart ended, or how well chains agree."""
+def _convergence(fitted: InferredCell) -> dict[str, float]:
+    """Results on the end of the best restart's fit, or on the agreement of chains."""
     if fitted.samples is not None:
         agreement, evidence = fitted.samples.convergence, fitted.samples.log_evidence
-        found = {} if agreement is None else {"rhat": agreement.largest}
+        results = {} if agreement is None else {"rhat": agreement.largest}
         if evidence is not None:
-            found["log_evidence"], found["log_evidence_mcse"] = evidence
-        return found
+            results["log_evidence"], results["log_evidence_mcse"] = evidence
+        return results
     best = fitted.fits[fitted.best]
     return {
         "elbo": best.elbo,
@@ -261,7 +256,7 @@ def _way(fitted: InferredCell) -> dict[str, float]:
 
 
 def raise_fault(error: Exception, results: Results) -> None:
-    """Raise the error of the system that another comes from: it is no failure of a cell."""
+    """Raise the system's error behind another error, if there is one: the cell did not fail."""
     fault = fault_of(error, results.folder)
     if fault is not None:
         raise fault from error

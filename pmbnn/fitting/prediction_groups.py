@@ -19,13 +19,13 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data.arrays import Dataset, Line
-from pmbnn.fitting.evaluation import Evaluation, Surface
+from pmbnn.fitting.evaluation import Evaluation, Plane
 from pmbnn.fitting.image_evaluation import OodPrediction
 from pmbnn.fitting.inferred import InferredCell, single_draws_of_mixture
 from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
-from pmbnn.prediction.density import LEVEL, Density
+from pmbnn.prediction.density import LEVEL, Density, Moments
 from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import Predictor
 
@@ -93,8 +93,8 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
         arrays |= _moments_of_chains(curve.of_chains, *axes) | line_arrays(curve.line)
         of_line = attrs | line_attributes(curve.line)
         groups[f"curve_{number}"] = xr.Dataset(arrays, coords, of_line)
-    if evaluation.surface is not None:
-        groups["predictions"] = _surface_group(evaluation.surface, dataset)
+    if evaluation.map is not None:
+        groups["predictions"] = _surface_group(evaluation.map, dataset)
     return groups
 
 
@@ -266,17 +266,15 @@ def _map_group(evaluation: Evaluation, dataset: Dataset) -> xr.Dataset:
     return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
 
 
-def _surface_group(surface: Surface, dataset: Dataset) -> xr.Dataset:
+def _surface_group(plane: Plane, dataset: Dataset) -> xr.Dataset:
     """Moments of numbers over the plane."""
-    axes, shape = target_axes("x2", dataset), (len(surface.x1), len(surface.x2))
-    moments = {
-        field.name: getattr(surface.prediction, field.name) for field in fields(surface.prediction)
-    }
+    axes, shape = target_axes("x2", dataset), (len(plane.x1), len(plane.x2))
+    moments = {field.name: getattr(plane.prediction, field.name) for field in fields(Moments)}
     arrays = {
         name: (("x1", *axes), array.reshape(*shape, *array.shape[1:]).astype("f4"))
         for name, array in moments.items()
     }
-    coords = {"x1": surface.x1, "x2": surface.x2}
+    coords = {"x1": plane.x1, "x2": plane.x2}
     return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
 
 

@@ -1,4 +1,4 @@
-"""What is compiled for a group of cells."""
+"""Compiled programs of a group of cells."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from pmbnn.prediction.predictor import Predictor
 
 @dataclass(frozen=True)
 class GroupPrograms:
-    """What is compiled and searched for once for a group of cells, when it is first needed.
+    """Programs, models and searches of a group of cells, each made once, when first needed.
 
-    All cells of a group have one graph: whichever needs a program builds it for all.
+    All cells of a group have one graph: the first that needs a program builds it for all.
 
     Attributes
     ----------
     group
-        Which group it is of.
+        Name of the group.
     width
         Replicas that a program fits at once.
     """
@@ -36,13 +36,13 @@ class GroupPrograms:
     _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
     def program(self, cell: Cell, rows: Rows, most: int | None = None):
-        """What fits or samples the group's cells on so many rows.
+        """The program that fits or samples the group's cells on these rows.
 
         Parameters
         ----------
         most
-            How many rows the largest fits of the group have, where there are smaller ones: one
-            program runs all of them, where the model lets it.
+            Number of rows of the group's largest fits, where there are smaller ones: one program
+            runs all of them, if the model allows it.
         """
         if most is not None:
             shared = self._once(
@@ -61,16 +61,16 @@ class GroupPrograms:
         return build_program(graphs, cell.inference, count, self.width, **how)
 
     def predictor(self, cell: Cell, rows: Rows, dtype: str = "float32") -> Predictor:
-        """Predictions of the group's model; in single precision, probabilities round to one."""
+        """The predictor of the group's model; in single precision, probabilities round to one."""
 
         @staged("build")
         def build():
-            return Predictor(self._graphs(cell, rows), cell.likelihood, cell.inference, dtype)
+            return Predictor(self._graphs(cell, rows), cell.likelihood, dtype)
 
         return self._once(("predictor", dtype), build)
 
     def other(self, group: str, width: int) -> "GroupPrograms":
-        """Those of another group that are kept as long as these."""
+        """Programs of another group, kept as long as these."""
         return self._once(("other", group), lambda: GroupPrograms(group, width))
 
     def search(self, find: Callable[[], Search]) -> Search:
@@ -78,15 +78,15 @@ class GroupPrograms:
         return self._once("search", find)
 
     def model(self, cell: Cell, rows: Rows) -> pm.Model:
-        """The group's model on one row, with the names that these rows' features and outputs have.
+        """The group's model on one row, with the names of these rows' features and outputs.
 
-        Its values are no cell's: data sets and scales of a group differ in values alone.
+        Its values belong to no cell: data sets and scales of a group differ in values alone.
         """
         names = rows.features, rows.classes, rows.target_names
         return self._once(("model", *names), lambda: graph_model(cell, rows))
 
     def _graphs(self, cell: Cell, rows: Rows) -> ModelGraphs:
-        """Graphs of the group's model, which all of its programs are made of."""
+        """Graphs of the group's model, from which all of its programs are made."""
         return self._once("graphs", lambda: model_graphs(self.model(cell, rows)))
 
     def _once(self, key: object, build: Callable[[], object]):

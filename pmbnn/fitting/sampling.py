@@ -1,4 +1,4 @@
-"""Sampling the cells of a job: the posterior itself, where fits approximate it.
+"""Sampling the cells of a job from their posterior.
 
 No test row is seen here. A scale that is to be tuned is tuned by this sampler, on held-out rows.
 """
@@ -6,7 +6,6 @@ No test row is seen here. A scale that is to be tuned is tuned by this sampler, 
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +18,19 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
-from pmbnn.fitting.selection import Selection
+from pmbnn.fitting.selection import Selection, candidate_scales
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import OF_A_LAYER, model_data
 from pmbnn.models.likelihoods import TARGET_NAME
-from pmbnn.models.priors import Fixed, Hyperprior
+from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import KeptDraws
 from pmbnn.prediction.predictor import Predictor, functions_of
 
 
 def spread(number: int, most: int) -> np.ndarray:
-    """At most so many of the numbers below `number`, evenly spread, the last among them."""
+    """At most `most` of the numbers below `number`, evenly spread; the last is among them."""
     step = -(-number // most)
     return np.arange(number - 1, -1, -step)[::-1]
 
@@ -39,8 +38,8 @@ def spread(number: int, most: int) -> np.ndarray:
 def kept_numbers(cell: Cell, samples: Samples) -> np.ndarray:
     """Numbers of the draws of each chain that a cell predicts with, ``(draw,)``.
 
-    As many as were asked for, spread over all: where draws had to be doubled, neighbours say nearly
-    the same.
+    At most the number in the settings, spread over all: where draws had to be doubled, neighbours
+    are nearly the same.
     """
     return spread(samples.chains.draws, cell.inference.draws)
 
@@ -56,7 +55,7 @@ def sample_job(
     programs: GroupPrograms,
     checkpoints: Path | None = None,
 ) -> list[InferredCell]:
-    """Every cell, sampled.
+    """Sample every cell.
 
     Parameters
     ----------
@@ -65,24 +64,20 @@ def sample_job(
     checkpoints
         Folder for the checkpoints of this job's long chains.
     """
-    context = SamplingContext(programs, checkpoints and Checkpoints(checkpoints))
-    return [_sampled(cell, datasets[cell.dataset], context) for cell in cells]
+    store = checkpoints and Checkpoints(checkpoints)
+    return [_sampled(cell, datasets[cell.dataset], programs, store) for cell in cells]
 
 
-@dataclass(frozen=True)
-class SamplingContext:
-    """What all chains of a job share."""
-
-    programs: GroupPrograms
-    checkpoints: Checkpoints | None
-
-
-def _sampled(cell: Cell, dataset: Dataset, context: SamplingContext) -> InferredCell:
+def _sampled(
+    cell: Cell, dataset: Dataset, programs: GroupPrograms, checkpoints: Checkpoints | None
+) -> InferredCell:
     start, rows = time.monotonic(), dataset.training
-    selection = _select(cell, rows, context) if len(cell.hyperprior.candidates) > 1 else None
+    selection = None
+    if len(cell.hyperprior.candidates) > 1:
+        selection = _select(cell, rows, programs, checkpoints)
     hyperprior = cell.hyperprior.candidates[selection.candidate if selection else 0]
     gaps = across_gaps(cell, dataset)
-    samples = _sample(cell, rows, hyperprior, "sample", context, gaps)
+    samples = _sample(cell, rows, hyperprior, "sample", programs, checkpoints, *gaps)
     data = model_data(hyperprior, rows, cell.likelihood)
     return sampled_cell(cell, hyperprior, data, samples, selection, time.monotonic() - start)
 
@@ -95,37 +90,45 @@ def sampled_cell(
     selection: Selection | None,
     seconds: float,
 ) -> InferredCell:
-    """A cell that all chains predict with alike, unless one of them is broken."""
+    """A cell that all chains predict with equal weights, unless one of them is broken."""
     chains = () if samples.chains.broken.any() else kept_values(cell, samples)
-    fits = tuple(map(KeptDraws.spread, chains))
-    best, weights = 0 if fits else None, (1 / max(1, len(fits)),) * len(fits)
+    sources = dict(enumerate(map(KeptDraws.spread, chains)))
     return InferredCell(
-        cell, hyperprior, data, fits, best, weights, selection, None, seconds, samples
+        cell=cell,
+        hyperprior=hyperprior,
+        data=data,
+        sources=sources,
+        weights={i: 1 / len(sources) for i in sources},
+        best=0 if sources else None,
+        seconds=seconds,
+        selection=selection,
+        samples=samples,
     )
 
 
 @staged("choose")
-def _select(cell: Cell, rows: Rows, context: SamplingContext) -> Selection:
+def _select(
+    cell: Cell, rows: Rows, programs: GroupPrograms, checkpoints: Checkpoints | None
+) -> Selection:
     """Scores of every candidate scale on held-out training rows."""
     candidates, settings = cell.hyperprior.candidates, cell.inference
     kept, held_out = rows.split(settings.validation, random_seed=settings.seed)
-    predictor, nll = context.programs.predictor(cell, kept), []
+    predictor, nll = programs.predictor(cell, kept), []
     for number, hyperprior in enumerate(candidates):
-        samples = _sample(cell, kept, hyperprior, f"choose/{number}", context)
+        samples = _sample(cell, kept, hyperprior, f"choose/{number}", programs, checkpoints)
         if samples.chains.broken.any():
             nll.append(np.nan)
             continue
-        of_all = KeptDraws.spread(samples.chains.merged)
+        source = KeptDraws.spread(samples.chains.merged)
         draws = settings.chains * min(settings.draws, cell.predict.draws)
         data = model_data(hyperprior, kept, cell.likelihood)
-        nll.append(predictor.nll(of_all, data, held_out, draws))
-    scales = [h.scale if isinstance(h, Fixed) else None for h in candidates]
+        nll.append(predictor.nll(source, data, held_out, draws))
     chosen = np.zeros(len(candidates), dtype=int)
-    return Selection(np.array(scales, dtype=float), np.array(nll)[:, None], chosen)
+    return Selection(candidate_scales(cell), np.array(nll)[:, None], chosen)
 
 
 def across_gaps(cell: Cell, dataset: Dataset) -> list[np.ndarray]:
-    """Inputs of lines across a gap between rows: chains that agree at rows may not in between."""
+    """Standardised inputs of lines across a gap between rows, where chains must agree too."""
     lines = [line for line in cell.dataset.lines() if line.gap is not None]
     return [dataset.standardisation(line.inputs) for line in lines]
 
@@ -135,17 +138,18 @@ def _sample(
     rows: Rows,
     hyperprior: Hyperprior,
     name: str,
-    context: SamplingContext,
-    further: Sequence[np.ndarray] = (),
+    programs: GroupPrograms,
+    checkpoints: Checkpoints | None,
+    *further: np.ndarray,
 ) -> Samples:
     data = model_data(hyperprior, rows, cell.likelihood)
-    programs, identity = context.programs, f"{settings_digest(cell)}/{name}"
+    identity = f"{settings_digest(cell)}/{name}"
     return sample_posterior(
         programs.program(cell, rows),
         data,
         functions_of(programs.predictor(cell, rows), data, *further),
         identity=identity,
-        checkpoint=context.checkpoints and context.checkpoints.of(identity),
+        checkpoint=checkpoints and checkpoints.of(identity),
     )
 
 
@@ -161,7 +165,7 @@ LARGE_TRACE_DRAWS = 100
 """Draws of a large network's last layer that are kept at least."""
 
 LEAST_DRAWS = 50
-"""Draws of each chain that are kept at least: of fewer, its own statistics say little."""
+"""Draws of each chain that are kept at least: statistics of fewer have large errors."""
 
 
 def sampled_groups(

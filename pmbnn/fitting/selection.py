@@ -1,4 +1,4 @@
-"""What is chosen for a fit: a learning rate by short fits, scale and restart by held-out rows.
+"""Choices before a fit: a learning rate by short fits, scale and restart by held-out rows.
 
 No test row is seen here.
 """
@@ -11,9 +11,11 @@ import numpy as np
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.advi import Program
+from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, Progress, Replica
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor
 
@@ -61,7 +63,7 @@ def search_learning_rate(
         for repeat in range(repeats)
     ]
     fits = fit(program, replicas, progress, steps=max(1, round(SHARE * program.steps)))
-    elbo = np.array([-np.inf if found.failed else found.elbo for found in fits])
+    elbo = np.array([-np.inf if one.failed else one.elbo for one in fits])
     return Search(np.array(candidates), elbo.reshape(len(candidates), repeats).mean(axis=1))
 
 
@@ -98,28 +100,38 @@ class Selection:
 
 
 def select_scale(
-    cell: Cell, fits: Sequence[Fit], kept: Rows, held_out: Rows, predictor: Predictor
+    cell: Cell,
+    fits: Sequence[Fit],
+    guide: Guide,
+    kept: Rows,
+    held_out: Rows,
+    predictor: Predictor,
 ) -> Selection:
     """Scores of a cell's candidate scales on rows that their fits did not see.
 
     Parameters
     ----------
-    fits
-        On the rows `kept`: the restarts of each candidate, one candidate after the other.
+    fits, guide
+        Fits to the rows `kept`, the restarts of one candidate after the other; their guide.
     """
     candidates, restarts = cell.hyperprior.candidates, cell.inference.restarts
     nll = np.full((len(candidates), restarts), np.nan)
     chosen = np.zeros(len(candidates), dtype=int)
     for i, hyperprior in enumerate(candidates):
-        of_candidate = fits[i * restarts : (i + 1) * restarts]
+        candidate_fits = fits[i * restarts : (i + 1) * restarts]
         data = model_data(hyperprior, kept, cell.likelihood)
-        for restart in scored_restarts(of_candidate):
-            fit, draws = of_candidate[restart], cell.predict.draws
-            nll[i, restart] = predictor.nll(fit, data, held_out, draws)
+        for restart in scored_restarts(candidate_fits):
+            source = GuideDraws.from_fit(guide, candidate_fits[restart])
+            nll[i, restart] = predictor.nll(source, data, held_out, cell.predict.draws)
         if np.isfinite(nll[i]).any():
             chosen[i] = np.nanargmin(nll[i])
-    scales = [h.scale if isinstance(h, Fixed) else None for h in candidates]
-    return Selection(np.array(scales, dtype=float), nll, chosen)
+    return Selection(candidate_scales(cell), nll, chosen)
+
+
+def candidate_scales(cell: Cell) -> np.ndarray:
+    """Candidate scales of a cell, ``(candidate,)``; not a number of one that is learned."""
+    candidates = cell.hyperprior.candidates
+    return np.array([h.scale if isinstance(h, Fixed) else None for h in candidates], dtype=float)
 
 
 def scored_restarts(fits: Sequence[Fit]) -> list[int]:
@@ -149,15 +161,16 @@ def restart_weights(
 ) -> tuple[float, ...]:
     """Weights of the restarts in a cell's predictions.
 
-    ``best`` takes one alone; ``equal`` all alike; ``elbo`` in proportion to exp(ELBO), which is
-    the optimum of a mixture whose components hardly overlap; ``stacked`` those whose mixture says
-    most of training rows left out. Where the ELBO means nothing (an improper prior) or compares no
-    masses (a point), ``elbo`` is ``equal``.
+    ``best`` takes one restart; ``equal`` all with equal weights; ``elbo`` weights in proportion to
+    exp(ELBO), the optimum of a mixture whose components hardly overlap; ``stacked`` weights of
+    highest leave-one-out log score on the training rows. Where the ELBO means nothing (an improper
+    prior) or compares no masses (a point), ``elbo`` is ``equal``.
 
     Parameters
     ----------
     log_likelihood
-        Of a fit's draws at the training rows, ``(draw, observation)``, nats; to be ``stacked``.
+        Log-likelihood of the training rows at a fit's draws, ``(draw, observation)``, nats; needed
+        for ``stacked``.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""How a fit went: what the guide was worth at chosen steps, and how its weights were spread."""
+"""Snapshots of a fit: scores of the guide at chosen steps, and histograms of its weights."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 from pmbnn.data.arrays import Dataset
 from pmbnn.fitting.image_evaluation import ImageEvaluation
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.inference.result import Fit, Snapshot
+from pmbnn.inference.result import Snapshot
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 
 BINS = 60
@@ -103,28 +104,31 @@ def diagnose(
     images: ImageEvaluation | None,
 ) -> Diagnosis | None:
     """The best restart at the steps that its settings name; None where they name none."""
-    best = None if fitted.cell.is_sampled else fitted.fits[fitted.best]
-    if best is None or not best.snapshots:
+    if fitted.samples is not None or not fitted.fits[fitted.best].snapshots:
         return None
+    snapshots, best = fitted.fits[fitted.best].snapshots, fitted.sources[fitted.best]
+    sources = [replace(best, parameters=_parameters(best, snapshot)) for snapshot in snapshots]
     parts = _parts(dataset, fitted.cell.predict.diagnostics.rows)
     rows, classes = len(dataset.y_train), len(dataset.classes)
     draws = fitted.cell.predict.diagnostics.draws
-    kl = np.array([snapshot.kl for snapshot in best.snapshots]) / rows
+    kl = np.array([snapshot.kl for snapshot in snapshots]) / rows
     accuracy, log_likelihood = np.empty((2, len(parts), len(kl)))
-    for n, snapshot in enumerate(best.snapshots):
+    for n, source in enumerate(sources):
         for i, (x, label) in enumerate(parts.values()):
-            fit = _at(best, snapshot)
-            found = predictor.predict([fit], [1.0], fitted.data, x, draws)
-            accuracy[i, n] = np.mean(found.predicted == label)
-            log_likelihood[i, n] = _mean_log_likelihood(found, label)
+            predictive = predictor.predict([source], [1.0], fitted.data, x, draws)
+            accuracy[i, n] = np.mean(predictive.predicted == label)
+            log_likelihood[i, n] = _mean_log_likelihood(predictive, label)
     elbo = log_likelihood - fitted.cell.inference.kl_weight * kl
     with np.errstate(under="ignore"):
         evidence = np.exp(elbo / classes)
-    spread = [_spread(_at(best, s), fitted.data, predictor, draws) for s in best.snapshots]
+    spread = [
+        _spread(snapshot, source, fitted.data, predictor, draws)
+        for snapshot, source in zip(snapshots, sources, strict=True)
+    ]
     mean_edges, mean_densities = _histograms([{k: m for k, (m, _) in s.items()} for s in spread])
     sd_edges, sd_densities = _histograms([{k: sd for k, (_, sd) in s.items()} for s in spread])
     return Diagnosis(
-        steps=np.array([snapshot.step for snapshot in best.snapshots]),
+        steps=np.array([snapshot.step for snapshot in snapshots]),
         parts=tuple(parts),
         accuracy=accuracy,
         log_likelihood=log_likelihood,
@@ -136,29 +140,33 @@ def diagnose(
         sd_edges=sd_edges,
         mean_densities=mean_densities,
         sd_densities=sd_densities,
-        examples=None if images is None else _examples(fitted, dataset, predictor, images),
+        examples=None if images is None else _examples(fitted, dataset, predictor, images, sources),
     )
 
 
-def _at(fit: Fit, snapshot: Snapshot) -> Fit:
-    """The fit as it was then, with the PRNG keys it has."""
-    return replace(fit, constrained=snapshot.constrained, scale=snapshot.scale)
+def _parameters(source: GuideDraws, snapshot: Snapshot) -> dict[str, np.ndarray]:
+    """Parameters of the guide of a snapshot."""
+    return {name: snapshot.constrained[name] for name in source.parameters}
 
 
 def _parts(dataset: Dataset, rows: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    found = {"train": (dataset.x_train, dataset.y_train)}
+    parts = {"train": (dataset.x_train, dataset.y_train)}
     if dataset.x_validation is not None:
-        found["validation"] = (dataset.x_validation, dataset.y_validation)
-    found["test"] = (dataset.x_test, dataset.y_test)
-    return {name: (x[:rows], label[:rows]) for name, (x, label) in found.items()}
+        parts["validation"] = (dataset.x_validation, dataset.y_validation)
+    parts["test"] = (dataset.x_test, dataset.y_test)
+    return {name: (x[:rows], label[:rows]) for name, (x, label) in parts.items()}
 
 
-def _mean_log_likelihood(found: ClassProbabilities, label: np.ndarray) -> float:
-    return float(np.mean(np.take_along_axis(found.mean_log, label[:, None], axis=1)))
+def _mean_log_likelihood(predictive: ClassProbabilities, label: np.ndarray) -> float:
+    return float(np.mean(np.take_along_axis(predictive.mean_log, label[:, None], axis=1)))
 
 
 def _spread(
-    fit: Fit, data: Mapping[str, np.ndarray], predictor: Predictor, draws: int
+    snapshot: Snapshot,
+    source: GuideDraws,
+    data: Mapping[str, np.ndarray],
+    predictor: Predictor,
+    draws: int,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Posterior means and standard deviations of every weight, by the name of their tensor.
 
@@ -168,60 +176,62 @@ def _spread(
     names = [name for name in predictor.flat.posterior if LAYER.fullmatch(name)]
     drawn: Mapping[str, np.ndarray] = {}
     if not slots.keys() >= set(names):
-        drawn = predictor.posterior(data, predictor.values(fit, draws))
-    found = {}
+        drawn = predictor.posterior(data, predictor.values(source, draws))
+    moments = {}
     for name in names:
         if name in slots:
-            found[name] = slots[name].of(fit.loc).ravel(), slots[name].of(fit.scale).ravel()
+            mean, sd = (slots[name].of(v) for v in (snapshot.constrained["loc"], snapshot.scale))
         else:
-            found[name] = drawn[name].mean(axis=0).ravel(), drawn[name].std(axis=0).ravel()
-    return found
+            mean, sd = drawn[name].mean(axis=0), drawn[name].std(axis=0)
+        moments[name] = mean.ravel(), sd.ravel()
+    return moments
 
 
 def _histograms(snapshots: list[dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Edges ``(tensor, bin + 1)`` that all snapshots share, and densities."""
     edges, densities = [], []
     for name in snapshots[0]:
-        of_tensor = [snapshot[name] for snapshot in snapshots]
-        low, high = np.percentile(np.concatenate(of_tensor), [0.1, 99.9])
+        values = [snapshot[name] for snapshot in snapshots]
+        low, high = np.percentile(np.concatenate(values), [0.1, 99.9])
         # All the same, as the scales are at the start: a bin still needs a width.
         reach = max(0.02 * (high - low), 1e-6 + 1e-3 * abs(high))
         edges.append(np.linspace(low - reach, high + reach, BINS + 1))
-        counts = np.array([np.histogram(v, edges[-1])[0] for v in of_tensor])
-        densities.append(counts / (of_tensor[0].size * np.diff(edges[-1])))
+        counts = np.array([np.histogram(v, edges[-1])[0] for v in values])
+        densities.append(counts / (values[0].size * np.diff(edges[-1])))
     return np.array(edges), np.stack(densities, axis=1)
 
 
 def _examples(
-    fitted: InferredCell, dataset: Dataset, predictor: Predictor, images: ImageEvaluation
+    fitted: InferredCell,
+    dataset: Dataset,
+    predictor: Predictor,
+    images: ImageEvaluation,
+    sources: Sequence[GuideDraws],
 ) -> Examples:
     raw = dataset.standardisation.undo(dataset.x_test[: fitted.cell.predict.diagnostics.rows])
     sets = {"test": (raw, [dataset.classes[i] for i in dataset.y_test[: len(raw)]])}
     for name, of_set in images.ood.items():
         if name.endswith("_noise"):
             sets[name] = (of_set.images.x, list(of_set.images.labels))
-    best = fitted.fits[fitted.best]
     first = [(name, x[:EXAMPLES], labels[:EXAMPLES]) for name, (x, labels) in sets.items()]
     x = np.concatenate([of_set for _, of_set, _ in first])
     settings = fitted.cell.predict
 
-    def probability(fit: Fit) -> np.ndarray:
+    def probability(source: GuideDraws) -> np.ndarray:
         inputs = dataset.standardisation(x)
-        drawn = predictor.single_draws(fit, fitted.data, inputs, EXAMPLE_DRAWS)
+        drawn = predictor.single_draws(source, fitted.data, inputs, EXAMPLE_DRAWS)
         return drawn["probability"]
 
-    def rejected(fit: Fit, of_set: np.ndarray) -> float:
-        inputs = dataset.standardisation(of_set)
-        draws = settings.diagnostics.draws
-        found = predictor.predict([fit], [1.0], fitted.data, inputs, draws)
-        return float(np.mean(found.mean.max(axis=1) <= settings.confidence_threshold))
+    def rejected(source: GuideDraws, raw: np.ndarray) -> float:
+        inputs, draws = dataset.standardisation(raw), settings.diagnostics.draws
+        probability = predictor.predict([source], [1.0], fitted.data, inputs, draws).mean
+        return float(np.mean(probability.max(axis=1) <= settings.confidence_threshold))
 
-    fits = [_at(best, snapshot) for snapshot in best.snapshots]
     return Examples(
         x=x,
         kinds=tuple(name for name, of_set, _ in first for _ in of_set),
         labels=tuple(label for *_, labels in first for label in labels),
-        probability=np.stack([probability(fit) for fit in fits]),
+        probability=np.stack([probability(source) for source in sources]),
         sets=tuple(sets),
-        rejected=np.array([[rejected(fit, of_set) for of_set, _ in sets.values()] for fit in fits]),
+        rejected=np.array([[rejected(s, raw) for raw, _ in sets.values()] for s in sources]),
     )

@@ -31,13 +31,14 @@ import xarray as xr
 from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.plan import is_large
 from pmbnn.fitting.evaluation import Evaluation
-from pmbnn.fitting.inferred import InferredCell, fit_of_draws
+from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
 from pmbnn.fitting.sampling import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
 from pmbnn.fitting.snapshots import Diagnosis
-from pmbnn.inference.result import Fit
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.datatree import history_of
+from pmbnn.prediction.draws import DrawSource, log_density_of_mixture
+from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.reading import PHOTOGRAPHS
 
@@ -145,21 +146,24 @@ def _trace_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> Tra
     draws = fitted.cell.predict.trace_draws
     if large:
         draws = max(draws, LARGE_TRACE_DRAWS)
-    fits = {i: fitted.fits[i] for i in fitted.finite}
-    named = {i: _named(fitted, predictor, fit, draws, large) for i, fit in fits.items()}
-    of_restart = {}
+    sources = fitted.sources
+    named = {i: _named(fitted, predictor, s, draws, large) for i, s in sources.items()}
+    values = {}
     if not large or fitted.cell.predict.log_likelihood:
-        of_restart = {i: predictor.values(fit, draws) for i, fit in fits.items()}
-    return TraceDraws(of_restart, named, fit_of_draws(fitted, draws))
+        values = {i: predictor.values(source, draws) for i, source in sources.items()}
+    restart = source_of_draws(sources, fitted.weights, fitted.best, draws)
+    return TraceDraws(values, named, restart)
 
 
-def _named(fitted, predictor, fit: Fit, draws: int, large: bool) -> dict[str, np.ndarray]:
-    """Variables by name at the first draws of a fit, a few of which are in memory at a time."""
+def _named(
+    fitted: InferredCell, predictor: Predictor, source: DrawSource, draws: int, large: bool
+) -> dict[str, np.ndarray]:
+    """Variables by name at the first draws of a source, a few of which are in memory at a time."""
     parts = []
-    for block in predictor.blocks(fit, draws):
-        found = predictor.posterior(fitted.data, block)
-        names = [name for name in found if not large or is_kept_of_large(name, found)]
-        parts.append({name: found[name] for name in names})
+    for block in predictor.blocks(source, draws):
+        named = predictor.posterior(fitted.data, block)
+        names = [name for name in named if not large or is_kept_of_large(name, named)]
+        parts.append({name: named[name] for name in names})
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -171,7 +175,7 @@ def _variable_groups(fitted, kept: TraceDraws, model) -> dict[str, xr.Dataset]:
     """``posterior``, and ``restarts`` where there are several: weights and scales by name."""
     names = list(next(iter(kept.named.values())))
     dims = {name: model.named_vars_to_dims.get(name, ()) for name in names}
-    of_name = {name: {i: found[name] for i, found in kept.named.items()} for name in names}
+    of_name = {name: {i: named[name] for i, named in kept.named.items()} for name in names}
     used = {dim for name in names for dim in dims[name]}
     labels = {name: list(label) for name, label in model.coords.items() if name in used}
     picked = {
@@ -193,7 +197,8 @@ def _variable_groups(fitted, kept: TraceDraws, model) -> dict[str, xr.Dataset]:
 
 def _density_groups(fitted, predictor, kept: TraceDraws) -> dict[str, xr.Dataset]:
     log_likelihood, log_p = predictor.log_joint(fitted.data, kept.posterior)
-    log_q = predictor.log_guide(fitted.fits, fitted.weights, kept.posterior)
+    sources, weights = fitted.sources.values(), fitted.weights.values()
+    log_q = log_density_of_mixture(sources, weights, kept.posterior)
     coords, attrs = _chain_coords(kept), {"draws_of": fitted.draws_of}
     axes = ("chain", "draw")
     of_rows = {"y": ((*axes, "observation"), log_likelihood[None].astype("f4"))}
@@ -217,13 +222,12 @@ def _fit_group(fitted: InferredCell, diagnosis: Diagnosis | None) -> xr.Dataset:
     """ELBO histories and snapshots; a restart that stopped early ends in not-a-number."""
     attrs = {
         "status": json.dumps([fit.status for fit in fitted.fits]),
-        "best": -1 if fitted.best is None else fitted.best,
+        "best": fitted.best,
         "kl_forms": json.dumps(dict(fitted.fits[0].kl_forms)),
     }
-    rates = [fit.learning_rate for fit in fitted.fits]
     arrays = {
-        "learning_rate": (("restart",), rates),
-        "weight": (("restart",), np.asarray(fitted.weights)),
+        "learning_rate": (("restart",), [fit.learning_rate for fit in fitted.fits]),
+        "weight": (("restart",), [fitted.weights.get(i, 0.0) for i in range(len(fitted.fits))]),
     }
     arrays |= {} if diagnosis is None else diagnosis_arrays(diagnosis)
     return history_of(fitted.fits).assign(arrays).assign_attrs(attrs)
@@ -237,7 +241,7 @@ def _guide_group(fitted: InferredCell, predictor: Predictor) -> xr.Dataset:
     slots = [[s.name, s.start, list(s.shape)] for s in predictor.flat.layout.slots]
     stacked = {
         name: np.stack([fit.constrained[name] for fit in fitted.fits]).astype("f4")
-        for name in predictor.guide.constrained_shapes
+        for name in fitted.sources[fitted.best].parameters
     }
     stacked["scale"] = np.stack([fit.scale for fit in fitted.fits]).astype("f4")
     keys = np.stack([fit.keys.draws for fit in fitted.fits])
@@ -254,10 +258,10 @@ def _guide_group(fitted: InferredCell, predictor: Predictor) -> xr.Dataset:
 
 def _row_coords(group: xr.Dataset, model: pm.Model) -> dict[str, list]:
     """Labels of rows and columns as ``pm.sample`` has them: numbers of rows, names of columns."""
-    found = {"observation": range(group.sizes.get("observation", 0))}
-    found["feature"] = model.coords.get("feature") or ()
+    coords = {"observation": range(group.sizes.get("observation", 0))}
+    coords["feature"] = model.coords.get("feature") or ()
     return {
-        dim: list(labels) for dim, labels in found.items() if len(labels) == group.sizes.get(dim)
+        dim: list(labels) for dim, labels in coords.items() if len(labels) == group.sizes.get(dim)
     }
 
 

@@ -131,7 +131,7 @@ def fit(
     return Posterior(
         origin=model,
         settings=chosen,
-        sources={fit.replica: GuideDraws.of(program.guide, fit) for fit in finite},
+        sources={fit.replica: GuideDraws.from_fit(program.guide, fit) for fit in finite},
         weights={fit.replica: float(fit is best) for fit in finite},
         best=best.replica,
         status=best.status,

@@ -1,4 +1,4 @@
-"""Monte-Carlo errors of what independent chains predict together, told by leaving each out."""
+"""Monte-Carlo errors of predictions by independent chains, by leaving each chain out."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -10,19 +10,19 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.predictive import Predictive
 
 
-def jackknife_error(of_others: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:
+def jackknife_error(left_out: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:
     """Standard error of a statistic of all chains, or of an array of them.
 
     Parameters
     ----------
-    of_others
+    left_out
         The statistic without each of the chains in turn, ``(chain, ...)``.
 
     References
     ----------
     Efron and Stein (1981), The Jackknife Estimate of Variance.
     """
-    return np.sqrt((len(of_others) - 1) * np.var(of_others, axis=0))
+    return np.sqrt((len(left_out) - 1) * np.var(left_out, axis=0))
 
 
 def probabilities_without_each(chains: Sequence[ClassProbabilities]) -> Iterator[np.ndarray]:
@@ -34,14 +34,14 @@ def nll_without_each(chains: Sequence[Predictive], target: np.ndarray) -> list[f
     """Mean negative log-score of the targets without each chain in turn, nats, ``(chain,)``."""
     scores = np.stack([chain.log_score(target) for chain in chains])
     # As logarithms: the density of a target far from every other chain is too small for a number.
-    others = (np.delete(scores, left, axis=0) for left in range(len(scores)))
-    return [-float((logsumexp(of, axis=0) - np.log(len(of))).mean()) for of in others]
+    others = (np.delete(scores, chain, axis=0) for chain in range(len(scores)))
+    return [-float((logsumexp(s, axis=0) - np.log(len(s))).mean()) for s in others]
 
 
 def without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
     """Means of non-negative values without each of them in turn."""
     # Rounding may leave a probability of the others a trace below zero.
-    return (np.maximum(left, 0) for left in means_without_each(values))
+    return (np.maximum(mean, 0) for mean in means_without_each(values))
 
 
 def means_without_each(values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
@@ -73,10 +73,10 @@ def sd_of(moments: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(second - first**2, np.finfo(float).tiny))
 
 
-# Distances between means over draws, their errors and floors, and what they say
+# Distances between means over draws, their errors, floors and verdicts
 #
-# Arrays in, a number out: the tables of a sweep need them, and what fits and samples would take its
-# command seconds to import.
+# Arrays in, a number out: the tables of a sweep need them, and modules that fit would take
+# its command seconds to import.
 
 
 type Verdict = Literal["agrees", "differs", "undecided"]
@@ -85,35 +85,35 @@ SPLITS = 20
 """Random halves of the repeats that the floor is a mean over."""
 
 MARGIN = 1.5
-"""Times the floor: what is further away is told apart from the posterior. Halves have half of the
+"""Times the floor: a larger distance is a difference from the posterior. Halves have half of the
 draws each, so that an exact approximation is at about half the floor."""
 
 
-class Found(NamedTuple):
-    """A distance, what it is of, and to which side the first of two is off."""
+class DistanceResult(NamedTuple):
+    """A distance, the quantity that it is of, and a description of the difference."""
 
     value: float
     of: str
     direction: str = ""
 
 
-Distance = Callable[[np.ndarray, np.ndarray], Found]
+Distance = Callable[[np.ndarray, np.ndarray], DistanceResult]
 """Between the means of approximation and reference."""
 
 
-def total_variation(ours: np.ndarray, theirs: np.ndarray) -> Found:
+def total_variation(ours: np.ndarray, theirs: np.ndarray) -> DistanceResult:
     """Mean over inputs, of class probabilities ``(observation, class)``."""
     distance = 0.5 * float(np.abs(ours - theirs).sum(axis=-1).mean())
-    largest, wanted = (float(of.max(axis=-1).mean()) for of in (ours, theirs))
+    largest, wanted = (float(p.max(axis=-1).mean()) for p in (ours, theirs))
     side = "more" if largest > wanted else "less"
     direction = (
         f"the approximation is {side} confident, with a largest probability of {largest:.3f} on "
         f"average and not {wanted:.3f}"
     )
-    return Found(distance, "total variation", direction)
+    return DistanceResult(distance, "total variation", direction)
 
 
-def wasserstein(ours: np.ndarray, theirs: np.ndarray) -> Found:
+def wasserstein(ours: np.ndarray, theirs: np.ndarray) -> DistanceResult:
     """Root mean square over rows of that between normals, in standard deviations of the second.
 
     Parameters
@@ -129,7 +129,7 @@ def wasserstein(ours: np.ndarray, theirs: np.ndarray) -> Found:
     """
     (mean, sd), (wanted, unit) = ((m[0], sd_of(m)) for m in (ours, theirs))
     off = ((mean - wanted) ** 2 + (sd - unit) ** 2) / unit**2
-    return Found(float(np.sqrt(off.mean())), "Wasserstein distance")
+    return DistanceResult(float(np.sqrt(off.mean())), "Wasserstein distance")
 
 
 def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
@@ -140,19 +140,21 @@ def moments(names, ours, theirs) -> tuple[np.ndarray, np.ndarray, Distance]:
         for v in (ours, theirs)
     ]
 
-    def furthest(ours, theirs) -> Found:
+    def furthest(ours, theirs) -> DistanceResult:
         sds = [sd_of(m) for m in (ours, theirs)]
         off = np.concatenate([(ours[0] - theirs[0]) / sds[1], np.log(sds[0] / sds[1])])
         i = int(np.abs(off).argmax())
         kind = "mean" if i < len(names) else "log sd"
         name = names[i % len(names)]
-        return Found(float(abs(off[i])), f"{kind} of {name}", _side(kind, name, float(off[i])))
+        return DistanceResult(
+            float(abs(off[i])), f"{kind} of {name}", _side(kind, name, float(off[i]))
+        )
 
     return *blocks, furthest
 
 
 def _side(kind: str, name: str, off: float) -> str:
-    """Which way a mean or a logarithm of a standard deviation is off."""
+    """Description of a difference of means, or of a logarithm of a ratio of standard deviations."""
     if kind == "mean":
         side = "above" if off > 0 else "below"
         return f"the approximation's mean of {name} is {abs(off):.2g} sd {side} the posterior's"
@@ -160,7 +162,7 @@ def _side(kind: str, name: str, off: float) -> str:
 
 
 def distance_verdict(distance: float, error: float, floor: float, status: str) -> Verdict:
-    """What a distance says, by its standard error, its floor and the status of the reference."""
+    """Verdict on a distance, by its standard error, its floor and the status of the reference."""
     if status != "converged":
         return "undecided"
     if distance <= MARGIN * floor:
@@ -170,17 +172,17 @@ def distance_verdict(distance: float, error: float, floor: float, status: str) -
 
 def standard_error(ours: np.ndarray, theirs: np.ndarray, distance: Distance) -> float:
     """Jackknife over the blocks of both (Efron and Stein 1981)."""
-    of_ours = [distance(left, theirs.mean(axis=0)).value for left in means_without_each(ours)]
-    of_theirs = [distance(ours.mean(axis=0), left).value for left in means_without_each(theirs)]
-    return float(np.hypot(jackknife_error(of_ours), jackknife_error(of_theirs)))
+    by_ours = [distance(mean, theirs.mean(axis=0)).value for mean in means_without_each(ours)]
+    by_theirs = [distance(ours.mean(axis=0), mean).value for mean in means_without_each(theirs)]
+    return float(np.hypot(jackknife_error(by_ours), jackknife_error(by_theirs)))
 
 
 def floor_of(blocks: np.ndarray, distance: Distance) -> float:
     """Mean distance between random halves."""
     rng = np.random.default_rng(0)
-    half, found = len(blocks) // 2, []
+    half, distances = len(blocks) // 2, []
     for _ in range(SPLITS):
         order = rng.permutation(len(blocks))
         first, second = blocks[order[:half]], blocks[order[half:]]
-        found.append(distance(first.mean(axis=0), second.mean(axis=0)).value)
-    return float(np.mean(found))
+        distances.append(distance(first.mean(axis=0), second.mean(axis=0)).value)
+    return float(np.mean(distances))

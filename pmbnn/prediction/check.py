@@ -1,6 +1,6 @@
-"""How far an approximation is from the posterior itself, told by a reference."""
+"""Distance of an approximation from the posterior, by a reference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,11 +26,11 @@ from pmbnn.prediction.chain_errors import (
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import KeptDraws, unconstrained_draws
 from pmbnn.prediction.posterior import Posterior
-from pmbnn.prediction.predictor import Predictor, checked_inputs, compared_functions
+from pmbnn.prediction.predictor import Predictor, compared_functions
 from pmbnn.spec.display import Summarised
 
 BLOCKS, DRAWS_A_BLOCK = 8, 500
-"""Independent blocks of draws of an approximation, which its Monte-Carlo error is told from."""
+"""Independent blocks of draws of an approximation, for its Monte-Carlo error."""
 
 FEWEST_REPEATS = 8
 """Blocks of a reference's draws for its error; chains are cut where there are fewer."""
@@ -41,7 +41,7 @@ FEWEST_DRAWS = 100
 
 @dataclass(frozen=True, repr=False)
 class Agreement(Summarised):
-    """How far an approximation is from a reference; its text is one sentence.
+    """Distance of an approximation from a reference; its text is one sentence.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class Agreement(Summarised):
     reference
         Status of the reference, and a few words on it.
     direction
-        To which side the approximation is off, in words: ``the approximation's sd of b is 0.5
-        times the posterior's``.
+        Description of the difference: ``the approximation's sd of b is 0.5 times the
+        posterior's``.
     """
 
     of: str
@@ -74,7 +74,7 @@ class Agreement(Summarised):
     direction: str = ""
 
     def __repr__(self) -> str:
-        # As many digits as the error has one of.
+        # One significant digit of the error.
         digits = max(0, -int(np.floor(np.log10(self.error)))) if self.error > 0 else 3
         distance, error, floor = (
             f"{v:.{digits}f}" for v in (self.distance, self.error, self.floor)
@@ -94,11 +94,11 @@ def check(
     x: np.ndarray | None = None,
     progress: bool = True,
 ) -> Agreement:
-    """How far an approximation is from the posterior, with its error, in one sentence.
+    """Distance of an approximation from the posterior, with its error, in one sentence.
 
-    Models of classes of this package are compared by the total variation between class
-    probabilities at inputs, its models of numbers by means and standard deviations of what the
-    likelihood says there, and any other model by those of its free variables.
+    Classifiers of this package are compared by the total variation between class probabilities at
+    inputs, its regressions by means and standard deviations of the likelihood's parameters there,
+    and any other model by those of its free variables.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def check(
         From `sample`, or draws of the same model by another sampler, as ``pm.sample`` gives them;
         sampled here unless given.
     x
-        Inputs ``(observation, feature)``; the training inputs unless given.
+        Inputs ``(observation, feature)`` in their own units; the training inputs unless given.
     progress
         Whether to show the progress of a reference that is sampled here.
 
@@ -139,14 +139,25 @@ def check(
         if reference is None:
             reference = sample(approx.model, progress=progress)
         if isinstance(reference, Posterior):
-            drawn = _of_samples(reference)
+            drawn = _draws_of_posterior(reference)
         elif isinstance(reference, xr.DataTree):
-            drawn = _of_datatree(approx.model, reference)
+            drawn = _draws_of_tree(approx.model, reference)
         else:
-            found = type(reference).__name__
-            raise TypeError(f"`reference` must be a Posterior or a DataTree, got {found}.")
+            name = type(reference).__name__
+            raise TypeError(f"`reference` must be a Posterior or a DataTree, got {name}.")
         ours, theirs, distance = _blocks(approx, drawn, x)
-    return _agreement(ours, theirs, distance, drawn)
+    result = distance(ours.mean(axis=0), theirs.mean(axis=0))
+    error, floor = standard_error(ours, theirs, distance), floor_of(theirs, distance)
+    verdict = distance_verdict(result.value, error, floor, drawn.status)
+    return Agreement(
+        of=result.of,
+        distance=result.value,
+        error=error,
+        floor=floor,
+        verdict=verdict,
+        reference=f"{drawn.status} ({drawn.reason})",
+        direction=result.direction,
+    )
 
 
 # The reference
@@ -162,7 +173,7 @@ class _Drawn(NamedTuple):
     values
         Flat vectors, ``(repeat, draw, size)``; None of a model that is not of this package.
     status, reason
-        Of the reference.
+        Verdict on the reference.
     """
 
     named: dict[str, np.ndarray]
@@ -171,7 +182,7 @@ class _Drawn(NamedTuple):
     reason: str
 
 
-def _of_samples(reference: Posterior) -> _Drawn:
+def _draws_of_posterior(reference: Posterior) -> _Drawn:
     if reference.samples is None:
         raise ValueError(f"`reference` must be sampled, got a {reference}.")
     chains = reference.samples.chains
@@ -183,8 +194,8 @@ def _of_samples(reference: Posterior) -> _Drawn:
     return _Drawn(named, values, reference.status, reference.reason)
 
 
-def _of_datatree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
-    """Draws of another sampler, held to the same R-hat."""
+def _draws_of_tree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
+    """Draws of another sampler, with a verdict by the same R-hat."""
     arrays = _free_draws(model, tree)
     if likelihood_of(model) is None:
         values, compared = None, np.concatenate([_flat(a) for a in arrays.values()], axis=-1)
@@ -192,31 +203,31 @@ def _of_datatree(model: pm.Model, tree: xr.DataTree) -> _Drawn:
         values = unconstrained_draws(model, arrays)
         compared = compared_functions(model)(values)
         values = _repeats(values)
-    found = Convergence.of(_cut(compared, 2) if len(compared) < 2 else compared)
-    status = "converged" if found.passed else "undecided"
-    return _Drawn({n: _repeats(a) for n, a in arrays.items()}, values, status, str(found))
+    convergence = Convergence.of(_cut(compared, 2) if len(compared) < 2 else compared)
+    status = "converged" if convergence.passed else "undecided"
+    return _Drawn({n: _repeats(a) for n, a in arrays.items()}, values, status, str(convergence))
 
 
 def _free_draws(model: pm.Model, tree: xr.DataTree) -> dict[str, np.ndarray]:
     """Draws of the free variables by name, ``(chain, draw, *shape)``."""
     posterior = tree["posterior"].dataset if "posterior" in tree.children else xr.Dataset()
-    found = {}
+    arrays = {}
     for variable in model.free_RVs:
         name, shape = variable.name, tuple(int(n) for n in variable.shape.eval())
         if name not in posterior:
             raise ValueError(
                 "`reference` must have every free variable of the model in its group `posterior`: "
-                f"without `{name}` it is of another."
+                f"`{name}` is missing."
             )
-        found[name] = posterior[name].transpose("chain", "draw", ...).values
-        if found[name].shape[2:] != shape:
+        arrays[name] = array = posterior[name].transpose("chain", "draw", ...).values
+        if array.shape[2:] != shape:
             raise ValueError(
-                f"`reference` must have `{name}` in the shape {shape}, got {found[name].shape[2:]}."
+                f"`reference` must have `{name}` in the shape {shape}, got {array.shape[2:]}."
             )
     draws = posterior.sizes["chain"] * posterior.sizes["draw"]
     if draws < FEWEST_DRAWS:
         raise ValueError(f"`reference` must have at least {FEWEST_DRAWS} draws, got {draws}.")
-    return found
+    return arrays
 
 
 def _repeats(draws: np.ndarray) -> np.ndarray:
@@ -244,46 +255,38 @@ def _blocks(approx: Posterior, drawn: _Drawn, x) -> tuple[np.ndarray, np.ndarray
     if likelihood is None:
         if x is not None:
             raise ValueError("`x` must be left out for a model that is not of this package.")
+        draws = approx.sample(BLOCKS * DRAWS_A_BLOCK)
+        blocks = {
+            n: draws[n].reshape(BLOCKS, DRAWS_A_BLOCK, *draws[n].shape[1:]) for n in drawn.named
+        }
         names, theirs = _scalars(drawn.named)
-        ours = _scalars(_named_blocks(approx, list(drawn.named)))[1]
-        return moments(names, ours, theirs)
+        return moments(names, _scalars(blocks)[1], theirs)
     data = model_values(approx.model)
-    x = checked_inputs(data["x"] if x is None else x, data)
+    x = data["x"] if x is None else approx.standardised(x)
     predictor = approx.predictor
-    source = approx.sources[approx.best]
-    guide = [replace(source, draw_key=key) for key in _block_keys(approx)]
-    kept = [KeptDraws(values) for values in drawn.values]
-    n_kept = drawn.values.shape[1]
+    # Blocks of a guide have PRNG keys of their own.
+    seed, guide = f"check/{approx.settings.seed}/{approx.best}", approx.sources[approx.best]
+    keys = [derive_keys(f"{seed}/{block}").draws for block in range(BLOCKS)]
+    samples = (
+        ([replace(guide, draw_key=key) for key in keys], DRAWS_A_BLOCK),
+        ([KeptDraws(values) for values in drawn.values], drawn.values.shape[1]),
+    )
     if likelihood.predictive == ClassProbabilities.key:
         ours, theirs = (
-            np.stack(
-                [
-                    np.asarray(predictor.predict([of], [1.0], data, x, n).mean, float)
-                    for of in sources
-                ]
-            )
-            for sources, n in ((guide, DRAWS_A_BLOCK), (kept, n_kept))
+            np.array([predictor.predict([s], [1.0], data, x, n).mean for s in sources], float)
+            for sources, n in samples
         )
         return ours, theirs, total_variation
-    names, ours = _scalars(_stacked(predictor, guide, data, x, DRAWS_A_BLOCK))
-    return moments(names, ours, _scalars(_stacked(predictor, kept, data, x, n_kept))[1])
+    (names, ours), (_, theirs) = (
+        _scalars(_stacked(predictor, sources, data, x, n)) for sources, n in samples
+    )
+    return moments(names, ours, theirs)
 
 
-def _block_keys(approx: Posterior) -> list[np.ndarray]:
-    """PRNG keys of blocks of draws of a guide: apart from those that others ask for."""
-    seed, replica = approx.settings.seed, approx.best
-    return [derive_keys(f"check/{seed}/{replica}/{block}").draws for block in range(BLOCKS)]
-
-
-def _named_blocks(approx: Posterior, names: Sequence[str]) -> dict[str, np.ndarray]:
-    drawn = approx.sample(BLOCKS * DRAWS_A_BLOCK)
-    return {n: drawn[n].reshape(BLOCKS, DRAWS_A_BLOCK, *drawn[n].shape[1:]) for n in names}
-
-
-def _stacked(predictor: Predictor, guides, data, x, draws: int) -> dict[str, np.ndarray]:
-    """What a likelihood of numbers names, ``(block, draw, observation)``."""
-    found = [predictor.single_draws(guide, data, x, draws) for guide in guides]
-    return {name: np.stack([block[name] for block in found]) for name in found[0]}
+def _stacked(predictor: Predictor, sources, data, x, draws: int) -> dict[str, np.ndarray]:
+    """Parameters of a likelihood of numbers, ``(block, draw, observation)``."""
+    blocks = [predictor.single_draws(source, data, x, draws) for source in sources]
+    return {name: np.stack([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _scalars(named: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
@@ -295,18 +298,3 @@ def _scalars(named: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
     ]
     arrays = [_flat(array).astype(np.float64) for array in named.values()]
     return names, np.concatenate(arrays, axis=-1)
-
-
-# Distance, error, floor
-
-
-def _agreement(
-    ours: np.ndarray, theirs: np.ndarray, distance: Distance, drawn: _Drawn
-) -> Agreement:
-    """What distance, error and floor of block means come to."""
-    found = distance(ours.mean(axis=0), theirs.mean(axis=0))
-    error = standard_error(ours, theirs, distance)
-    floor = floor_of(theirs, distance)
-    verdict = distance_verdict(found.value, error, floor, drawn.status)
-    reference = f"{drawn.status} ({drawn.reason})"
-    return Agreement(found.of, found.value, error, floor, verdict, reference, found.direction)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from pmbnn.prediction import metrics
-from pmbnn.prediction.predictive import Predictive, with_weight
+from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
@@ -101,20 +101,20 @@ class ClassProbabilities(Summarised, Predictive):
         return int(np.sum(self.predicted == target))
 
     @classmethod
-    def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102
-        parts = [cls.of_fit(predictor, fit, data, x, draws) for fit in fits]
+    def of_mixtures(cls, predictor, sources, mixtures, data, x, draws, target):  # noqa: D102
+        parts = [cls.of_source(predictor, source, data, x, draws) for source in sources]
         return [mix(parts, weights) for weights in mixtures]
 
     @classmethod
-    def of_fit(cls, predictor, fit, data, x: np.ndarray, draws: int) -> "ClassProbabilities":
-        """Prediction of one fit, a block of rows at a time."""
-        draws = predictor.n_distinct(fit, draws)
-        return cls(draws, *predictor.reduced(cls._reduce, fit, data, x, draws, BLOCK))
+    def of_source(cls, predictor, source, data, x: np.ndarray, draws: int) -> "ClassProbabilities":
+        """Prediction by one source of draws, a block of rows at a time."""
+        draws = source.n_distinct(draws)
+        return cls(draws, *predictor.reduced(cls._reduce, source, data, x, draws, BLOCK))
 
     @classmethod
-    def nll(cls, predictor, fit, data, rows, draws):  # noqa: D102
-        found = predictor.predict([fit], [1.0], data, rows.x, draws)
-        return metrics.nll(np.asarray(found.mean, np.float64), rows.y)
+    def nll(cls, predictor, source, data, rows, draws):  # noqa: D102
+        probability = predictor.predict([source], [1.0], data, rows.x, draws).mean
+        return metrics.nll(np.asarray(probability, np.float64), rows.y)
 
     @staticmethod
     def _reduce(
@@ -136,44 +136,33 @@ class ClassProbabilities(Summarised, Predictive):
             log = log + log_p
             return mean + step / (i + 1), squares, entropy, votes, log
 
-        (of_one,) = jax.eval_shape(parameters, 0)
-        zero = jnp.zeros(of_one.shape[::-1], of_one.dtype)
+        (probability,) = jax.eval_shape(parameters, 0)
+        zero = jnp.zeros(probability.shape[::-1], probability.dtype)
         start = (zero, zero, zero[0], zero, zero)
         mean, squares, entropy, votes, log = jax.lax.fori_loop(0, draws, body, start)
         sd = jnp.sqrt(squares / draws)
         return mean.T, sd.T, entropy / draws, votes.T / draws, log.T / draws
 
 
-def mix(parts: Sequence[ClassProbabilities], weights: Sequence[float] | None) -> ClassProbabilities:
-    """Prediction of a mixture of the parts; a part that has all the weight is taken as it is."""
-    used, shares = with_weight(parts, weights)
-    if shares is not None and len(used) == 1:
-        return parts[used[0]]
-    return pool([parts[i] for i in used], shares)
+def mix(parts: Sequence[ClassProbabilities], weights: Weights) -> ClassProbabilities:
+    """Moments of a mixture of predictions; one that has all the weight is returned as it is."""
+    used = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight > 0]
+    if len(used) == 1:
+        return used[0][0]
 
+    def mean(name: str) -> np.ndarray:
+        return sum(weight * getattr(part, name) for part, weight in used)
 
-def pool(
-    parts: Sequence[ClassProbabilities], weights: Sequence[float] | None = None
-) -> ClassProbabilities:
-    """Moments of a mixture of the parts.
-
-    Parameters
-    ----------
-    weights
-        Of the parts, with sum 1; unless given, as if all draws had been taken at once.
-    """
-    draws = sum(part.draws for part in parts)
-    if weights is None:
-        weights = [part.draws / draws for part in parts]
-    mean = sum(w * part.mean for w, part in zip(weights, parts, strict=True))
-    variance = sum(
-        w * (part.sd**2 + (part.mean - mean) ** 2) for w, part in zip(weights, parts, strict=True)
+    probability = mean("mean")
+    variance = sum(w * (part.sd**2 + (part.mean - probability) ** 2) for part, w in used)
+    return ClassProbabilities(
+        draws=sum(part.draws for part, _ in used),
+        mean=probability,
+        sd=np.sqrt(variance),
+        expected_entropy=mean("expected_entropy"),
+        votes=mean("votes"),
+        mean_log=mean("mean_log"),
     )
-    entropy, votes, mean_log = (
-        sum(w * getattr(part, name) for w, part in zip(weights, parts, strict=True))
-        for name in ("expected_entropy", "votes", "mean_log")
-    )
-    return ClassProbabilities(draws, mean, np.sqrt(variance), entropy, votes, mean_log)
 
 
 @metrics.metrics_of.register

@@ -4,7 +4,7 @@ Everything here is exact for the given draws, or a quadrature where no closed fo
 nothing further is drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import singledispatch
 from typing import ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
-from pmbnn.prediction.predictive import Predictive, Weights, with_weight
+from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.spec.display import Summarised
 
 LEVEL = 0.95
@@ -202,10 +202,10 @@ def _mean_distance(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False)
 class Density(Summarised, Predictive):
-    """What is kept of the draws at each observation, and how they fit targets.
+    """Summary of a predicted density at each observation, and how it fits targets.
 
-    Of several targets, all but the log-density, which is of a row of them, have these on a further,
-    last axis, each by itself.
+    Of several targets, everything has a further, last axis for them, but the log-density, which is
+    that of a row of targets.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class Density(Summarised, Predictive):
         return self.log_density
 
     def of_target(self, i: int) -> "Density":
-        """One of several targets alone, whose log-density is not kept."""
+        """The density of one of several targets, without its log-density, which is not kept."""
         parts = {field.name: getattr(self, field.name)[..., i] for field in fields(self)}
         return Density(**parts | {"log_density": np.full(len(self.mean), np.nan)})
 
@@ -255,26 +255,30 @@ class Density(Summarised, Predictive):
         )
 
     @classmethod
-    def of_mixtures(cls, predictor, fits, mixtures, data, x, draws, target):  # noqa: D102
-        parts = [[] for _ in mixtures]
-        for start in range(0, len(x), cls.block):
-            rows = slice(start, start + cls.block)
-            drawn = [predictor.single_draws(fit, data, x[rows], draws) for fit in fits]
+    def of_mixtures(cls, predictor, sources, mixtures, data, x, draws, target):  # noqa: D102
+        blocks = []
+        for rows, parameters in _blocks(predictor, sources, data, x, draws):
             observed = None if target is None else target[rows]
-            for found, weights in zip(parts, mixtures, strict=True):
-                of_targets = target_mixtures(predictor.likelihood, drawn, weights)
-                found.append(summarise_all(of_targets, observed))
-        return [join(of_mixture) for of_mixture in parts]
+            by_target = [target_mixtures(predictor.likelihood, parameters, w) for w in mixtures]
+            blocks.append([summarise_all(mixture, observed) for mixture in by_target])
+        return [join(parts) for parts in zip(*blocks, strict=True)]
 
     @classmethod
-    def nll(cls, predictor, fit, data, rows, draws):  # noqa: D102
-        parts = []
-        for start in range(0, len(rows), cls.block):
-            block = slice(start, start + cls.block)
-            drawn = predictor.single_draws(fit, data, rows.x[block], draws)
-            of_targets = target_mixtures(predictor.likelihood, [drawn], [1.0])
-            parts.append(joint_log_density(of_targets, rows.y[block]))
-        return float(-np.mean(np.concatenate(parts)))
+    def nll(cls, predictor, source, data, rows, draws):  # noqa: D102
+        log_density = [
+            joint_log_density(target_mixtures(predictor.likelihood, parameters, [1.0]), rows.y[at])
+            for at, parameters in _blocks(predictor, [source], data, rows.x, draws)
+        ]
+        return float(-np.mean(np.concatenate(log_density)))
+
+
+def _blocks(
+    predictor, sources: Sequence, data, x: np.ndarray, draws: int
+) -> Iterator[tuple[slice, list[dict[str, np.ndarray]]]]:
+    """Consecutive blocks of rows, and the likelihood's parameters there at draws of each source."""
+    for start in range(0, len(x), Density.block):
+        rows = slice(start, start + Density.block)
+        yield rows, [predictor.single_draws(of, data, x[rows], draws) for of in sources]
 
 
 @dataclass(frozen=True)
@@ -290,56 +294,52 @@ class Moments:
 
     def in_units_of(self, standardisation: Standardisation) -> "Moments":
         """The same in the units that targets had before they were standardised."""
-        sds = (standardisation.sd * of for of in (self.epistemic_sd, self.total_sd))
-        return Moments(standardisation.undo(self.mean), *sds)
+        sd = standardisation.sd
+        return Moments(standardisation.undo(self.mean), sd * self.epistemic_sd, sd * self.total_sd)
 
 
-def predict_moments(predictor, fits, weights: Weights, data, x: np.ndarray, draws: int) -> Moments:
-    """Moments of what fits predict together at inputs ``(observation, feature)``, standardised."""
-    used, shares = with_weight(fits, weights)
-    parts = []
-    for start in range(0, len(x), Density.block):
-        rows = slice(start, start + Density.block)
-        drawn = [predictor.single_draws(fits[i], data, x[rows], draws) for i in used]
-        of_targets = target_mixtures(predictor.likelihood, drawn, shares)
-        parts.append([Moments(m.mean, m.epistemic_sd, m.total_sd) for m in of_targets])
-    found = {
-        field.name: np.concatenate(
-            [np.stack([getattr(one, field.name) for one in part], axis=-1) for part in parts]
-        )
-        for field in fields(Moments)
-    }
-    is_single = len(parts[0]) == 1
-    return Moments(**{name: of[:, 0] if is_single else of for name, of in found.items()})
+def predict_moments(
+    predictor, sources: Sequence, weights: Weights, data, x: np.ndarray, draws: int
+) -> Moments:
+    """Moments of a mixture of sources at standardised inputs ``(observation, feature)``."""
+    used = [(source, weight) for source, weight in zip(sources, weights, strict=True) if weight > 0]
+    sources, weights = zip(*used, strict=True)
+    names, blocks = [field.name for field in fields(Moments)], []
+    for _, parameters in _blocks(predictor, sources, data, x, draws):
+        mixtures = target_mixtures(predictor.likelihood, parameters, weights)
+        blocks.append([np.stack([getattr(m, n) for m in mixtures], axis=-1) for n in names])
+    moments = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return Moments(*(array[:, 0] if array.shape[1] == 1 else array for array in moments))
 
 
-def mixture(likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights) -> Mixture:
-    """As `target_mixtures`, of one target."""
-    (found,) = target_mixtures(likelihood, drawn, weights)
-    return found
+def mixture(
+    likelihood, parameters: Sequence[Mapping[str, np.ndarray]], weights: Weights
+) -> Mixture:
+    """The mixture of `target_mixtures` for a single target."""
+    (only,) = target_mixtures(likelihood, parameters, weights)
+    return only
 
 
 def target_mixtures(
-    likelihood, drawn: Sequence[dict[str, np.ndarray]], weights: Weights
+    likelihood, parameters: Sequence[Mapping[str, np.ndarray]], weights: Weights
 ) -> list[Mixture]:
-    """Mixtures of what a likelihood makes of the draws of several fits, one for each target.
+    """Mixtures of the distributions at the draws of several sources, one for each target.
 
     Parameters
     ----------
-    drawn
-        Parameters of the likelihood by name, of each fit: `Predictor.single_draws`.
+    parameters
+        Parameters of the likelihood by name, for each source: `Predictor.single_draws`.
     weights
-        Of the fits; a fit's draws share its weight.
+        Weights of the sources; the draws of a source share its weight.
     """
-    used, shares = with_weight(drawn, weights)
-    if shares is None:
-        shares = [1 / len(used)] * len(used)
-    parameters = {
-        name: np.concatenate([drawn[i][name] for i in used]).astype(np.float64) for name in drawn[0]
+    used = [i for i, weight in enumerate(weights) if weight > 0]
+    together = {
+        name: np.concatenate([parameters[i][name] for i in used]).astype(np.float64)
+        for name in parameters[0]
     }
-    draws = len(next(iter(drawn[0].values())))
-    weight = np.repeat(np.asarray(shares) / draws, draws)
-    return [Mixture(likelihood.components(p), weight) for p in likelihood.by_target(parameters)]
+    draws = len(next(iter(parameters[0].values())))
+    weight = np.repeat(np.array([weights[i] for i in used]) / draws, draws)
+    return [Mixture(likelihood.components(p), weight) for p in likelihood.by_target(together)]
 
 
 def joint_log_density(mixtures: Sequence[Mixture], target: np.ndarray) -> np.ndarray:
@@ -348,7 +348,7 @@ def joint_log_density(mixtures: Sequence[Mixture], target: np.ndarray) -> np.nda
     Parameters
     ----------
     mixtures
-        Of each target; their components belong to the same draws.
+        One for each target; their components belong to the same draws.
     target
         ``(observation, target)``, or ``(observation,)`` of one.
     """
@@ -364,18 +364,18 @@ def summarise_all(mixtures: Sequence[Mixture], target: np.ndarray | None = None)
     if len(mixtures) == 1:
         return summarise(mixtures[0], target)
     columns = [None] * len(mixtures) if target is None else target.T
-    alone = [summarise(m, y) for m, y in zip(mixtures, columns, strict=True)]
-    parts = {
-        field.name: np.stack([getattr(one, field.name) for one in alone], axis=-1)
+    parts = [summarise(m, y) for m, y in zip(mixtures, columns, strict=True)]
+    arrays = {
+        field.name: np.stack([getattr(part, field.name) for part in parts], axis=-1)
         for field in fields(Density)
     }
     # Draws tie the targets together: their joint density is no product of those of each.
-    joint = alone[0].log_density if target is None else joint_log_density(mixtures, target)
-    return Density(**parts | {"log_density": joint})
+    joint = parts[0].log_density if target is None else joint_log_density(mixtures, target)
+    return Density(**arrays | {"log_density": joint})
 
 
 def summarise(draws: Mixture, target: np.ndarray | None = None) -> Density:
-    """What is kept of the draws, and how they fit the targets if there are any."""
+    """Summary of a mixture, scored by the targets if there are any."""
     scores = ("log_density", "cdf", "crps")
     mean = draws.mean
     unknown = np.full(len(mean), np.nan)
@@ -400,8 +400,10 @@ def join(parts: Sequence[Density]) -> Density:
 
 @metrics.metrics_of.register
 def _density_metrics(predictive: Density, target: np.ndarray) -> dict[str, float]:
+    """Metrics by name; of several targets those that do not depend on the targets' units."""
     if predictive.mean.ndim > 1:
-        return metrics.joint_metrics(predictive.log_density, predictive.cdf)
+        nll = float(-np.mean(predictive.log_density))
+        return {"nll": nll} | metrics.coverages(predictive.cdf)
     scores = (predictive.log_density, predictive.cdf, predictive.crps)
     return metrics.regression_metrics(predictive.mean, target, *scores) | {
         "mean_epistemic_sd": float(predictive.epistemic_sd.mean()),

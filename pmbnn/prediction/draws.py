@@ -1,6 +1,6 @@
 """Sources of draws of a model's flat vector: a fitted guide, or draws that are kept."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import ClassVar, Protocol, Self
@@ -27,49 +27,40 @@ from pmbnn.spec.display import Summarised
 GOLDEN = (np.sqrt(5) - 1) / 2
 
 AT_ONCE = 100
-"""Draws that one program makes: as many as traces keep, so that more of them compile no other."""
+"""Draws that one program makes: the number that traces keep, so that more draws compile no other
+program."""
 
 NUMBERS_AT_ONCE = 2_000_000
-"""Numbers of these at most: of a large network, fewer draws are in memory together."""
+"""Numbers in these draws at most: of a large network, fewer draws are in memory together."""
 
 ROWS_AT_ONCE = 500_000
-"""Rows × draws of a program at most: with fifty units, a layer of as many takes 100 MB."""
+"""Rows × draws of a program at most: with fifty units, the values of a layer take 100 MB."""
 
 
 class DrawSource(Protocol):
-    """A source of draws of a flat vector: a JAX pytree, so that compiled programs take it.
-
-    Attributes
-    ----------
-    draw_key
-        Unsigned 32-bit words, from which everything random is derived.
-    failed
-        Whether there is nothing to predict with.
-    """
+    """A source of draws of a flat vector: a JAX pytree, so that compiled programs take it."""
 
     @property
-    def draw_key(self) -> np.ndarray: ...  # noqa: D102
-
-    @property
-    def failed(self) -> bool: ...  # noqa: D102
+    def draw_key(self) -> np.ndarray:
+        """Unsigned 32-bit words, from which everything random is derived."""
 
     def draw(self, i) -> jax.Array:
-        """The `i`-th draw, ``(size,)``: the same whoever asks for it. A JAX function."""
+        """The `i`-th draw, ``(size,)``: the same in every program. A JAX function."""
 
     def n_distinct(self, draws: int) -> int:
-        """How many of so many draws differ."""
+        """Number of different draws among the first `draws`."""
 
     def on_device(self, dtype: str) -> Self:
         """The same with its arrays on the current device; call it within `precision`."""
 
-    def log_density(self, values: np.ndarray, at_once: int) -> np.ndarray | None:
-        """Log-density at vectors ``(draw, size)``, nats, some at a time; None if it has none."""
+    def log_density(self, values: np.ndarray) -> np.ndarray | None:
+        """Log-density at vectors ``(draw, size)``, nats; None if the source has none."""
 
 
 @register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class GuideDraws(Summarised):
-    """Draws of a fitted guide, made again from its PRNG key whenever they are asked for.
+    """Draws of a fitted guide, generated from its PRNG key whenever they are needed.
 
     Attributes
     ----------
@@ -85,19 +76,18 @@ class GuideDraws(Summarised):
     parameters: Mapping[str, np.ndarray]
     draw_key: np.ndarray
 
-    failed: ClassVar[bool] = False
+    @classmethod
+    def from_fit(cls, guide: Guide, fit: Fit) -> "GuideDraws":
+        """Draws of the guide of a fit."""
+        parameters = {name: fit.constrained[name] for name in guide.constrained_shapes}
+        return cls(guide, parameters, fit.keys.draws)
 
     @classmethod
-    def of(cls, guide: Guide, fit: Fit) -> "GuideDraws":
-        """Those of a fit."""
-        return cls(guide, {n: fit.constrained[n] for n in guide.constrained_shapes}, fit.draw_key)
-
-    @classmethod
-    def restored(cls, guide: Guide, arrays: Mapping[str, np.ndarray]) -> list["GuideDraws"]:
-        """Those of restarts, from stored arrays ``(restart, ...)``: parameters and ``draw_key``."""
-        named = {name: np.asarray(arrays[name]) for name in guide.constrained_shapes}
+    def from_arrays(cls, guide: Guide, arrays: Mapping[str, np.ndarray]) -> list["GuideDraws"]:
+        """One source for each restart, from arrays ``(restart, ...)``: parameters, ``draw_key``."""
+        stored = {name: np.asarray(arrays[name]) for name in guide.constrained_shapes}
         return [
-            cls(guide, {name: array[i] for name, array in named.items()}, key)
+            cls(guide, {name: array[i] for name, array in stored.items()}, key)
             for i, key in enumerate(np.asarray(arrays["draw_key"]))
         ]
 
@@ -121,7 +111,7 @@ class GuideDraws(Summarised):
         parameters, draw_key = jax.device_put((arrays, self.draw_key))
         return replace(self, parameters=parameters, draw_key=draw_key)
 
-    def log_density(self, values, at_once):  # noqa: D102
+    def log_density(self, values):  # noqa: D102
         if self.guide.is_point:
             return None
         # Double precision: the sum over a large network's parameters needs it.
@@ -129,16 +119,13 @@ class GuideDraws(Summarised):
             names = self.guide.constrained_shapes
             arrays = [np.asarray(self.parameters[name], "float64") for name in names]
             density = _guide_density(self.guide, current_device())
-            parts = [
-                np.asarray(density(block, *arrays)[0])
-                for block in filled(np.asarray(values, "float64"), at_once)
-            ]
-        return np.concatenate(parts)[: len(values)]
+            at_once = draws_in_memory(self.guide.size)
+            return at_draws(density, np.asarray(values, "float64"), at_once, *arrays)[0]
 
 
 @lru_cache(maxsize=16)
 def _guide_density(guide: Guide, device: Device) -> Callable:
-    """Program of a guide's log-density at vectors, of its parameters; in double precision."""
+    """Program of a guide's log-density at vectors, for any parameters; in double precision."""
     shapes = guide.constrained_shapes.items()
     parameters = {n: pt.tensor(n, dtype="float64", shape=shape) for n, shape in shapes}
     vector = flat_vector(guide)
@@ -160,11 +147,10 @@ class KeptDraws(Summarised):
     values: np.ndarray
 
     draw_key: ClassVar[np.ndarray] = np.zeros(4, np.uint32)
-    failed: ClassVar[bool] = False
 
     @classmethod
     def spread(cls, values: np.ndarray) -> "KeptDraws":
-        """The vectors in such an order that the first few of them are spread over all."""
+        """Draws in such an order that the first few are spread evenly over all."""
         # Numbers of an irrational rotation of the circle: every run of them is spread evenly.
         order = np.argsort(np.argsort(np.arange(len(values)) * GOLDEN % 1))
         return cls(values[order])
@@ -178,19 +164,19 @@ class KeptDraws(Summarised):
     def on_device(self, dtype):  # noqa: D102
         return KeptDraws(jax.device_put(np.asarray(self.values, dtype)))
 
-    def log_density(self, values, at_once):  # noqa: D102
+    def log_density(self, values):  # noqa: D102
         return None
 
 
 def log_density_of_mixture(
-    sources: Iterable[DrawSource], weights: Sequence[float], values: np.ndarray, at_once: int
+    sources: Iterable[DrawSource], weights: Iterable[float], values: np.ndarray
 ) -> np.ndarray:
     """Log-density of a mixture of sources at flat vectors ``(draw, size)``, ``(draw,)``, nats.
 
-    Not a number if a source with a weight has no density.
+    Not a number if a source with a weight has no density, such as a point or kept draws.
     """
     used = [(source, w) for source, w in zip(sources, weights, strict=True) if w > 0]
-    parts = [source.log_density(values, at_once) for source, _ in used]
+    parts = [source.log_density(values) for source, _ in used]
     if any(part is None for part in parts):
         return np.full(len(values), np.nan)
     return logsumexp(parts, axis=0, b=np.array([[weight] for _, weight in used]))
@@ -213,9 +199,9 @@ _draw_all = jax.jit(draw_all)
 def over_draws(
     inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable], brief: bool = False
 ) -> Callable:
-    """Program of a graph for many of its first inputs, such as the flat vector; in `precision`.
+    """Program of a graph for many values of its first input, the flat vector; in `precision`.
 
-    `brief` as `compiler_options` has it: whatever sees no rows is.
+    `brief` is that of `compiler_options`, for programs that take no rows.
     """
     function, axes = jax_function(inputs, outputs), (0, *(None,) * (len(inputs) - 1))
     options = compiler_options(brief=True) if brief else None
@@ -225,24 +211,40 @@ def over_draws(
     )
 
 
+def at_draws(program: Callable, values: np.ndarray, at_once: int, *inputs):
+    """Outputs of a program at draws ``(draw, size)``, `at_once` of which are in memory at a time.
+
+    Parameters
+    ----------
+    program
+        It takes a block of draws and `inputs`, and returns a pytree of arrays ``(draw, ...)``.
+    """
+    parts = []
+    for first in range(0, len(values), at_once):
+        block = values[first : first + at_once]
+        # Blocks of one length take one program: the last one is filled up.
+        block = np.pad(block, ((0, at_once - len(block)), (0, 0)), mode="edge")
+        parts.append(jax.device_get(program(block, *inputs)))
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(values)], *parts)
+
+
 def draws_in_memory(size: int) -> int:
-    """How many draws of a vector of so many numbers are made or read together."""
+    """Number of draws of a vector of this size that are made or read together."""
     return max(1, min(AT_ONCE, NUMBERS_AT_ONCE // size))
 
 
 def draws_at_once(values: np.ndarray, x: np.ndarray) -> int:
-    """How many of the draws ``(draw, size)`` are taken together at rows ``(observation, ...)``."""
+    """Number of the draws ``(draw, size)`` that are taken together at the rows of `x`."""
     return min(len(values), max(1, ROWS_AT_ONCE // max(1, len(x))))
 
 
-def filled(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Consecutive blocks of draws, all of one length: the last one is filled up."""
-    for first in range(0, len(values), size):
-        block = values[first : first + size]
-        yield np.pad(block, ((0, size - len(block)), (0, 0)), mode="edge")
+def spread_numbers(number: int, most: int | None) -> np.ndarray:
+    """At most `most` of the numbers below `number`, evenly spread; all of them if None."""
+    count = number if most is None else min(most, number)
+    return np.linspace(0, number - 1, count).round().astype(int)
 
 
-# Draws of a model's variables, whoever made them, as draws of its flat vector
+# Draws of a model's variables, from any sampler, as draws of its flat vector
 
 
 def unconstrained_draws(model: pm.Model, posterior: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -254,27 +256,26 @@ def unconstrained_draws(model: pm.Model, posterior: Mapping[str, np.ndarray]) ->
         Free variables on their own scale by name, ``(chain, draw, *shape)`` each; others may be
         among them.
     """
-    given = {v: pt.tensor(v.name, dtype=v.dtype, shape=v.type.shape) for v in model.free_RVs}
-    graphs = _replaced([_forward(model, v, given[v]) for v in given], given)
-    arrays = [np.asarray(posterior[v.name], np.float64) for v in given]
+    inputs = {v: pt.tensor(v.name, dtype=v.dtype, shape=v.type.shape) for v in model.free_RVs}
+    graphs = _replaced([_unconstrained(model, v, inputs[v]) for v in inputs], inputs)
+    arrays = [np.asarray(posterior[v.name], np.float64) for v in inputs]
     with precision("float64"):
-        of_one = jax_function(list(given.values()), [graph.ravel() for graph in graphs])
-        of_all = jax.jit(jax.vmap(jax.vmap(of_one)))
-        found = map(np.asarray, of_all(*map(jnp.asarray, arrays)))
-    parts = {model.rvs_to_values[v].name: part for v, part in zip(given, found, strict=True)}
+        one_draw = jax_function(list(inputs.values()), [graph.ravel() for graph in graphs])
+        values = map(np.asarray, jax.jit(jax.vmap(jax.vmap(one_draw)))(*arrays))
+    parts = {model.rvs_to_values[v].name: part for v, part in zip(inputs, values, strict=True)}
     slots = flatten_model(model, rows=None).layout.slots
     return np.concatenate([parts[slot.name] for slot in slots], axis=-1)
 
 
-def _forward(model: pm.Model, variable, value):
-    """The unconstrained value of a variable's value."""
+def _unconstrained(model: pm.Model, variable, value):
+    """Graph of the unconstrained value of a variable."""
     transform = model.rvs_to_transforms[variable]
     return value if transform is None else transform.forward(value, *variable.owner.inputs)
 
 
-def _replaced(graphs, given):
-    """Graphs of given values, whose bounds may hang on other variables and on data."""
-    graphs = graph_replace(graphs, given, strict=False)
+def _replaced(graphs, values):
+    """Graphs with these values of variables: bounds may depend on other variables and on data."""
+    graphs = graph_replace(graphs, values, strict=False)
     constants = {
         v: pt.constant(v.get_value(), dtype=v.dtype)
         for v in graph_inputs(graphs)

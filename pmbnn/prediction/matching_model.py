@@ -1,15 +1,12 @@
-"""Whether a model that is handed over with a stored posterior is the one it was found with."""
+"""Checks that a model is the one of a stored posterior, by its variables and its log-density."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pymc as pm
 
-from pmbnn.data.arrays import Rows
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import flat_vector, flatten_model, n_observations, value_shapes
 from pmbnn.inference.xla.compile import precision
@@ -30,40 +27,17 @@ def variables_of(model: pm.Model) -> list[tuple[str, list[int]]]:
 
 def check_variables(path: Path, model: pm.Model, stored: list) -> None:
     """Raise ValueError unless a model has the free variables of a stored posterior."""
-    for of_file, of_model in zip_longest(stored, variables_of(model)):
-        if of_file is None or of_model is None or list(of_model) != of_file:
+    for expected, got in zip_longest(stored, map(list, variables_of(model))):
+        if got != expected:
             expected, got = (
-                "no further free variable" if of is None else f"`{of[0]}` of shape {tuple(of[1])}"
-                for of in (of_file, of_model)
+                f"`{variable[0]}` of shape {tuple(variable[1])}"
+                if variable
+                else "no further free variable"
+                for variable in (expected, got)
             )
             raise ValueError(
                 f"`model` must have the free variables of the posterior in `{path}`, in their "
                 f"order: {expected}, got {got}."
-            )
-
-
-def check_parts(path: Path, stored: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
-    """Raise ValueError unless the parts of a network, as JSON has them, are those of a file."""
-    for name, part in stored.items():
-        if parts[name] != part:
-            raise ValueError(
-                f"`model` must have the {name} of the posterior in `{path}`, {part}, "
-                f"got {parts[name]}."
-            )
-
-
-def check_rows(path: Path, stored: Rows, rows: Rows) -> None:
-    """Raise ValueError unless the training rows of a model are those of a stored posterior."""
-    for field in fields(Rows):
-        of_file, of_model = getattr(stored, field.name), getattr(rows, field.name)
-        if isinstance(of_file, np.ndarray):
-            same = of_file.shape == of_model.shape and np.allclose(of_file, of_model, RELATIVE)
-        else:
-            same = of_file == of_model
-        if not same:
-            raise ValueError(
-                f"`model` must have the training rows of the posterior in `{path}`, got others: "
-                f"`{field.name}` differs."
             )
 
 
@@ -80,8 +54,8 @@ def log_density_terms(model: pm.Model, values: np.ndarray) -> dict[str, list[flo
     with precision("float64"):
         graphs = flat.at(vector, list(terms.values()))
         read = over_draws([vector, *flat.data.values()], graphs, brief=True)
-        found = read(np.asarray(values, np.float64), *model_values(model).values())
-    return {name: np.asarray(of).tolist() for name, of in zip(terms, found, strict=True)}
+        by_term = read(np.asarray(values, np.float64), *model_values(model).values())
+    return {name: np.asarray(term).tolist() for name, term in zip(terms, by_term, strict=True)}
 
 
 def check_log_density(
@@ -96,23 +70,23 @@ def check_log_density(
     stored
         What `log_density_terms` gave when the posterior was saved.
     """
-    found = log_density_terms(model, values)
-    if found.keys() != stored.keys():
-        expected, got = (", ".join(sorted(of.keys() - {PRIOR})) for of in (stored, found))
+    terms = log_density_terms(model, values)
+    if terms.keys() != stored.keys():
+        expected, got = (", ".join(sorted(t.keys() - {PRIOR})) for t in (stored, terms))
         raise ValueError(
             f"`model` must have the observed variables of the posterior in `{path}`: "
             f"{expected or 'none'}, got {got or 'none'}."
         )
-    for name, terms in found.items():
-        same = np.isclose(terms, stored[name], RELATIVE, ABSOLUTE, equal_nan=True)
+    for name, term in terms.items():
+        same = np.isclose(term, stored[name], RELATIVE, ABSOLUTE, equal_nan=True)
         if same.all():
             continue
         i = int(np.argmin(same))
         what = f"log-likelihood of `{name}`" if name else "log-density of prior and potentials"
         cause = "likelihood or data" if name else "prior or potential"
         raise ValueError(
-            f"`model` must be the one that the posterior in `{path}` was found with: at the stored "
-            f"draws the {what} differs, {_nats(stored[name][i])} stored, {_nats(terms[i])} now. "
+            f"`model` must be that of the posterior in `{path}`: at the stored "
+            f"draws the {what} differs, {_nats(stored[name][i])} stored, {_nats(term[i])} now. "
             f"It has another {cause}."
         )
 

@@ -15,16 +15,15 @@ SMALLEST = 1e-12
 BINS = 15
 """Bins of the calibration error, as in Guo et al. (2017)."""
 
-
 LEVELS = (0.5, 0.9, 0.95)
-"""Probabilities of the central intervals whose coverage is told."""
+"""Probabilities of the central intervals whose coverage is a metric."""
 
 
 @singledispatch
 def metrics_of(predictive: object, target: np.ndarray) -> dict[str, float]:
-    """All metrics of a prediction by name, and means of what it says of itself.
+    """All metrics of a prediction by name, and means of its uncertainties.
 
-    Each kind of prediction registers its own.
+    Each kind of prediction registers its own function.
     """
     raise TypeError(f"There are no metrics of a {type(predictive).__name__}.")
 
@@ -109,11 +108,10 @@ def recalls(probability: np.ndarray, label: np.ndarray, classes: Sequence[str]) 
     """
     from sklearn.metrics import recall_score
 
-    every = range(len(classes))
-    predicted = np.asarray(probability).argmax(axis=1)
-    found = recall_score(label, predicted, labels=every, average=None, zero_division=np.nan)
-    there = {f"recall_{c}": float(r) for c, r in zip(classes, found, strict=True) if r == r}
-    return {"balanced_accuracy": float(np.mean(list(there.values()))), **there}
+    predicted, labels = np.asarray(probability).argmax(axis=1), range(len(classes))
+    recall = recall_score(label, predicted, labels=labels, average=None, zero_division=np.nan)
+    by_class = {f"recall_{c}": float(r) for c, r in zip(classes, recall, strict=True) if r == r}
+    return {"balanced_accuracy": float(np.mean(list(by_class.values()))), **by_class}
 
 
 # Of numbers
@@ -149,29 +147,15 @@ def regression_metrics(
     ``nll`` is in nats an observation, of density in the targets' units; ``coverage_90`` is that
     of intervals of probability 0.9.
     """
-    found = {
+    return {
         "rmse": rmse(mean, target),
         "nll": float(-np.mean(log_density)),
         "crps": float(np.mean(crps)),
-    }
-    return found | coverages(cdf)
-
-
-def joint_metrics(log_density: np.ndarray, cdf: np.ndarray) -> dict[str, float]:
-    """What can be told of several targets together, by name, whatever their units.
-
-    Parameters
-    ----------
-    log_density
-        Of each row of targets, ``(observation,)``, nats: ``nll`` is a mean over rows.
-    cdf
-        ``(observation, target)``: coverages are means over targets.
-    """
-    return {"nll": float(-np.mean(log_density))} | coverages(cdf)
+    } | coverages(cdf)
 
 
 def coverages(cdf: np.ndarray) -> dict[str, float]:
-    """Coverage of each of `LEVELS`, by name."""
+    """Coverage of each of `LEVELS`, by name; of several targets, their mean."""
     return {f"coverage_{100 * level:.0f}": coverage(cdf, level) for level in LEVELS}
 
 

@@ -1,8 +1,8 @@
-"""The posterior of a model, whether a fitted guide or draws of a sampler stand for it."""
+"""The posterior of a model: a fitted guide, or draws of a sampler."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import jax
@@ -25,10 +25,11 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.draws import (
     DrawSource,
+    at_draws,
     draws_in_memory,
-    filled,
     first_draws,
     log_density_of_mixture,
+    spread_numbers,
 )
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.posterior_file import read_fields, save
@@ -41,7 +42,7 @@ DRAWS = 1000
 """Draws of a guide unless another number is asked for."""
 
 SHAPES = 8
-"""Shapes of models whose predictors a process keeps."""
+"""Networks of different structure whose predictors a process keeps."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,36 +55,36 @@ class Posterior(Summarised):
     Attributes
     ----------
     origin
-        The model as it was handed over, or the network that it is built from.
+        The model as it was given, or the network that it is built from.
     settings
         How the guide was fitted, or how the chains moved.
     sources
         Where draws come from: the guide of each restart that did not diverge, or the draws of
         each chain, by number.
     weights
-        Of each source in what is predicted, by number; their sum is 1.
+        Weight of each source in predictions, by number; their sum is 1.
     best
-        Number of the source that stands for all where one must: the restart of highest ELBO.
+        Number of the source that is taken where only one can be: the restart of highest ELBO.
     status
         Verdict: ``converged``, ``not_converged`` or ``improper`` of a guide; ``converged``,
         ``undecided`` or ``diverged`` of chains.
     reason
         A few words on the verdict.
     draws_of
-        What the draws are of, in words.
+        Description of the distribution that the draws come from.
     n_draws
-        Draws of each source that are taken unless another number is asked for.
+        Default number of draws of each source.
     dtype
-        Precision that it was found in.
+        Precision of the fit, or of the chains.
     device
-        The device that draws and predictions are computed on.
+        Device that draws and predictions are computed on.
     history
         ELBO of each restart during the fit, ``(restart, window)``, nats: the negative losses. None
         of chains.
     samples
         The chains, with their statistics; None of a guide.
     trace
-        Draws as ArviZ takes them, where they are stored.
+        Draws as an ArviZ tree, where they are stored.
     """
 
     origin: pm.Model | NetworkModel
@@ -101,7 +102,7 @@ class Posterior(Summarised):
     samples: Samples | None = None
     trace: xr.DataTree | None = None
 
-    # What is known of it
+    # Model and verdict
 
     @cached_property
     def model(self) -> pm.Model:
@@ -167,10 +168,10 @@ class Posterior(Summarised):
         return f"{self._described[0]}: {self.status} ({self.reason}){evidence}"
 
     def _summary(self) -> dict[str, object]:
-        found = self._described[1]
+        rows = self._described[1]
         if self.log_evidence is not None:
-            found["log evidence"] = str(self.log_evidence)
-        return found | {
+            rows["log evidence"] = str(self.log_evidence)
+        return rows | {
             "status": f"{self.status} ({self.reason})",
             "variables": ", ".join(variable.name for variable in self._graph_model.free_RVs),
             "settings": self.settings,
@@ -178,31 +179,31 @@ class Posterior(Summarised):
 
     @property
     def _described(self) -> tuple[str, dict[str, object]]:
-        """The guide or the chains in words, and what there is to say of them by name."""
+        """One phrase on the guide or the chains, and the same as rows of a table."""
         if self.chains is None:
             guide, restarts, elbo = self.settings.guide, self.settings.restarts, f"{self.elbo:.2f}"
-            words = f"{guide.replace('_', '-')} guide, ELBO {elbo} (highest of {restarts})"
-            return words, {"guide": guide, "ELBO": f"{elbo} nats", "restarts": restarts}
+            phrase = f"{guide.replace('_', '-')} guide, ELBO {elbo} (highest of {restarts})"
+            return phrase, {"guide": guide, "ELBO": f"{elbo} nats", "restarts": restarts}
         engine, (chains, draws, _) = self.settings.engine, self.chains.values.shape
-        words = f"{chains} chains of {draws} draws by {engine.upper()}"
-        return words, {"engine": engine, "chains": chains, "draws": draws}
+        phrase = f"{chains} chains of {draws} draws by {engine.upper()}"
+        return phrase, {"engine": engine, "chains": chains, "draws": draws}
 
     # Draws
 
     def sample(self, draws: int | None = None) -> dict[str, np.ndarray]:
         """Draws of every free variable and deterministic, ``(draw, *shape)`` each.
 
-        Variables are on their own scale, bounded ones within their bounds. The same draws come
-        back whoever asks for them. The first of many draws of a guide are those of few.
+        Variables are on their own scale, bounded ones within their bounds. Every call returns the
+        same draws, and a smaller number of draws of a guide is the start of a larger one.
 
         Parameters
         ----------
         draws
-            How many: `n_draws` of a guide unless given. Of chains all draws, one chain after the
-            other, unless given; else at most so many, evenly spread over all.
+            Number of draws. The default is `n_draws` of a guide, and all draws of chains, one chain
+            after the other; of chains at most this number, evenly spread, is returned.
         """
-        found = self._read(self._values(draws, merged=True))["posterior"]
-        return {name: array[0] for name, array in found.items()}
+        posterior = self._read(self._values(draws, merged=True))["posterior"]
+        return {name: array[0] for name, array in posterior.items()}
 
     def log_joint(self, draws: int | None = None) -> np.ndarray:
         """Log joint density of parameters and observations at the draws of `sample`, ``(draw,)``.
@@ -212,12 +213,12 @@ class Posterior(Summarised):
         return self._read(self._values(draws, merged=True))["log_p"][0]
 
     def to_datatree(self, draws: int | None = None) -> xr.DataTree:
-        """Draws as ArviZ takes them.
+        """Draws as an ArviZ tree.
 
         Parameters
         ----------
         draws
-            Of each chain at most; a guide's are in one chain.
+            Largest number of draws of each chain; draws of a guide are one chain.
 
         Returns
         -------
@@ -226,9 +227,9 @@ class Posterior(Summarised):
             observed variable; ``sample_stats``; ``observed_data``; ``constant_data``.
 
             The statistics of a guide are the log-densities of model and guide, ``log_p`` and
-            ``log_q``, for importance weights; its group ``fit`` has the ELBO on the way, nats.
+            ``log_q``, for importance weights; its group ``fit`` has the ELBO during the fit, nats.
             Those of chains are ``lp``, the log-density of the unconstrained variables,
-            ``diverging``, and what else the engine knows (MCLMC: ``energy_error``, the root mean
+            ``diverging``, and further ones of the engine (MCLMC: ``energy_error``, the root mean
             square of a step's on the way to a draw, nats; ``n_steps`` and their ``step_size``;
             NUTS: what ``pm.sample`` has; SMC: of the run that a draw comes from ``log_evidence``,
             nats, ``n_temperatures``, and ``acceptance_rate`` at the last); ``log_evidence`` with
@@ -244,16 +245,16 @@ class Posterior(Summarised):
 
     def _datatree(self, draws: int | None) -> xr.DataTree:
         values = self._values(draws)
-        found = self._read(values)
+        arrays = self._read(values)
         attrs = {"status": self.status, "reason": self.reason, "draws_of": self.draws_of}
         if self.chains is None:
-            statistics = {"log_p": found["log_p"], "log_q": self._log_guide(values)}
+            statistics = {"log_p": arrays["log_p"], "log_q": self._log_guide(values)}
         else:
             numbers = spread_numbers(self.chains.draws, draws)
             statistics = {n: a[:, numbers] for n, a in self.chains.statistics.items()}
         if self.log_evidence is not None:
             attrs["log_evidence"], attrs["log_evidence_error"] = self.log_evidence
-        groups = {name: found[name] for name in ("posterior", "log_likelihood")}
+        groups = {name: arrays[name] for name in ("posterior", "log_likelihood")}
         groups["sample_stats"] = statistics
         tree = build_datatree(self.model, groups, {"posterior": attrs})
         if self.history is not None:
@@ -261,10 +262,7 @@ class Posterior(Summarised):
         return tree
 
     def _values(self, draws: int | None, merged: bool = False) -> np.ndarray:
-        """Draws of the flat vector, ``(chain, draw, size)``; a guide's as if of one chain.
-
-        With `merged`, so many draws in all, as if of one chain.
-        """
+        """Draws of the flat vector, ``(chain, draw, size)``: one chain of a guide, or `merged`."""
         if draws is not None:
             check_whole(draws, "draws")
         if self.chains is not None:
@@ -278,13 +276,12 @@ class Posterior(Summarised):
 
     def _log_guide(self, values: np.ndarray) -> np.ndarray:
         """Log-density of the guides at draws, ``(chain, draw)``; not a number if there is none."""
-        sources, weights = self.sources.values(), [*self.weights.values()]
-        at_once = draws_in_memory(values.shape[-1])
+        sources, weights = self.sources.values(), self.weights.values()
         with running_on(self.device):
-            return log_density_of_mixture(sources, weights, values[0], at_once)[None]
+            return log_density_of_mixture(sources, weights, values[0])[None]
 
     def _read(self, values: np.ndarray) -> dict:
-        """What the model says at draws of the flat vector ``(chain, draw, size)``.
+        """Variables and densities of the model at draws of the flat vector ``(chain, draw, size)``.
 
         Returns
         -------
@@ -294,14 +291,10 @@ class Posterior(Summarised):
         flat, read = self._compiled
         flat.check_labels(model_values(self.model))
         merged = values.reshape(-1, values.shape[-1])
-        at_once = draws_in_memory(flat.size)
         with running_on(self.device), precision(self.dtype):
             data = [jnp.asarray(v) for v in model_values(self.model).values()]
-            blocks = filled(np.asarray(merged, self.dtype), at_once)
-            parts = [jax.device_get(read(jnp.asarray(block), data)) for block in blocks]
-        posterior, log_likelihood, log_p = jax.tree.map(
-            lambda *blocks: np.concatenate(blocks)[: len(merged)], *parts
-        )
+            typed, at_once = np.asarray(merged, self.dtype), draws_in_memory(flat.size)
+            posterior, log_likelihood, log_p = at_draws(read, typed, at_once, data)
         others = [name for name in flat.posterior if name not in posterior]
         posterior |= computed_by_pytensor(flat, others, merged, model_values(self.model))
 
@@ -316,7 +309,7 @@ class Posterior(Summarised):
 
     @cached_property
     def _compiled(self) -> tuple[FlatModel, Callable]:
-        """Everything that JAX reads off draws, as one compiled function of them."""
+        """The graphs of the model, and all that JAX computes of draws as one compiled function."""
         # Not the fit's own, which may have rows that do not count.
         flat = flatten_model(self.model, n_observations(self.model))
         vector, data = flat_vector(flat), list(flat.data.values())
@@ -328,12 +321,12 @@ class Posterior(Summarised):
         with running_on(self.device), precision(self.dtype):
             read = jax_function([vector, *data], flat.at(vector, [*graphs, log_p]))
 
-        def of_one(vector, data):
-            *arrays, log_p = read(vector, *data)
-            found = iter(arrays)
-            return *({name: next(found) for name in group} for group in groups), log_p
+        def one_draw(vector, data):
+            *outputs, log_p = read(vector, *data)
+            arrays = iter(outputs)
+            return *({name: next(arrays) for name in group} for group in groups), log_p
 
-        return flat, jax.jit(jax.vmap(of_one, (0, None)))
+        return flat, jax.jit(jax.vmap(one_draw, (0, None)))
 
     # Predictions
 
@@ -345,13 +338,13 @@ class Posterior(Summarised):
         Parameters
         ----------
         draws
-            Draws of each guide, or of each chain at most, that it is a mean over.
+            Draws of each guide, or of each chain at most, that are averaged.
 
         Raises
         ------
         ValueError
             If the model is not one of this package, whose inputs are known, if `x` does not fit
-            it, or if some chain diverged.
+            it or is not finite, or if some chain diverged.
         """
         predictor = self.predictor
         if self.chains is not None and self.chains.broken.any():
@@ -359,8 +352,11 @@ class Posterior(Summarised):
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, sources = self.standardised(x), list(self.sources.values())
         with running_on(self.device):
-            found = predictor.predict(sources, [*self.weights.values()], self.data, x, draws)
-        return found.in_units_of(self.origin.target_standardisation) if self._is_network else found
+            weights = [*self.weights.values()]
+            predictive = predictor.predict(sources, weights, self.data, x, draws)
+        if not self._is_network:
+            return predictive
+        return predictive.in_units_of(self.origin.target_standardisation)
 
     def predict_proba(self, x: np.ndarray, draws: int | None = None) -> np.ndarray:
         """Class probabilities at new inputs, ``(observation, class)``: means over draws.
@@ -370,26 +366,26 @@ class Posterior(Summarised):
         ValueError
             As `predict`, or if the model is not of classes.
         """
-        found = self.predict(x, draws)
-        if not isinstance(found, ClassProbabilities):
+        predictive = self.predict(x, draws)
+        if not isinstance(predictive, ClassProbabilities):
             raise ValueError("`predict_proba` must have a model of classes: see `predict`.")
-        return np.asarray(found.mean, np.float64)
+        return np.asarray(predictive.mean, np.float64)
 
     def single_draws(
         self, x: np.ndarray, draws: int | None = None
     ) -> list[tuple[float, dict[str, np.ndarray]]]:
-        """What the likelihood names at new inputs, at single draws of each source.
+        """Parameters of the likelihood at new inputs, at single draws of each source.
 
-        With the weight of each source that has one; ``(draw, observation, ...)`` by name, of
-        targets as the model has them.
+        Each comes with the weight of its source, if that is not zero; ``(draw, observation, ...)``
+        by name, for targets in the model's units.
         """
         draws = self.n_draws if draws is None else check_whole(draws, "draws")
         x, predictor, data = self.standardised(x), self.predictor, self.data
-        used = {i: weight for i, weight in self.weights.items() if weight > 0}
         with running_on(self.device):
             return [
                 (weight, predictor.single_draws(self.sources[i], data, x, draws))
-                for i, weight in used.items()
+                for i, weight in self.weights.items()
+                if weight > 0
             ]
 
     def standardised(self, x: np.ndarray) -> np.ndarray:
@@ -404,7 +400,7 @@ class Posterior(Summarised):
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What predicts from draws; a ValueError for a model that is not of this package."""
+        """The predictor of the model; a ValueError for a model that is not of this package."""
         if self._is_network:
             return predictor_of(self.origin.parts, self.device)
         likelihood = likelihood_of(self.origin)
@@ -428,7 +424,7 @@ class Posterior(Summarised):
     # Files
 
     def save(self, path: str | Path) -> None:
-        """Write it as a netCDF file, which `pmbnn.load` reads, and ArviZ as that of its draws.
+        """Write the posterior as a netCDF file, which `pmbnn.load` and ArviZ read.
 
         The file holds settings and arrays; nothing in it is code. It appears whole or not at all.
 
@@ -445,59 +441,40 @@ class Posterior(Summarised):
         return load(path, model)
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process needs, which compiles programs on a device of its own."""
+        """The fields but the device: another process compiles programs on its own."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "device"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, device=current_device())
 
 
-@lru_cache(maxsize=SHAPES)
-def _predictor(key: "_Key") -> Predictor:
-    return Predictor(key.parts.build(), key.parts.likelihood)
-
-
-@dataclass(frozen=True, eq=False)
-class _Key:
-    """Parts by the graph of their model, and the device that it is compiled for."""
-
-    parts: NetworkParts
-    device: Device
-
-    @property
-    def _decides(self) -> tuple:
-        return self.parts.structure, self.device
-
-    def __hash__(self) -> int:
-        return hash(self._decides)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._decides == other._decides
+_PREDICTORS: dict[tuple, Predictor] = {}
+"""Predictors of networks by the structure of their parts and their device, those built last."""
 
 
 def predictor_of(parts: NetworkParts, device: Device) -> Predictor:
-    """What predicts with a network, once a process and device for all of its shape."""
-    with running_on(device):
-        return _predictor(_Key(parts, device))
+    """The predictor of a network: one for all networks of its structure in a process."""
+    key = parts.structure, device
+    predictor = _PREDICTORS.get(key)
+    if predictor is None:
+        with running_on(device):
+            predictor = _PREDICTORS[key] = Predictor(parts.build(), parts.likelihood)
+        for oldest in [*_PREDICTORS][:-SHAPES]:
+            _PREDICTORS.pop(oldest, None)
+    return predictor
 
 
 def source_of_draws(
     sources: Mapping[int, DrawSource], weights: Mapping[int, float], best: int, draws: int
 ) -> np.ndarray:
-    """The number of the source that each draw of a mixture is from, ``(draw,)``.
+    """Number of the source that each draw of a mixture comes from, ``(draw,)``.
 
-    Each as often as its weight says; draw ``k`` is the ``k``-th of its source. The first few of
-    many draws are the same as few.
+    Sources are drawn by their weights; draw ``k`` is the ``k``-th of its source. A smaller number
+    of draws is the start of a larger one.
     """
     used = [i for i, weight in weights.items() if weight > 0]
     rng = np.random.default_rng([*sources[best].draw_key, 2])
     return rng.choice(used, size=draws, p=[weights[i] for i in used])
-
-
-def spread_numbers(number: int, most: int | None) -> np.ndarray:
-    """At most so many of the numbers below `number`, evenly spread; all of them if None."""
-    count = number if most is None else min(most, number)
-    return np.linspace(0, number - 1, count).round().astype(int)
 
 
 # Files
@@ -514,8 +491,8 @@ def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
         The file.
     model
         The model, if it is not one of this package: files hold no code. Its log-density at a few
-        draws is compared with what the file keeps. A model of this package is built of what the
-        file says unless one is given, which must have the same parts and training rows.
+        draws is compared with the stored one. A model of this package is built from the file unless
+        one is given, which must have the same parts and training rows.
 
     Raises
     ------
@@ -523,7 +500,7 @@ def load(path: str | Path, model: pm.Model | None = None) -> Posterior:
         If there is no such file.
     ValueError
         If the file is damaged, of another format, or no file of a posterior; if it needs a model,
-        or a class of one's own that is not registered as it was; if the model is another one: it
+        or a user-defined class that is not registered as it was; if the model is another one: it
         has other free variables, another prior or likelihood, or other data.
     TypeError
         If `model` is no model.

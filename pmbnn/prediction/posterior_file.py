@@ -1,9 +1,9 @@
-"""Posteriors as netCDF files: settings, arrays and draws, and nothing that is run."""
+"""Posteriors as netCDF files: settings, arrays and draws, and no code."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,8 @@ from pmbnn.models.networks import NETWORKS
 from pmbnn.models.priors import HYPERPRIORS, PRIORS
 from pmbnn.prediction.draws import GuideDraws, KeptDraws, first_draws
 from pmbnn.prediction.matching_model import (
+    RELATIVE,
     check_log_density,
-    check_parts,
-    check_rows,
     check_variables,
     log_density_terms,
     variables_of,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pmbnn.prediction.posterior import Posterior
 
 GROUP = "pmbnn"
-"""Group of what a posterior needs beside the draws that ArviZ reads."""
+"""Group with the parts of a posterior beside the draws that ArviZ reads."""
 
 FORMAT = 4
 """Version of that group; files of other versions are refused."""
@@ -50,8 +49,14 @@ FORMAT = 4
 TEXTS = ("settings", "variables", "log_density", "parts", "plugins")
 """Attributes that are JSON."""
 
+NAMED = ("status", "reason", "draws_of", "n_draws", "best", "dtype")
+"""Attributes of a posterior that are text or numbers."""
+
+ROW_NAMES = ("features", "classes", "input_shape", "target_names")
+"""Attributes of rows that are no arrays."""
+
 CHECKED = 4
-"""Draws at which the log-density of a model that is handed over is compared with the stored one."""
+"""Draws at which the log-density of a given model is compared with the stored one."""
 
 SECTIONS: dict[str, Registry] = {
     "network": NETWORKS,
@@ -63,7 +68,7 @@ SECTIONS: dict[str, Registry] = {
 
 
 def save(posterior: "Posterior", path: Path, further: xr.Dataset | None = None) -> None:
-    """Write a posterior as `Posterior.save` says, and arrays of others beside it."""
+    """Write a posterior as `Posterior.save` does, with further arrays beside it."""
     tree = posterior.to_datatree()
     tree[GROUP] = xr.DataTree(_of_posterior(posterior))
     if further is not None:
@@ -74,7 +79,7 @@ def save(posterior: "Posterior", path: Path, further: xr.Dataset | None = None) 
 def read_fields(
     path: Path, model: pm.Model | None = None
 ) -> tuple[dict[str, Any], xr.Dataset | None]:
-    """Fields of the posterior in a file, and arrays that were written beside it.
+    """Fields of the posterior in a file, and the further arrays that were written beside it.
 
     See `pmbnn.load` for arguments and errors.
     """
@@ -83,17 +88,17 @@ def read_fields(
     tree = _opened(path)
     group = tree[GROUP]
     further = group["further"].to_dataset() if "further" in group.children else None
-    kept = group.to_dataset()
-    if kept.attrs.get("format") != FORMAT:
+    stored = group.to_dataset()
+    if stored.attrs.get("format") != FORMAT:
         raise ValueError(
-            f"`{path}` must be in format {FORMAT}, got format {kept.attrs.get('format')}: "
+            f"`{path}` must be in format {FORMAT}, got format {stored.attrs.get('format')}: "
             "save it again with this version."
         )
     del tree[GROUP]
     try:
-        said = {name: json.loads(kept.attrs[name]) for name in TEXTS}
-        origin = _model(path, model, said, kept)
-        return _fields(origin, tree, said, kept), further
+        texts = {name: json.loads(stored.attrs[name]) for name in TEXTS}
+        origin = _origin(path, model, texts, stored)
+        return _fields(origin, tree, texts["settings"], stored), further
     except (KeyError, ValidationError, json.JSONDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"`{path}` is damaged, or of another version: {reason}.") from error
@@ -119,7 +124,7 @@ def _opened(path: Path) -> xr.DataTree:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Have errors of netCDF over a file be one of its content."""
+    """Turn errors of netCDF into a ValueError that names the file."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
@@ -130,7 +135,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _network(origin: pm.Model | NetworkModel) -> NetworkModel | None:
-    """A model as it can be built again of its parts; None of any that cannot."""
+    """A model that can be built again from its parts; None of another."""
     if isinstance(origin, NetworkModel):
         return origin
     parts = parts_of(origin)
@@ -153,153 +158,138 @@ def _is_as_built(model: pm.Model, parts: NetworkParts) -> bool:
     )
 
 
-def _model(path: Path, model: pm.Model | None, said: Mapping[str, Any], kept: xr.Dataset):
-    """The model that is handed over, or the network that a file tells how to build."""
+def _origin(
+    path: Path, model: pm.Model | None, texts: Mapping[str, Any], stored: xr.Dataset
+) -> pm.Model | NetworkModel:
+    """The given model if it is that of the file, or the network that the file describes."""
     if model is not None:
-        _check_model(path, model, said, kept)
+        check_variables(path, model, texts["variables"])
+    if not texts["parts"]:
+        if model is None:
+            raise ValueError(
+                f"`model` must be given for `{path}`: it is not one that this package builds."
+            )
+        check_log_density(path, model, stored["checked"].values, texts["log_density"])
         return model
-    if not said["parts"]:
+    network = _stored_network(path, texts, stored)
+    if model is None:
+        return network
+    given, maps = _network(model), (network.standardisation, network.target_standardisation)
+    if given is None or not all(standardisation.is_identity for standardisation in maps):
         raise ValueError(
-            f"`model` must be given for `{path}`: it is not one that this package builds."
+            f"`model` must be left out for `{path}`, or be the network that it describes, as this "
+            "package builds it on rows that are not standardised, got another model."
         )
-    specs = {name: _part(path, name, said["parts"][name], said) for name in SECTIONS}
-    strange = set().union(*map(digests_of, specs.values())) ^ said["plugins"].keys()
-    if strange:
-        raise _unregistered(path, said)
-    rows = _rows(said, kept)
-    return NetworkModel(NetworkParts(**specs, rows=rows.take([0])), rows, *_maps(kept))
+    _check_network(path, network, given)
+    return model
 
 
-def _check_model(path: Path, model: pm.Model, said: Mapping[str, Any], kept: xr.Dataset) -> None:
-    """Raise ValueError unless a model that is handed over is the one of a stored posterior."""
-    check_variables(path, model, said["variables"])
-    if not said["parts"]:
-        check_log_density(path, model, kept["checked"].values, said["log_density"])
-        return
-    if not all(of.is_identity for of in _maps(kept)):
+def _stored_network(path: Path, texts: Mapping[str, Any], stored: xr.Dataset) -> NetworkModel:
+    parts, plugins = texts["parts"], texts["plugins"]
+    try:
+        specs = {name: read_part(name, parts[name]) for name in SECTIONS}
+    except KeyError:
+        specs = {}
+    if not specs or set().union(*map(digests_of, specs.values())) != plugins.keys():
+        names = [
+            "a class typed into a notebook" if name == SESSION else f"`{name}`"
+            for name in plugins.values()
+        ]
         raise ValueError(
-            f"`model` must be left out for `{path}`: it is built with what standardises rows."
+            f"`{path}` needs {' and '.join(names) or 'the parts of this package'} as it was at the "
+            "fit, which is not registered here, or has changed since: register it as it was, or "
+            "fit again."
         )
-    network = _network(model)
-    if network is None:
-        raise ValueError(
-            f"`model` must be left out for `{path}`, or be the network that it describes as this "
-            "package builds it, got another model."
-        )
-    check_parts(path, {n: said["parts"][n] for n in SECTIONS}, _parts(network))
-    check_rows(path, _rows(said, kept), network.training)
-    if _plugins(network.parts).keys() != said["plugins"].keys():
-        raise _unregistered(path, said)
-
-
-def _maps(kept: xr.Dataset) -> list[Standardisation]:
-    """Of inputs and targets."""
-    return [
-        Standardisation(kept[f"{name}mean"].values, kept[f"{name}sd"].values)
+    names = {name: tuple(parts["rows"][name]) for name in ROW_NAMES}
+    rows = Rows(stored["x"].values, stored["target"].values, **names)
+    maps = [
+        Standardisation(stored[f"{name}mean"].values, stored[f"{name}sd"].values)
         for name in ("", "target_")
     ]
+    return NetworkModel(NetworkParts(**specs, rows=rows.take([0])), rows, *maps)
 
 
-def _rows(said: Mapping[str, Any], kept: xr.Dataset) -> Rows:
-    names = {name: tuple(entries) for name, entries in said["parts"]["rows"].items()}
-    return Rows(kept["x"].values, kept["target"].values, **names)
+def _check_network(path: Path, stored: NetworkModel, given: NetworkModel) -> None:
+    """Raise ValueError unless a network has the parts and training rows of a stored one."""
+    for name in SECTIONS:
+        expected, got = (getattr(network.parts, name) for network in (stored, given))
+        if got != expected:
+            raise ValueError(
+                f"`model` must have the {name} of the posterior in `{path}`, "
+                f"{expected.model_dump(mode='json')}, got {got.model_dump(mode='json')}."
+            )
+    for field in fields(Rows):
+        expected, got = (getattr(network.rows, field.name) for network in (stored, given))
+        if isinstance(expected, np.ndarray):
+            same = expected.shape == got.shape and np.allclose(expected, got, RELATIVE)
+        else:
+            same = expected == got
+        if not same:
+            raise ValueError(
+                f"`model` must have the training rows of the posterior in `{path}`, got others: "
+                f"`{field.name}` differs."
+            )
 
 
-def _parts(network: NetworkModel) -> dict[str, Any]:
-    """The parts of a model as JSON has them."""
-    specs = {name: getattr(network.parts, name) for name in SECTIONS}
-    rows, names = network.parts.rows, ("features", "classes", "input_shape", "target_names")
-    return {name: written(spec) for name, spec in specs.items()} | {
-        "rows": {name: getattr(rows, name) for name in names}
-    }
-
-
-def _part(path: Path, section: str, spec: Mapping[str, Any], said: Mapping) -> Specification:
-    try:
-        return read_part(section, spec)
-    except KeyError as error:
-        if said["plugins"]:
-            raise _unregistered(path, said) from error
-        raise ValueError(f"`{path}` needs the {section} {error}, which is not known.") from error
-
-
-def _unregistered(path: Path, said: Mapping[str, Any]) -> ValueError:
-    names = [
-        "a class typed into a notebook" if name == SESSION else f"`{name}`"
-        for name in said["plugins"].values()
-    ]
-    return ValueError(
-        f"`{path}` needs {' and '.join(names) or 'the parts of this package'} as it was at the "
-        "fit, which is not registered here, or has changed since: register it as it was, or fit "
-        "again."
-    )
-
-
-def written(spec: Specification) -> dict[str, Any]:
-    """A part of a model as JSON has it.
+def section_of(spec: Specification) -> str:
+    """Name of the section that a part of a model belongs to.
 
     Raises
     ------
     ValueError
         If its class is not registered.
     """
-    if not any(type(spec) in classes.values() for classes in SECTIONS.values()):
-        raise ValueError(
-            f"{type(spec).__name__} must be registered to be saved: see pmbnn.register."
-        )
-    return spec.model_dump(mode="json")
+    for name, classes in SECTIONS.items():
+        if type(spec) in classes.values():
+            return name
+    raise ValueError(f"{type(spec).__name__} must be registered to be saved: see pmbnn.register.")
 
 
 def read_part(section: str, settings: Mapping[str, Any]) -> Specification:
-    """A part as `written` wrote it; a KeyError names what is unknown."""
+    """The part of a model with these settings; a KeyError names an unknown class."""
     return SECTIONS[section].class_of(settings).model_validate_json(json.dumps(settings))
-
-
-def _plugins(parts: NetworkParts) -> dict[str, str]:
-    """Names of the sources of one's own that a model is made of, by their SHA-256."""
-    digests = set().union(*(digests_of(getattr(parts, name)) for name in SECTIONS))
-    return {o.digest: o.name for o in ORIGINS.values() if o.digest in digests}
 
 
 # The posterior
 
 
 def _of_posterior(posterior: "Posterior") -> xr.Dataset:
-    """What is kept of a posterior beside its draws."""
-    origin, network, terms = posterior.origin, _network(posterior.origin), {}
-    model = origin.graph_model if isinstance(origin, NetworkModel) else origin
+    """The group of a posterior: everything but its draws by name."""
+    origin, best = posterior.origin, posterior.sources[posterior.best]
+    network = _network(origin)
+    model = origin if isinstance(origin, pm.Model) else network.graph_model
     arrays = {
         "number": np.array([*posterior.sources]),
         "weight": np.array([posterior.weights[i] for i in posterior.sources]),
     }
+    parts, plugins, terms = {}, {}, {}
     if network is None:
         # The file does not describe the model, whose log-density tells it from others.
-        best = posterior.sources[posterior.best]
         arrays["checked"] = first_draws(best, best.n_distinct(CHECKED), posterior.dtype)
         terms = log_density_terms(model, arrays["checked"])
-    texts = {
-        "settings": posterior.settings.model_dump(mode="json"),
-        "variables": variables_of(model),
-        "log_density": terms,
-        "parts": {} if network is None else _parts(network),
-        "plugins": {} if network is None else _plugins(network.parts),
-    }
+    else:
+        specs, rows = [getattr(network.parts, name) for name in SECTIONS], network.rows
+        parts = {section_of(spec): spec.model_dump(mode="json") for spec in specs}
+        parts["rows"] = {name: getattr(rows, name) for name in ROW_NAMES}
+        digests = set().union(*map(digests_of, specs))
+        plugins = {o.digest: o.name for o in ORIGINS.values() if o.digest in digests}
+        maps = {"": network.standardisation, "target_": network.target_standardisation}
+        arrays |= {"x": rows.x, "target": rows.y}
+        arrays |= {f"{name}mean": map_.mean for name, map_ in maps.items()}
+        arrays |= {f"{name}sd": map_.sd for name, map_ in maps.items()}
+    sources = list(posterior.sources.values())
+    arrays |= _guide_arrays(sources) if posterior.samples is None else _chain_arrays(posterior)
+    settings, variables = posterior.settings.model_dump(mode="json"), variables_of(model)
+    texts = dict(zip(TEXTS, (settings, variables, terms, parts, plugins), strict=True))
     attrs = {"format": FORMAT} | {name: json.dumps(text) for name, text in texts.items()}
     attrs |= {name: getattr(posterior, name) for name in NAMED}
-    if network is not None:
-        training, of_targets = network.training, network.target_standardisation
-        rows = training() if callable(training) else training
-        arrays |= {"x": rows.x, "target": rows.y}
-        arrays |= {"mean": network.standardisation.mean, "sd": network.standardisation.sd}
-        arrays |= {"target_mean": of_targets.mean, "target_sd": of_targets.sd}
-    sources = list(posterior.sources.values())
-    more = _guide_arrays(sources) if posterior.samples is None else _chain_arrays(posterior)
-    found = xr.Dataset({n: _numbered(n, np.asarray(a)) for n, a in (arrays | more).items()})
-    return found.assign_attrs(attrs)
+    return dataset_of(arrays).assign_attrs(attrs)
 
 
-NAMED = ("status", "reason", "draws_of", "n_draws", "best", "dtype")
-"""Attributes of a posterior that are text or numbers."""
+def dataset_of(arrays: Mapping[str, Any]) -> xr.Dataset:
+    """Arrays by name, each with dims of its own."""
+    arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    return xr.Dataset({n: ([f"{n}_{i}" for i in range(a.ndim)], a) for n, a in arrays.items()})
 
 
 def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
@@ -315,58 +305,58 @@ def _guide_arrays(sources: Sequence[GuideDraws]) -> dict[str, Any]:
 
 
 def _chain_arrays(posterior: "Posterior") -> dict[str, Any]:
-    samples, found = posterior.samples, posterior.samples.convergence
+    samples, agreement = posterior.samples, posterior.samples.convergence
     arrays = {"kept": np.stack([source.values for source in posterior.sources.values()])}
     arrays |= {"values": samples.chains.values, "broken": samples.chains.broken}
     arrays |= {f"statistic_{n}": array for n, array in samples.chains.statistics.items()}
     arrays |= {f"tuned_{name}": value for name, value in samples.tuned.items()}
-    if found is not None:
-        arrays["convergence"] = [found.percentile, found.largest, found.draws]
+    if agreement is not None:
+        arrays["convergence"] = [agreement.percentile, agreement.largest, agreement.draws]
     if samples.log_evidence is not None:
         arrays["evidence"] = [*samples.log_evidence]
     return arrays
 
 
-def _fields(origin, tree: xr.DataTree, said: Mapping[str, Any], kept: xr.Dataset) -> dict[str, Any]:
-    settings = said["settings"]
+def _fields(
+    origin: pm.Model | NetworkModel,
+    tree: xr.DataTree,
+    settings: Mapping[str, Any],
+    stored: xr.Dataset,
+) -> dict[str, Any]:
+    """Fields of a posterior."""
     settings = SAMPLING.get(settings["engine"], Inference).model_validate_json(json.dumps(settings))
     is_fit = isinstance(settings, Inference)
-    numbers = kept["number"].values.tolist()
-    sources = _guides(settings, kept) if is_fit else map(KeptDraws, kept["kept"].values)
+    numbers = stored["number"].values.tolist()
+    sources = _guides(settings, stored) if is_fit else map(KeptDraws, stored["kept"].values)
     return dict(
         origin=origin,
         settings=settings,
         sources=dict(zip(numbers, sources, strict=True)),
-        weights=dict(zip(numbers, kept["weight"].values.tolist(), strict=True)),
-        **{name: plain(kept.attrs[name]) for name in NAMED},
+        weights=dict(zip(numbers, stored["weight"].values.tolist(), strict=True)),
+        **{name: plain(stored.attrs[name]) for name in NAMED},
         history=tree["fit"].to_dataset() if is_fit else None,
-        samples=None if is_fit else _samples(kept),
+        samples=None if is_fit else _samples(stored),
         trace=tree,
     )
 
 
-def _guides(settings: Inference, kept: xr.Dataset) -> list[GuideDraws]:
-    spread = kept["spread"].values if "spread" in kept else None
-    guide = build_guide(settings, kept["loc"].shape[-1], bool(kept["is_improper"]), spread)
-    return GuideDraws.restored(guide, kept)
+def _guides(settings: Inference, stored: xr.Dataset) -> list[GuideDraws]:
+    spread = stored["spread"].values if "spread" in stored else None
+    guide = build_guide(settings, stored["loc"].shape[-1], bool(stored["is_improper"]), spread)
+    return GuideDraws.from_arrays(guide, stored)
 
 
-def _samples(kept: xr.Dataset) -> Samples:
+def _samples(stored: xr.Dataset) -> Samples:
     def named(start: str) -> dict[str, np.ndarray]:
-        found = {str(name): kept[name].values for name in kept if str(name).startswith(start)}
-        return {name.removeprefix(start): array for name, array in found.items()}
+        names = [str(name) for name in stored if str(name).startswith(start)]
+        return {name.removeprefix(start): stored[name].values for name in names}
 
     convergence = None
-    if "convergence" in kept:
-        percentile, largest, draws = kept["convergence"].values.tolist()
+    if "convergence" in stored:
+        percentile, largest, draws = stored["convergence"].values.tolist()
         convergence = Convergence(percentile, largest, int(draws))
-    chains = Chains(kept["values"].values, named("statistic_"), kept["broken"].values)
+    chains = Chains(stored["values"].values, named("statistic_"), stored["broken"].values)
     tuned = {name: value.item() for name, value in named("tuned_").items()}
-    status, reason = (kept.attrs[name] for name in ("status", "reason"))
-    evidence = Evidence(*kept["evidence"].values.tolist()) if "evidence" in kept else None
+    status, reason = (stored.attrs[name] for name in ("status", "reason"))
+    evidence = Evidence(*stored["evidence"].values.tolist()) if "evidence" in stored else None
     return Samples(chains, status, reason, convergence, tuned, evidence=evidence)
-
-
-def _numbered(name: str, array: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """An array with dims of its own."""
-    return [f"{name}_{axis}" for axis in range(array.ndim)], array

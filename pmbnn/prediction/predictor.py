@@ -19,13 +19,9 @@ from pmbnn.inference.flat import (
     flatten_model,
     model_graphs,
 )
-from pmbnn.inference.guides import build_guide
 from pmbnn.inference.observed import observations_last
 from pmbnn.inference.products import depends_on
-from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.run import Functions
-from pmbnn.inference.samplers.settings import Sampling
-from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
@@ -36,13 +32,12 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import (
     DrawSource,
-    GuideDraws,
+    at_draws,
     draw_all,
     draws_at_once,
     draws_in_memory,
-    filled,
-    log_density_of_mixture,
     over_draws,
+    spread_numbers,
 )
 from pmbnn.prediction.predictive import Predictive, Weights
 
@@ -51,7 +46,7 @@ PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbab
 
 
 class Predictor:
-    """What a model says at draws of its flat vector: variables, densities and predictions.
+    """Variables, densities and predictions of a model at draws of its flat vector.
 
     Compiled once for all models of one graph, whatever the values of their data and the number
     of rows. Draws come from sources (`DrawSource`): guides of fits, or draws that are kept.
@@ -59,9 +54,9 @@ class Predictor:
     Parameters
     ----------
     likelihood
-        Of the model: it says which graphs are read off, and what is made of their draws.
-    settings
-        Of fits: they tell the guide of a `Fit` that is handed over in the place of a source.
+        Likelihood of the model. It names the graphs that are computed, and the kind of prediction.
+    dtype
+        Precision of everything that is computed.
 
     Raises
     ------
@@ -70,11 +65,7 @@ class Predictor:
     """
 
     def __init__(
-        self,
-        model: pm.Model | ModelGraphs,
-        likelihood: Likelihood,
-        settings: Inference | Sampling | None = None,
-        dtype: str = "float32",
+        self, model: pm.Model | ModelGraphs, likelihood: Likelihood, dtype: str = "float32"
     ) -> None:
         graphs = model_graphs(model)
         model = graphs.model
@@ -82,9 +73,6 @@ class Predictor:
         self.likelihood, self.dtype = likelihood, dtype
         self.predictive = PREDICTIVES[likelihood.predictive]
         self.flat = flat = flatten_model(graphs, rows=None)
-        self.guide = None
-        if isinstance(settings, Inference):
-            self.guide = build_guide(settings, flat.size, flat.improper, flat.spread)
         self.vector = values = flat_vector(flat)
         self.at_once = draws_in_memory(flat.size)
         # Standard draws, which stand behind something that a trace keeps, are of no interest.
@@ -97,7 +85,7 @@ class Predictor:
         log_likelihood, log_prior, *posterior = flat.at(
             values, [by_row, flat.log_prior, *variables]
         )
-        # Those of a hyperprior are none of theirs: predictions are the same under every one.
+        # Without the constants of a hyperprior: predictions are the same under every one.
         self.constants = [
             name
             for name, variable in flat.data.items()
@@ -125,35 +113,24 @@ class Predictor:
 
     # Draws, and the model's variables and densities at them
 
-    def source(self, fit: Fit | DrawSource) -> DrawSource:
-        """What draws come from: a fit's guide, or the source itself."""
-        return GuideDraws.of(self.guide, fit) if isinstance(fit, Fit) else fit
-
-    def values(self, fit: Fit | DrawSource, draws: int) -> np.ndarray:
+    def values(self, source: DrawSource, draws: int) -> np.ndarray:
         """The first draws of the flat vector, ``(draw, size)``: those that predictions use."""
-        return np.concatenate([*self.blocks(fit, draws)])
+        return np.concatenate([*self.blocks(source, draws)])
 
-    def blocks(self, fit: Fit | DrawSource, draws: int) -> Iterator[np.ndarray]:
+    def blocks(self, source: DrawSource, draws: int) -> Iterator[np.ndarray]:
         """The same a few at a time, ``(draw, size)`` each: of large networks all are too many."""
         size = min(draws, self.at_once)
         for first in range(0, draws, size):
             numbers = np.arange(first, first + size, dtype=np.int32)
             with precision(self.dtype):
-                source = self.source(fit).on_device(self.dtype)
-                values = np.asarray(self._draws(source, numbers))
+                values = np.asarray(self._draws(source.on_device(self.dtype), numbers))
             yield values[: draws - first]
 
     def posterior(
         self, data: Mapping[str, np.ndarray], values: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Named variables at draws of the flat vector, ``(draw, *shape)`` each."""
-        with precision(self.dtype):
-            constants = self._constants(data)
-            parts = [
-                jax.device_get(self._posterior(block, *constants))
-                for block in filled(np.asarray(values, self.dtype), self.at_once)
-            ]
-        arrays = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
+        arrays = self._at_draws(self._posterior, values, self.at_once, *self._constants(data))
         others = computed_by_pytensor(self.flat, self.in_pytensor, values, data)
         return dict(zip(self.named, arrays, strict=True)) | others
 
@@ -165,75 +142,67 @@ class Predictor:
         Shapes ``(draw, observation)`` and ``(draw,)``; nats, densities on the unconstrained
         vector.
         """
-        with precision(self.dtype):
-            typed = cast({name: data[name] for name in self.flat.data}, self.dtype)
-            of_rows = [typed[name] for name in (*ROW_DATA, *self.constants)]
-            values, every = np.asarray(values, self.dtype), typed.values()
-            parts = [
-                jax.device_get(
-                    (*self._log_likelihood(block, *of_rows), *self._log_prior(block, *every))
-                )
-                for block in filled(values, min(self.at_once, draws_at_once(values, typed["x"])))
-            ]
-        of_blocks = zip(*parts, strict=True)
-        log_likelihood, log_prior = (np.concatenate(part)[: len(values)] for part in of_blocks)
+        typed = cast({name: data[name] for name in self.flat.data}, self.dtype)
+        row_inputs = [typed[name] for name in (*ROW_DATA, *self.constants)]
+
+        def densities(block):
+            return (
+                *self._log_likelihood(block, *row_inputs),
+                *self._log_prior(block, *typed.values()),
+            )
+
+        at_once = min(self.at_once, draws_at_once(values, typed["x"]))
+        log_likelihood, log_prior = self._at_draws(densities, values, at_once)
         return log_likelihood, log_likelihood.sum(axis=1, dtype=np.float64) + log_prior
 
-    def log_guide(
-        self, fits: Sequence[Fit | DrawSource], weights: Sequence[float], values: np.ndarray
-    ) -> np.ndarray:
-        """Log-density of a mixture of guides at draws of the flat vector, ``(draw,)``.
-
-        Nats, on the unconstrained vector; that of a point guide, and of kept draws, is not a
-        number.
-        """
-        sources = map(self.source, fits)
-        return log_density_of_mixture(sources, weights, values, self.at_once)
+    def _at_draws(self, program: Callable, values: np.ndarray, at_once: int, *inputs):
+        with precision(self.dtype):
+            return at_draws(program, np.asarray(values, self.dtype), at_once, *inputs)
 
     # Predictions
 
     def predict(
         self,
-        fits: Sequence[Fit | DrawSource],
+        sources: Sequence[DrawSource],
         weights: Weights,
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
         draws: int,
         target: np.ndarray | None = None,
     ) -> Predictive:
-        """Prediction of a mixture of fits at standardised inputs ``(observation, feature)``.
+        """Prediction of a mixture of sources at standardised inputs ``(observation, feature)``.
 
         Parameters
         ----------
         weights
-            Of the fits, with sum 1; a fit's draws share its weight.
+            Weights of the sources, with sum 1; the draws of a source share its weight.
         draws
-            Of each fit; all draws of a point are the same, and one is taken.
+            Draws of each source; all draws of a point are the same, and one is taken.
         target
-            What was observed, where the prediction is to be scored by it.
+            Observed targets, where the prediction is to be scored by them.
         """
-        return self.predict_mixtures(fits, [weights], data, x, draws, target)[0]
+        return self.predict_mixtures(sources, [weights], data, x, draws, target)[0]
 
     def predict_mixtures(
         self,
-        fits: Sequence[Fit | DrawSource],
+        sources: Sequence[DrawSource],
         mixtures: Sequence[Weights],
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
         draws: int,
         target: np.ndarray | None = None,
     ) -> list[Predictive]:
-        """Predictions of several mixtures of the same fits, each of which is drawn from once."""
-        used = [i for i in range(len(fits)) if any(w is None or w[i] > 0 for w in mixtures)]
-        shares = [w if w is None else [w[i] for i in used] for w in mixtures]
-        drawn = [fits[i] for i in used]
-        return self.predictive.of_mixtures(self, drawn, shares, data, x, draws, target)
+        """Predictions of several mixtures of the same sources, each of which is drawn from once."""
+        used = [i for i in range(len(sources)) if any(weights[i] > 0 for weights in mixtures)]
+        shares = [[weights[i] for i in used] for weights in mixtures]
+        used_sources = [sources[i] for i in used]
+        return self.predictive.of_mixtures(self, used_sources, shares, data, x, draws, target)
 
     def nll(
-        self, fit: Fit | DrawSource, data: Mapping[str, np.ndarray], rows: Rows, draws: int
+        self, source: DrawSource, data: Mapping[str, np.ndarray], rows: Rows, draws: int
     ) -> float:
-        """Negative log-density of the rows' targets under one fit, in nats an observation."""
-        return self.predictive.nll(self, fit, data, rows, draws)
+        """Negative log-density of the rows' targets under one source, in nats an observation."""
+        return self.predictive.nll(self, source, data, rows, draws)
 
     def observations(
         self, data: Mapping[str, np.ndarray], values: np.ndarray, rng: np.random.Generator
@@ -244,36 +213,23 @@ class Predictor:
     def parameters(
         self, data: Mapping[str, np.ndarray], values: np.ndarray, x: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """What the likelihood names, at draws of the flat vector: all in memory.
+        """Parameters of the likelihood at draws of the flat vector: all in memory.
 
-        ``(draw, observation, ...)`` each; ``(draw, 1)`` of what all observations share.
+        ``(draw, observation, ...)`` each; ``(draw, 1)`` of those that all observations share.
         """
-        with precision(self.dtype):
-            constants = self._constants(data)
-            x, values = (np.asarray(v, self.dtype) for v in (x, values))
-            parts = [
-                jax.device_get(self._of_values(block, x, *constants))
-                for block in filled(values, draws_at_once(values, x))
-            ]
-        found = (np.concatenate(part)[: len(values)] for part in zip(*parts, strict=True))
-        return dict(zip(self._has_rows, map(_with_rows, found), strict=True))
+        x, at_once = np.asarray(x, self.dtype), draws_at_once(values, x)
+        arrays = self._at_draws(self._of_values, values, at_once, x, *self._constants(data))
+        return dict(zip(self._has_rows, map(_with_rows, arrays), strict=True))
 
     def single_draws(
-        self, fit: Fit | DrawSource, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
+        self, source: DrawSource, data: Mapping[str, np.ndarray], x: np.ndarray, draws: int
     ) -> dict[str, np.ndarray]:
-        """What the likelihood names, at the first draws of a fit: shaped as `parameters` are.
+        """Parameters of the likelihood at the first draws of a source, shaped as `parameters`.
 
-        One draw of the weights is in memory at a time, those of a point once.
+        One draw of the weights is in memory at a time; a point is drawn from once.
         """
-        draws = self.n_distinct(fit, draws)
-        with precision(self.dtype), stage("predict", len(x), "row") as report_progress:
-            constants, source = self._constants(data), self.source(fit).on_device(self.dtype)
-            size, parts = self.predictive.block, []
-            for number, rows in enumerate(self._blocks(x, size), 1):
-                found = self._of_draws(source, draws, rows, constants)
-                parts.append(jax.device_get(found))
-                report_progress(min(number * size, len(x)))
-        columns = zip(*parts, strict=True)
+        program = partial(self._of_draws, source.n_distinct(draws))
+        columns = self._at_rows(program, source, data, x, self.predictive.block)
         return {
             name: np.concatenate(column, axis=1)[:, : len(x)] if rows else _with_rows(column[0])
             for (name, rows), column in zip(self._has_rows.items(), columns, strict=True)
@@ -282,68 +238,70 @@ class Predictor:
     def reduced(
         self,
         reduce: Callable,
-        fit: Fit | DrawSource,
+        source: DrawSource,
         data: Mapping[str, np.ndarray],
         x: np.ndarray,
         draws: int,
         block: int,
     ) -> list[np.ndarray]:
-        """What a compiled loop over draws makes of them, without keeping any.
+        """Results of a compiled loop over draws, none of which is kept.
 
         Parameters
         ----------
         reduce
             JAX function of the parameters of the likelihood, by the number of the draw, and of
-            how many draws there are; it returns arrays with observations first.
+            the number of draws; it returns arrays with observations first.
         block
             Rows in memory at once.
         """
-        with precision(self.dtype), stage("predict", len(x), "row") as report_progress:
-            source, constants = self.source(fit).on_device(self.dtype), self._constants(data)
-            parts = []
-            for number, rows in enumerate(self._blocks(x, block), 1):
-                found = self._reduced(reduce, source, draws, rows, constants)
-                parts.append(jax.device_get(found))
-                report_progress(min(number * block, len(x)))
-        return [np.concatenate(part)[: len(x)] for part in zip(*parts, strict=True)]
+        columns = self._at_rows(partial(self._reduced, reduce, draws), source, data, x, block)
+        return [np.concatenate(column)[: len(x)] for column in columns]
 
-    def n_distinct(self, fit: Fit | DrawSource, draws: int) -> int:
-        """How many of so many draws of a fit differ: all draws of a point are the same."""
-        return self.source(fit).n_distinct(draws)
+    def _at_rows(
+        self,
+        program: Callable,
+        source: DrawSource,
+        data: Mapping[str, np.ndarray],
+        x: np.ndarray,
+        size: int,
+    ) -> list[tuple[np.ndarray, ...]]:
+        """Each output of a program at consecutive blocks of rows; the last is filled with zeros."""
+        with precision(self.dtype), stage("predict", len(x), "row") as report_progress:
+            source, constants, parts = source.on_device(self.dtype), self._constants(data), []
+            for start in range(0, len(x), size):
+                rows = np.asarray(x[start : start + size], self.dtype)
+                rows = np.pad(rows, ((0, size - len(rows)), (0, 0)))
+                parts.append(jax.device_get(program(source, rows, constants)))
+                report_progress(min(start + size, len(x)))
+        return list(zip(*parts, strict=True))
 
     def _constants(self, data: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         return [np.asarray(data[name], self.dtype) for name in self.constants]
 
-    def _blocks(self, x: np.ndarray, size: int):
-        """Consecutive blocks of rows, the last one filled up with zeros."""
-        for start in range(0, len(x), size):
-            rows = np.asarray(x[start : start + size], self.dtype)
-            yield np.pad(rows, ((0, size - len(rows)), (0, 0)))
-
 
 def _programs(parameters: Callable) -> tuple[Callable, Callable]:
-    """Programs of all draws of a block of rows, and of what a function makes of them.
+    """Programs of all draws of a block of rows, and of a function of them.
 
     Parameters
     ----------
     parameters
-        What the likelihood names, at a flat vector, rows and constants.
+        Parameters of the likelihood, as a function of a flat vector, rows and constants.
     """
 
-    def of_one(source, x, constants, i):
+    def one_draw(source, x, constants, i):
         # Once: XLA would draw anew within each operation that takes a part of the vector, for every
         # row (1,024 rows of the 2-5-5-2 network: 25 instead of 8 us a draw).
         vector = computed_once(source.draw(i))
         return tuple(parameters(vector, x, *constants))
 
-    def draws_of_block(source, draws, x, constants):
-        return jax.lax.map(partial(of_one, source, x, constants), jnp.arange(draws))
+    def draws_of_block(draws, source, x, constants):
+        return jax.lax.map(partial(one_draw, source, x, constants), jnp.arange(draws))
 
-    def reduced_of_block(reduce, source, draws, x, constants):
-        return reduce(partial(of_one, source, x, constants), draws)
+    def reduced_of_block(reduce, draws, source, x, constants):
+        return reduce(partial(one_draw, source, x, constants), draws)
 
     return (
-        jax.jit(draws_of_block, static_argnums=1),
+        jax.jit(draws_of_block, static_argnums=0),
         jax.jit(reduced_of_block, static_argnums=0, compiler_options=compiler_options()),
     )
 
@@ -354,10 +312,21 @@ def _with_rows(draws: np.ndarray) -> np.ndarray:
 
 
 def checked_inputs(x: np.ndarray, data: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Inputs ``(observation, feature)`` as numbers; raise ValueError unless shaped as a model's."""
+    """Inputs ``(observation, feature)`` as numbers.
+
+    Raises
+    ------
+    ValueError
+        If they have another shape than the inputs of the model, or no rows, or are not finite.
+    """
     x, features = np.asarray(x, np.float64), data["x"].shape[1]
     if x.ndim != 2 or x.shape[1] != features:
         raise ValueError(f"`x` must have shape (observation, {features}), got {x.shape}.")
+    if not len(x):
+        raise ValueError("`x` must have at least one observation, got none.")
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise ValueError(f"`x[{row}, {column}]` must be finite, got {x[row, column]}.")
     return x
 
 
@@ -371,7 +340,7 @@ class NetworkModel:
     Attributes
     ----------
     parts
-        What the model is made of, on at least one of the rows.
+        The parts of the model, with one of the rows or more.
     training
         All training rows, or a function that loads them.
     standardisation, target_standardisation
@@ -383,6 +352,11 @@ class NetworkModel:
     standardisation: Standardisation
     target_standardisation: Standardisation
 
+    @property
+    def rows(self) -> Rows:
+        """All training rows; of a stored cell they are loaded for it."""
+        return self.training() if callable(self.training) else self.training
+
     @cached_property
     def graph_model(self) -> pm.Model:
         """The model with the rows of `parts` alone: its variables are the same."""
@@ -391,11 +365,10 @@ class NetworkModel:
     @cached_property
     def model(self) -> pm.Model:
         """The model with all training rows."""
-        training = self.training
-        return self.parts.build(training() if callable(training) else training)
+        return self.parts.build(self.rows)
 
     def __getstate__(self) -> dict[str, object]:
-        """What another process needs, which builds models itself."""
+        """The fields: another process builds the models itself."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
@@ -407,10 +380,10 @@ INPUTS = 400
 
 
 def compared_functions(model: pm.Model) -> Functions:
-    """What chains of a model must agree on, as a function of draws of its flat vector.
+    """Function of draws of a model's flat vector, on whose values chains must agree.
 
-    What its likelihood says at up to `INPUTS` training inputs; the unconstrained variables of a
-    model that is not one of this package.
+    The parameters of its likelihood at up to `INPUTS` training inputs; the unconstrained variables
+    of a model that is not one of this package.
     """
     likelihood = likelihood_of(model)
     if likelihood is None:
@@ -421,28 +394,23 @@ def compared_functions(model: pm.Model) -> Functions:
 def functions_of(
     predictor: Predictor, data: Mapping[str, np.ndarray], *further: np.ndarray
 ) -> Functions:
-    """What a model's likelihood says at up to `INPUTS` of its inputs, of draws of the vector.
+    """Parameters of a model's likelihood at up to `INPUTS` of its inputs, as a function of draws.
 
-    And at as many of each of `further` arrays of inputs, ``(observation, feature)``.
+    And at no more of each of `further` arrays of inputs, ``(observation, feature)``.
     """
-    x = np.concatenate([spread_rows(of) for of in (data["x"], *further)])
+    x = np.concatenate([spread_rows(inputs) for inputs in (data["x"], *further)])
+    is_classifier = predictor.likelihood.task == "classification"
 
-    def of(values: np.ndarray) -> np.ndarray:
-        # A chain at a time: a large network's layers at all draws would fill the memory.
-        return np.stack([_predicted(predictor, data, chain, x) for chain in values])
+    def functions(values: np.ndarray) -> np.ndarray:
+        arrays = predictor.parameters(data, values, x).values()
+        # Without the last class, which has what the others leave.
+        arrays = [a[..., :-1] if a.ndim > 2 and is_classifier else a for a in arrays]
+        return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
 
-    return of
-
-
-def _predicted(predictor: Predictor, data, values: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """What the likelihood names at draws, ``(draw, function)``; without the last of the classes."""
-    found = predictor.parameters(data, values, x).values()
-    # The last class has what the others leave.
-    of_classes = predictor.likelihood.task == "classification"
-    arrays = [a[..., :-1] if a.ndim > 2 and of_classes else a for a in found]
-    return np.concatenate([a.reshape(len(values), -1) for a in arrays], axis=1)
+    # A chain at a time: a large network's layers at all draws would fill the memory.
+    return lambda chains: np.stack([functions(values) for values in chains])
 
 
 def spread_rows(x: np.ndarray, most: int = INPUTS) -> np.ndarray:
-    """At most so many rows, evenly spread over all."""
-    return x[np.unique(np.linspace(0, len(x) - 1, min(most, len(x))).round().astype(int))]
+    """At most `most` rows, evenly spread over all."""
+    return x[spread_numbers(len(x), most)]

@@ -94,7 +94,7 @@ def _sources(
     guide = build_guide(settings, flat.size, flat.improper, flat.spread)
     kept = trace["guide"].to_dataset().sel(restart=finite)
     return {
-        "sources": dict(zip(finite, GuideDraws.restored(guide, kept), strict=True)),
+        "sources": dict(zip(finite, GuideDraws.from_arrays(guide, kept), strict=True)),
         "weights": {i: float(history["weight"].values[i]) for i in finite},
         "best": int(history.attrs["best"]),
         "history": history,

@@ -1,7 +1,7 @@
-"""Contracts of one's own parts, for their tests: ``check_prior(MyPrior)`` and the like.
+"""Checks of user-defined parts, for their tests: ``check_prior(MyPrior)``, for example.
 
-Each check takes a class, whose defaults it then uses, or specifications; it raises
-``AssertionError`` with what is wrong. PyMC graphs are interpreted: nothing is compiled.
+Each check takes a class, whose defaults it uses, or a specification, and raises an
+``AssertionError`` with a message. PyMC graphs are interpreted: nothing is compiled.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""What holds for every model: names, dims, finite log-probability and gradient."""
+"""Checks of every model: names, dims, finite log-probability and gradient."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.checks import free_scalars
-from pmbnn.models.build import build_model
+from pmbnn.models.build import ROW_DATA, build_model
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
 from pmbnn.models.priors import Fixed, Hierarchical, Hyperprior, Prior
@@ -21,7 +21,7 @@ N_ROWS = 9
 CLASSES = ("a", "b", "c")
 
 OFFSETS = (-0.7, 0.7)
-"""Centres of the points that a model is looked at, on its unconstrained axes: a variable that
+"""Centres of the points at which a model is evaluated, on its unconstrained axes: a variable that
 must be positive and is not shows at one of the two."""
 
 
@@ -55,7 +55,7 @@ def evaluate(
     return _interpreted(graphs, list(given))(*given.values())
 
 
-def _interpreted(graphs, inputs):
+def _interpreted(graphs, inputs) -> Callable[..., list[np.ndarray]]:
     import pytensor
     from pytensor.compile.mode import Mode
 
@@ -67,9 +67,9 @@ def random_point(model: "pm.Model", offset: float = 0.0) -> dict[str, np.ndarray
     """Normal draws around a number for every unconstrained value, shaped as its dims declare."""
     rng = np.random.default_rng(1)
     dims = {v: model.named_vars_to_dims.get(v.name, ()) for v in model.free_RVs}
-    shapes = {v: [len(model.coords[name]) for name in dims[v]] for v in model.free_RVs}
     return {
-        model.rvs_to_values[v].name: offset + 0.5 * rng.normal(size=shapes[v])
+        model.rvs_to_values[v].name: offset
+        + 0.5 * rng.normal(size=[len(model.coords[dim]) for dim in dims[v]])
         for v in model.free_RVs
     }
 
@@ -82,76 +82,71 @@ def check_model(
     rows: Rows | None = None,
     offsets: Sequence[float] = OFFSETS,
 ) -> "pm.Model":
-    """Model that has what it declares, with finite log-probability and gradient.
+    """Build a model and check its declarations, log-probability and gradient; return the model.
 
     Parameters
     ----------
     rows
-        To build it on; random ones with two features unless given.
+        Rows to build it on; random ones with two features unless given.
     offsets
-        Centres of the points it is looked at, on its unconstrained axes.
+        Centres of the points at which it is evaluated, on its unconstrained axes.
 
     Raises
     ------
     AssertionError
-        It has not, or cannot be built.
+        If the model cannot be built, differs from what its parts declare, or has a log-probability
+        or a gradient that is not finite.
     """
     rows = rows_of(likelihood) if rows is None else rows
     names = ", ".join(part.kind for part in (network, prior, hyperprior, likelihood))
     with assertion(f"a model of {names} cannot be built"):
         model = build_model(network, prior, hyperprior, likelihood, rows)
+
+    def must(holds: object, what: str, value: object) -> None:
+        assert holds, f"a model of {names} must be such that {what}, got {value}"
+
     n_outputs = likelihood.n_outputs(rows.n_classes, rows.n_targets)
     parameters = network.parameters(rows.input_shape, n_outputs)
     for parameter in parameters:
         dims = tuple(model.named_vars_to_dims.get(parameter.name, ()))
-        _must(dims == parameter.dims, f"`{parameter.name}` has dims {parameter.dims}", dims, names)
+        must(dims == parameter.dims, f"`{parameter.name}` has dims {parameter.dims}", dims)
     hyperprior = hyperprior if prior.has_scale else Fixed(scale=None)
-    _check_data(model, {**hyperprior.constants, **likelihood.constants}, names)
-    point = random_point(model)
-    size = sum(value.size for value in point.values())
-    declared = free_scalars(parameters, prior, hyperprior, likelihood, rows.n_targets)
-    _must(size == declared, f"there are as many free scalars as declared, {declared}", size, names)
-    weights = [p.name for p in parameters]
-    with assertion(f"a model of {names} cannot be evaluated"):
-        _check_values(model, weights, hyperprior, offsets, names)
-    return model
-
-
-def _check_data(model: "pm.Model", constants: Mapping[str, object], names: str) -> None:
-    data = {v.name: v.get_value() for v in model.data_vars if v.name not in ("x", "target")}
-    data = {name: np.asarray(value).tolist() for name, value in data.items()}
+    data = {v.name: v.get_value().tolist() for v in model.data_vars if v.name not in ROW_DATA}
+    constants = {**hyperprior.constants, **likelihood.constants}
     constants = {name: np.asarray(value).tolist() for name, value in constants.items()}
-    _must(data == constants, f"the constants {dict(constants)} are the model's data", data, names)
+    must(data == constants, f"the constants {constants} are the model's data", data)
+    size = sum(value.size for value in random_point(model).values())
+    declared = free_scalars(parameters, prior, hyperprior, likelihood, rows.n_targets)
+    must(size == declared, f"there are as many free scalars as declared, {declared}", size)
+    with assertion(f"a model of {names} cannot be evaluated"):
+        weights = [p.name for p in parameters]
+        _check_values(model, weights, isinstance(hyperprior, Hierarchical), offsets, must)
+    return model
 
 
 def _check_values(
     model: "pm.Model",
     weights: list[str],
-    hyperprior: Hyperprior,
+    has_scales: bool,
     offsets: Sequence[float],
-    names: str,
+    must: Callable[[object, str, object], None],
 ) -> None:
-    """Log-probability, its gradient, weights and scales at some points."""
+    """Check log-probability, its gradient, weights and scales at some points."""
     import pytensor.tensor as pt
 
     scales = [v for v in model.named_vars if v.endswith("_scale") and v != "prior_scale"]
-    scales = scales if isinstance(hyperprior, Hierarchical) else []
+    names = [*weights, *(scales if has_scales else ())]
     values, logp = model.value_vars, model.logp()
-    wanted = model.replace_rvs_by_values([model[name] for name in (*weights, *scales)])
-    function = _interpreted([logp, *pt.grad(logp, values), *wanted], values)
+    variables = model.replace_rvs_by_values([model[name] for name in names])
+    function = _interpreted([logp, *pt.grad(logp, values), *variables], values)
     for offset in offsets:
         point = random_point(model, offset)
-        found, *others = function(*(point[v.name] for v in values))
-        _must(np.isfinite(found), "the log-probability is finite", found, names)
-        for value, gradient in zip(values, others, strict=False):
-            is_there = np.isfinite(gradient).all() and np.any(gradient != 0)
-            what = f"the gradient by `{value.name}` is finite, not zero"
-            _must(is_there, what, gradient, names)
-        for name, value in zip((*weights, *scales), others[len(values) :], strict=True):
-            what = "finite" if name in weights else "positive"
-            is_it = np.isfinite(value).all() and (name in weights or np.all(value > 0))
-            _must(is_it, f"`{name}` is {what}", value, names)
-
-
-def _must(holds: object, what: str, found: object, names: str) -> None:
-    assert holds, f"a model of {names} must be such that {what}, got {found}"
+        log_probability, *arrays = function(*(point[v.name] for v in values))
+        must(np.isfinite(log_probability), "the log-probability is finite", log_probability)
+        for value, gradient in zip(values, arrays, strict=False):
+            is_usable = np.isfinite(gradient).all() and np.any(gradient != 0)
+            must(is_usable, f"the gradient by `{value.name}` is finite, not zero", gradient)
+        for name, array in zip(names, arrays[len(values) :], strict=True):
+            is_weight = name in weights
+            holds = np.isfinite(array).all() and (is_weight or np.all(array > 0))
+            must(holds, f"`{name}` is {'finite' if is_weight else 'positive'}", array)

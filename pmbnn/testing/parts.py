@@ -1,4 +1,4 @@
-"""The contract of each kind of part: built with every registered counterpart."""
+"""Checks of each kind of part, with every registered counterpart."""
 
 import tempfile
 from pathlib import Path
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset
 
 
-# What holds for every specification: its name is registered, and a file gives it back
+# Every specification: its class is registered, and a file gives it back
 
 
 USUAL: dict[str, Any] = {
@@ -45,17 +45,11 @@ USUAL: dict[str, Any] = {
     "network": "dense",
     "prior": "normal",
 }
-"""What the other sections of an experiment file say."""
+"""The other sections of the experiment file that a part is written into."""
 
 
 def specification_of[S: Specification](part: S | type[S], base: type[S]) -> S:
-    """The specification itself, or that of a class's defaults.
-
-    Raises
-    ------
-    AssertionError
-        It is not derived from the base.
-    """
+    """The specification itself, or one with the defaults of a class."""
     spec = part() if isinstance(part, type) else part
     assert isinstance(spec, base), f"must be derived from {base.__name__}, got {part!r}"
     return spec
@@ -67,9 +61,9 @@ def check_specification(spec: Specification, section: str, **others: Any) -> Non
     Parameters
     ----------
     section
-        Of an experiment file, which the specification is written into and read back from.
+        Section of an experiment file that the specification is written into and read back from.
     others
-        What further sections of that file say.
+        Further sections of that file.
     """
     cls = type(spec)
     base = next(base for base in REGISTRIES if isinstance(spec, base))
@@ -91,8 +85,8 @@ def check_specification(spec: Specification, section: str, **others: Any) -> Non
             file.write_text(text, encoding="utf-8")
             experiment = load_experiment(file)
             check_data(experiment)
-        found = {getattr(cell, section) for cell in experiment.cells}
-        assert found == {spec}, f"an experiment file must give {spec!r} back, got {found}"
+        read = {getattr(cell, section) for cell in experiment.cells}
+        assert read == {spec}, f"an experiment file must give {spec!r} back, got {read}"
         text = resolved_text(experiment)
 
 
@@ -217,7 +211,7 @@ def check_dataset(dataset: DatasetSpec | type[DatasetSpec]) -> None:
 
 
 def _every[S: Specification](registry: dict[str, type[S]]) -> list[S]:
-    """A specification of each class that has a default for everything."""
+    """A specification of each class whose fields all have a default."""
     return [
         cls()
         for cls in registry.values()
@@ -229,31 +223,32 @@ def _that_meet(prior: Prior) -> list[Hyperprior]:
     """Hyperpriors that a prior takes, centred ones too where it can be."""
     if not prior.has_scale:
         return [Fixed(scale=None)]
-    met = _every(HYPERPRIORS)
+    hyperpriors = _every(HYPERPRIORS)
     if prior.centrable:
-        met += [type(h)(centred=True) for h in met if isinstance(h, Hierarchical)]
-    return met
+        learned = [h for h in hyperpriors if isinstance(h, Hierarchical)]
+        hyperpriors += [type(h)(centred=True) for h in learned]
+    return hyperpriors
 
 
 def _check_scale(prior: Prior) -> None:
-    """Raise AssertionError unless log p(scale · z | scale) + log scale is one for all scales."""
+    """Raise AssertionError unless log p(scale · z | scale) + log scale is equal at all scales."""
     import pymc as pm
 
     z = np.random.default_rng(2).normal(size=5)
-    found = {}
+    densities = {}
     for scale in (1.0, *SCALES):
         with pm.Model(coords={"unit": range(len(z))}) as model:
             weight = prior.variable("w", np.float64(scale), ("unit",), prior.shared())
             assert weight.name == "w", f"`variable` must name its variable `w`, got `{weight.name}`"
-        # What it shares is random: its density is taken at one point of that.
+        # What weights share is random: their density is taken at one point of it.
         logp = model.replace_rvs_by_values([pm.logp(weight, scale * z, warn_rvs=False)])
         point = random_point(model)
         [density] = evaluate(logp, {v: point[v.name] for v in model.value_vars})
-        found[scale] = density + np.log(scale)
+        densities[scale] = density + np.log(scale)
     for scale in SCALES:
-        assert np.allclose(found[scale], found[1.0], rtol=1e-8, atol=1e-8), (
+        assert np.allclose(densities[scale], densities[1.0], rtol=1e-8, atol=1e-8), (
             f"`{prior.kind}` must have the density of its standard draws over the scale {scale}: "
-            f"log-densities of z {found[1.0]}, of scale · z plus log scale {found[scale]}"
+            f"log-densities of z {densities[1.0]}, of scale · z plus log scale {densities[scale]}"
         )
 
 
@@ -262,19 +257,19 @@ def _check_observed(likelihood: Likelihood) -> None:
     from pmbnn.models.build import build_model
 
     model = build_model(SMALL, Normal(), Fixed(), likelihood, rows_of(likelihood))
-    found = [v.name for v in model.observed_RVs]
-    assert found == ["y"], f"`observe` must name one observed variable `y`, got {found}"
+    names = [v.name for v in model.observed_RVs]
+    assert names == ["y"], f"`observe` must name one observed variable `y`, got {names}"
     dims = tuple(model.named_vars_to_dims.get("y", ()))
     assert dims == ("observation",), f"`y` must have dims ('observation',), got {dims}"
     point = random_point(model)
-    [logp] = model.logp(vars=model.observed_RVs, sum=False)
-    [density] = evaluate([logp], {v: point[v.name] for v in model.value_vars})
+    logp = model.logp(vars=model.observed_RVs, sum=False)
+    [density] = evaluate(logp, {v: point[v.name] for v in model.value_vars})
     shape = np.shape(density)
     assert shape == (N_ROWS,), f"`y` must have a log-density an observation, got shape {shape}"
 
 
 def _check_forward(network: Network, input_shape: tuple[int, ...], n_outputs: int) -> None:
-    """Raise AssertionError unless outputs have their shape and follow their own rows."""
+    """Raise AssertionError unless outputs have their shape and depend on their own rows alone."""
     import pytensor.tensor as pt
 
     rng = np.random.default_rng(3)
@@ -284,13 +279,16 @@ def _check_forward(network: Network, input_shape: tuple[int, ...], n_outputs: in
     outputs = network.forward(x, values, input_shape)
     gradients = pt.grad(pt.sum(outputs**2), list(values.values()), disconnected_inputs="ignore")
     rows = rng.normal(size=(4, int(np.prod(input_shape))))
-    found, *slopes = evaluate([outputs, *gradients], {x: rows})
+    values_at_rows, *slopes = evaluate([outputs, *gradients], {x: rows})
     for name, slope in zip(values, slopes, strict=True):
         assert np.any(slope != 0), f"`forward` must make use of `{name}`"
     expected = (len(rows), n_outputs)
-    assert found.shape == expected, f"`forward` must give shape {expected}, got {found.shape}"
+    shape = values_at_rows.shape
+    assert shape == expected, f"`forward` must give shape {expected}, got {shape}"
     [fewer] = evaluate([outputs], {x: rows[1:3]})
-    assert np.allclose(fewer, found[1:3]), "an output of `forward` must depend on its row alone"
+    assert np.allclose(fewer, values_at_rows[1:3]), (
+        "an output of `forward` must depend on its row alone"
+    )
 
 
 def _check_arrays(loaded: "Dataset") -> None:

@@ -16,6 +16,7 @@ from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.job import load_dataset
 from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.results.store import Results
 
 MOONS = """
@@ -109,7 +110,8 @@ def test_the_best_restart_is_drawn_from(guide, monkeypatch):
     best = max(fits, key=lambda one: one.elbo)
     assert len(fits) == 2
     assert fits[0].elbo != fits[1].elbo
-    assert (drawn == guide.predictor.values(best, 19)).all()
+    source = GuideDraws.from_fit(guide.programs.program(guide.cell, guide.rows).guide, best)
+    assert (drawn == guide.predictor.values(source, 19)).all()
 
 
 def test_quantities_are_functions_scales_and_the_log_likelihood(guide):

@@ -543,9 +543,7 @@ class Fitter:
         one, keys = np.ones(1), derive_keys("x")
         history = History(one, one, one, one)
         lost = Fit({"loc": one}, one, history, np.nan, "diverged", "scripted", keys)
-        return [
-            InferredCell(c, c.hyperprior, {}, (lost,), None, (0.0,), None, None, 1.5) for c in cells
-        ]
+        return [InferredCell(c, c.hyperprior, {}, {}, {}, None, 1.5, (lost,)) for c in cells]
 
 
 def run_in_process(run, fitter, monkeypatch):

@@ -14,6 +14,7 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import FRESH_SEED, evaluate
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.selection import best_restart, restart_weights
+from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -21,6 +22,7 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal, Normal
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.settings import Fresh, Map, Predict
 from pmbnn.spec import METRICS
 
@@ -55,7 +57,7 @@ def moments(restart, x, draws):
 
 
 class Scripted(ScriptedPredictor):
-    """A predictor that knows fits by their PRNG keys."""
+    """A predictor that knows sources by their PRNG keys."""
 
     def __init__(self):
         self.asked = []
@@ -67,7 +69,7 @@ class Scripted(ScriptedPredictor):
 
 
 def same_keys(fit, restart):
-    return np.array_equal(fit.keys.noise, derive_keys(f"fit/{restart}").noise)
+    return np.array_equal(fit.draw_key, derive_keys(f"fit/{restart}").draws)
 
 
 def fitted_cell(mixture, elbos=ELBOS, cell=CELL):
@@ -81,7 +83,11 @@ def fitted_cell(mixture, elbos=ELBOS, cell=CELL):
     best = best_restart(fits, None)
     weights = restart_weights(fits, best, mixture)
     made = replace(cell, predict=predict)
-    return InferredCell(made, HalfNormal(), {}, tuple(fits), best, weights, None, None, 1.0)
+    sources = {
+        i: GuideDraws.from_fit(Point(1), one) for i, one in enumerate(fits) if not one.failed
+    }
+    weights = {i: weights[i] for i in sources}
+    return InferredCell(made, HalfNormal(), {}, sources, weights, best, 1.0, tuple(fits))
 
 
 def mixed(weights, x, draws=20):
@@ -219,7 +225,7 @@ def test_mixtures_differ():
 
 def test_a_restart_far_below_the_best_has_no_weight():
     fitted = fitted_cell("elbo", (-5000.0, -10.0, -9000.0, np.nan))
-    assert fitted.weights == (0, 1, 0, 0)
+    assert fitted.weights == {0: 0, 1: 1, 2: 0}
     check_mixture(evaluate(fitted, DATASET, Scripted()).test, (0, 1, 0, 0), DATASET.x_test)
 
 

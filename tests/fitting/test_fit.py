@@ -28,6 +28,7 @@ from pmbnn.fitting.selection import (
     scored_restarts,
 )
 from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
@@ -81,7 +82,11 @@ class Script(ScriptedPredictor):
             parts += [(f"fit/{r}", "fit", r) for r in range(9)]
             for path, name, restart in parts:
                 keys = derive_keys(f"{settings_digest(cell)}/{path}")
-                self.names[tuple(keys.noise)] = (cell, name, restart)
+                self.names[tuple(keys.noise)] = self.names[tuple(keys.draws)] = (
+                    cell,
+                    name,
+                    restart,
+                )
 
     def fit_job(self, cells, datasets=None):
         self.know(cells)
@@ -91,6 +96,8 @@ class Script(ScriptedPredictor):
         return fit_job(cells, datasets, group)
 
     # An engine
+
+    guide = MeanField(1)
 
     def build_program(self, model, settings, rows, width, fewer=False):
         self.width = width
@@ -117,8 +124,7 @@ class Script(ScriptedPredictor):
     # A predictor
 
     def moments(self, made, data, x, draws):
-        _, _, restart = self.names[tuple(made.keys.noise)]
-        assert not made.failed, "nothing can be predicted with a fit that diverged"
+        _, _, restart = self.names[tuple(made.draw_key)]
         self.predicted.append((data, x, draws))
         p = self.confidence(float(data.get("prior_scale", np.nan)), restart)
         mean = np.tile([p, 1 - p], (len(x), 1))
@@ -411,7 +417,8 @@ def test_a_cell_has_the_weights_that_it_asks_for(script, mixture):
     (done,) = script.fit_job([replace(CELL, inference=inference, predict=predict)])
     share = {"best": 0, "equal": 0.5, "elbo": 1 / (1 + np.e)}[mixture]
     assert done.best == 2
-    np.testing.assert_allclose(done.weights, [0, share, 1 - share])
+    weights = [done.weights.get(restart, 0) for restart in range(3)]
+    np.testing.assert_allclose(weights, [0, share, 1 - share])
 
 
 # Company

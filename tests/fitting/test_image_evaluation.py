@@ -13,12 +13,14 @@ from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.image_evaluation import evaluate_images, load_images
 from pmbnn.fitting.inferred import InferredCell
+from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.settings import Predict
 
 CONFIDENCE_THRESHOLD = 0.2
@@ -55,21 +57,25 @@ def moments(restart, x, draws):
 
 
 class Scripted(ScriptedPredictor):
-    """A predictor that knows fits by their ELBO."""
+    """A predictor that knows sources by their parameter."""
 
     def __init__(self):
         self.draws = set()
 
     def moments(self, fit, data, x, draws):
         self.draws.add(draws)
-        return moments(int(fit.elbo), x, draws)
+        return moments(int(fit.parameters["loc"][0]), x, draws)
 
 
 def fitted_cell(cell=CELL):
     one, keys = np.ones(1), derive_keys("made")
     history = History(one, one, one, one)
-    fits = tuple(Fit({"loc": one}, one, history, float(i), "converged", "", keys) for i in range(2))
-    return InferredCell(cell, Fixed(scale=1.0), {}, fits, 1, WEIGHTS, None, None, 1.0)
+    fits = tuple(
+        Fit({"loc": i * one}, one, history, float(i), "converged", "", keys) for i in range(2)
+    )
+    sources = {i: GuideDraws.from_fit(Point(1), fit) for i, fit in enumerate(fits)}
+    weights = dict(enumerate(WEIGHTS))
+    return InferredCell(cell, Fixed(scale=1.0), {}, sources, weights, 1, 1.0, fits)
 
 
 def unavailable(self, digits):

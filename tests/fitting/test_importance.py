@@ -21,31 +21,35 @@ SMALL = Dense(hidden=(3,))
 
 
 class NormalGuide:
-    """A predictor of a standard normal posterior under a normal guide of another scale."""
+    """A normal guide of another scale, and the predictor of a standard normal posterior."""
 
     def __init__(self, sd):
         self.sd = sd
 
-    def values(self, fit, draws):
+    def values(self, source, draws):
         return self.sd * np.random.default_rng(0).standard_normal((draws, 1))
 
     def log_joint(self, data, values):
         return None, stats.norm.logpdf(values[:, 0]) - 250.0
 
-    def log_guide(self, fits, weights, values):
-        assert (len(fits), weights) == (1, [1.0])
+    def log_density(self, values):
         return stats.norm.logpdf(values[:, 0], scale=self.sd)
 
 
-def cell_with(draws, trace_draws=50, network=SMALL, **inference):
+def cell_with(draws, trace_draws=50, network=SMALL, source=None, **inference):
     predict, data = Predict(draws=draws, trace_draws=trace_draws), Moons(noise=0.3)
     prior, settings = (Normal(), HalfNormal()), Inference(**inference)
     cell = Cell("toy", data, network, *prior, Categorical(), settings, predict)
-    return InferredCell(cell, HalfNormal(), {}, ("the only fit",), 0, (1.0,), None, None, 1.0)
+    return InferredCell(cell, HalfNormal(), {}, {0: source}, {0: 1.0}, 0, 1.0)
+
+
+def results_of(sd, draws, trace_draws=50):
+    guide = NormalGuide(sd)
+    return importance_results(cell_with(draws, trace_draws, source=guide), guide)
 
 
 def pareto_k(sd, draws=2000):
-    return importance_results(cell_with(draws), NormalGuide(sd))["pareto_k"]
+    return results_of(sd, draws)["pareto_k"]
 
 
 def test_a_wide_guide_has_light_tails_and_a_narrow_one_heavy_ones():
@@ -56,12 +60,12 @@ def test_a_wide_guide_has_light_tails_and_a_narrow_one_heavy_ones():
 
 
 def test_too_few_draws_say_nothing_however_many_the_trace_keeps():
-    assert importance_results(cell_with(20, 20), NormalGuide(0.5)) == {}
-    assert "pareto_k" in importance_results(cell_with(40, 50), NormalGuide(0.5))
+    assert results_of(0.5, 20, 20) == {}
+    assert "pareto_k" in results_of(0.5, 40, 50)
 
 
 def test_ratios_that_are_not_finite_say_nothing():
-    assert importance_results(cell_with(100), NormalGuide(np.nan)) == {}
+    assert results_of(np.nan, 100) == {}
 
 
 def test_loo_of_chains_is_of_targets_in_original_units():

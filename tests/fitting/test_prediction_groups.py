@@ -11,7 +11,6 @@ from pmbnn.data.ood import Letters, NormalNoise, Rotated
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job
-from pmbnn.fitting.inferred import fit_of_draws
 from pmbnn.fitting.prediction_groups import (
     hard_images,
     kept_images,
@@ -25,6 +24,7 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.settings import Diagnostics, Predict
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, trace_writer
@@ -102,7 +102,7 @@ def check_examples(made, group, raw):
     check_pixels(group["example_image"], raw)
     p = group["example_probability"]
     assert (p.dims, p.dtype) == (("draw", "example", "output"), np.float32)
-    best = made.fitted.fits[made.fitted.best]
+    best = made.fitted.sources[made.fitted.best]
     values = made.predictor.values(best, 50)
     x = made.dataset.standardisation(raw)
     expected = made.predictor.parameters(made.fitted.data, values, x)["probability"]
@@ -139,14 +139,14 @@ def test_the_test_rows(made):
 
 def test_example_draws_are_of_the_mixture_that_the_attribute_names(made):
     """Two fits with one half of the weight each: the best, and one with all weights at zero."""
-    best = made.fitted.fits[0]
-    zero = {name: np.zeros_like(array) for name, array in best.constrained.items()}
-    other = replace(best, constrained=zero, scale=np.zeros_like(best.scale))
-    fitted = replace(made.fitted, fits=(best, other), weights=(0.5, 0.5))
+    best = made.fitted.sources[0]
+    zero = {name: np.zeros_like(array) for name, array in best.parameters.items()}
+    sources = {0: best, 1: replace(best, parameters=zero)}
+    fitted = replace(made.fitted, sources=sources, weights={0: 0.5, 1: 0.5})
     assert fitted.draws_of.startswith("the mixture of the guides of restarts")
     group = predictions_of_test(fitted, made.evaluation, made.dataset, made.predictor)
     p = group["example_probability"].values
-    is_zero = fit_of_draws(fitted, len(p)) == 1
+    is_zero = source_of_draws(sources, fitted.weights, fitted.best, len(p)) == 1
     assert 10 < is_zero.sum() < 40
     np.testing.assert_allclose(p[is_zero], 0.1, atol=1e-6)
     alone = made.read["test_predictions"]["example_probability"].values

@@ -88,8 +88,9 @@ def case(request):
 
 def posterior_at(case, snapshot, draws=DRAWS):
     """Named weights drawn from the guide as it was, with the keys of the fit."""
-    best = case.fitted.fits[case.fitted.best]
-    then = replace(best, constrained=snapshot.constrained, scale=snapshot.scale)
+    best = case.fitted.sources[case.fitted.best]
+    parameters = {name: snapshot.constrained[name] for name in best.parameters}
+    then = replace(best, parameters=parameters)
     return case.predictor.posterior(case.fitted.data, case.predictor.values(then, draws))
 
 

@@ -16,6 +16,7 @@ from pmbnn.fitting.job import _selection_entry
 from pmbnn.fitting.programs import graph_model
 from pmbnn.fitting.selection import Selection
 from pmbnn.fitting.trace import build_trace
+from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import model_data
@@ -23,6 +24,7 @@ from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed
 from pmbnn.models.priors import Normal as NormalPrior
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.settings import Predict
 
@@ -47,12 +49,14 @@ def both():
     """Evaluation and trace of one fit, of targets as they are and of standardised ones."""
     likelihood, one = CELL.likelihood, np.ones(1)
     model = graph_model(CELL, DATASET.training)
-    predictor = Predictor(model, likelihood, CELL.inference, "float64")
+    predictor = Predictor(model, likelihood, "float64")
     guide = {"loc": np.array([0.4, 0.1]), "scale": np.array([0.3, 0.2])}
     history = History(one, one, one, one)
     fit = Fit(guide, guide["scale"], history, 1.0, "converged", "", derive_keys("fit/0"))
     data = model_data(CELL.hyperprior, DATASET.training, likelihood)
-    fitted = InferredCell(CELL, CELL.hyperprior, data, (fit,), 0, (1.0,), None, None, 1.0)
+    source = GuideDraws.from_fit(MeanField(2), fit)
+    sources, weights = {0: source}, {0: 1.0}
+    fitted = InferredCell(CELL, CELL.hyperprior, data, sources, weights, 0, 1.0, (fit,))
     found = []
     for dataset in (DATASET, OTHER):
         evaluation = evaluate(fitted, dataset, predictor)

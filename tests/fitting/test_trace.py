@@ -21,13 +21,15 @@ from pmbnn.fitting.prediction_groups import kept_images
 from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.selection import restart_weights
 from pmbnn.fitting.trace import build_trace
+from pmbnn.inference.guides import build_guide
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import model_data
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, Horseshoe, Normal, ScaleMixture
-from pmbnn.prediction.class_probabilities import pool
+from pmbnn.prediction.class_probabilities import mix
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.settings import Fresh, Map, Predict
 from pmbnn.results.store import trace_writer
@@ -119,15 +121,18 @@ def covariance(constrained):
 
 def made_cell(cell, dataset, folder, statuses=("converged", "converged"), predictor=None):
     """A cell whose restarts were not fitted but made, and its trace."""
-    predictor = predictor or Predictor(
-        graph_model(cell, dataset.training), cell.likelihood, cell.inference
-    )
+    predictor = predictor or Predictor(graph_model(cell, dataset.training), cell.likelihood)
     size, kind = predictor.flat.size, cell.inference.guide
     fits = tuple(made_fit(size, i, s, kind=kind) for i, s in enumerate(statuses))
     best = next((i for i, made in enumerate(fits) if not made.failed), None)
     data = model_data(cell.hyperprior, dataset.training)
     weights = restart_weights(fits, best, cell.predict.mixture)
-    fitted = InferredCell(cell, cell.hyperprior, data, fits, best, weights, None, None, 0.0)
+    guide = build_guide(cell.inference, size, improper=False)
+    sources = {
+        i: GuideDraws.from_fit(guide, made) for i, made in enumerate(fits) if not made.failed
+    }
+    weights = {i: weights[i] for i in sources}
+    fitted = InferredCell(cell, cell.hyperprior, data, sources, weights, best, 0.0, fits)
     return traced(fitted, dataset, predictor, folder)
 
 
@@ -265,7 +270,7 @@ def test_data_of_the_model_are_kept(toy):
 def unpacked(toy, restart, draws=50):
     """Free variables by name, from the guide's group and the predictor's draws alone."""
     slots = json.loads(toy.trace["guide"].attrs["slots"])
-    values = toy.predictor.values(toy.fitted.fits[restart], draws)
+    values = toy.predictor.values(toy.fitted.sources[restart], draws)
     return {
         name: values[:, start : start + int(np.prod(shape, dtype=int))].reshape(draws, *shape)
         for name, start, shape in slots
@@ -309,13 +314,13 @@ def test_groups_say_what_their_draws_are_of(toy):
 
 def test_what_draws_are_of_in_words(toy):
     improper = [replace(made, status="improper") for made in toy.fitted.fits]
-    one = replace(toy.fitted, fits=tuple(improper), best=1, weights=(0.0, 1.0))
+    one = replace(toy.fitted, fits=tuple(improper), best=1, weights={0: 0.0, 1: 1.0})
     assert one.draws_of == "the guide of restart 1, lowest validation NLL of 2"
     unselected = replace(one, selection=None)
     assert unselected.draws_of == "the guide of restart 1, highest ELBO of 2"
-    alone = replace(one, fits=one.fits[:1], best=0, weights=(1.0,))
+    alone = replace(one, fits=one.fits[:1], best=0, weights={0: 1.0})
     assert alone.draws_of == "the guide of restart 0, the only one"
-    mixed = replace(one, weights=(0.25, 0.75))
+    mixed = replace(one, weights={0: 0.25, 1: 0.75})
     expected = "the mixture of the guides of restarts (with weights) 0 (0.25), 1 (0.75)"
     assert mixed.draws_of == expected
 
@@ -345,7 +350,7 @@ def test_the_posterior_is_drawn_from_the_mixture(toy, tmp_path):
     np.testing.assert_array_equal(is_of.sum(axis=0), 1)
     share = is_of[0].mean()
     assert abs(share - weights[0]) < 4 * np.sqrt(weights[0] * weights[2] / 2000)
-    values = {i: toy.predictor.values(fits[i], 2000) for i in (0, 2)}
+    values = {i: toy.predictor.values(made.fitted.sources[i], 2000) for i in (0, 2)}
     picked = np.where(is_of[0][:, None], values[0], values[2])
     log_q = [stats.norm.logpdf(picked, fits[i].loc, fits[i].scale).sum(axis=1) for i in (0, 2)]
     expected = logsumexp(log_q, axis=0, b=[[weights[0]], [weights[2]]])
@@ -381,7 +386,7 @@ def test_densities_of_the_draws(toy):
     log_likelihood = toy.trace["log_likelihood"]["y"].sel(chain=0).sum("observation")
     log_p = log_likelihood + log_prior
     np.testing.assert_allclose(densities["log_p"], log_p, rtol=1e-4, atol=1e-3)
-    values = toy.predictor.values(made, 50)
+    values = toy.predictor.values(toy.fitted.sources[toy.fitted.best], 50)
     log_q = stats.norm.logpdf(values, made.loc, made.scale).sum(axis=1)
     np.testing.assert_allclose(densities["log_q"], log_q, rtol=1e-4, atol=1e-3)
 
@@ -431,7 +436,7 @@ def test_the_map_lies_over_the_training_rows(toy):
 def test_the_map_is_that_of_the_best_restart(toy):
     """Raw coordinates, x1 on the first axis: the network's own mean over the same draws."""
     best = toy.fitted.best
-    values = toy.predictor.values(toy.fitted.fits[best], CELL.predict.draws)
+    values = toy.predictor.values(toy.fitted.sources[best], CELL.predict.draws)
     predictions = toy.trace["predictions"]
     for i, j in [(0, 0), (0, 7), (7, 0), (3, 5)]:
         point = np.array([[predictions["x1"][i], predictions["x2"][j]]], dtype=float)
@@ -504,9 +509,10 @@ def test_predictions_are_those_of_the_mixture(toy, tmp_path):
     assert 0 < weights[1] < weights[0] < 1
     for group, x in (("test_predictions", toy.dataset.x_test), ("predictions", map_inputs(made))):
         parts = [
-            toy.predictor.predict([f], [1.0], made.fitted.data, x, 60) for f in made.fitted.fits
+            toy.predictor.predict([source], [1.0], made.fitted.data, x, 60)
+            for source in made.fitted.sources.values()
         ]
-        mixture, stored = pool(parts, weights), made.trace[group]
+        mixture, stored = mix(parts, [*weights.values()]), made.trace[group]
         for name, expected in (("probability", mixture.mean), ("sd", mixture.sd)):
             found = stored[name].values.reshape(expected.shape)
             np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -528,7 +534,7 @@ def test_a_restart_that_diverged_has_no_draws(toy, tmp_path):
     assert list(made.trace["restarts"]["restart"].values) == [1, 2]
     assert list(made.trace["guide"]["restart"].values) == [0, 1, 2]
     assert made.trace["fit"].attrs["best"] == 1
-    one = toy.predictor.values(made.fitted.fits[1], 50)
+    one = toy.predictor.values(made.fitted.sources[1], 50)
     expected = toy.predictor.posterior(made.fitted.data, one)["weight_1"]
     np.testing.assert_array_equal(made.trace["posterior"]["weight_1"][0], expected)
     np.testing.assert_array_equal(made.trace["restarts"]["weight_1"].sel(restart=1), expected)
@@ -546,7 +552,9 @@ def test_a_history_that_was_cut_short_is_filled_up(toy, tmp_path):
             kl=np.array([1.0, 4.0]),
         ),
     )
-    fitted = replace(toy.fitted, fits=tuple(fits), best=0, weights=(1.0, 0.0))
+    fitted = replace(
+        toy.fitted, fits=tuple(fits), best=0, sources={0: toy.fitted.sources[0]}, weights={0: 1.0}
+    )
     fit = traced(fitted, toy.dataset, toy.predictor, tmp_path).trace["fit"]
     np.testing.assert_array_equal(fit["elbo"][0], fits[0].history.elbo)
     assert fit["elbo"][1, 0] == -3
@@ -600,8 +608,8 @@ def test_another_guide_is_kept(other):
 def test_draws_and_densities_of_another_guide(other):
     """The draws are the predictor's; SciPy's density of the guide in the trace, or none."""
     kind, guide = other.fitted.cell.inference.guide, other.trace["guide"]
-    for restart, made in enumerate(other.fitted.fits):
-        values = other.predictor.values(made, 50)
+    for restart, source in other.fitted.sources.items():
+        values = other.predictor.values(source, 50)
         expected = other.predictor.posterior(other.fitted.data, values)
         for name, array in other.trace["restarts"].sel(restart=restart).data_vars.items():
             np.testing.assert_array_equal(array, expected[name])
@@ -611,7 +619,7 @@ def test_draws_and_densities_of_another_guide(other):
         assert np.isnan(densities["log_q"]).all()
         return
     best = other.fitted.best
-    values = other.predictor.values(other.fitted.fits[best], 50)
+    values = other.predictor.values(other.fitted.sources[best], 50)
     constrained = {n: array[best] for n, array in natural_of(guide, kind).items()}
     normal = stats.multivariate_normal(constrained["loc"], covariance(constrained))
     np.testing.assert_allclose(densities["log_q"], normal.logpdf(values), rtol=1e-9)
@@ -621,7 +629,7 @@ def test_draws_and_densities_of_another_guide(other):
 def test_predictions_of_another_guide(other):
     """From nothing but the posterior's draws: those of the best restart, the first."""
     cell, group = other.fitted.cell, other.trace["test_predictions"]
-    values = other.predictor.values(other.fitted.fits[0], cell.predict.draws)
+    values = other.predictor.values(other.fitted.sources[0], cell.predict.draws)
     p = other.predictor.parameters(other.fitted.data, values, other.dataset.x_test)["probability"]
     p = p.astype(float)
     np.testing.assert_allclose(group["probability"], p.mean(axis=0), rtol=1e-4)
@@ -689,7 +697,7 @@ def test_a_large_network_keeps_its_last_layer_and_all_scales(large):
     restarts = large.trace["restarts"]
     assert set(restarts.data_vars) == set(posterior.data_vars)
     for restart in (0, 1):
-        values = large.predictor.values(large.fitted.fits[restart], 100)
+        values = large.predictor.values(large.fitted.sources[restart], 100)
         expected = large.predictor.posterior(large.fitted.data, values)
         for name in posterior.data_vars:
             found = restarts[name].sel(restart=restart)
@@ -700,10 +708,10 @@ def test_a_large_network_keeps_its_last_layer_and_all_scales(large):
 def test_of_a_larger_one_a_few_draws_at_a_time_are_in_memory(large, tmp_path, monkeypatch):
     """And the numbers are the same."""
     predictor, fitted = large.predictor, large.fitted
-    values = predictor.values(fitted.fits[0], 100)
+    values = predictor.values(fitted.sources[0], 100)
     log_likelihood, log_p = predictor.log_joint(fitted.data, values[:10])
     monkeypatch.setattr(predictor, "at_once", 7)
-    blocks = list(predictor.blocks(fitted.fits[0], 100))
+    blocks = list(predictor.blocks(fitted.sources[0], 100))
     assert [len(block) for block in blocks] == [7] * 14 + [2]
     np.testing.assert_array_equal(np.concatenate(blocks), values)
     of_blocks, log_p_of_blocks = predictor.log_joint(fitted.data, values[:10])
@@ -719,7 +727,7 @@ def test_the_larger_a_network_the_fewer_draws_are_in_memory(toy, large):
     assert large.predictor.at_once == 100
     huge = replace(LARGE, network=Dense(hidden=(1_000, 1_000)))
     model = graph_model(huge, toy.dataset.training)
-    assert Predictor(model, huge.likelihood, huge.inference).at_once == 1
+    assert Predictor(model, huge.likelihood).at_once == 1
 
 
 @pytest.mark.slow

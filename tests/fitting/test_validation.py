@@ -8,10 +8,12 @@ from scripted import ScriptedPredictor
 
 from pmbnn.fitting import fit
 from pmbnn.fitting.fit import DRAWS, EVERY, ROWS, SHARE, ValidationCallback
+from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import Density
 
+GUIDE = Point(1)
 LABEL = np.arange(3 * ROWS) % 4
 HELD_OUT = (LABEL[:, None].astype(float), LABEL)
 
@@ -48,7 +50,8 @@ def replica(name, wrong=-5):
 
 
 def fit_of(number=0, failed=False):
-    return SimpleNamespace(replica=number, failed=failed)
+    constrained, keys = {"loc": np.zeros(1)}, derive_keys("fit")
+    return SimpleNamespace(replica=number, failed=failed, constrained=constrained, keys=keys)
 
 
 def not_now():
@@ -57,7 +60,7 @@ def not_now():
 
 def test_validation_is_rare(clock, predictions):
     one = replica("a", wrong=2)
-    callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
+    callback = ValidationCallback(GUIDE, lambda: predictions, [one], [HELD_OUT])
     assert callback(1, not_now) is None
     clock.now += EVERY - 0.1
     assert callback(2, not_now) is None
@@ -70,7 +73,7 @@ def test_validation_is_rare(clock, predictions):
 def test_slow_validation_is_rarer(clock, predictions):
     """A validation of a second is not repeated before it is a small share of the time."""
     one = replica("a")
-    callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
+    callback = ValidationCallback(GUIDE, lambda: predictions, [one], [HELD_OUT])
     predictions.took = 1.0
     clock.now += EVERY
     assert callback(1, lambda: fit_of()) == 1.0
@@ -86,7 +89,7 @@ def test_every_replica_has_its_own_data_and_rows(clock, predictions):
     right, wrong, unjudged = replica("a"), replica("b", wrong=0), replica("c")
     few = (HELD_OUT[0][:3], LABEL[:3])
     callback = ValidationCallback(
-        lambda: predictions, [right, wrong, unjudged], [HELD_OUT, few, None]
+        GUIDE, lambda: predictions, [right, wrong, unjudged], [HELD_OUT, few, None]
     )
     found = []
     for number in range(3):
@@ -98,7 +101,7 @@ def test_every_replica_has_its_own_data_and_rows(clock, predictions):
 
 def test_a_fit_that_diverged_is_not_judged(clock, predictions):
     one = replica("a")
-    callback = ValidationCallback(lambda: predictions, [one], [HELD_OUT])
+    callback = ValidationCallback(GUIDE, lambda: predictions, [one], [HELD_OUT])
     clock.now += EVERY
     assert callback(1, lambda: fit_of(failed=True)) is None
     assert predictions.asked == []
@@ -108,6 +111,6 @@ def test_numbers_have_no_accuracy(clock):
     """Neither right nor wrong: nothing is told of a regression."""
     one, found = replica("a"), Density(*(np.zeros(3) for _ in range(8)))
     predictor = SimpleNamespace(predict=lambda *_: found)
-    callback = ValidationCallback(lambda: predictor, [one], [HELD_OUT])
+    callback = ValidationCallback(GUIDE, lambda: predictor, [one], [HELD_OUT])
     clock.now += EVERY
     assert callback(1, lambda: fit_of()) is None

@@ -193,7 +193,7 @@ def test_error_and_floor_of_a_mean():
 
 def test_references_of_another_model(full_rank):
     other = arviz_base.from_dict({"posterior": {"slope": np.zeros((4, 100))}})
-    with pytest.raises(ValueError, match="without `weight` it is of another"):
+    with pytest.raises(ValueError, match="`weight` is missing"):
         check(full_rank, other)
     longer = arviz_base.from_dict({"posterior": {"weight": np.zeros((4, 100, 3))}})
     with pytest.raises(ValueError, match=r"`weight` in the shape \(2,\), got \(3,\)"):

@@ -9,12 +9,14 @@ from tiers import slow_but
 
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas
-from pmbnn.inference.result import Fit, History, Replica, derive_keys
+from pmbnn.inference.guides import build_guide
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import sharing_programs
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.likelihoods import Categorical
-from pmbnn.prediction.class_probabilities import BLOCK, ClassProbabilities, pool
+from pmbnn.prediction.class_probabilities import BLOCK, ClassProbabilities, mix
+from pmbnn.prediction.draws import GuideDraws, log_density_of_mixture
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.testing import random_point
 
@@ -39,10 +41,7 @@ NORMAL_GUIDES = slow_but(["mean_field"], ["mean_field", "low_rank", "full_rank"]
 @pytest.fixture(scope="module")
 def predictors():
     model = build()
-    return {
-        dtype: Predictor(model, Categorical(), Inference(), dtype)
-        for dtype in ("float64", "float32")
-    }
+    return {dtype: Predictor(model, Categorical(), dtype) for dtype in ("float64", "float32")}
 
 
 @pytest.fixture
@@ -50,42 +49,18 @@ def predictor(predictors):
     return predictors["float64"]
 
 
-@pytest.fixture(scope="module")
-def predictor_of(predictors):
-    """Predictors by guide, in double precision, each built when first asked for."""
-    model, built = build(), {"mean_field": predictors["float64"]}
-
-    def of(kind):
-        if kind not in built:
-            built[kind] = Predictor(
-                model, Categorical(), Inference(guide=kind, rank=RANK), "float64"
-            )
-        return built[kind]
-
-    return of
-
-
 def guide(name="fit/0", loc=None, scale=None, kind="mean_field"):
-    """A fit with a made guide: nothing here depends on how it was found."""
+    """Draws of a made guide: nothing here depends on how it was fitted."""
     rng = np.random.default_rng(len(name))
     loc = 0.8 * rng.normal(size=SIZE) if loc is None else loc
     scale = rng.uniform(0.2, 0.8, SIZE) if scale is None else scale
-    constrained = {
+    parameters = {
         "mean_field": {"scale": scale},
         "low_rank": {"diagonal": scale, "factor": 0.3 * rng.normal(size=(SIZE, RANK))},
         "full_rank": {"root": np.diag(scale) + np.tril(0.1 * rng.normal(size=(SIZE, SIZE)), -1)},
     }.get(kind, {})
-    constrained = {"loc": loc} | constrained
-    nothing = np.zeros(1)
-    return Fit(
-        constrained=constrained,
-        scale=np.sqrt(np.diag(covariance(constrained))),
-        history=History(np.ones(1), nothing, nothing, nothing),
-        elbo=0.0,
-        status="converged",
-        reason="",
-        keys=derive_keys(name),
-    )
+    family = build_guide(Inference(guide=kind, rank=RANK), SIZE, improper=False)
+    return GuideDraws(family, {"loc": loc} | parameters, derive_keys(name).draws)
 
 
 def covariance(constrained):
@@ -142,20 +117,20 @@ def test_moments_equal_numpy(predictor, rows):
 
 
 @pytest.mark.parametrize("kind", NORMAL_GUIDES[1:])
-def test_moments_of_other_guides_equal_numpy(predictor_of, predictor, kind):
-    x, fit, of_kind = new_inputs(37), guide(kind=kind), predictor_of(kind)
-    posterior = predictor.posterior(DATA, of_kind.values(fit, DRAWS))
+def test_moments_of_other_guides_equal_numpy(predictor, kind):
+    x, fit = new_inputs(37), guide(kind=kind)
+    posterior = predictor.posterior(DATA, predictor.values(fit, DRAWS))
     expected = moments_of(forward(posterior, x))
-    check_moments(of_kind.predict([fit], [1.0], DATA, x, DRAWS), expected, rtol=1e-9)
+    check_moments(predictor.predict([fit], [1.0], DATA, x, DRAWS), expected, rtol=1e-9)
     assert (expected.sd > 1e-3).all()
 
 
 @pytest.mark.parametrize("draws", [1, 2, 300])
-def test_moments_of_a_point(predictor_of, predictor, draws):
+def test_moments_of_a_point(predictor, draws):
     """One network, however many draws are asked for: no spread, not even by rounding."""
     x, fit = new_inputs(37), guide(kind="map")
-    found = predictor_of("map").predict([fit], [1.0], DATA, x, draws)
-    p = forward(predictor.posterior(DATA, fit.loc[None]), x)
+    found = predictor.predict([fit], [1.0], DATA, x, draws)
+    p = forward(predictor.posterior(DATA, fit.parameters["loc"][None]), x)
     check_moments(found, moments_of(p), rtol=1e-9)
     np.testing.assert_array_equal(found.sd, np.zeros((37, 3)))
     np.testing.assert_allclose(found.mutual_information, np.zeros(37), atol=1e-12)
@@ -182,7 +157,7 @@ def test_one_draw(predictor):
 def test_saturated_probabilities(predictors):
     """Outputs of ±10⁴ give probabilities of exactly 0 and 1: entropies are 0, not NaN."""
     fit = guide(loc=np.full(SIZE, 0.0), scale=np.full(SIZE, 3.0))
-    fit.loc[:2] = 10.0
+    fit.parameters["loc"][:2] = 10.0
     for predictor in predictors.values():
         found = predictor.predict([fit], [1.0], DATA, new_inputs(20), 1)
         assert np.isin(found.mean, [0, 1]).any()
@@ -202,9 +177,11 @@ def test_draws_that_agree(predictors):
 def test_memory_does_not_grow(predictor):
     """One program for any number of draws and rows: no array of it can depend on either."""
     fit = guide()
-    for rows, draws in ((1, 2), (37, 300), (BLOCK + 1, 5)):
+    predictor.predict([fit], [1.0], DATA, new_inputs(1), 2)
+    programs = predictor._reduced._cache_size()
+    for rows, draws in ((37, 300), (BLOCK + 1, 5)):
         predictor.predict([fit], [1.0], DATA, new_inputs(rows), draws)
-    assert predictor._reduced._cache_size() == 1
+    assert predictor._reduced._cache_size() == programs
 
 
 def test_other_constants_and_fits(predictor):
@@ -219,11 +196,11 @@ def test_other_constants_and_fits(predictor):
 
 
 @pytest.mark.parametrize("kind", NORMAL_GUIDES)
-def test_values_are_the_guides(predictor_of, kind):
+def test_values_are_the_guides(predictor, kind):
     """Normal draws of the guide: standardised, their mean and variance are chance away."""
-    fit, predictor = guide(kind=kind), predictor_of(kind)
-    root = np.linalg.cholesky(covariance(fit.constrained))
-    standard = np.linalg.solve(root, (predictor.values(fit, 4000) - fit.loc).T).T
+    fit = guide(kind=kind)
+    root = np.linalg.cholesky(covariance(fit.parameters))
+    standard = np.linalg.solve(root, (predictor.values(fit, 4000) - fit.parameters["loc"]).T).T
     assert standard.shape == (4000, SIZE)
     n = standard.size
     assert abs(standard.mean()) < 4 / np.sqrt(n)
@@ -245,19 +222,19 @@ def test_values_are_regenerated(predictors, dtype):
 
 
 @pytest.mark.parametrize("kind", NORMAL_GUIDES[1:])
-def test_values_of_other_guides_are_regenerated(predictor_of, kind):
-    predictor = predictor_of(kind)
+def test_values_of_other_guides_are_regenerated(predictor, kind):
     many = predictor.values(guide(kind=kind), 30)
     np.testing.assert_array_equal(predictor.values(guide(kind=kind), 7), many[:7])
     assert len(np.unique(many[:, 0])) == 30
     same_guide = guide("fit/1", kind=kind)
-    np.testing.assert_array_equal(same_guide.scale, guide(kind=kind).scale)
+    for name, array in guide(kind=kind).parameters.items():
+        np.testing.assert_array_equal(same_guide.parameters[name], array)
     assert not np.isin(predictor.values(same_guide, 7), many).any()
 
 
-def test_values_of_a_point(predictor_of):
+def test_values_of_a_point(predictor):
     fit = guide(kind="map")
-    np.testing.assert_array_equal(predictor_of("map").values(fit, 5), np.tile(fit.loc, (5, 1)))
+    np.testing.assert_array_equal(predictor.values(fit, 5), np.tile(fit.parameters["loc"], (5, 1)))
 
 
 def test_posterior_is_named(predictor, evaluate):
@@ -292,7 +269,13 @@ def test_probabilities(predictor):
     np.testing.assert_allclose(found, forward(predictor.posterior(DATA, values), x), rtol=1e-10)
 
 
-# --- pooling and splitting ----------------------------------------------------------------
+# --- mixtures -----------------------------------------------------------------------------
+
+
+def pool(parts, weights=None):
+    """The mixture with these weights, or with those of all draws taken at once."""
+    draws = sum(part.draws for part in parts)
+    return mix(parts, weights or [part.draws / draws for part in parts])
 
 
 def test_pool(predictor):
@@ -327,7 +310,7 @@ def test_pool_with_weights(predictor):
         predictor.parameters(DATA, predictor.values(f, n), x)["probability"]
         for f, n in zip(fits, draws, strict=True)
     ]
-    for weights in ([0.2, 0.1, 0.7], [0.5, 0.5, 0.0]):
+    for weights in ([0.2, 0.1, 0.7], [0.5, 0.3, 0.2]):
         check_moments(pool(parts, weights), mixed_moments(p, weights), rtol=1e-9)
     as_drawn = pool(parts, [n / 81 for n in draws])
     check_moments(as_drawn, pool(parts), rtol=1e-12)
@@ -336,12 +319,12 @@ def test_pool_with_weights(predictor):
         np.testing.assert_array_equal(only, getattr(parts[1], name))
 
 
-def test_pool_of_points(predictor_of, predictor):
+def test_pool_of_points(predictor):
     """An ensemble: the spread is that between its members, each one draw."""
-    x, of_point = new_inputs(37), predictor_of("map")
+    x = new_inputs(37)
     fits, weights = [guide(n, kind="map") for n in ("a", "bb", "ccc")], [0.2, 0.3, 0.5]
-    parts = [of_point.predict([f], [1.0], DATA, x, 100) for f in fits]
-    p = [predictor.parameters(DATA, f.loc[None], x)["probability"] for f in fits]
+    parts = [predictor.predict([f], [1.0], DATA, x, 100) for f in fits]
+    p = [predictor.parameters(DATA, f.parameters["loc"][None], x)["probability"] for f in fits]
     check_moments(pool(parts), moments_of(np.concatenate(p)), rtol=1e-9)
     check_moments(pool(parts, weights), mixed_moments(p, weights), rtol=1e-9)
 
@@ -384,14 +367,14 @@ def test_what_the_draws_say_of_the_predicted_class(predictor):
 
 
 @pytest.mark.parametrize("kind", NORMAL_GUIDES)
-def test_single_draws(predictor_of, kind):
+def test_single_draws(predictor, kind):
     """Those of all draws at once, and the first of more."""
-    x, fit, of_kind = new_inputs(37), guide(kind=kind), predictor_of(kind)
-    found = of_kind.single_draws(fit, DATA, x, 12)["probability"]
-    expected = of_kind.parameters(DATA, of_kind.values(fit, 12), x)["probability"]
+    x, fit = new_inputs(37), guide(kind=kind)
+    found = predictor.single_draws(fit, DATA, x, 12)["probability"]
+    expected = predictor.parameters(DATA, predictor.values(fit, 12), x)["probability"]
     assert found.shape == (12, 37, 3)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
-    np.testing.assert_array_equal(of_kind.single_draws(fit, DATA, x, 5)["probability"], found[:5])
+    np.testing.assert_array_equal(predictor.single_draws(fit, DATA, x, 5)["probability"], found[:5])
     assert not np.allclose(found[0], found[1], rtol=1e-3)
 
 
@@ -404,13 +387,13 @@ def test_single_draws_in_single_precision(predictors):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_single_draws_of_a_point(predictor_of, predictor):
+def test_single_draws_of_a_point(predictor):
     """One network, however many are asked for."""
     x, fit = new_inputs(9), guide(kind="map")
-    found = predictor_of("map").single_draws(fit, DATA, x, 6)["probability"]
+    found = predictor.single_draws(fit, DATA, x, 6)["probability"]
     assert found.shape == (1, 9, 3)
     np.testing.assert_allclose(
-        found, predictor.parameters(DATA, fit.loc[None], x)["probability"], rtol=1e-9
+        found, predictor.parameters(DATA, fit.parameters["loc"][None], x)["probability"], rtol=1e-9
     )
 
 
@@ -427,16 +410,19 @@ def test_information_is_never_negative():
 
 def densities(predictor, fit, data, values):
     """Log-likelihoods, log joint densities and log guide densities of draws."""
-    return *predictor.log_joint(data, values), predictor.log_guide([fit], [1.0], values)
+    return *predictor.log_joint(data, values), log_density_of_mixture([fit], [1.0], values)
 
 
 def test_log_density_of_a_mixture_of_guides(predictor):
     """By SciPy; a guide without weight is not looked at."""
     fits = [guide("fit/0"), guide("fit/11"), guide("fit/222")]
-    fits[1].constrained["loc"][:] = np.nan
+    fits[1].parameters["loc"][:] = np.nan
     values = np.concatenate([predictor.values(fits[i], 5) for i in (0, 2)])
-    found = predictor.log_guide(fits, [0.2, 0.0, 0.8], values)
-    parts = [norm(fits[i].loc, fits[i].scale).logpdf(values).sum(axis=1) for i in (0, 2)]
+    found = log_density_of_mixture(fits, [0.2, 0.0, 0.8], values)
+    parts = [
+        norm(fits[i].parameters["loc"], fits[i].parameters["scale"]).logpdf(values).sum(axis=1)
+        for i in (0, 2)
+    ]
     expected = logsumexp(parts, axis=0, b=[[0.2], [0.8]])
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -450,7 +436,7 @@ def test_log_densities(predictors, evaluate):
     observed = model.logp(vars=model.observed_RVs, sum=False)[0]
     expected = [evaluate([observed, model.logp()], unflatten(model, v)) for v in values]
     by_row, log_p = (np.array(part) for part in zip(*expected, strict=True))
-    log_q = norm(fit.loc, fit.scale).logpdf(values).sum(axis=1)
+    log_q = norm(fit.parameters["loc"], fit.parameters["scale"]).logpdf(values).sum(axis=1)
     for dtype, tolerance in (("float64", 1e-10), ("float32", 1e-5)):
         found = densities(predictors[dtype], fit, data, values)
         assert [a.shape for a in found] == [(4, rows), (4,), (4,)]
@@ -460,23 +446,23 @@ def test_log_densities(predictors, evaluate):
 
 
 @pytest.mark.parametrize("kind", NORMAL_GUIDES)
-def test_log_density_of_every_guide(predictor_of, predictors, kind):
+def test_log_density_of_every_guide(predictor, predictors, kind):
     """SciPy's normal at the guide's own draws and far from them; the model's is untouched."""
-    fit, predictor = guide(kind=kind), predictor_of(kind)
+    fit = guide(kind=kind)
     values = predictor.values(fit, 4)
-    values = np.concatenate([values, fit.loc + 5 * (values - fit.loc)])
+    values = np.concatenate([values, fit.parameters["loc"] + 5 * (values - fit.parameters["loc"])])
     log_likelihood, log_p, log_q = densities(predictor, fit, DATA, values)
-    expected = multivariate_normal(fit.loc, covariance(fit.constrained)).logpdf(values)
+    expected = multivariate_normal(fit.parameters["loc"], covariance(fit.parameters)).logpdf(values)
     np.testing.assert_allclose(log_q, expected, rtol=1e-10)
     same = densities(predictors["float64"], guide(), DATA, values)
     np.testing.assert_allclose(log_likelihood, same[0], rtol=1e-12)
     np.testing.assert_allclose(log_p, same[1], rtol=1e-12)
 
 
-def test_a_point_has_no_density(predictor_of, predictor):
+def test_a_point_has_no_density(predictor):
     fit = guide(kind="map")
-    values = predictor_of("map").values(fit, 3)
-    log_likelihood, log_p, log_q = densities(predictor_of("map"), fit, DATA, values)
+    values = predictor.values(fit, 3)
+    log_likelihood, log_p, log_q = densities(predictor, fit, DATA, values)
     np.testing.assert_array_equal(log_q, np.full(3, np.nan))
     same = densities(predictor, guide(), DATA, values)
     np.testing.assert_allclose(log_likelihood, same[0], rtol=1e-12)
@@ -489,7 +475,8 @@ def test_mean_log_ratio_is_the_elbo(predictor):
     settings = Inference(steps=4000, learning_rate=1e-12, initial_scale=0.3)
     program = build_program(build(), settings, ROWS, width=1, dtype="float64")
     [fit] = fit_replicas(program, [Replica(DATA, derive_keys("elbo"))])
-    values, history = predictor.values(fit, 4000), fit.history
+    history, fit = fit.history, GuideDraws.from_fit(program.guide, fit)
+    values = predictor.values(fit, 4000)
     log_likelihood, log_p, log_q = densities(predictor, fit, DATA, values)
     log_likelihood = log_likelihood.sum(axis=1)
     pairs = {
@@ -509,7 +496,7 @@ def test_only_categorical_models():
         mu = pm.Normal("mu")
         pm.Normal("y", mu, observed=np.zeros(3))
     with pytest.raises(ValueError, match="is drawn from `normal`, got `categorical`"):
-        Predictor(model, Categorical(), Inference())
+        Predictor(model, Categorical())
 
 
 # Programs shared between priors
@@ -518,7 +505,7 @@ def test_only_categorical_models():
 def predicted(prior, hyperprior, constants, x):
     """Predictor of a prior, and what it predicts and finds of one guide."""
     model = dense_classifier(X, Y, hidden=(3,), prior=prior, hyperprior=hyperprior)
-    predictor = Predictor(model, Categorical(), Inference())
+    predictor = Predictor(model, Categorical())
     data, fit = DATA | constants, guide()
     found = predictor.predict([fit], [1.0], data, x, DRAWS)
     values = predictor.values(fit, DRAWS)

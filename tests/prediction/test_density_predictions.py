@@ -8,7 +8,8 @@ from pmbnn.data import Sine
 from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.groups import fit as fit_replicas
-from pmbnn.inference.result import Fit, History, Replica, derive_keys
+from pmbnn.inference.guides import MeanField
+from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Categorical, Normal
@@ -17,6 +18,7 @@ from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction import draws
 from pmbnn.prediction.density import Density, mixture, predict_moments
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 
 SD, PRIOR = 0.5, 3.0
@@ -49,16 +51,8 @@ def log_evidence():
 
 
 def guide(loc, scale, name="fit/0"):
-    nothing = np.zeros(1)
-    return Fit(
-        constrained={"loc": np.asarray(loc), "scale": np.asarray(scale)},
-        scale=np.asarray(scale),
-        history=History(np.ones(1), nothing, nothing, nothing),
-        elbo=0.0,
-        status="converged",
-        reason="",
-        keys=derive_keys(name),
-    )
+    parameters = {"loc": np.asarray(loc), "scale": np.asarray(scale)}
+    return GuideDraws(MeanField(len(loc)), parameters, derive_keys(name).draws)
 
 
 def mixture_of(predictor, fits, weights, data, x, draws):
@@ -69,7 +63,7 @@ def mixture_of(predictor, fits, weights, data, x, draws):
 @pytest.fixture(scope="module")
 def of_line():
     model, data = line()
-    return Predictor(model, Normal(), Inference(), "float64"), data
+    return Predictor(model, Normal(), "float64"), data
 
 
 # --- the engine ---------------------------------------------------------------------------
@@ -147,7 +141,7 @@ def test_negative_log_density_of_rows(of_line):
 
 def test_learned_noise_is_predicted_with():
     model, data = line(HalfNormal())
-    predictor = Predictor(model, Normal(), Inference(), "float64")
+    predictor = Predictor(model, Normal(), "float64")
     slots = {slot.name: slot.start for slot in predictor.flat.layout.slots}
     loc, scale = np.zeros(4), np.full(4, 1e-6)
     loc[slots["noise_log__"]], scale[slots["noise_log__"]] = np.log(0.4), 0.3
@@ -190,14 +184,14 @@ def test_many_rows_take_few_draws_at_once(of_line, monkeypatch):
 def test_pooled_draws_of_all_fits(of_line):
     predictor, data = of_line
     fits = [guide([i, 2.0, 0.0], [0.3, 0.1, 0.2], f"fit/{i}") for i in range(3)]
-    (pooled, one) = predictor.predict_mixtures(fits, [None, [0, 1, 0]], data, X, 5, Y)
+    (pooled, one) = predictor.predict_mixtures(fits, [[1 / 3] * 3, [0, 1, 0]], data, X, 5, Y)
     for found, weights in ((pooled, [1 / 3] * 3), (one, [0, 1, 0])):
         expected = predictor.predict(fits, weights, data, X, 5, Y)
         np.testing.assert_allclose(found.crps, expected.crps, rtol=1e-12)
         np.testing.assert_allclose(found.total_interval, expected.total_interval, rtol=1e-12)
 
 
-@pytest.mark.parametrize("weights", [None, [0, 1, 0], [0.2, 0.5, 0.3]])
+@pytest.mark.parametrize("weights", [[0, 1, 0], [0.2, 0.5, 0.3]])
 def test_moments_alone_are_those_of_the_density(of_line, weights):
     predictor, data = of_line
     fits = [guide([i, 2.0, 0.0], [0.3, 0.1, 0.2], f"fit/{i}") for i in range(3)]
@@ -216,11 +210,11 @@ def test_moments_alone_are_those_of_the_density(of_line, weights):
 def test_the_likelihood_must_be_that_of_the_model():
     model, _ = line()
     with pytest.raises(ValueError, match="`y` is drawn from `normal`, got `categorical`"):
-        Predictor(model, Categorical(), Inference())
+        Predictor(model, Categorical())
     labelled = Rows(X, np.arange(12) % 2, ("x1", "x2"), ("a", "b"))
     model = build_model(LINE, NormalPrior(), Fixed(), Categorical(), labelled)
     with pytest.raises(ValueError, match="`y` is drawn from `categorical`, got `normal`"):
-        Predictor(model, Normal(), Inference())
+        Predictor(model, Normal())
 
 
 def test_a_network_of_one_output():

@@ -26,6 +26,7 @@ from pmbnn.models.networks import (
     MaxPool,
 )
 from pmbnn.models.priors import Fixed, HalfNormal, Normal
+from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 
 N = 12
@@ -126,11 +127,12 @@ def test_fit_and_predict(padding, estimator):
     hyperprior, settings = HalfNormal(), Inference(steps=20, batch=6, estimator=estimator)
     model = model_of(hyperprior, padding)
     data = model_data(hyperprior, ROWS)
-    [fit] = fit_replicas(build_program(model, settings, N, 1), [Replica(data, derive_keys("conv"))])
+    program = build_program(model, settings, N, 1)
+    [fit] = fit_replicas(program, [Replica(data, derive_keys("conv"))])
     assert not fit.failed
     assert np.isfinite(fit.elbo)
-    predictor = Predictor(model, Categorical(), settings)
-    draws = predictor.values(fit, 3)
+    predictor = Predictor(model, Categorical())
+    draws = predictor.values(GuideDraws.from_fit(program.guide, fit), 3)
     found = predictor.parameters(data, draws, ROWS.x)["probability"]
     assert found.shape == (3, N, 3)
     np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-5)
