@@ -108,4 +108,5 @@ class BNNClassifier(ClassifierMixin, BayesianNetwork):
 
     def predict(self, X) -> np.ndarray:  # noqa: N803
         """Class of highest mean probability, ``(observation,)``."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
