@@ -38,7 +38,7 @@ from pmbnn.results.groups import RANKED_BY, bounds_evidence, group_by_settings, 
 from pmbnn.results.names import dataset_label, distinct, distinct_names, fit_title
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import SEED, mean_and_error
 
 FILE, PAIRED_FILE = "baselines.csv", "paired_baselines.csv"
@@ -177,11 +177,23 @@ def write_baselines(results: Results, baselines: Baselines) -> list[str]:
 
 
 def read_baselines(results: Results) -> Baselines:
-    """The tables that a folder holds, without rows where there are none."""
+    """The tables that a folder holds, without rows where there are none.
+
+    Raises
+    ------
+    ResultsError
+        If a verdict is not one of `VERDICTS`.
+    """
     paths = (results.folder / file for file in (FILE, PAIRED_FILE))
     # Data sets may be called `NA` or `null`: only empty entries are missing.
     settings = {"keep_default_na": False, "na_values": [""]}
     means, paired = (pd.read_csv(p, **settings) if p.is_file() else pd.DataFrame() for p in paths)
+    unknown = [verdict for verdict in paired.get("verdict", ()) if verdict not in VERDICTS]
+    if unknown:
+        raise ResultsError(
+            f"`{results.folder / PAIRED_FILE}`: `verdict` must be one of "
+            f"{', '.join(sorted(VERDICTS))}, got {unknown[0]!r}: run `pmbnn baselines` again."
+        )
     if len(means):
         means["combination"] = means["combination"].fillna("")
     return Baselines(means, paired.reindex(columns=PAIRED_COLUMNS))
@@ -429,29 +441,29 @@ class Baseline(NamedTuple):
 # Classes
 
 
-def _classifier(make: Callable[[int], object]) -> Callable[[Dataset, int], dict[str, float]]:
-    def predict(dataset: Dataset, seed: int) -> dict[str, float]:
-        fitted = make(seed).fit(dataset.x_train, dataset.y_train)
-        # Of classes that the training rows lack, a method says nothing.
-        probability = np.zeros((len(dataset.x_test), len(dataset.classes)))
-        probability[:, fitted.classes_] = fitted.predict_proba(dataset.x_test)
-        return classification_metrics(probability, dataset.y_test)
-
-    return predict
+def _class_metrics(model: Any, dataset: Dataset) -> dict[str, float]:
+    """Metrics of a classifier of scikit-learn, fitted here."""
+    fitted = model.fit(dataset.x_train, dataset.y_train)
+    # Of classes that the training rows lack, a method says nothing.
+    probability = np.zeros((len(dataset.x_test), len(dataset.classes)))
+    probability[:, fitted.classes_] = fitted.predict_proba(dataset.x_test)
+    return classification_metrics(probability, dataset.y_test)
 
 
-def _logistic(seed: int):
+def _logistic(dataset: Dataset, seed: int) -> dict[str, float]:
     from sklearn.linear_model import LogisticRegressionCV
 
-    return LogisticRegressionCV(
+    model = LogisticRegressionCV(
         Cs=10, max_iter=2_000, scoring="neg_log_loss", l1_ratios=(0.0,), use_legacy_attributes=False
     )
+    return _class_metrics(model, dataset)
 
 
-def _forest_of_classes(seed: int):
+def _forest_of_classes(dataset: Dataset, seed: int) -> dict[str, float]:
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(TREES, random_state=seed, n_jobs=ALL_CORES)
+    model = RandomForestClassifier(TREES, random_state=seed, n_jobs=ALL_CORES)
+    return _class_metrics(model, dataset)
 
 
 def _process_of_classes(dataset: Dataset, seed: int) -> dict[str, float]:
@@ -464,19 +476,18 @@ def _process_of_classes(dataset: Dataset, seed: int) -> dict[str, float]:
 
     kernel = ConstantKernel(1.0) * RBF(3.0, (0.1, 1_000.0))
     rows = np.random.default_rng(seed).permutation(len(dataset.x_train))[:KERNEL_ROWS]
-    chosen = GaussianProcessClassifier(kernel, random_state=seed)
-    chosen.fit(dataset.x_train[rows], dataset.y_train[rows])
-    kernels = getattr(chosen.kernel_, "kernels", [chosen.kernel_])
+    some_rows = GaussianProcessClassifier(kernel, random_state=seed)
+    some_rows.fit(dataset.x_train[rows], dataset.y_train[rows])
+    kernels = getattr(some_rows.kernel_, "kernels", [some_rows.kernel_])
     mean = np.mean([one.theta for one in kernels], axis=0)
-    return _classifier(
-        lambda _: GaussianProcessClassifier(kernel.clone_with_theta(mean), optimizer=None)
-    )(dataset, seed)
+    model = GaussianProcessClassifier(kernel.clone_with_theta(mean), optimizer=None)
+    return _class_metrics(model, dataset)
 
 
 # Numbers
 
 
-def _of_normals(dataset: Dataset, mean: np.ndarray, sd: np.ndarray) -> dict[str, float]:
+def _normal_metrics(dataset: Dataset, mean: np.ndarray, sd: np.ndarray) -> dict[str, float]:
     """Metrics of normal predictions of standardised targets, in their own units."""
     unit = dataset.target_standardisation.sd.item()
     mean, sd = dataset.raw_targets(mean), np.broadcast_to(sd, mean.shape) * unit
@@ -492,7 +503,7 @@ def _ridge(dataset: Dataset, seed: int) -> dict[str, float]:
     residual = dataset.y_train - fitted.predict(dataset.x_train)
     freedom = max(1, len(residual) - dataset.x_train.shape[1] - 1)
     sd = np.sqrt((residual**2).sum() / freedom)
-    return _of_normals(dataset, fitted.predict(dataset.x_test), sd)
+    return _normal_metrics(dataset, fitted.predict(dataset.x_test), sd)
 
 
 def _forest_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
@@ -502,7 +513,7 @@ def _forest_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
     forest.fit(dataset.x_train, dataset.y_train)
     # Its own estimate of the error of new rows: by the trees that did not see each.
     sd = np.sqrt(np.mean((dataset.y_train - forest.oob_prediction_) ** 2))
-    return _of_normals(dataset, forest.predict(dataset.x_test), sd)
+    return _normal_metrics(dataset, forest.predict(dataset.x_test), sd)
 
 
 def _process_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
@@ -514,13 +525,13 @@ def _process_of_numbers(dataset: Dataset, seed: int) -> dict[str, float]:
     mean, sd = process.fit(dataset.x_train, dataset.y_train).predict(
         dataset.x_test, return_std=True
     )
-    return _of_normals(dataset, mean, sd)
+    return _normal_metrics(dataset, mean, sd)
 
 
 BASELINES = {
     "class_probabilities": (
-        Baseline("linear", "logistic regression", _classifier(_logistic)),
-        Baseline("forest", "random forest", _classifier(_forest_of_classes)),
+        Baseline("linear", "logistic regression", _logistic),
+        Baseline("forest", "random forest", _forest_of_classes),
         Baseline("process", "Gaussian process", _process_of_classes, MAX_ROWS),
     ),
     "density": (

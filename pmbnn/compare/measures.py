@@ -24,7 +24,7 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 
 POINTS = 20_000
-"""Fresh points at which uncertainty is held against the truth; a correlation is good to 0.01."""
+"""Fresh points at which uncertainty is compared with the truth; a correlation is good to 0.01."""
 
 WANTED = {
     "posterior": f"{WEIGHT.pattern}|{SCALE.pattern}",
@@ -71,7 +71,7 @@ def measures_of(trace: DataTree, record: CellRecord) -> CellMeasures:
 def sparsity_measures(draws: np.ndarray) -> dict[str, float]:
     """Measures of a layer's sparsity from draws ``(draw, weight)``, by name.
 
-    What *away from zero* and *narrow about zero* mean is told in `pmbnn.results.reading`.
+    `pmbnn.results.reading` defines *away from zero* and *narrow about zero*.
     """
     means = draws.mean(axis=0)
     return {
@@ -156,12 +156,12 @@ def _boundary(trace: DataTree, record: CellRecord) -> dict[str, float]:
     if not isinstance(dataset, Synthetic) or "predictions" not in trace.children:
         return {}
     plane = plane_map(trace)
+    on_map = _errors_on_map(dataset, tuple(plane.x1), tuple(plane.x2))
     x, error = _fresh_points(dataset)
     sd = at_points(plane.sd, plane.x1, plane.x2, x)
     inside = np.isfinite(sd)
-    everywhere = _errors_on_map(dataset, tuple(plane.x1), tuple(plane.x2))
     return boundary_measures(
-        UncertaintyAndError(plane.sd.ravel(), everywhere),
+        UncertaintyAndError(plane.sd.ravel(), on_map),
         UncertaintyAndError(sd[inside], error[inside]),
     )
 

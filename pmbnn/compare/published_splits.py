@@ -54,9 +54,8 @@ class PublishedMethod(NamedTuple):
 
     def on(self, names: Collection[str], seeds: Collection[int]) -> pd.DataFrame:
         """Those on a data set that has these names, by data seed."""
-        own = self.scores.index.get_level_values(SET).isin(list(names))
-        found = self.scores[own].droplevel(SET)
-        return found[found.index.isin(list(seeds))]
+        sets, splits = (self.scores.index.get_level_values(level) for level in (SET, SPLIT))
+        return self.scores[sets.isin(list(names)) & splits.isin(list(seeds))].droplevel(SET)
 
 
 def read_splits(
@@ -87,7 +86,10 @@ def read_splits(
         raise DataError(f"{named}: must have the columns set and split, `{missing[0]}` is missing.")
     if METHOD not in frame:
         frame[METHOD] = name or Path(named).name.partition(".")[0].replace("_", " ")
-    _check_splits(frame, named)
+    splits = pd.to_numeric(frame[SPLIT], errors="coerce")
+    wrong = frame[SPLIT][splits % 1 != 0]
+    if len(wrong):
+        raise DataError(f"{named}: `split` must be a whole number, got {_got(wrong.iloc[0])}.")
     keys = frame[[METHOD, SET]].astype(str).assign(**{SPLIT: frame[SPLIT].astype(int)})
     twice = keys[keys.duplicated()]
     if len(twice):
@@ -95,8 +97,8 @@ def read_splits(
     scores = pd.DataFrame(dict(_results(frame, named)))
     by_method = pd.concat([keys, scores], axis=1).groupby(METHOD, sort=False)
     return [
-        PublishedMethod(str(method), named, own.drop(columns=METHOD).set_index([SET, SPLIT]))
-        for method, own in by_method
+        PublishedMethod(str(method), named, rows.drop(columns=METHOD).set_index([SET, SPLIT]))
+        for method, rows in by_method
     ]
 
 
@@ -126,14 +128,6 @@ def stored_splits(results: Results) -> tuple[list[PublishedMethod], list[str]]:
     return methods, absent
 
 
-def _check_splits(frame: pd.DataFrame, title: str) -> None:
-    """Raise DataError where a split is no whole number."""
-    numbers = pd.to_numeric(frame[SPLIT], errors="coerce")
-    wrong = frame[SPLIT][~(numbers % 1 == 0)]
-    if len(wrong):
-        raise DataError(f"{title}: `split` must be a whole number, got {_word(wrong.iloc[0])}.")
-
-
 def _results(frame: pd.DataFrame, title: str) -> Iterator[tuple[str, pd.Series]]:
     """Every result that a column says, by its name."""
     columns = {column: column.removeprefix("test_") for column in frame}
@@ -141,17 +135,17 @@ def _results(frame: pd.DataFrame, title: str) -> Iterator[tuple[str, pd.Series]]
     if not columns:
         choices = ", ".join(METRICS)
         raise DataError(f"{title}: must have a column of {choices}, with or without `test_`.")
-    known: dict[str, str] = {}
+    column_of: dict[str, str] = {}
     for column, name in columns.items():
         result, constant, factor = METRICS[name]
-        if result in known:
-            raise DataError(f"{title}: `{known[result]}` and `{column}` say the same.")
-        known[result] = column
+        if result in column_of:
+            raise DataError(f"{title}: `{column_of[result]}` and `{column}` say the same.")
+        column_of[result] = column
         numbers = pd.to_numeric(frame[column], errors="coerce")
         wrong = ~np.isfinite(numbers)
         if wrong.any():
             row = frame[wrong].iloc[0]
-            got = _word(row[column])
+            got = _got(row[column])
             raise DataError(f"{title}, {_place(row)}: `{column}` must be a number, got {got}.")
         yield result, constant + factor * numbers.astype(float)
 
@@ -160,5 +154,5 @@ def _place(row: pd.Series) -> str:
     return f"{row[SET]} split {row[SPLIT]}"
 
 
-def _word(value: Any) -> str:
+def _got(value: Any) -> str:
     return "nothing" if pd.isna(value) else repr(value) if isinstance(value, str) else str(value)

@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pmbnn.compare.intervals import BEST, LEVEL, NO_INTERVAL, NOT_WORSE, SIGNIFICANTLY_WORSE
+from pmbnn.compare.intervals import (
+    BEST,
+    LEAST_SEEDS,
+    LEVEL,
+    NO_INTERVAL,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+)
 from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import RANKED_WORDS, ranking_score
 from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
@@ -115,7 +122,8 @@ def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[s
         found.append(f"Significantly worse, {by} nats: {_names(worse)}.")
     if NO_INTERVAL in groups:
         unknown = groups[NO_INTERVAL]
-        reason = " with one data seed" if (unknown["shared"] == 1).all() else ""
+        few = (unknown["shared"] < LEAST_SEEDS).all()
+        reason = f" with fewer than {LEAST_SEEDS} data seeds" if few else ""
         found.append(f"No interval{reason}: {_names(unknown)}.")
     if NO_SCORE in groups:
         found.append(f"No score: {_names(groups[NO_SCORE])}.")
@@ -140,8 +148,9 @@ def _with_error(mean: float, error: float) -> str:
 
 def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
     verdict = str(row["verdict"])
-    one_seed = verdict == NO_INTERVAL and row["shared"] == 1
-    words = f"one data seed: {verdict}" if one_seed else verdict
+    words = verdict
+    if verdict == NO_INTERVAL and row["shared"] < LEAST_SEEDS:
+        words = f"fewer than {LEAST_SEEDS} data seeds: {verdict}"
     difference = signed(row["difference"])
     if difference and math.isfinite(row["difference_se"]):
         difference += f" ± {plain(row['difference_se'], 2)}"

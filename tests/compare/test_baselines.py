@@ -18,7 +18,7 @@ from pmbnn.compare.published_splits import read_splits, stored_splits
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import RandomSplit
-from pmbnn.results.store import Results
+from pmbnn.results.store import Results, ResultsError
 
 
 def numbers(seed=0, rows=80):
@@ -378,3 +378,10 @@ def test_a_data_set_called_null_keeps_its_name(tmp_path):
     (found,) = baselines.read_baselines(Results(tmp_path)).means.to_dict("records")
     assert found | {"nll": 0} == row | {"nll": 0}
     assert np.isnan(found["nll"])
+
+
+def test_unknown_verdicts_are_an_error(tmp_path):
+    row = {"data": "houses", "verdict": "win"}
+    pd.DataFrame([row]).to_csv(tmp_path / "paired_baselines.csv", index=False)
+    with pytest.raises(ResultsError, match="`verdict` must be one of better, .*, got 'win': run"):
+        baselines.read_baselines(Results(tmp_path))

@@ -67,11 +67,13 @@ def test_what_it_hangs_on(three):
         assert part in words
 
 
-def test_one_data_seed_shows_nobody_to_be_worse(made):
-    found = answer(cells(made, "normal", [0.1]) + cells(made, "laplace", [0.9]))
-    assert "(one data seed)" in found.lead[0]
-    assert found.lead[1] == "No interval with one data seed: Laplace × half-normal."
-    assert found.rows[1].verdict.words == "one data seed: no interval"
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_few_data_seeds_show_nobody_to_be_worse(made, seeds):
+    scores = {"normal": [0.1, 0.2], "laplace": [0.9, 1.1]}
+    found = answer([r for prior, own in scores.items() for r in cells(made, prior, own[:seeds])])
+    assert ("(one data seed)" in found.lead[0]) == (seeds == 1)
+    assert found.lead[1] == "No interval with fewer than 3 data seeds: Laplace × half-normal."
+    assert found.rows[1].verdict.words == "fewer than 3 data seeds: no interval"
     assert "intervals" not in found.conditions
 
 

@@ -47,8 +47,8 @@ def _deterministic(
     if not was_shown_noise(shown):
         return None
     points = (r for r in records if r.results and r.cell.is_point)
-    alike = (r for r in points if r.cell.dataset == shown.cell.dataset)
-    return next((r for r in alike if was_shown_noise(r)), None)
+    same_data = (r for r in points if r.cell.dataset == shown.cell.dataset)
+    return next((r for r in same_data if was_shown_noise(r)), None)
 
 
 def _draw_noise(results: Results, shown: CellRecord, other: CellRecord) -> Figure:
@@ -82,13 +82,13 @@ def plot_compared_noise(
     images, other = (images_of(trace, group, "example_image", "example") for trace in traces)
     if not np.array_equal(images, other):
         raise ValueError(f"Both traces must keep the same images of `{group}`.")
-    found = [
+    predictions = [
         predictions_of(trace, group).take(values_of(trace, group, "example_index")[:MOST])
         for trace in traces
     ]
-    shown = len(found[0].sd)
-    known = any(name in bayesian.children for name in HELD_OUT)
-    threshold = rejection_threshold(bayesian, PERCENTILE) if known else None
+    shown = len(predictions[0].sd)
+    is_held_out = any(name in bayesian.children for name in HELD_OUT)
+    threshold = rejection_threshold(bayesian, PERCENTILE) if is_held_out else None
     rows = math.ceil(shown / BLOCKS)
     figure = style.new_figure(13.0, 1.75 * rows + 1.0)
     panels = figure.subplots(rows, 3 * BLOCKS, squeeze=False, width_ratios=(1, 1.9, 1.9) * BLOCKS)
@@ -97,7 +97,7 @@ def plot_compared_noise(
             axes.set_axis_off()
     for row, (block, image) in enumerate(zip(panels.reshape(-1, 3), images[:shown], strict=False)):
         style.draw_pixels(block[0], image)
-        draw_probabilities(block[1:], found, row, threshold)
+        draw_probabilities(block[1:], predictions, row, threshold)
     style.set_title(figure, f"{title}\n{_note(traces, group)}")
     return figure
 

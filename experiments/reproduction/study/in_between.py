@@ -36,6 +36,9 @@ DEVIATIONS = 2
 MARGIN = 0.08
 """Free space above and below, in heights of what is shown."""
 
+DASHED = {"color": "black", "linestyle": "--", "linewidth": 0.9}
+"""Lines of what was published."""
+
 NAMES = {
     "mclmc": "MCLMC",
     "nuts": "NUTS",
@@ -145,12 +148,12 @@ def plot_lines(lines: Sequence[AlongLine], title: str) -> Figure:
         for axes, method in zip(row, methods, strict=False):
             _draw_method(axes, line, method, colours[method])
         _draw_deviations(row[-1], line, colours)
-        words = style.title_lines(_row_title(line), HEIGHT, style.TICK_SIZE)
-        row[0].set_ylabel("\n".join(words), fontsize=style.TICK_SIZE)
+        title_lines = style.title_lines(_row_title(line), HEIGHT, style.TICK_SIZE)
+        row[0].set_ylabel("\n".join(title_lines), fontsize=style.TICK_SIZE)
     for axes, method in zip(panels[0], methods, strict=False):
         # Wider than its panel, it would make that smaller.
-        words = style.title_lines(_method_name(method), WIDTH - TICKS, style.LABEL_SIZE)
-        axes.set_title("\n".join(words), fontsize=style.LABEL_SIZE)
+        title_lines = style.title_lines(_method_name(method), WIDTH - TICKS, style.LABEL_SIZE)
+        axes.set_title("\n".join(title_lines), fontsize=style.LABEL_SIZE)
     panels[0, -1].set_title("standard deviations", fontsize=style.LABEL_SIZE)
     for axes in panels[-1]:
         axes.set_xlabel(lines[0].name, fontsize=style.LABEL_SIZE)
@@ -166,15 +169,15 @@ def _draw_method(axes: Axes, line: AlongLine, method: str, colour: str) -> None:
         style.draw_empty(axes, "not known")
         return
     low, high = _band(estimate)
-    words = f"mean ± {DEVIATIONS} sd, without noise"
-    axes.fill_between(line.position, low, high, color=colour, alpha=0.3, linewidth=0, label=words)
+    band = {"color": colour, "alpha": 0.3, "linewidth": 0}
+    label = f"mean ± {DEVIATIONS} sd, without noise"
+    axes.fill_between(line.position, low, high, label=label, **band)
     axes.plot(line.position, estimate.mean, color=colour, linewidth=1.6)
     for published in (e for e in line.estimates if e.method == PUBLISHED):
-        dashed = {"color": "black", "linestyle": "--", "linewidth": 0.9}
         low, high = _band(published)
-        axes.plot(line.position, published.mean, **dashed, label=NAMES[PUBLISHED])
-        axes.plot(line.position, low, **dashed)
-        axes.plot(line.position, high, **dashed)
+        axes.plot(line.position, published.mean, **DASHED, label=NAMES[PUBLISHED])
+        axes.plot(line.position, low, **DASHED)
+        axes.plot(line.position, high, **DASHED)
     axes.plot(*line.rows, "o", color="black", markersize=2, label="training rows, projected")
     axes.set_ylim(_limits(line))
     _finish(axes, line)
@@ -183,12 +186,9 @@ def _draw_method(axes: Axes, line: AlongLine, method: str, colour: str) -> None:
 def _draw_deviations(axes: Axes, line: AlongLine, colours: dict[str, str]) -> None:
     """Standard deviations of every method, on a logarithmic axis."""
     for estimate in line.estimates:
-        if estimate.method == PUBLISHED:
-            style_of = {"color": "black", "linestyle": "--", "linewidth": 0.9}
-        else:
-            style_of = {"color": colours[estimate.method], "linewidth": 1.6}
-        label = _method_name(estimate.method)
-        axes.plot(line.position, estimate.sd, label=label, **style_of)
+        solid = {"color": colours.get(estimate.method), "linewidth": 1.6}
+        kind = DASHED if estimate.method == PUBLISHED else solid
+        axes.plot(line.position, estimate.sd, label=_method_name(estimate.method), **kind)
     axes.set_yscale("log")
     # Two numbers a decade, as numbers: a range may hold one power of ten only.
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
@@ -233,8 +233,8 @@ def _method_name(method: str) -> str:
 
 def _add_legend(figure: Figure, panels: np.ndarray) -> None:
     """What lines and shades are, below everything."""
-    found = {}
+    handles = {}
     for axes in (panels[0, 0], panels[0, -1]):
-        found |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     below = {"loc": "outside lower center", "ncols": 4, "frameon": False}
-    figure.legend(found.values(), found.keys(), fontsize=style.TICK_SIZE, **below)
+    figure.legend(handles.values(), handles.keys(), fontsize=style.TICK_SIZE, **below)

@@ -57,10 +57,10 @@ class LimitingProcess:
 
     def variance(self, x: np.ndarray) -> np.ndarray:
         """Variances of the function at inputs, ``(row,)``."""
-        found = self._affine((x**2).mean(axis=1))
+        variance = self._affine((x**2).mean(axis=1))
         for _ in range(self.layers):
-            found = self._affine(found / 2)
-        return found
+            variance = self._affine(variance / 2)
+        return variance
 
     def condition(self, x: np.ndarray, y: np.ndarray, noise: float, at: np.ndarray) -> Moments:
         """Moments of the function given noisy values of it.
@@ -80,9 +80,9 @@ class LimitingProcess:
         """
         factor = cho_factor(self.covariance(x, x) + noise**2 * np.eye(len(x)))
         across = self.covariance(at, x)
-        known = np.sum(across * cho_solve(factor, across.T).T, axis=1)
+        explained = np.sum(across * cho_solve(factor, across.T).T, axis=1)
         # Rounding may take all of the variance where it is next to none.
-        variance = np.maximum(self.variance(at) - known, 0)
+        variance = np.maximum(self.variance(at) - explained, 0)
         return Moments(across @ cho_solve(factor, y), np.sqrt(variance))
 
     def _affine(self, moment: np.ndarray) -> np.ndarray:

@@ -92,61 +92,55 @@ class AlongLine(NamedTuple):
 def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLine]:
     """Every posterior with a cell that predicts along a line across a gap, in order."""
     densities = (r for r in records if r.results and r.predictive == "density")
-    along = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
-    posteriors = grouped(along, posterior_key)
-    curves = _published_curves(results) if posteriors else ()
-    lines = [_along(results, cells, curves) for cells in posteriors.values()]
+    with_line = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
+    posteriors, path = grouped(with_line, posterior_key), results.folder / FILE
+    curves = ()
+    if posteriors and path.is_file():
+        curves = read_published(path.read_text(encoding="utf-8"), FILE).curves
+    lines = [_along_line(results, cells, curves) for cells in posteriors.values()]
     return [line for line in lines if line is not None]
 
 
-def _along(
+def _along_line(
     results: Results, cells: Sequence[CellRecord], curves: Sequence[PublishedCurve]
 ) -> AlongLine | None:
     """One posterior along its line; None where that crosses no gap."""
-    trees = {cell.name: load_groups(results, cell.name, (LINE, *ROWS)) for cell in cells}
-    first, trace = cells[0], trees[cells[0].name]
-    line = trace[LINE].dataset
+    traces = {cell.name: load_groups(results, cell.name, (LINE, *ROWS)) for cell in cells}
+    record, trace = cells[0], traces[cells[0].name]
+    line, inputs = trace[LINE].dataset, trace["constant_data"].dataset
     if "gap" not in line.attrs:
         return None
     position, direction = line["x"].values, line["direction"].values
-    raw = _raw_rows(trace)
     ordered = sorted(cells, key=lambda record: record.cell.is_sampled)
     methods = distinct([record.cell.inference for record in ordered], method_name)
-    estimates = [
-        _estimate(method, cell, trees[cell.name][LINE].dataset)
-        for method, cell in zip(methods, ordered, strict=True)
-    ]
-    estimates += _limit(results, first, trace, position[:, None] * direction)
-    estimates += [_published(curve, position) for curve in curves if _is_of(curve, first)]
-    rows = np.stack([raw @ direction, target_standardisation(trace).undo(_targets(trace))])
-    name, gap = str(line.attrs["position"]), float(line.attrs["gap"])
-    return AlongLine(first, position, name, gap, rows, tuple(filter(None, estimates)))
-
-
-def _raw_rows(trace: xr.DataTree) -> np.ndarray:
-    """Training inputs in their own units, ``(observation, feature)``."""
-    kept = trace["constant_data"].dataset
-    return (
-        kept["x"].values * kept["standardisation_sd"].values + kept["standardisation_mean"].values
+    estimates = []
+    for method, cell in zip(methods, ordered, strict=True):
+        own = traces[cell.name][LINE].dataset
+        moments = own["mean"].values, own["epistemic_sd"].values, _error_of_sd(own)
+        estimates.append(CurveEstimate(method, *moments, cell))
+    estimates += _limit(results, record, trace, position[:, None] * direction)
+    settings = settings_row(record.settings) | {"sweep": record.sweep}
+    estimates += [_published(c, position) for c in curves if are_meant(c.where, settings)]
+    x = inputs["x"].values * inputs["standardisation_sd"].values
+    x = x + inputs["standardisation_mean"].values
+    targets = target_standardisation(trace).undo(trace["observed_data"]["y"].values)
+    return AlongLine(
+        record,
+        position,
+        name=str(line.attrs["position"]),
+        gap=float(line.attrs["gap"]),
+        rows=np.stack([x @ direction, targets]),
+        estimates=tuple(filter(None, estimates)),
     )
 
 
-def _targets(trace: xr.DataTree) -> np.ndarray:
-    """Targets as they were fitted, ``(observation,)``."""
-    return trace["observed_data"]["y"].values
-
-
-def _estimate(method: str, record: CellRecord, line: xr.Dataset) -> CurveEstimate:
-    error = _error_of_sd(line) if "chain_sd" in line else None
-    return CurveEstimate(method, line["mean"].values, line["epistemic_sd"].values, error, record)
-
-
-def _error_of_sd(line: xr.Dataset) -> np.ndarray:
+def _error_of_sd(line: xr.Dataset) -> np.ndarray | None:
     """Jackknife over chains of the standard deviation of all their draws, ``(point,)``."""
+    if "chain_sd" not in line:
+        return None
     mean, sd = line["chain_mean"].values, line["chain_sd"].values
     moments = moments_about(mean.mean(axis=0, dtype=np.float64), mean, sd)
-    of_others = [sd_of(left) for left in means_without_each(moments)]
-    return jackknife_error(of_others)
+    return jackknife_error([sd_of(left) for left in means_without_each(moments)])
 
 
 def _limit(
@@ -161,25 +155,11 @@ def _limit(
     likelihood = specs["likelihood"]
     if process is None or type(likelihood) is not Normal or not likelihood.is_known:
         return []
-    kept = trace["constant_data"].dataset
-    at = (inputs - kept["standardisation_mean"].values) / kept["standardisation_sd"].values
-    x, units = kept["x"].values.astype(np.float64), target_standardisation(trace)
-    mean, sd = process.condition(x, _targets(trace), likelihood.sd, at)
+    stored, units = trace["constant_data"].dataset, target_standardisation(trace)
+    at = (inputs - stored["standardisation_mean"].values) / stored["standardisation_sd"].values
+    x, y = stored["x"].values.astype(np.float64), trace["observed_data"]["y"].values
+    mean, sd = process.condition(x, y, likelihood.sd, at)
     return [CurveEstimate(LIMIT, units.undo(mean), units.sd * sd)]
-
-
-# What was published
-
-
-def _published_curves(results: Results) -> tuple[PublishedCurve, ...]:
-    path = results.folder / FILE
-    if not path.is_file():
-        return ()
-    return read_published(path.read_text(encoding="utf-8"), FILE).curves
-
-
-def _is_of(curve: PublishedCurve, record: CellRecord) -> bool:
-    return are_meant(curve.where, settings_row(record.settings) | {"sweep": record.sweep})
 
 
 def _published(curve: PublishedCurve, position: np.ndarray) -> CurveEstimate | None:
@@ -197,7 +177,7 @@ def _published(curve: PublishedCurve, position: np.ndarray) -> CurveEstimate | N
     at, mean, variance = read_columns(path, (curve.position, "mean", "variance")).T
     reach = position[[0, -1]] * (1 - ROUNDING)
     if (np.diff(at) <= 0).any() or at[0] > reach[0] or at[-1] < reach[1]:
-        words = f"from {position[0]:.3g} or below to {position[-1]:.3g} or above, ascending"
-        raise DataError(f"`{path}` must have `{curve.position}` {words}.")
-    moments = (np.interp(position, at, of) for of in (mean, np.sqrt(variance)))
+        span = f"from {position[0]:.3g} or below to {position[-1]:.3g} or above, ascending"
+        raise DataError(f"`{path}` must have `{curve.position}` {span}.")
+    moments = (np.interp(position, at, values) for values in (mean, np.sqrt(variance)))
     return CurveEstimate(PUBLISHED, *moments)

@@ -151,21 +151,22 @@ def symmetry_gap(
         raise ValueError(
             f"`mean` must have 1 or 2 hidden layers of at most {MOST_UNITS} units, got {hidden}."
         )
-    rng, found = np.random.default_rng(random_seed), np.empty(draws)
+    rng, gaps = np.random.default_rng(random_seed), np.empty(draws)
     for i in range(draws):
         drawn = [
-            Layer(*(m + s * rng.standard_normal(m.shape) for m, s in zip(*of_layer, strict=True)))
-            for of_layer in zip(mean, scale, strict=True)
+            Layer(*(m + s * rng.standard_normal(m.shape) for m, s in zip(*layer, strict=True)))
+            for layer in zip(mean, scale, strict=True)
         ]
-        found[i] = -_log_mean_ratio(drawn, mean, scale, signs)
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(draws))
+        gaps[i] = -_log_mean_ratio(drawn, mean, scale, signs)
+    return float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(draws))
 
 
 def _log_mean_ratio(drawn, mean, scale, signs: bool) -> float:
     """Log of the mean over symmetries of the guide's density at a draw moved, over that at it."""
     # Where unit `i` of the draw stands in the place of unit `j`, with sign `s`, (i, j, s).
     arriving = _incoming(drawn[0], mean[0], scale[0], signs)
-    here = sum(map(_log_density, _flat(drawn), _flat(mean), _flat(scale)))
+    flat = ([array for layer in layers for array in layer] for layers in (drawn, mean, scale))
+    here = sum(map(_log_density, *flat))
     places = len(drawn) - 1
     leaving = _outgoing(drawn[places].weight, mean[places].weight, scale[places].weight, signs)
     rest = _log_density(drawn[places].bias, mean[places].bias, scale[places].bias)
@@ -222,10 +223,6 @@ def _outgoing(drawn, mean, scale, signs: bool) -> np.ndarray:
     """Log-density of the weights from unit `i` in the place of those from `j`, ``(i, j, sign)``."""
     moved = _signs(signs) * drawn[:, None, :, None]
     return _log_normal(moved, mean[None, :, :, None], scale[None, :, :, None]).sum(axis=2)
-
-
-def _flat(layers: Sequence[Layer]) -> list[np.ndarray]:
-    return [array for layer in layers for array in layer]
 
 
 def _signs(signs: bool) -> np.ndarray:
