@@ -1,6 +1,6 @@
 """Commands that read results folders: baselines, claims, compare, report, verify and prune."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,6 @@ from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
     from pmbnn.compare.published_splits import PublishedMethod
-    from pmbnn.processes.helpers import Helpers
     from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
@@ -62,51 +61,51 @@ def baselines(
     Exit status: 0 done, 2 bad input, 3 I/O error (disk full, permissions): fix it and rerun the
     same command.
     """
-    from pmbnn.compare.published_splits import read_splits
-
-    keys = _baseline_keys(methods)
-    given = [] if published is None else read_splits(published, name, setting="--published")
-    for folder in dict.fromkeys(folders):
-        _baselines(folder, keys, given)
-
-
-def _baseline_keys(names: str) -> list[str]:
-    """Keys of the baseline models that an option names."""
     from pmbnn.compare.baselines import KEYS
+    from pmbnn.compare.published_splits import read_splits
     from pmbnn.spec.errors import must_be_one_of
 
-    keys = [] if names == "none" else [name.strip() for name in names.split(",")]
+    keys = [] if methods == "none" else [key.strip() for key in methods.split(",")]
     for key in keys:
         if key not in KEYS:
             raise must_be_one_of("--methods", [*KEYS, "none"], key)
-    return keys
+    splits = [] if published is None else read_splits(published, name, setting="--published")
+    for folder in dict.fromkeys(folders):
+        _baselines(folder, keys, splits)
 
 
-def _baselines(folder: Path, keys: Sequence[str], given: "Sequence[PublishedMethod]") -> None:
+def _baselines(folder: Path, keys: Sequence[str], splits: "Sequence[PublishedMethod]") -> None:
     from pmbnn.cli.tables import baselines_tables
     from pmbnn.compare.baselines import make_baselines, write_baselines
     from pmbnn.compare.published_splits import stored_splits
     from pmbnn.results.store import ResultsError
 
-    read = open_results(folder)
-    published, absent = stored_splits(read.results)
+    stored = open_results(folder)
+    published, absent = stored_splits(stored.results)
     for reason in absent:
         typer.echo(f"left out: {reason}", err=True)
     console = new_console()
     with console.status("baselines") as status:
         # Forests on large sets take minutes each: a log shows progress too.
         on_progress = status.update if console.is_terminal else partial(typer.echo, err=True)
-        every = [*published, *given]
-        made = make_baselines(read.results, read.records, keys, every, on_progress)
-    if made.means.empty:
+        tables = make_baselines(
+            stored.results, stored.records, keys, [*published, *splits], on_progress
+        )
+    if tables.means.empty:
         raise ResultsError(f"The folder `{folder}` has no cell with results.")
-    if made.paired.empty:
+    if tables.paired.empty:
         typer.echo("Nothing is paired: no cell has a score of held-out rows.", err=True)
-    for table in baselines_tables(read.name, made.means, made.paired):
+    for table in baselines_tables(stored.name, tables.means, tables.paired):
         console.print(table)
+    _write(stored, lambda: write_baselines(stored.results, tables))
+
+
+def _write(stored: "ExperimentResults", write: Callable[[], Sequence[str]]) -> None:
+    """Write tables into a results folder, note which cells they are of, and print their paths."""
+    folder = stored.results.folder
     with writing_to(folder):
-        files = write_baselines(read.results, made)
-        read.note_made(files)
+        files = write()
+        stored.note_made(files)
     for file in files:
         typer.echo(f"table {folder / file}")
 
@@ -132,23 +131,24 @@ def claims(
     from pmbnn.compare.claims import FILE, claims_table, write_claims
 
     check_parent(out, "--out")
-    read = [open_results(folder) for folder in folders]
+    opened = [open_results(folder) for folder in folders]
     tables = {
-        one.results.folder / FILE: claims_table(one.name, one.results, one.records) for one in read
+        stored.results.folder / FILE: claims_table(stored.name, stored.results, stored.records)
+        for stored in opened
     }
-    every = pd.concat(tables.values(), ignore_index=True)
+    joined = pd.concat(tables.values(), ignore_index=True)
     console = new_console()
-    for table in claims_tables(every):
+    for table in claims_tables(joined):
         console.print(table)
-    for line in grid_end_lines(every):
+    for line in grid_end_lines(joined):
         typer.echo(line)
-    for path, table in ({out: every} if out else tables).items():
+    for path, table in ({out: joined} if out else tables).items():
         with writing_to(path):
             write_claims(path, table)
         typer.echo(f"table {path}")
-    for one in () if out else read:
-        with writing_to(one.results.folder):
-            one.note_made([FILE])
+    for stored in () if out else opened:
+        with writing_to(stored.results.folder):
+            stored.note_made([FILE])
 
 
 def compare(folders: ResultsFolders) -> None:
@@ -174,24 +174,19 @@ def _compare(folder: Path) -> None:
     from pmbnn.results.groups import invalid_chains
     from pmbnn.results.store import ResultsError
 
-    read = open_results(folder)
-    for line in invalid_chains(read.records).values():
+    stored, console = open_results(folder), new_console()
+    for line in invalid_chains(stored.records).values():
         typer.echo(f"left out: {line}", err=True)
-    verdicts = make_verdicts(read)
+    verdicts = make_verdicts(stored)
     if verdicts.contrasts.empty and verdicts.regret.empty:
         raise ResultsError(f"The folder `{folder}` has no two cells to compare on the same data.")
-    console = new_console()
     if not verdicts.contrasts.empty:
-        console.print(contrasts_table(read.name, verdicts.contrasts))
+        console.print(contrasts_table(stored.name, verdicts.contrasts))
     for row in verdicts.contrasts.to_dict("records"):
         typer.echo(sentence(row))
     if not verdicts.regret.empty:
-        console.print(regret_table(read.name, verdicts.regret))
-    with writing_to(folder):
-        files = write_verdicts(read.results, verdicts)
-        read.note_made(files)
-    for file in files:
-        typer.echo(f"table {folder / file}")
+        console.print(regret_table(stored.name, verdicts.regret))
+    _write(stored, lambda: write_verdicts(stored.results, verdicts))
 
 
 def report(
@@ -210,42 +205,35 @@ def report(
     Exit status: 0 the page is written, 2 bad input, 3 I/O error (disk full, permissions): fix it
     and rerun the same command.
     """
-    from pmbnn.core.machine import cores
-    from pmbnn.processes.helpers import Helpers
-
-    read = [open_results(folder) for folder in dict.fromkeys(folders)]
-    with Helpers(cores(), sum(len(folder.records) for folder in read)) as helpers:
-        # They import what this process imports next.
-        helpers.start("pmbnn.report.rebuild", "pmbnn.report.cells")
-        path, size = _write_page(read, out or folders[0], helpers)
-    typer.echo(f"page {path} ({size / 1e6:.1f} MB)")
-
-
-def _write_page(
-    read: Sequence["ExperimentResults"], out: Path, helpers: "Helpers"
-) -> tuple[Path, int]:
-    """Write the page; its path, and its size in bytes."""
     from rich.console import Console
 
+    from pmbnn.core.machine import cores
     from pmbnn.core.stages import stage
-    from pmbnn.report.page import published_tables, report_page
-    from pmbnn.report.rebuild import rebuild
-    from pmbnn.report.rendering import check_writable, write_page
-    from pmbnn.sweep.progress import following
+    from pmbnn.processes.helpers import Helpers
 
-    console = Console(stderr=True)
-    tables = published_tables(read)
-    check_writable(out)
-    with following(console, quiet=False):
-        whole = [rebuild(folder, partial(print_lines, console), helpers) for folder in read]
-        with stage("page"):
-            text = report_page(whole, tables, helpers)
-    path = out / PAGE
+    opened = [open_results(folder) for folder in dict.fromkeys(folders)]
+    with Helpers(cores(), sum(len(stored.records) for stored in opened)) as helpers:
+        # They import what this process imports next.
+        helpers.start("pmbnn.report.rebuild", "pmbnn.report.cells")
+        from pmbnn.report.page import published_tables, report_page
+        from pmbnn.report.rebuild import rebuild
+        from pmbnn.report.rendering import check_writable, write_page
+        from pmbnn.sweep.progress import following
+
+        folder, console = out or folders[0], Console(stderr=True)
+        tables = published_tables(opened)
+        check_writable(folder)
+        with following(console, quiet=False):
+            say = partial(print_lines, console)
+            rebuilt = [rebuild(stored, say, helpers) for stored in opened]
+            with stage("page"):
+                text = report_page(rebuilt, tables, helpers)
+    path = folder / PAGE
     write_page(path, text)
-    for folder in whole:
-        if folder.results.folder.resolve() == out.resolve():
-            folder.note_made([PAGE])
-    return path, len(text.encode("utf-8"))
+    for stored in rebuilt:
+        if stored.results.folder.resolve() == folder.resolve():
+            stored.note_made([PAGE])
+    typer.echo(f"page {path} ({len(text.encode('utf-8')) / 1e6:.1f} MB)")
 
 
 def verify(

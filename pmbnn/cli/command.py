@@ -27,6 +27,8 @@ FAULT = 3
 INTERRUPTED = 130
 """Exit status: Ctrl-C."""
 
+INTERRUPTED_LINE = "interrupted: finished results are kept; the same command goes on from here"
+
 LOG_WIDTH = 160
 """Width in columns of tables that are not printed on a terminal: none is folded."""
 
@@ -101,7 +103,7 @@ TrustPlugins = Annotated[
 
 
 class Command(TyperCommand):
-    """A command that ends with one line and an exit status after an error that a user can correct.
+    """A command that ends with one line after Ctrl-C or an error that a user can correct.
 
     Any other error is a fault of the program, and keeps its traceback.
     """
@@ -117,6 +119,9 @@ class Command(TyperCommand):
         except UserError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(error.exit_status) from error
+        except KeyboardInterrupt as stop:
+            typer.echo(INTERRUPTED_LINE, err=True)
+            raise typer.Exit(INTERRUPTED) from stop
         except StorageError as error:
             with suppress(OSError):  # the log may lie on the disk that is full
                 typer.echo(f"error: {error}", err=True)
@@ -134,22 +139,6 @@ class Commands(TyperGroup):
         for panel, lines in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(lines)
-
-
-@contextmanager
-def interruptible(kept: str) -> Iterator[None]:
-    """End the command with one line after Ctrl-C.
-
-    Parameters
-    ----------
-    kept
-        What the command keeps.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        typer.echo(f"interrupted: {kept}; the same command goes on from here", err=True)
-        raise typer.Exit(INTERRUPTED) from stop
 
 
 def open_results(folder: Path) -> "ExperimentResults":

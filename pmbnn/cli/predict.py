@@ -34,13 +34,14 @@ TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm", "
 
 
 class Answer(NamedTuple):
-    """Predictions for the images that could be read, and why others could not."""
+    """Predictions of a cell for images, with the names of its classes."""
 
+    path: Path
     cell: "StoredCell"
     images: "list[UserImage]"
+    classes: list[str]
     prediction: "ClassProbabilities"
     threshold: "Threshold"
-    unread: dict[str, str]
 
 
 def predict(
@@ -113,11 +114,25 @@ def predict(
             _predict_table(cell, files, draws, as_json, out)
         return
     _check_options(files, out=out)
+    check_parent(figure, "--figure")
     images, unread = _read_images(files, whole, invert)
+    for reason in unread.values():
+        typer.echo(f"error: {reason}", err=True)
+    if not images:
+        raise typer.Exit(BAD_INPUT)
     cells = [cell] if beside is None else [cell, beside]
     with running_on(claim(devices[0])):
-        code = _predict_images(cells, images, unread, draws, percentile, as_json, figure)
-    raise typer.Exit(code)
+        answers = [_answer(path, images, draws, percentile) for path in cells]
+    if as_json:
+        _print_json(answers, unread)
+    else:
+        for answer in answers:
+            _print_tables(answer, "" if len(cells) == 1 else str(answer.path))
+    if figure is not None:
+        _draw(figure, answers)
+        if not as_json:
+            typer.echo(f"figure {figure}")
+    raise typer.Exit(FAILED if unread else 0)
 
 
 def _check_options(files: list[Path], **others: Any) -> None:
@@ -127,25 +142,6 @@ def _check_options(files: list[Path], **others: Any) -> None:
     for name, value in others.items():
         if value not in (None, False):
             raise DataError(f"`--{name}` is not for files such as `{files[0]}`.")
-
-
-def _predict_images(cells, images, unread, draws, percentile, as_json, figure) -> int:
-    check_parent(figure, "--figure")
-    for reason in unread.values():
-        typer.echo(f"error: {reason}", err=True)
-    if not images:
-        return BAD_INPUT
-    answers = [_answer(cell, images, unread, draws, percentile) for cell in cells]
-    if as_json:
-        _print_json(cells, answers)
-    else:
-        for cell, answer in zip(cells, answers, strict=True):
-            _print_tables(answer, "" if len(cells) == 1 else str(cell))
-    if figure is not None:
-        _draw(figure, answers)
-        if not as_json:
-            typer.echo(f"figure {figure}")
-    return FAILED if unread else 0
 
 
 def _read_images(files: list[Path], whole: bool, invert: bool | None):
@@ -161,70 +157,71 @@ def _read_images(files: list[Path], whole: bool, invert: bool | None):
     return images, unread
 
 
-def _answer(cell: Path, images, unread, draws: int, percentile: float) -> Answer:
+def _answer(path: Path, images: "list[UserImage]", draws: int, percentile: float) -> Answer:
     import numpy as np
 
     from pmbnn.prediction.rejection import rejection_threshold
     from pmbnn.results.loading import open_cell
     from pmbnn.results.store import ResultsError
 
-    opened = open_cell(cell)
-    posterior, shape = opened.posterior, images[0].digit.shape
+    cell = open_cell(path)
+    posterior, shape = cell.posterior, images[0].digit.shape
     rows = posterior.origin.parts.rows
     if rows.input_shape != (1, *shape) or not rows.classes:
         raise ResultsError(
-            f"`{cell}` must be fitted on classes of images of {shape[0]} × {shape[1]} pixels, "
-            f"got data set `{opened.record.cell.dataset.kind}`."
+            f"`{path}` must be fitted on classes of images of {shape[0]} × {shape[1]} pixels, "
+            f"got data set `{cell.record.cell.dataset.kind}`."
         )
-    found = posterior.predict(np.stack([image.digit.ravel() for image in images]), draws)
-    if not np.isfinite(found.mean).all():
-        raise ResultsError(f"The predictions of cell `{cell}` are not finite.")
-    return Answer(opened, images, found, rejection_threshold(opened.trace, percentile), unread)
+    prediction = posterior.predict(np.stack([image.digit.ravel() for image in images]), draws)
+    if not np.isfinite(prediction.mean).all():
+        raise ResultsError(f"The predictions of cell `{path}` are not finite.")
+    names = [str(name) for name in posterior.coords["output"]]
+    threshold = rejection_threshold(cell.trace, percentile)
+    return Answer(path, cell, images, names, prediction, threshold)
 
 
-def _print_json(cells: list[Path], answers: list[Answer]) -> None:
+def _print_json(answers: list[Answer], unread: dict[str, str]) -> None:
     import json
 
-    first, *others = [_cell_json(c, a) for c, a in zip(cells, answers, strict=True)]
-    errors = [{"file": file, "reason": reason} for file, reason in answers[0].unread.items()]
+    first, *others = [
+        {
+            "cell": str(answer.path),
+            "draws": answer.prediction.draws,
+            "threshold": {
+                "sd": answer.threshold.sd,
+                "percentile": answer.threshold.percentile,
+                "of": answer.threshold.group,
+                "rows": answer.threshold.rows,
+            },
+            "images": list(_image_rows(answer)),
+        }
+        for answer in answers
+    ]
+    errors = [{"file": file, "reason": reason} for file, reason in unread.items()]
     content = first | {"errors": errors} | ({"beside": others[0]} if others else {})
     typer.echo(json.dumps(content, indent=2))
 
 
-def _cell_json(cell: Path, answer: Answer) -> dict[str, Any]:
-    return {
-        "cell": str(cell),
-        "draws": answer.prediction.draws,
-        "threshold": {
-            "sd": answer.threshold.sd,
-            "percentile": answer.threshold.percentile,
-            "of": answer.threshold.group,
-            "rows": answer.threshold.rows,
-        },
-        "images": list(_image_rows(answer)),
-    }
-
-
 def _image_rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """What is said of each image, as JSON has it."""
-    found, names, bit = answer.prediction, _classes(answer), math.log(2)
+    prediction, bit = answer.prediction, math.log(2)
     scores = {
-        "sd": found.predicted_sd,
-        "entropy_bits": found.entropy / bit,
-        "mutual_information_bits": found.mutual_information / bit,
-        "expected_error_rate": found.expected_error_rate,
+        "sd": prediction.predicted_sd,
+        "entropy_bits": prediction.entropy / bit,
+        "mutual_information_bits": prediction.mutual_information / bit,
+        "expected_error_rate": prediction.expected_error_rate,
     }
     for i, image in enumerate(answer.images):
-        probability, best = found.mean[i].tolist(), found.predicted[i]
+        probability, best = prediction.mean[i].tolist(), prediction.predicted[i]
         yield {
             "file": str(image.path),
             "inverted": image.inverted,
-            "class": names[best],
+            "class": answer.classes[best],
             "probability": probability[best],
             **{name: float(score[i]) for name, score in scores.items()},
             "rejected": bool(scores["sd"][i] > answer.threshold.sd),
-            "class_probability": dict(zip(names, probability, strict=True)),
-            "class_sd": dict(zip(names, found.sd[i].tolist(), strict=True)),
+            "class_probability": dict(zip(answer.classes, probability, strict=True)),
+            "class_sd": dict(zip(answer.classes, prediction.sd[i].tolist(), strict=True)),
         }
 
 
@@ -235,7 +232,7 @@ def _print_tables(answer: Answer, title: str) -> None:
     console = new_console()
     numbers = ("probability", "sd", "entropy", "mutual inf.", "expected error")
     verdicts = Table("image", "class", *numbers, "verdict", title=Text(title) if title else None)
-    shares = Table("image", *_classes(answer), title="probability of each class")
+    shares = Table("image", *answer.classes, title="probability of each class")
     for row in _image_rows(answer):
         verdicts.add_row(
             Text(row["file"]),
@@ -268,38 +265,29 @@ def _rule(answer: Answer) -> str:
     )
 
 
-def _classes(answer: Answer) -> list[str]:
-    return [str(name) for name in answer.cell.posterior.coords["output"]]
-
-
 def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.classification import Predictions
     from pmbnn.figures.own_images import plot_own_images
     from pmbnn.figures.style import save_figure
+    from pmbnn.results.derived import cells_digest, note_files
     from pmbnn.results.names import cell_title
+    from pmbnn.results.present import present_records
+    from pmbnn.results.store import Results
 
     first = answers[0]
     title = " beside\n".join(cell_title(a.cell.record) for a in answers)
     predictions = [
-        Predictions(tuple(_classes(a)), a.prediction.mean, a.prediction.sd) for a in answers
+        Predictions(tuple(a.classes), a.prediction.mean, a.prediction.sd) for a in answers
     ]
     title = f"{title}\n{_rule(first)}"
     figure = plot_own_images(first.images, predictions, first.threshold, title)
+    results = Results(path.parent.parent)
     with writing_to(path):
         save_figure(figure, path)
-        _note(path)
-
-
-def _note(path: Path) -> None:
-    """Note in the results folder of a figure which cells it shows."""
-    from pmbnn.results.derived import cells_digest, note_files
-    from pmbnn.results.present import present_records
-    from pmbnn.results.store import Results
-
-    results = Results(path.parent.parent)
-    if path.parent.name == results.figures.name and results.cells.is_dir():
-        digest = cells_digest(present_records(results))
-        note_files(results, [f"{path.parent.name}/{path.name}"], digest, "predict")
+        if path.parent.name == results.figures.name and results.cells.is_dir():
+            # A figure within a results folder: which cells it shows is noted there.
+            digest = cells_digest(present_records(results))
+            note_files(results, [f"{path.parent.name}/{path.name}"], digest, "predict")
 
 
 # Tables

@@ -21,7 +21,6 @@ from pmbnn.cli.command import (
     TrustPlugins,
     Wait,
     Workers,
-    interruptible,
     new_console,
     writing_to,
 )
@@ -79,7 +78,7 @@ def sweep(
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
 
-    with interruptible("finished cells are kept"), ExitStack() as stack:
+    with ExitStack() as stack:
         cluster = None
         if scheduler is not None:
             from pmbnn.sweep.cluster.coordinator import connected, device_of_workers
@@ -237,22 +236,19 @@ def calibrate(
     from pmbnn.experiment.selection import default_folder
 
     truths = "posterior" if around_data else "prior"
-    with interruptible("finished simulations are kept"):
-        devices, experiment = find_devices(device), load_experiment(file)
-        plan = plan_calibration(
-            experiment, only or [], simulations, draws, restarts, truths, devices
-        )
-        if dry_run:
-            typer.echo("\n".join(plan_lines(plan, workers or cores(), devices)))
-            return
-        from pmbnn.calibration.run import calibrate
-        from pmbnn.calibration.table import COUNTS, FILE, notes, summary
-        from pmbnn.cli.tables import make_table
-        from pmbnn.processes.progress import RunOptions
+    devices, experiment = find_devices(device), load_experiment(file)
+    plan = plan_calibration(experiment, only or [], simulations, draws, restarts, truths, devices)
+    if dry_run:
+        typer.echo("\n".join(plan_lines(plan, workers or cores(), devices)))
+        return
+    from pmbnn.calibration.run import calibrate
+    from pmbnn.calibration.table import COUNTS, FILE, notes, summary
+    from pmbnn.cli.tables import make_table
+    from pmbnn.processes.progress import RunOptions
 
-        folder, console = out or default_folder(experiment.name), new_console()
-        options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
-        table, failed = calibrate(experiment, plan, folder, options)
+    folder, console = out or default_folder(experiment.name), new_console()
+    options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
+    table, failed = calibrate(experiment, plan, folder, options)
     headings, rows = summary(table)
     console.print(make_table("Ranks of truths among posterior draws", headings, rows, COUNTS))
     print_lines(console, *notes(table))
@@ -287,20 +283,19 @@ def prior(
     from pmbnn.experiment.selection import default_folder, wanted_cells
     from pmbnn.prior_predictive.plan import plan_lines, plan_priors
 
-    with interruptible("finished priors are kept"):
-        experiment = load_experiment(file)
-        plan = plan_priors(experiment, wanted_cells(experiment, only or []))
-        if dry_run:
-            typer.echo("\n".join(plan_lines(experiment, plan)))
-            return
-        from pmbnn.cli.tables import make_table
-        from pmbnn.prior_predictive.run import run_priors
-        from pmbnn.prior_predictive.store import summary
-        from pmbnn.processes.progress import RunOptions
+    experiment = load_experiment(file)
+    plan = plan_priors(experiment, wanted_cells(experiment, only or []))
+    if dry_run:
+        typer.echo("\n".join(plan_lines(experiment, plan)))
+        return
+    from pmbnn.cli.tables import make_table
+    from pmbnn.prior_predictive.run import run_priors
+    from pmbnn.prior_predictive.store import summary
+    from pmbnn.processes.progress import RunOptions
 
-        folder, console = out or default_folder(experiment.name), new_console()
-        options = RunOptions(console, workers, fresh, wait, quiet)
-        priors, failed = run_priors(experiment, plan, folder, options)
+    folder, console = out or default_folder(experiment.name), new_console()
+    options = RunOptions(console, workers, fresh, wait, quiet)
+    priors, failed = run_priors(experiment, plan, folder, options)
     console.print(make_table("Functions drawn from the prior", *summary(priors)))
     print_lines(console, f"table {folder / 'prior.csv'}; figures {folder / 'prior'}")
     raise typer.Exit(FAILED if failed else 0)

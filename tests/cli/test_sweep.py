@@ -445,7 +445,7 @@ def test_ctrl_c_says_one_line_and_keeps_what_is_finished(interrupted):
     stop = interrupted.stop
     assert stop.code == 130
     (line,) = stop.stderr.splitlines()
-    assert line.startswith("interrupted: finished cells are kept")
+    assert line.startswith("interrupted: finished results are kept")
     assert stop.stdout == "", "quiet"
     assert 1 <= len(flat(stop.cells)) <= 3
     for name in good(stop.cells):
