@@ -34,8 +34,8 @@ def plot_calibration(stored: StoredRanks, title: str) -> Figure:
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for axes, name, ecdf in zip(panels, stored.quantities, ecdfs, strict=False):
         _draw(axes, ecdf)
-        words = ecdf.direction or ecdf.verdict
-        axes.set_title(f"{name}\n{words}", fontsize=style.LABEL_SIZE, parse_math=False)
+        verdict = ecdf.direction or ecdf.verdict
+        axes.set_title(f"{name}\n{verdict}", fontsize=style.LABEL_SIZE, parse_math=False)
     for axes in panels[len(ecdfs) :]:
         axes.set_axis_off()
     figure.supxlabel(

@@ -223,9 +223,9 @@ def plan_lines(plan: Plan, workers: int, devices: Sequence[Device] = (CPU,)) -> 
     """The plan in words, with a rough time on that many workers."""
     lines, seconds = [f"left out: {line}" for line in plan.left_out], 0.0
     for task in plan.tasks:
-        one = task.simulations * task.seconds_per_simulation
-        lines.append(f"{task.simulations} simulations, {duration(one)}: {task.label}")
-        seconds += one
+        expected = task.simulations * task.seconds_per_simulation
+        lines.append(f"{task.simulations} simulations, {duration(expected)}: {task.label}")
+        seconds += expected
     total = f"in all: {duration(seconds)} of fitting on one core"
     if not devices[0].is_accelerator and (used := min(workers, len(plan.tasks))) > 1:
         total += f", about {duration(seconds / used)} with {used} workers"

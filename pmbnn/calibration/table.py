@@ -14,8 +14,8 @@ from pmbnn.results.tables import table_of
 FILE = "calibration.csv"
 """File of a results folder that holds the table."""
 
-INFERENCE = ("engine", "guide", "steps", "epochs", "kl_weight")
-"""Fields of ``inference`` that are columns beside those that name the posterior."""
+INFERENCE = [f"inference.{name}" for name in ("engine", "guide", "steps", "epochs", "kl_weight")]
+"""Settings that are columns beside those that name the posterior."""
 
 SUMMARY = {
     "data": ("dataset.kind", "dataset.seed"),
@@ -45,7 +45,11 @@ def calibration_table(stored: Iterable[StoredRanks]) -> pd.DataFrame:
 
 def _rows(stored: StoredRanks) -> Iterator[dict[str, Any]]:
     valid = valid_ranks(stored.ranks)
-    settings = {k: v for k, v in settings_row(stored.cell).items() if _is_shown(k)}
+    settings = {
+        name: value
+        for name, value in settings_row(stored.cell).items()
+        if name.split(".")[0] in OF_POSTERIOR or name in INFERENCE
+    }
     ecdfs = rank_ecdfs(valid, stored.draws) if len(valid) else [None] * len(stored.quantities)
     for quantity, ecdf in zip(stored.quantities, ecdfs, strict=True):
         yield {
@@ -66,20 +70,15 @@ def _rows(stored: StoredRanks) -> Iterator[dict[str, Any]]:
         }
 
 
-def _is_shown(key: str) -> bool:
-    section, *path = key.split(".")
-    return section in OF_POSTERIOR or (section == "inference" and path[0] in INFERENCE)
-
-
 def summary(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Headings, and a row for each combination: how many quantities leave their bands."""
-    summarised = []
+    entries = []
     for rows in _combinations(table):
         first, wrong = rows.iloc[0], (rows["verdict"] == "miscalibrated").sum()
-        named = [_words(first, columns) for columns in SUMMARY.values()]
+        names = [_joined(first, columns) for columns in SUMMARY.values()]
         counts = [str(first["simulations"]), str(first["failed"]), f"{wrong} of {len(rows)}"]
-        summarised.append([*named, *counts, _furthest(rows)])
-    return [*SUMMARY, *COUNTS, "furthest off"], summarised
+        entries.append([*names, *counts, _furthest(rows)])
+    return [*SUMMARY, *COUNTS, "furthest off"], entries
 
 
 def notes(table: pd.DataFrame) -> list[str]:
@@ -110,8 +109,8 @@ def _furthest(rows: pd.DataFrame) -> str:
     return f"{worst['quantity']}: {worst['deviation']:.1f} × band, {how}"
 
 
-def _words(row: pd.Series, columns: Iterable[str]) -> str:
+def _joined(row: pd.Series, columns: Iterable[str]) -> str:
     """Values of some columns, as far as the row has them."""
     values = {name: row[name] for name in columns if name in row.index and pd.notna(row[name])}
-    words = (f"{v:g}" if isinstance(v, float) else str(v) for v in values.values())
-    return (", seed " if "dataset.seed" in values else " ").join(words)
+    texts = (f"{v:g}" if isinstance(v, float) else str(v) for v in values.values())
+    return (", seed " if "dataset.seed" in values else " ").join(texts)

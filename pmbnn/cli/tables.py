@@ -15,14 +15,7 @@ from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
 from pmbnn.report.numbers import to_error
 from pmbnn.results.caveats import AT_GRID_END, NOT_CONVERGED, count, has_converged
-from pmbnn.results.groups import (
-    Variant,
-    best_group,
-    families,
-    group_by_settings,
-    grouped,
-    variants,
-)
+from pmbnn.results.groups import Variant, best_group, families, group_by_settings, grouped, variants
 from pmbnn.results.names import (
     OF_POSTERIOR,
     combination_label,
@@ -68,7 +61,7 @@ def make_table(
     right: Collection[str] = (),
     caption: str = "",
 ) -> Table:
-    """A table of plain words, whatever brackets they have.
+    """A table of plain text: brackets in it are no markup.
 
     Parameters
     ----------
@@ -122,8 +115,8 @@ def _accuracy(records: Sequence[CellRecord], score: str) -> str:
         counts, lost = count(usable), len(group) - len(usable)
         notes = {"failed": lost, "not converged": counts.not_converged}
         notes["at an end of the grid"] = max(counts.scales_at_end, counts.rates_at_end)
-        words = ", ".join(f"{number} {what}" for what, number in notes.items() if number)
-        entries.append(entry + (f" ({words})" if usable and words else ""))
+        note = ", ".join(f"{number} {what}" for what, number in notes.items() if number)
+        entries.append(entry + (f" ({note})" if usable and note else ""))
     return "\n".join(entries)
 
 
@@ -180,18 +173,15 @@ def diagnostics_tables(records: Sequence[CellRecord]) -> list[Table]:
     table of a sweep has the number of cells without a table.
     """
     sweeps = grouped([r for r in records if r.diagnostics], lambda record: record.sweep)
-    return [table for of_sweep in sweeps.values() for table in _diagnostics_of_sweep(of_sweep)]
-
-
-def _diagnostics_of_sweep(records: Sequence[CellRecord]) -> list[Table]:
-    titled = _titled(records)
-    best = best_group(records)[:1]
-    titled.sort(key=lambda pair: pair[1] not in best)
-    shown, more = titled[:MOST_DIAGNOSED], len(titled) - MOST_DIAGNOSED
-    captions = [""] * len(shown)
-    if more > 0:
-        captions[-1] = f"and {more} more: `diagnostics` in metrics.json of their cells"
-    return [_diagnostics_table(*one, words) for one, words in zip(shown, captions, strict=True)]
+    tables = []
+    for cells in sweeps.values():
+        best, titled = best_group(cells)[:1], _titled(cells)
+        titled.sort(key=lambda pair: pair[1] not in best)
+        tables += [_diagnostics_table(*pair) for pair in titled[:MOST_DIAGNOSED]]
+        if (more := len(titled) - MOST_DIAGNOSED) > 0:
+            caption = f"and {more} more: `diagnostics` in metrics.json of their cells"
+            tables[-1].caption = Text(caption)
+    return tables
 
 
 def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
@@ -210,7 +200,7 @@ def _titled(records: Sequence[CellRecord]) -> list[tuple[str, CellRecord]]:
     return titled
 
 
-def _diagnostics_table(title: str, record: CellRecord, caption: str) -> Table:
+def _diagnostics_table(title: str, record: CellRecord) -> Table:
     diagnostics = record.diagnostics
     parts = diagnostics["parts"]
     shown = ["train", "validation" if "validation" in parts else "test"]
@@ -223,7 +213,7 @@ def _diagnostics_table(title: str, record: CellRecord, caption: str) -> Table:
         ]
         for i, step in enumerate(diagnostics["step"])
     )
-    return make_table(title, headings, rows, headings, caption)
+    return make_table(title, headings, rows, headings)
 
 
 def _formatted(value: float | None, form: str) -> str:
@@ -233,22 +223,26 @@ def _formatted(value: float | None, form: str) -> str:
 
 def reliability_table(records: Sequence[CellRecord]) -> Table | None:
     """How many cells of each data set did not converge, or chose an end of a grid."""
-    counted = [(v.label, v.records, count(v.records)) for v in variants(records)]
-    always = {
-        "failed": [(len(of) - c.fitted, len(of)) for _, of, c in counted],
-        "not converged": [(c.not_converged, c.fitted) for *_, c in counted],
+    groups = variants(records)
+    if not groups:
+        return None
+    counts = [(len(group.records), count(group.records)) for group in groups]
+    columns = {
+        "failed": [(size - c.fitted, size) for size, c in counts],
+        "not converged": [(c.not_converged, c.fitted) for _, c in counts],
+        "improper": [(c.improper, c.fitted) for _, c in counts],
+        f"scale {AT_GRID_END}": [(c.scales_at_end, c.scales) for _, c in counts],
+        f"learning rate {AT_GRID_END}": [(c.rates_at_end, c.rates) for _, c in counts],
     }
-    improper = [(c.improper, c.fitted) for *_, c in counted]
-    at_end = {
-        f"scale {AT_GRID_END}": [(c.scales_at_end, c.scales) for *_, c in counted],
-        f"learning rate {AT_GRID_END}": [(c.rates_at_end, c.rates) for *_, c in counted],
+    if not any(number for number, _ in columns["improper"]):
+        del columns["improper"]
+    shown = {
+        heading: [f"{number} of {total}" if total else "" for number, total in column]
+        for heading, column in columns.items()
+        if not heading.endswith(AT_GRID_END) or any(total for _, total in column)
     }
-    parts = always | ({"improper": improper} if any(n for n, _ in improper) else {})
-    parts |= {name: numbers for name, numbers in at_end.items() if any(of for _, of in numbers)}
-    entries = [[f"{n} of {of}" if of else "" for n, of in numbers] for numbers in parts.values()]
-    rows = zip([label for label, *_ in counted], *entries, strict=True)
-    title = "Reliability of these cells"
-    return make_table(title, ["cells", *parts], rows, parts) if counted else None
+    rows = zip([group.label for group in groups], *shown.values(), strict=True)
+    return make_table("Reliability of these cells", ["cells", *shown], rows, shown)
 
 
 # Agreement with the posterior
@@ -271,12 +265,10 @@ def _agreement_table(kind: Kind, agreement: pd.DataFrame) -> Table:
         and agreement[name].nunique(dropna=False) > 1
     ]
     rows = []
-    for every, group in agreement.groupby([*keys, *others], sort=False, dropna=False):
-        key, values = every[: len(keys)], every[len(keys) :]
+    for values, group in agreement.groupby([*keys, *others], sort=False, dropna=False):
+        key, more = values[: len(keys)], dict(zip(others, values[len(keys) :], strict=True))
         settings = ", ".join(
-            setting_words(name, value)
-            for name, value in zip(others, values, strict=True)
-            if value == value  # what is missing is not equal to itself
+            setting_words(n, value) for n, value in more.items() if pd.notna(value)
         )
         distance, floor = group[kind.name], group[f"{kind.name}_floor"]
         lost = f"{group['fit_status'].isin(NOT_CONVERGED).sum()} of {len(group)}"
@@ -299,8 +291,8 @@ def contrasts_table(name: str, contrasts: pd.DataFrame) -> Table:
     numbers = dict(zip(COLUMN, ("reference", "ADVI", "ADVI less reference"), strict=True))
     verdicts = {"posterior_verdict": "posterior says", "advi_verdict": "ADVI says"}
     # Without sampled cells the posterior has no numbers and no verdict.
-    numbers = {name: words for name, words in numbers.items() if contrasts[name].notna().any()}
-    verdicts = {name: words for name, words in verdicts.items() if contrasts[name].any()}
+    numbers = {name: text for name, text in numbers.items() if contrasts[name].notna().any()}
+    verdicts = {name: text for name, text in verdicts.items() if contrasts[name].any()}
     rows = (
         [row["data"], row["contrast"], row["seeds"]]
         + [_interval(row, quantity) for quantity in numbers]
@@ -349,9 +341,9 @@ def _plus_minus(error: float, form: str) -> str:
 def claims_tables(claims: pd.DataFrame) -> Iterator[Table]:
     """A table for every comparison and data set: a line a combination, a column a measure."""
     for claim in CLAIMS:
-        own = claims[claims["claim"] == claim]
         places = ["experiment", "sweep", "data", "variant"]
-        for (experiment, sweep, *data), rows in own.groupby(places, sort=False):
+        groups = claims[claims["claim"] == claim].groupby(places, sort=False)
+        for (experiment, sweep, *data), rows in groups:
             title = f"{claim}: {experiment}, {sweep}, {'; '.join(filter(None, data))}"
             yield _claims_table(title, rows)
 
@@ -359,8 +351,8 @@ def claims_tables(claims: pd.DataFrame) -> Iterator[Table]:
 def _claims_table(title: str, rows: pd.DataFrame) -> Table:
     names = [name for name in ("prior", "hyperprior", "against") if rows[name].any()]
     measures = rows["measure"].drop_duplicates().tolist()
-    lines = rows.assign(words=rows.apply(_mean_and_marks, axis=1)).pivot_table(
-        index=names, columns="measure", values="words", aggfunc="last", sort=False, fill_value=""
+    lines = rows.assign(entry=rows.apply(_mean_and_marks, axis=1)).pivot_table(
+        index=names, columns="measure", values="entry", aggfunc="last", sort=False, fill_value=""
     )
     units = map(unit_of_measure, measures)
     right = [f"{m} ({u})" if u else m for m, u in zip(measures, units, strict=True)]
@@ -370,7 +362,7 @@ def _claims_table(title: str, rows: pd.DataFrame) -> Table:
         "† some fits not converged": rows["not_converged"] > 0,
         f"‡ some fixed scales {AT_GRID_END}": rows["at_grid_end"] > 0,
     }
-    caption = "; ".join(words for words, marked in notes.items() if marked.any())
+    caption = "; ".join(note for note, marked in notes.items() if marked.any())
     return make_table(title, [*names, *right], shown, right, caption)
 
 

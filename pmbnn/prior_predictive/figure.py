@@ -69,7 +69,7 @@ def plot_prior_maps(
 ) -> Figure:
     """Functions drawn from the prior over the plane; below, their mean and sd and the posterior's.
 
-    Over the prior there is no boundary of the mean: without anything seen all classes are alike.
+    The prior's mean has no decision boundary: before any data, all classes are equally probable.
 
     Parameters
     ----------
@@ -116,10 +116,9 @@ def _panels(functions: int, shape: float) -> tuple[Figure, np.ndarray]:
         axes.set(xticks=[], yticks=[])
     for axes in grid[:-1].flat[functions:]:
         axes.set_axis_off()
-    words = "functions drawn from the prior"
-    grid[0, 0].set_title(words, fontsize=style.LABEL_SIZE, loc="left")
-    for axes, words in zip(grid[-1], MOMENTS, strict=True):
-        axes.set_title(words, fontsize=style.LABEL_SIZE)
+    grid[0, 0].set_title("functions drawn from the prior", fontsize=style.LABEL_SIZE, loc="left")
+    for axes, moment in zip(grid[-1], MOMENTS, strict=True):
+        axes.set_title(moment, fontsize=style.LABEL_SIZE)
     return figure, grid
 
 
@@ -144,16 +143,16 @@ def plot_prior_curves(
     panels = figure.subplots(2, len(columns), squeeze=False, sharex="col")
     for (above, below), (target, name) in zip(panels.T, columns, strict=True):
         _draw_functions(above, priors[target], name)
-        words = f"{target}, " * bool(target) + range_words(prior, name)
-        above.set_title(words, fontsize=style.LABEL_SIZE)
+        heading = f"{target}, " * bool(target) + range_words(prior, name)
+        above.set_title(heading, fontsize=style.LABEL_SIZE)
         if posterior is None:
             style.draw_empty(below, absence)
             continue
         draw_curve(below, posteriors[target], name)
         below.set_ylim(limits([posteriors[target]], name))
         below.set_xlabel(position_name(prior, name), fontsize=style.LABEL_SIZE)
-    for axes, words in zip(panels[:, 0], ("prior", "posterior"), strict=True):
-        axes.set_ylabel(f"y, {words}", fontsize=style.LABEL_SIZE)
+    for axes, kind in zip(panels[:, 0], ("prior", "posterior"), strict=True):
+        axes.set_ylabel(f"y, {kind}", fontsize=style.LABEL_SIZE)
     add_legend(figure, panels[:, 0], most=6)
     style.set_title(figure, title)
     return figure
@@ -200,37 +199,32 @@ def outdated_priors(results: Results, records: Sequence[CellRecord]) -> list[Dra
     """
     due = []
     for prior in (prior for prior in stored_priors(results) if prior.groups):
-        among = [r for r in records if r.results and prior.is_among(r)]
+        fitted = [r for r in records if r.results and prior.is_among(r)]
         path = figure_path(results, prior.name)
-        digest = sha256(data_path(results, prior.name))[:16] + cells_digest(among)
+        digest = sha256(data_path(results, prior.name))[:16] + cells_digest(fitted)
         if not is_current(results, f"{results.priors.name}/{path.name}", digest):
-            beside, absence = posterior_beside(prior, among), OTHER if among else ABSENT
-            due.append(Drawing(path, partial(draw_prior, results, prior, beside, absence), digest))
+            record, absence = posterior_beside(prior, fitted), OTHER if fitted else ABSENT
+            due.append(Drawing(path, partial(draw_prior, results, prior, record, absence), digest))
     return due
 
 
 def draw_prior(
-    results: Results, prior: StoredPrior, beside: CellRecord | None, absence: str = ABSENT
+    results: Results, prior: StoredPrior, record: CellRecord | None, absence: str = ABSENT
 ) -> Figure:
     """The figure of one combination, with the posterior of a cell beside it if there is one."""
     functions = load_functions(results, prior.name)
     title = f"{dataset_title(prior.cell.dataset)}: {combination_title(prior.cell)}"
-    if beside is not None:
-        title += f"; posterior by {_method(beside)}"
+    if record is not None:
+        method = method_name(record.cell.inference)
+        is_sampled, guide = record.cell.is_sampled, method.replace("_", " ")
+        how = f"{method.upper()}, {record.status}" if is_sampled else f"ADVI, {guide}"
+        title += f"; posterior by {how}"
     if "predictions" in functions.children:
-        plane = None if beside is None else load_map(results, beside.name)
+        plane = None if record is None else load_map(results, record.name)
         return plot_prior_maps(functions, plane, title, absence)
     curves = None
-    if beside is not None:
-        held = stored_variables(results, beside.name)
-        wanted = ["constant_data", "observed_data", *(g for g in held if g.startswith("curve_"))]
-        curves = load_groups(results, beside.name, wanted)
+    if record is not None:
+        lines = [g for g in stored_variables(results, record.name) if g.startswith("curve_")]
+        groups = ["constant_data", "observed_data", *lines]
+        curves = load_groups(results, record.name, groups)
     return plot_prior_curves(functions, curves, title, absence)
-
-
-def _method(record: CellRecord) -> str:
-    """How a cell came by its posterior: ``MCLMC``, ``ADVI, mean field``."""
-    name = method_name(record.cell.inference)
-    if record.cell.is_sampled:
-        return f"{name.upper()}, {record.status}"
-    return f"ADVI, {name.replace('_', ' ')}"

@@ -132,8 +132,8 @@ class PriorFunctions:
         draw = prior_draws(model, self.names, random_seed)
         for start in range(0, draws, at_once):
             named = draw(min(at_once, draws - start))
-            given = {name: values[None] for name, values in named.items()}
-            yield unconstrained_draws(self.model, given)[0]
+            one_chain = {name: values[None] for name, values in named.items()}
+            yield unconstrained_draws(self.model, one_chain)[0]
 
     def parameters(self, values: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
         """What the likelihood names, of draws ``(draw, size)``; see `Predictor.parameters`."""
@@ -160,5 +160,5 @@ class PriorFunctions:
         flattened = pt.concatenate([slope.ravel() for slope in slopes])
         graphs = flat.at(vector, [pt.mean(pt.lt(flattened, FLAT))])
         with precision(self.predictor.dtype):
-            of_one = jax_function([vector, flat.data["x"]], graphs)
-        return jax.jit(jax.vmap(lambda values, x: of_one(values, x)[0], (0, None)))
+            share = jax_function([vector, flat.data["x"]], graphs)
+        return jax.jit(jax.vmap(lambda values, x: share(values, x)[0], (0, None)))

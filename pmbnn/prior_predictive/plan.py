@@ -115,14 +115,14 @@ def why_left_out(cell: Cell) -> str | None:
     return None
 
 
-def combinations(every: Sequence[Cell], wanted: Sequence[Cell]) -> list[Combination]:
+def combinations(cells: Sequence[Cell], wanted: Sequence[Cell]) -> list[Combination]:
     """Combinations of the wanted cells, each once, and each candidate of a tuned scale.
 
     Data sets that differ in their seed and sweeps with equal settings share a combination: that of
-    the first among `every` cell.
+    the first among all `cells`.
     """
     first: dict[tuple, Combination] = {}
-    for cell in every:
+    for cell in cells:
         for key, combination in _keyed(cell):
             first.setdefault(key, combination)
     keys = dict.fromkeys(key for cell in wanted for key, _ in _keyed(cell))
@@ -137,12 +137,11 @@ def _keyed(cell: Cell) -> Iterator[tuple[tuple, Combination]]:
     tuned = None if candidates == (cell.hyperprior,) else cell.hyperprior
     place = cell.predict.map.model_copy(update={"draws": None})
     seedless = cell.dataset.model_copy(update={"seed": 0})
+    plain = replace(cell, inference=Inference(), predict=Predict(map=place))
     for hyperprior in candidates:
-        one = replace(
-            cell, hyperprior=hyperprior, inference=Inference(), predict=Predict(map=place)
-        )
-        key = (tuned, *replace(one, dataset=seedless).settings.values())
-        yield key, Combination(one, tuned)
+        candidate = replace(plain, hyperprior=hyperprior)
+        key = (tuned, *replace(candidate, dataset=seedless).settings.values())
+        yield key, Combination(candidate, tuned)
 
 
 def prior_tasks(
@@ -155,29 +154,26 @@ def prior_tasks(
     fingerprints
         Fingerprints of data sets that were loaded already.
     """
-    every, known = combinations(experiment.cells, experiment.cells), dict(fingerprints)
-    for spec in {one.cell.dataset for one in every}.difference(known):
+    planned, loaded = combinations(experiment.cells, experiment.cells), dict(fingerprints)
+    for spec in {combination.cell.dataset for combination in planned}.difference(loaded):
         with suppress(DataError):
-            known[spec] = data_source(spec)[0]
-    available = {one: known[one.cell.dataset] for one in every if one.cell.dataset in known}
-    versions = decisive_versions()
+            loaded[spec] = data_source(spec)[0]
+    tasks, versions = {}, decisive_versions()
     with experiment_parts(experiment.plugins):
-        return {
-            one: PriorTask(one.cell, one.tuned, _file_name(one, fingerprint, versions), fingerprint)
-            for one, fingerprint in available.items()
-        }
-
-
-def _file_name(one: Combination, fingerprint: str, versions: Mapping[str, str]) -> str:
-    name = f"{one.label}-{identity(one.cell, fingerprint, versions)}"
-    if one.tuned is None:
-        return name
-    # The figure of a candidate shows the posterior of the tuned scale, not that of a fixed one.
-    return f"{name}-candidate-{sha256(one.tuned.model_dump_json().encode()).hexdigest()[:6]}"
+        for combination in planned:
+            cell, tuned = combination.cell, combination.tuned
+            if (fingerprint := loaded.get(cell.dataset)) is None:
+                continue
+            name = f"{combination.label}-{identity(cell, fingerprint, versions)}"
+            if tuned is not None:
+                # A candidate's figure shows the posterior of the tuned scale, not of a fixed one.
+                name += f"-candidate-{sha256(tuned.model_dump_json().encode()).hexdigest()[:6]}"
+            tasks[combination] = PriorTask(cell, tuned, name, fingerprint)
+    return tasks
 
 
 def plan_lines(experiment: Experiment, plan: Plan) -> list[str]:
     """The plan in words."""
     lines = [f"{experiment.name}: {len(plan.combinations)} combinations, nothing is fitted"]
-    lines += [f"  {one.label}" for one in plan.combinations]
+    lines += [f"  {combination.label}" for combination in plan.combinations]
     return [*lines, *(f"  left out: {line}" for line in plan.left_out)]

@@ -9,12 +9,7 @@ from pmbnn.experiment.load import data_source
 from pmbnn.figures.stage import draw_files
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.plan import Plan, prior_tasks
-from pmbnn.prior_predictive.store import (
-    StoredPrior,
-    data_path,
-    stored_priors,
-    write_priors,
-)
+from pmbnn.prior_predictive.store import StoredPrior, data_path, stored_priors, write_priors
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.progress import RunOptions, run_tasks
 from pmbnn.results.present import present_list, present_records
@@ -52,9 +47,9 @@ def run_priors(
     FolderBusyError
         If another process writes the folder, and it is not to wait.
     """
-    specs = {one.cell.dataset for one in plan.combinations}
+    specs = {combination.cell.dataset for combination in plan.combinations}
     tasks = prior_tasks(experiment, {spec: data_source(spec)[0] for spec in specs})
-    wanted, results = [tasks[one] for one in plan.combinations], Results(folder)
+    wanted, results = [tasks[combination] for combination in plan.combinations], Results(folder)
     with writing(folder, options.wait):
         results.prepare()
         present_list(folder)  # an older format is an error before anything is drawn

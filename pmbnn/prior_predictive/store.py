@@ -74,11 +74,11 @@ class StoredPrior(NamedTuple):
 
     def is_among(self, record: CellRecord) -> bool:
         """Whether a cell has this prior, or chose among such, and is evaluated in its places."""
-        own = self.cell if self.tuned is None else replace(self.cell, hyperprior=self.tuned)
+        cell = self.cell if self.tuned is None else replace(self.cell, hyperprior=self.tuned)
+        place = settings_row({"map": cell.predict.map})
         return (
-            posterior_row(record.settings) == posterior_row(own.settings)
-            and settings_row(record.cell.predict).items()
-            >= settings_row({"map": own.predict.map}).items()
+            posterior_row(record.settings) == posterior_row(cell.settings)
+            and settings_row(record.cell.predict).items() >= place.items()
         )
 
     def is_of(self, record: CellRecord) -> bool:
@@ -174,7 +174,7 @@ def posterior_beside(prior: StoredPrior, records: Sequence[CellRecord]) -> CellR
 
 
 class PriorLabels(NamedTuple):
-    """Names of the parts of a combination that tell it from others beside it."""
+    """Names of the parts of a combination, unlike those of any other in its table."""
 
     data: str
     network: str
@@ -183,7 +183,7 @@ class PriorLabels(NamedTuple):
 
 
 def prior_labels(priors: Sequence[StoredPrior]) -> list[PriorLabels]:
-    """Names of combinations, each with what tells it from those of the same kinds."""
+    """Names of combinations; those of one kind differ by their settings."""
     cells = [prior.cell for prior in priors]
     data = [dataset_title(cell.dataset) for cell in cells]
     parts = (
@@ -191,8 +191,8 @@ def prior_labels(priors: Sequence[StoredPrior]) -> list[PriorLabels]:
         for section in ("network", "prior", "hyperprior")
     )
     return [
-        words._replace(hyperprior=f"{words.hyperprior} (candidate)") if prior.tuned else words
-        for prior, words in zip(priors, map(PriorLabels, data, *parts), strict=True)
+        labels._replace(hyperprior=f"{labels.hyperprior} (candidate)") if prior.tuned else labels
+        for prior, labels in zip(priors, map(PriorLabels, data, *parts), strict=True)
     ]
 
 
@@ -211,8 +211,8 @@ def summary(priors: Sequence[StoredPrior]) -> tuple[list[str], list[list[str]], 
     """Headings, a row for each combination, and those headings that are of numbers."""
     numbers = measure_headings(priors, SUMMARISED)
     rows = [
-        [*words, *(_with_error(prior, name) for name in numbers)]
-        for prior, words in zip(priors, prior_labels(priors), strict=True)
+        [*labels, *(_with_error(prior, name) for name in numbers)]
+        for prior, labels in zip(priors, prior_labels(priors), strict=True)
     ]
     return [*PriorLabels._fields, *numbers.values()], rows, list(numbers.values())
 

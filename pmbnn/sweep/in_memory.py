@@ -66,7 +66,7 @@ def experiment_in_memory(
 
 
 def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Dataset]) -> Any:
-    """The same as an experiment file would say it; what is to be stored is added to `archives`."""
+    """The value as an experiment file writes it; rows to be stored are added to `archives`."""
     value = plain(value)
     if isinstance(value, Dataset):
         spec = _stored(value, place, archives)
@@ -156,8 +156,8 @@ def _check_unchanged(experiment: Experiment, datasets: Mapping[Npz, Dataset]) ->
     """Raise ConfigError where a data set is no longer what its rows make."""
     for index, sweep in enumerate(experiment.sweeps):
         for number, spec in enumerate(sweep.sections.dataset):
-            made = datasets.get(spec)
-            if made is not None and spec.load().fingerprint != made.fingerprint:
+            dataset = datasets.get(spec)
+            if dataset is not None and spec.load().fingerprint != dataset.fingerprint:
                 raise ConfigError(
                     f"`sweeps[{index}].dataset[{number}]` must be as it was made: it, or what it "
                     "was made of, has been changed since."

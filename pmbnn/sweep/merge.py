@@ -142,10 +142,10 @@ def _copy_stored_rows(source: Results, target: Results) -> None:
 
 
 def _provenance(folders: Sequence[Path]) -> dict[str, Any]:
-    """Where the numbers of the first come from, and those of all."""
-    every = [_read(folder / PROVENANCE) for folder in folders]
-    own = [
+    """Provenance of the first folder, with the date and the machine of each."""
+    provenances = [_read(folder / PROVENANCE) for folder in folders]
+    merged = [
         {"folder": folder.name, "written": one.get("written"), "machine": one.get("machine")}
-        for folder, one in zip(folders, every, strict=True)
+        for folder, one in zip(folders, provenances, strict=True)
     ]
-    return every[0] | {"merged": own}
+    return provenances[0] | {"merged": merged}

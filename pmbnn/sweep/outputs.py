@@ -61,8 +61,8 @@ def _make(
         raise
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        words = f"{type(error).__name__}: {reason}"
-        say(f"left out: {kind} `{name}` ({_error_place(error, function)}) raised {words}.")
+        place, message = _error_place(error, function), f"{type(error).__name__}: {reason}"
+        say(f"left out: {kind} `{name}` ({place}) raised {message}.")
         return []
 
 
@@ -85,10 +85,10 @@ def _draw_figures(
 ) -> list[str]:
     """Files of a figure, drawn unless all that are noted are there and current."""
     store = results.results
-    held = {f: by for f, by in files_of_plugins(store).items() if by.startswith(plugin)}
-    is_complete = set(held.values()) == {f"{plugin}, {len(held)} files"}
-    if is_complete and current_files(store, held, results.digest) == [*held]:
-        return [*held]
+    noted = {f: by for f, by in files_of_plugins(store).items() if by.startswith(plugin)}
+    is_complete = set(noted.values()) == {f"{plugin}, {len(noted)} files"}
+    if is_complete and current_files(store, noted, results.digest) == [*noted]:
+        return [*noted]
     figures = _figures(function(results), name.replace("_", "-"))
     plugin = f"{plugin}, {len(figures)} files"
     drawings = [
@@ -126,9 +126,9 @@ MAKERS = {TABLE: _make_table, FIGURE: _draw_figures}
 def _error_place(error: Exception, function: Callable[[Any], Any]) -> str:
     """Line of a function's package that an error passed last; that of the function if none."""
     package = function.__module__.partition(".")[0]
-    own = [
+    lines = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__", "").partition(".")[0] == package
     ]
-    return own[-1] if own else part_place(function)
+    return lines[-1] if lines else part_place(function)

@@ -29,13 +29,13 @@ class Display(JobDisplay):
         results, score = record.results, main_score([record])
         how = record.reason if record.failed else f"{SCORE_WORDS[score]} {results[score]:.4f}"
         status = ", ".join([record.status, *choices_at_end(record)])
-        words = f"{cell_line(record.cell)}: {status}, {how}"
-        self.finished(record.name, words, f"{record.seconds:.1f} s", failed=record.failed)
+        line = f"{cell_line(record.cell)}: {status}, {how}"
+        self.finished(record.name, line, f"{record.seconds:.1f} s", failed=record.failed)
 
 
 @contextmanager
 def following(console: Console, quiet: bool) -> Iterator[None]:
-    """Show what follows the fits: the present stage, or in a log those of many parts."""
+    """Show the present stage, or in a log those that have many parts."""
     if quiet:
         yield
     elif console.is_jupyter:
@@ -59,16 +59,16 @@ class _Log:
 
     console: Console
     stage: str = ""
-    told: float = 0.0
+    printed: float = 0.0
 
     def __call__(self, stages: Sequence[StageUpdate]) -> None:
-        """Say where the innermost stage is, if it is time to."""
+        """Print how far the innermost stage is, if it is a new one or some time has passed."""
         if not stages or not stages[-1].total:
             return
-        news, now = stages[-1], time.monotonic()
-        if news.stage != self.stage or now - self.told >= LOG_EVERY:
-            self.stage, self.told = news.stage, now
-            print_lines(self.console, far(news))
+        innermost, now = stages[-1], time.monotonic()
+        if innermost.stage != self.stage or now - self.printed >= LOG_EVERY:
+            self.stage, self.printed = innermost.stage, now
+            print_lines(self.console, far(innermost))
 
 
 # Where the time of a run went: ``times.csv``, to which every run that fits something adds

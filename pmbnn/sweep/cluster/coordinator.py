@@ -115,7 +115,7 @@ def cluster_of(client: "Client", shared_folder: bool = False) -> "Cluster":
     return Cluster(client, shared_folder)
 
 
-def device_of_workers(asked: str) -> str:
+def device_of_workers(device: str) -> str:
     """Device of fits on a cluster: the processor.
 
     Raises
@@ -123,7 +123,7 @@ def device_of_workers(asked: str) -> str:
     ClusterError
         If another one is asked for.
     """
-    if asked == "gpu":
+    if device == "gpu":
         raise ClusterError(
             "fits on a cluster run on processors: `--device` must be cpu, got 'gpu'."
         )

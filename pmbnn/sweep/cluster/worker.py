@@ -72,13 +72,14 @@ def worker_info(settings: RunSettings, dask_worker: Worker) -> WorkerInfo:
 
 def unfit_reason(settings: RunSettings, threads: int) -> str | None:
     """Why this worker cannot run jobs of a sweep; None if it can."""
-    ours, theirs = settings.versions, worker_versions()
-    if ours != theirs:
-        return ", ".join(
-            f"{name} {theirs.get(name, 'missing')} there, {ours[name]} here"
-            for name in ours
-            if theirs.get(name) != ours[name]
-        )
+    versions = worker_versions()
+    differences = [
+        f"{name} {versions.get(name, 'missing')} there, {version} here"
+        for name, version in settings.versions.items()
+        if versions.get(name) != version
+    ]
+    if differences:
+        return ", ".join(differences)
     if threads != 1:
         return f"it has {threads} threads: start it with `--nworkers {threads} --nthreads 1`"
     if settings.folder is not None:
