@@ -35,20 +35,21 @@ class GroupPrograms:
     width: int
     _built: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
-    def program(self, cell: Cell, rows: Rows, most: int | None = None):
+    def program(self, cell: Cell, rows: Rows, max_rows: int | None = None):
         """The program that fits or samples the group's cells on these rows.
 
         Parameters
         ----------
-        most
-            Number of rows of the group's largest fits, where there are smaller ones: one program
+        max_rows
+            Number of rows of the largest fits of the group, if there are smaller ones: one program
             runs all of them, if the model allows it.
         """
-        if most is not None:
+        if max_rows is not None:
             shared = self._once(
-                ("program", most, "fewer"), lambda: self._build(cell, rows, most, fewer=True)
+                ("program", max_rows, "fewer rows"),
+                lambda: self._build(cell, rows, max_rows, allow_fewer_rows=True),
             )
-            if shared.takes(len(rows)):
+            if shared.supports(len(rows)):
                 return shared
         return self._once(("program", len(rows)), lambda: self._build(cell, rows, len(rows)))
 

@@ -22,7 +22,7 @@ from pmbnn.fitting.selection import Selection, candidate_scales
 from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
-from pmbnn.models.build import OF_A_LAYER, model_data
+from pmbnn.models.build import LAYER_PARAMETER, model_data
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import KeptDraws
@@ -239,5 +239,5 @@ def _draws(predictor: Predictor, values: np.ndarray) -> xr.Dataset:
 
 def is_kept_of_large(name: str, available: dict) -> bool:
     """Whether a variable belongs to the last layer's weights and biases, or to no layer."""
-    layers = {found: int(m[1]) for found in available if (m := OF_A_LAYER.match(found))}
+    layers = {found: int(m[1]) for found in available if (m := LAYER_PARAMETER.match(found))}
     return layers.get(name) in (None, max(layers.values()))

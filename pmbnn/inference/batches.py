@@ -17,6 +17,12 @@ KINDS = {"i": "int32", "u": "int32", "b": "bool"}
 """Types of data that are not numbers of the program's own precision, by NumPy's letter."""
 
 
+def abstract(variable, dtype: str) -> jax.ShapeDtypeStruct:
+    """Shape and type that a program of this precision gives an input, to trace functions with."""
+    kind = KINDS.get(variable.type.numpy_dtype.kind, dtype)
+    return jax.ShapeDtypeStruct(variable.type.shape, kind)
+
+
 def model_values(model: pm.Model) -> dict[str, np.ndarray]:
     """The model's own values of its data variables, by name."""
     return {v.name: v.get_value() for v in model.data_vars}
@@ -27,38 +33,36 @@ def flatten_for_steps(
     rows: int,
     batch: int | None = None,
     jacobian: bool = True,
-    fewer: bool = False,
+    allow_fewer_rows: bool = False,
 ) -> tuple[FlatModel, int, int, bool]:
-    """The model for the rows that a step sees, how many they are, and those that do not count.
-
-    Last, whether fits of fewer rows can be run by a program of so many.
+    """The flat model of a step, its numbers of rows and of padded rows, and if it takes fewer rows.
 
     Parameters
     ----------
     rows
-        Of the data set.
+        Number of rows of the data set.
     batch
-        Rows a step; all unless given.
+        Rows per step; all by default.
     jacobian
         As `flatten_model` has it.
-    fewer
-        Whether fits of fewer rows are to be run as well, if some rows can be left out.
+    allow_fewer_rows
+        Whether the program is to run fits of fewer rows as well, if the model allows it.
 
     Raises
     ------
     ValueError
-        If a batch is asked for whose rows do not stand for all.
+        If `batch` is given for a model whose rows are not independent terms.
     """
     size = min(batch or rows, rows)
     padding = padding_of(rows, size)
     graphs = model_graphs(model, jacobian)
-    if padding or fewer or batch is not None:
+    if padding or allow_fewer_rows or batch is not None:
         reason = why_not_in_rows(graphs.flatten(None), model_values(graphs.model))
         if reason is not None and batch is not None:
             raise ValueError(f"`batch` must be left out for this model, got {batch}: {reason}.")
         padding = 0 if reason is not None else padding
-        fewer = fewer and reason is None
-    return graphs.flatten(size + padding), size, padding, fewer
+        allow_fewer_rows = allow_fewer_rows and reason is None
+    return graphs.flatten(size + padding), size, padding, allow_fewer_rows
 
 
 def cast(
@@ -69,52 +73,50 @@ def cast(
     Parameters
     ----------
     row_data, padding
-        Variables to add that many rows to: copies of the first, which do not count.
+        Variables that get this number of further rows: copies of the first, with weight 0.
     """
     arrays = {name: np.asarray(value) for name, value in data.items()}
     for name in row_data if padding else ():
         more = np.repeat(arrays[name][:1], padding, axis=0)
         arrays[name] = np.concatenate([arrays[name], more])
-    # NumPy narrows numbers many times faster than JAX takes them in and narrows them.
+    # NumPy casts numbers many times faster than JAX does.
     return {k: v.astype(KINDS.get(v.dtype.kind, dtype), copy=False) for k, v in arrays.items()}
 
 
 def stack(items: list, width: int):
-    """Arrays of replicas on a first axis; the only one as it is when they run one by one."""
-    stacked = items[0] if width == 1 else jax.tree.map(lambda *of: np.stack(of), *items)
+    """Arrays of replicas, stacked on a first axis unless they run one by one."""
+    stacked = items[0] if width == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *items)
     return jax.device_put(stacked)
 
 
 def batch_indices(
     key: np.ndarray, rows: int, batch: int, first_step: int, steps: int
 ) -> np.ndarray:
-    """Row indices ``(step, batch)`` of `steps` steps from `first_step`, reproducible anywhere.
+    """Row indices ``(step, batch)`` of `steps` steps from `first_step`, from the key alone.
 
-    The rows are shuffled anew for each pass over them, and the passes laid end to end: every
-    row is seen equally often, and a step may reach across two passes.
+    The rows are shuffled for each pass over them, and the passes are concatenated: every row is
+    seen equally often, and a step may cover the end of one pass and the start of the next.
     """
     start, stop = first_step * batch, (first_step + steps) * batch
     first_pass, last_pass = start // rows, (stop - 1) // rows
-    shuffled = [
-        np.random.default_rng([*key, i]).permutation(rows) for i in range(first_pass, last_pass + 1)
-    ]
-    laid_out = np.concatenate(shuffled)
+    passes = range(first_pass, last_pass + 1)
+    indices = np.concatenate([np.random.default_rng([*key, i]).permutation(rows) for i in passes])
     offset = first_pass * rows
-    return laid_out[start - offset : stop - offset].reshape(steps, batch)
+    return indices[start - offset : stop - offset].reshape(steps, batch)
 
 
 def why_not_in_rows(flat: FlatModel, values: Mapping[str, np.ndarray]) -> str | None:
-    """Why some rows of a model do not stand for all of them; None if they do.
+    """Why a step cannot see a part of the rows of a model; None if it can.
 
-    They do if every log-probability that depends on them depends on its own row only, whatever
-    the number of rows. Tried out, with a few rows and with those and others.
+    It can if every log-probability that depends on rows depends on one row only, whatever the
+    number of rows. This is tested with a few rows, and with these and others.
 
     Parameters
     ----------
     flat
         The model with its number of observations left open.
     values
-        Of its data variables, with one row at least.
+        Values of its data variables, with at least one row.
     """
     if not flat.row_data:
         return "none of its data variables has `observation` as its first dim"
@@ -142,7 +144,7 @@ def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -
                     function(*(point | {flat.data[k]: v[:n] for k, v in varied.items()}).values())
                     for n in (FEW, MORE)
                 )
-        except Exception:  # lengths that do not fit together, in the words of whichever operation
+        except Exception:  # lengths do not fit; any operation may raise its own error
             return name
         if np.shape(few)[:1] != (FEW,) or np.shape(more)[:1] != (MORE,):
             return name
@@ -152,25 +154,25 @@ def _mixed(flat: FlatModel, values: Mapping[str, np.ndarray], graphs: Mapping) -
 
 
 def _varied(rows: np.ndarray, rng) -> np.ndarray:
-    """A few rows like these, all of them different where they are no classes or counts."""
-    found = np.resize(rows, (MORE, *rows.shape[1:]))
-    if found.dtype.kind != "f":
-        return found
-    # Towards zero: what was positive, or a probability, stays so.
-    return found * rng.uniform(0.5, 1, found.shape)
+    """A few similar rows, all different unless they are classes or counts."""
+    values = np.resize(rows, (MORE, *rows.shape[1:]))
+    if values.dtype.kind != "f":
+        return values
+    # Towards zero: positive numbers and probabilities remain so.
+    return values * rng.uniform(0.5, 1, values.shape)
 
 
-# Rows filled up to whole vectors of the machine
+# Padding of rows to whole vectors of the processor
 #
-# A loop over a whole number of vectors has no remainder, which takes as long as many of them.
-# A step of sixteen 2-5-5-2 networks takes 0.92 of its time with 704 rows for 700, and 1.06 with 576
-# for 560: what is held out for a choice gains nothing, the fits that follow do.
+# A loop over a whole number of vectors has no remainder, which takes as long as many vectors. A
+# step of sixteen 2-5-5-2 networks takes 0.92 of its time with 704 rows for 700, and 1.06 with 576
+# for 560: final fits are faster, fits of a part of the rows are not.
 
 
 LANES = 64
-"""Rows of a step are filled up to a multiple of this: four vectors of AVX-512."""
+"""The number of rows of a step is padded to a multiple of this: four vectors of AVX-512."""
 
 
 def padding_of(rows: int, batch: int) -> int:
-    """Rows to add to those of a step, if it sees all of a model that takes any number."""
+    """Number of rows to add to a step that sees all rows."""
     return 0 if batch < rows or rows < LANES else -rows % LANES

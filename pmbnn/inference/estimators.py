@@ -1,8 +1,8 @@
-"""Gradient estimators that are rewrites of the likelihood's graph.
+"""Gradient estimators that rewrite the graph of the likelihood.
 
-Both leave the expectation over the guide as it is and give the rows of a step noise that is
-independent from row to row, which lowers the variance of a minibatch's gradient. They apply
-wherever weights that are independent under the guide enter through a matrix product.
+Both have the same expectation over the guide as the likelihood, and independent noise for each row
+of a step, which lowers the variance of a minibatch's gradient. They apply to weights that are
+independent under the guide and enter through a matrix product.
 """
 
 from collections.abc import Callable
@@ -21,44 +21,41 @@ from pmbnn.inference.guides import Arrays
 from pmbnn.inference.products import Product, find_products
 
 SMALLEST_VARIANCE = 1e-20
-"""Keeps the root of a variance differentiable where all inputs of a unit are zero."""
+"""Added to a variance, whose root is then differentiable if all inputs of a unit are zero."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """An input that stands for noise, and what it is drawn from: normals, or signs ±1."""
+    """An input for noise, drawn from a standard normal or from signs ±1."""
 
     variable: TensorVariable
     kind: Literal["normal", "sign"]
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """Log-likelihoods and potentials after a rewrite, by name, and the noise that they take."""
+def rewrite_likelihood(
+    flat: FlatModel, constrained: Arrays, estimator: str
+) -> tuple[list[TensorVariable], list[TensorVariable], dict[str, Noise]]:
+    """Log-likelihoods and potentials with matrix products rewritten, and the noise they take.
 
-    log_likelihoods: dict[str, TensorVariable]
-    potentials: dict[str, TensorVariable]
-    noise: dict[str, Noise]
-
-
-def rewrite_likelihood(flat: FlatModel, constrained: Arrays, estimator: str) -> Rewritten:
-    """Log-likelihoods of all observations, and potentials, with matrix products rewritten.
+    The graphs are in the order of ``flat.log_likelihoods`` and ``flat.potentials``.
 
     Parameters
     ----------
     constrained
         Constrained parameters ``loc`` and ``scale`` of a guide with independent elements.
     estimator
-        ``local_reparameterisation``, ``flipout``, or another, which rewrites nothing.
+        ``local_reparameterisation`` or ``flipout``; other estimators rewrite nothing.
 
     Raises
     ------
     ValueError
         If no weight of the model enters through a matrix product, or one cannot be rewritten.
     """
+    log_likelihoods = list(flat.log_likelihoods.values())
+    potentials = list(flat.potentials.values())
     if estimator not in REWRITES:
-        return Rewritten(flat.log_likelihoods, flat.potentials, {})
-    graph = _copied([*flat.log_likelihoods.values(), *flat.potentials.values()])
+        return log_likelihoods, potentials, {}
+    graph = _copied([*log_likelihoods, *potentials])
     products = find_products(graph, flat.free, flat.data, flat.row_data)
     if not products:
         raise ValueError(
@@ -66,50 +63,30 @@ def rewrite_likelihood(flat: FlatModel, constrained: Arrays, estimator: str) -> 
             "through a matrix product with a data variable whose first dim is `observation`. "
             "Choose reparameterisation or path_derivative."
         )
-    at = {
-        name: {
-            flat.free[slot]: part for slot, part in flat.layout.unravel(constrained[name]).items()
-        }
-        for name in ("loc", "scale")
-    }
+    means, scales = (flat.layout.unravel(constrained[name]) for name in ("loc", "scale"))
+
+    def replaced(parts, names):
+        """Function that puts parts of a vector in the place of some free variables."""
+        values = {flat.free[name]: parts[name] for name in names}
+        return lambda weights: graph_replace(weights, values, strict=False)
+
     noise: dict[str, Noise] = {}
     # The last layer first: the columns of a later layer are then still those of the graph.
     for number, product in reversed(list(enumerate(products, 1))):
-        replacement, taken = REWRITES[estimator](product, _Moments(product, flat, at))
+        # Moments given the other variables, such as a learned scale, which stays a draw. Weights
+        # are linear in the free variables: scales of these give theirs, up to the sign.
+        mean, sd = (replaced(parts, product.slots) for parts in (means, scales))
+        replacement, own_noise = REWRITES[estimator](product, mean, sd)
         if product.transposed:
             replacement = replacement.T
         graph.replace(product.output, replacement, import_missing=True)
-        noise |= {f"{name}_{number}": n for name, n in taken.items()}
-    outputs = iter(graph.outputs)
-    return Rewritten(
-        {name: next(outputs) for name in flat.log_likelihoods},
-        {name: next(outputs) for name in flat.potentials},
-        noise,
-    )
+        noise |= {f"{name}_{number}": n for name, n in own_noise.items()}
+    n = len(log_likelihoods)
+    return graph.outputs[:n], graph.outputs[n:], noise
 
 
-class _Moments:
-    """Means and standard deviations of a product's matrix and bias under the guide.
-
-    Given everything else that they depend on, such as a learned scale, which stays a draw.
-    """
-
-    def __init__(self, product: Product, flat: FlatModel, at) -> None:
-        weights = {flat.free[name] for name in product.slots}
-        self._at = {
-            name: {v: to for v, to in values.items() if v in weights} for name, values in at.items()
-        }
-
-    def mean(self, weights: TensorVariable) -> TensorVariable:
-        return graph_replace(weights, self._at["loc"], strict=False)
-
-    def sd(self, weights: TensorVariable) -> TensorVariable:
-        # Weights are linear in what the guide draws: its scales make theirs, up to the sign.
-        return graph_replace(weights, self._at["scale"], strict=False)
-
-
-def _local(product: Product, moments: _Moments):
-    """Draw each unit's input for each row, instead of the weights that make it.
+def _local(product: Product, mean_of: Callable, sd_of: Callable):
+    """Draw the product for each row and unit, instead of the weights.
 
     References
     ----------
@@ -122,17 +99,17 @@ def _local(product: Product, moments: _Moments):
             f"`{product.slots[0]}` is used at {product.positions} places of an observation, "
             "as in a convolution, whose noise would have to be shared. Choose flipout."
         )
-    mean = moments.mean(product.matrix) @ product.columns
-    variance = moments.sd(product.matrix) ** 2 @ product.columns**2
+    mean = mean_of(product.matrix) @ product.columns
+    variance = sd_of(product.matrix) ** 2 @ product.columns**2
     if product.bias is not None:
-        mean = mean + moments.mean(product.bias)
-        variance = variance + moments.sd(product.bias) ** 2
+        mean = mean + mean_of(product.bias)
+        variance = variance + sd_of(product.bias) ** 2
     noise = Noise(_noise_input((product.units, product.rows)), "normal")
     return mean + pt.sqrt(variance + SMALLEST_VARIANCE) * noise.variable, {"local": noise}
 
 
-def _flipout(product: Product, moments: _Moments):
-    """Give each row its own signs of the deviations that all rows share.
+def _flipout(product: Product, mean_of: Callable, sd_of: Callable):
+    """Multiply the deviations from the mean weights, which all rows share, by signs per row.
 
     References
     ----------
@@ -144,11 +121,11 @@ def _flipout(product: Product, moments: _Moments):
         for name, length in (("sign_in", product.inputs), ("sign_out", product.units))
     }
     flip_in, flip_out = (_at_every_position(n.variable, product) for n in signs.values())
-    mean = moments.mean(product.matrix)
+    mean = mean_of(product.matrix)
     deviation = (product.matrix - mean) @ (product.columns * flip_in)
     common = mean @ product.columns
     if product.bias is not None:
-        bias = moments.mean(product.bias)
+        bias = mean_of(product.bias)
         common, deviation = common + bias, deviation + (product.bias - bias)
     return common + deviation * flip_out, signs
 

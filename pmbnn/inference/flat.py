@@ -1,8 +1,7 @@
 """A PyMC model as graphs of its unconstrained free variables, laid out in one flat vector.
 
-Every other file of this package works on these: a guide draws the vector, the ELBO scores it,
-predictions read what they need off it. Any model with continuous free variables
-will do.
+All other modules of this package use these: a guide draws the vector, the ELBO evaluates it, and
+predictions are functions of it. The model may be any one with continuous free variables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from pmbnn.inference.support import check_labels, uncast
 from pmbnn.models.point import PointRV
 from pmbnn.spec.display import Summarised
 
-# Where each free variable lies in the flat vector that guides and priors are written for
+# Places of the free variables in the flat vector
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ class Layout:
 def split_vector(vector: TensorVariable, lengths: Sequence[int]) -> list[TensorVariable]:
     """Consecutive parts of a vector.
 
-    The gradient of a split is one concatenation; that of as many slices is as many vectors of
-    full length, all but a part of each zero.
+    The gradient of a split is one concatenation; the gradient of every slice is a vector of full
+    length that is mostly zero.
     """
     if len(lengths) == 1:
         return [vector]
@@ -101,31 +100,31 @@ def split_vector(vector: TensorVariable, lengths: Sequence[int]) -> list[TensorV
 
 
 OBSERVATION = "observation"
-"""Name of the dim that minibatches are taken along."""
+"""Name of the dim along which minibatches are taken."""
 
 FOR_MINIBATCHES = (
     f"For minibatches, hand over all rows as pm.Data with the dim `{OBSERVATION}` and set `batch`."
 )
-"""Remedy for models with PyMC's own minibatches."""
+"""Remedy for models with minibatches of PyMC."""
 
 INTEGERS = ("int", "uint", "bool")
-"""What names of types of discrete variables begin with."""
+"""Starts of the dtype names of discrete variables."""
 
 IMPROPER = (type(Flat.rv_op), type(HalfFlat.rv_op))
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """What a free variable is drawn from a priori.
+    """Prior distribution of a free variable.
 
     Attributes
     ----------
     op
         PyMC's random variable.
     parameters
-        Its parameters as PyMC orders them, graphs of the other free variables and the data.
+        Its parameters in PyMC's order, graphs of the other free variables and the data.
     transform
-        The transformation that makes its values unconstrained; None where they are.
+        The transformation to unconstrained values; None if they are unconstrained.
     """
 
     op: Op
@@ -145,32 +144,32 @@ class FlatModel(Summarised):
     Attributes
     ----------
     layout
-        Where each free variable lies in the flat vector.
+        Places of the free variables in the flat vector.
     free
-        Inputs: the unconstrained value of each free variable, by the slot's name.
+        Inputs for the unconstrained values of the free variables, by the slots' names.
     data
-        Inputs that stand for the model's data variables, by name, with static shapes.
+        Inputs for the model's data variables, by name, with static shapes.
     row_data
-        Names of those with one row an observation: their first dim is ``observation``.
+        Names of the data variables whose first dim is ``observation``: one row per observation.
     distributions
-        What each free variable is drawn from, by the slot's name.
+        Prior distributions of the free variables, by the slots' names.
     log_priors
         Log-density of each free variable, summed over its elements; a scalar, in nats.
     log_likelihoods
         Log-probability of every observation of each observed variable, by its name, in nats:
-        ``(observation,)`` of a vector of independent ones, a scalar of a multivariate one.
+        ``(observation,)`` for a vector of independent ones, a scalar for a multivariate one.
     potentials
-        Terms that the model adds to its log-density, by name, summed; scalars, in nats.
+        Further terms of the model's log-density, by name, summed; scalars, in nats.
     posterior
         Untransformed free variables and deterministics by name.
     improper
         Whether some free variable has an improper prior.
     points
-        Names of the slots of point parameters, which no guide is spread about.
+        Names of the slots of point parameters.
     labels
-        Values of the discrete observed variables by name, as they were handed over.
+        Values of the discrete observed variables by name, before PyMC casts them.
     n_classes
-        Number of classes of those whose labels the log-likelihood does not check.
+        Number of classes of the variables whose labels the log-likelihood does not check.
     """
 
     layout: Layout
@@ -193,55 +192,55 @@ class FlatModel(Summarised):
         return self.layout.size
 
     @property
-    def spread(self) -> np.ndarray | None:
-        """Whether a guide is spread about each scalar, ``(size,)``; None if about all of them."""
+    def spread(self) -> tuple[bool, ...] | None:
+        """Whether a guide has a distribution for each scalar, ``(size,)``; None if for all."""
         if not self.points:
             return None
-        parts = [np.full(s.length, s.name not in self.points) for s in self.layout.slots]
-        return np.concatenate(parts)
+        slots = self.layout.slots
+        return tuple(s.name not in self.points for s in slots for _ in range(s.length))
 
     @property
     def log_prior(self) -> TensorVariable:
-        """Log-density of all free variables together; a scalar, in nats."""
+        """Joint log-density of all free variables; a scalar, in nats."""
         return sum(self.log_priors.values())
 
     @property
     def rows(self) -> list[TensorVariable]:
-        """Inputs with one row an observation."""
+        """Inputs with one row per observation."""
         return [self.data[name] for name in self.row_data]
 
     def check_labels(self, data: Mapping[str, np.ndarray]) -> None:
-        """Raise ValueError if observed labels or counts cannot be of these data; see `support`."""
+        """Raise ValueError if observed labels or counts are outside their support."""
         check_labels(self.labels, self.n_classes, self.data, data)
 
     def at(self, vector: TensorVariable, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """The same graphs with every free variable read off a flat vector, ``(size,)``."""
+        """The same graphs as functions of a flat vector, ``(size,)``."""
         parts = self.layout.unravel(vector)
         values = {self.free[name]: part for name, part in parts.items()}
         return graph_replace(list(graphs), values, strict=False)
 
 
 def flat_vector(flat: FlatModel) -> TensorVariable:
-    """An input that stands for the flat vector, ``(size,)``."""
+    """An input for the flat vector, ``(size,)``."""
     return pt.tensor("values", dtype="float64", shape=(flat.size,))
 
 
 @dataclass(frozen=True)
 class ModelGraphs:
-    """Graphs of a model on its own value variables: the costly part of flattening it.
+    """Graphs of a model on its value variables, which are the slow part of flattening it.
 
-    What takes a model takes these in its place, where several things are made of one.
+    Functions that take a model take these as well, so that several calls share them.
 
     Attributes
     ----------
     jacobian
-        As `flatten_model` has it.
+        See `flatten_model`.
     shapes
-        Of the unconstrained value of each free variable, by name, in the order of the layout.
+        Shapes of the unconstrained values of the free variables, by name, in the layout's order.
     groups
-        Graphs by what they are and by name.
+        Graphs by kind and name.
     n_classes
-        As `FlatModel` has it.
+        See `FlatModel`.
     """
 
     model: pm.Model
@@ -251,13 +250,14 @@ class ModelGraphs:
     n_classes: dict[str, int]
 
     def flatten(self, rows: int | None) -> FlatModel:
-        """Graphs on inputs of our own, for a number of observations; None leaves it open."""
-        model, layout = self.model, Layout.of(self.shapes)
+        """Graphs on new inputs, for a number of observations; None leaves it open."""
+        model = self.model
         free, data = _inputs(model, self.shapes, rows)
         graphs = _replaced(self.groups, _by_variable(model, free, data))
         parameters = graphs["parameters"]
+        names = dict(zip(graphs["log_priors"], model.free_RVs, strict=True))
         return FlatModel(
-            layout=layout,
+            layout=Layout.of(self.shapes),
             free=free,
             data=data,
             row_data=tuple(v.name for v in model.data_vars if _has_rows(model, v)),
@@ -270,15 +270,11 @@ class ModelGraphs:
                     parameters=tuple(parameters[f"{name}/{i}"] for i in range(len(_parameters(v)))),
                     transform=model.rvs_to_transforms[v],
                 )
-                for name, v in zip(graphs["log_priors"], model.free_RVs, strict=True)
+                for name, v in names.items()
             },
             posterior=graphs["posterior"],
             improper=any(isinstance(v.owner.op, IMPROPER) for v in model.free_RVs),
-            points=tuple(
-                name
-                for name, v in zip(graphs["log_priors"], model.free_RVs, strict=True)
-                if isinstance(v.owner.op, PointRV)
-            ),
+            points=tuple(n for n, v in names.items() if isinstance(v.owner.op, PointRV)),
             labels=graphs["labels"],
             n_classes=self.n_classes,
         )
@@ -292,11 +288,10 @@ def flatten_model(
     Parameters
     ----------
     rows
-        Length of the dim ``observation``, whatever it is in the model; it matters only where
-        data variables have that dim. None leaves it open, which is enough for predictions.
+        Length of the dim ``observation``, whatever it is in the model, if data variables have that
+        dim. None leaves it open, which is enough for predictions.
     jacobian
-        Without it, densities are those of the constrained variables, as a mode is usually
-        looked for.
+        Without it, densities are those of the constrained variables, as usual for a mode.
 
     Raises
     ------
@@ -308,7 +303,7 @@ def flatten_model(
 
 
 def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelGraphs:
-    """What flattening for any number of observations starts from; as `flatten_model`."""
+    """Graphs to flatten for any number of observations; see `flatten_model`."""
     if isinstance(model, ModelGraphs):
         return model if model.jacobian == jacobian else model_graphs(model.model, jacobian)
     _check_free(model)
@@ -331,17 +326,16 @@ def model_graphs(model: pm.Model | ModelGraphs, jacobian: bool = True) -> ModelG
         "potentials": _on_values(model, {v.name: v.sum() for v in model.potentials}),
     }
     _check_deterministic(groups)
-    # Last, so that nothing else is laid out in another order because of them.
+    # Last, so that they do not change the order of the other graphs.
     groups["labels"] = {
         v.name: uncast(model.rvs_to_values[v]) for v in observed if v.dtype.startswith(INTEGERS)
     }
-    found = {v.name: number_of_classes(model, v, inputs) for v in observed}
-    n_classes = {name: number for name, number in found.items() if number is not None}
+    n_classes = {v.name: n for v in observed if (n := number_of_classes(model, v, inputs))}
     return ModelGraphs(model, jacobian, shapes, groups, n_classes)
 
 
 def _inputs(model: pm.Model, shapes, rows: int | None) -> tuple[dict, dict]:
-    """Inputs that stand for free values and for data, by name."""
+    """Inputs for free values and for data, by name."""
     free = {name: pt.tensor(name, dtype="float64", shape=shape) for name, shape in shapes.items()}
     data = {
         v.name: pt.tensor(v.name, dtype=v.dtype, shape=_static_shape(model, v, rows))
@@ -359,7 +353,7 @@ def at_flat_inputs(
 
 
 def _by_variable(model: pm.Model, free, data) -> dict[TensorVariable, TensorVariable]:
-    """Inputs by the variable of the model that they stand for."""
+    """Inputs by the variable of the model that they replace."""
     values = {v: free[v.name] for v in model.value_vars}
     return values | {v: data[v.name] for v in model.data_vars}
 
@@ -370,9 +364,9 @@ def _on_values(model: pm.Model, graphs: Mapping[str, TensorVariable]) -> dict:
 
 
 def _replaced(groups, inputs) -> dict[str, dict[str, TensorVariable]]:
-    """The same graphs on our own inputs, all in one go, so that they share what they have."""
+    """The same graphs on new inputs, replaced together, so that they share subgraphs."""
     graphs = [graph for group in groups.values() for graph in group.values()]
-    # Lengths of dims, and what else a model holds in shared variables, stay as they are.
+    # Lengths of dims and other shared variables of a model are constants.
     constants = {
         v: pt.constant(v.get_value(), dtype=v.dtype)
         for v in graph_inputs(graphs)
@@ -386,7 +380,7 @@ def _replaced(groups, inputs) -> dict[str, dict[str, TensorVariable]]:
 
 
 def _check_free(model: pm.Model) -> None:
-    """Raise ValueError if there is nothing to fit, or something that has no gradient."""
+    """Raise ValueError if there is no free variable, or a discrete one."""
     if not model.free_RVs:
         raise ValueError("`model` must have at least one free variable, got none.")
     for v in model.free_RVs:
@@ -399,7 +393,7 @@ def _check_free(model: pm.Model) -> None:
 
 
 def _check_observed(model: pm.Model) -> None:
-    """Raise ValueError if an observed variable's log-probability is not that of its rows."""
+    """Raise ValueError if an observed variable has `total_size`."""
     for v in model.observed_RVs:
         if isinstance(v.owner.op, MinibatchRandomVariable):
             raise ValueError(
@@ -424,27 +418,27 @@ def _check_deterministic(graphs: Mapping[str, Mapping[str, TensorVariable]]) -> 
 
 
 def value_shapes(model: pm.Model) -> dict[str, tuple[int, ...]]:
-    """Shapes of the unconstrained values by name, those with the same prior side by side."""
-    kinds: list[list] = []
+    """Shapes of the unconstrained values by name; variables with the same prior are neighbours."""
+    groups: list[list] = []
     for rv in model.free_RVs:
-        for kind in kinds:
-            if _have_same_prior(kind[0], rv, model):
-                kind.append(rv)
+        for group in groups:
+            if _have_same_prior(group[0], rv, model):
+                group.append(rv)
                 break
         else:
-            kinds.append([rv])
-    ordered = [rv for kind in kinds for rv in kind]
-    found = {model.rvs_to_values[rv].name: _declared_shape(model, rv) for rv in ordered}
-    if any(shape is None for shape in found.values()):
-        # Interpreted: a compiler would take longer than all the rest.
+            groups.append([rv])
+    ordered = [rv for group in groups for rv in group]
+    shapes = {model.rvs_to_values[rv].name: _declared_shape(model, rv) for rv in ordered}
+    if None in shapes.values():
+        # Interpreted, as compiling would take longer.
         with pytensor.config.change_flags(cxx=""):
             start = model.initial_point()
-        found = {name: start[name].shape if s is None else s for name, s in found.items()}
-    return found
+        shapes = {name: start[name].shape if s is None else s for name, s in shapes.items()}
+    return shapes
 
 
 def _declared_shape(model: pm.Model, rv: TensorVariable) -> tuple[int, ...] | None:
-    """Shape of a free variable's value; None where only drawing the variable tells."""
+    """Shape of a free variable's value; None if the variable must be drawn to know it."""
     transform = model.rvs_to_transforms[rv]
     if transform is not None and getattr(transform, "ndim_supp", None) != 0:
         return None
@@ -458,42 +452,38 @@ def _declared_shape(model: pm.Model, rv: TensorVariable) -> tuple[int, ...] | No
 def n_observations(model: pm.Model) -> int:
     """Length of the dim ``observation`` of a model's data variables.
 
-    Without that, the largest number of rows that an observed variable has, or 1.
+    Without that dim, the largest number of rows of an observed variable, or 1.
     """
     for variable in model.data_vars:
-        if model.named_vars_to_dims.get(variable.name, (None,))[:1] == (OBSERVATION,):
+        if _has_rows(model, variable):
             return len(variable.get_value(borrow=True))
     lengths = [v.type.shape[0] or 1 for v in model.observed_RVs if v.type.ndim]
     return max(lengths, default=1)
 
 
 def _have_same_prior(rv, other, model: pm.Model) -> bool:
-    """Whether two free variables are of one kind, with equal parameters and transformations."""
-    if type(rv.owner.op) is not type(other.owner.op):
-        return False
-    transforms = [type(model.rvs_to_transforms[v]) for v in (rv, other)]
-    return transforms[0] is transforms[1] and have_equal_parameters(
-        *(_parameters(v) for v in (rv, other))
-    )
+    """Whether two free variables have the same distribution, parameters and transformation."""
+    types, others = ((type(v.owner.op), type(model.rvs_to_transforms[v])) for v in (rv, other))
+    return types == others and have_equal_parameters(_parameters(rv), _parameters(other))
 
 
 def _parameters(rv: TensorVariable) -> Sequence[TensorVariable]:
-    """Parameters of a random variable as PyMC orders them; none of missing parts of another."""
+    """Parameters of a random variable in PyMC's order; none for missing observations."""
     if isinstance(rv.owner.op, PartialObservedRV):
         return ()
     return rv.owner.op.dist_params(rv.owner)
 
 
 def have_equal_parameters(ours: Sequence, theirs: Sequence) -> bool:
-    """Whether two lists of parameters are the same scalars, as far as their graphs tell."""
-    ours, theirs = ([as_scalar(p) for p in found] for found in (ours, theirs))
+    """Whether the graphs of two lists of parameters are the same scalars."""
+    ours, theirs = ([as_scalar(p) for p in parameters] for parameters in (ours, theirs))
     if any(p is None for p in (*ours, *theirs)):
         return False
     return len(ours) == len(theirs) and equal_computations(ours, theirs)
 
 
 def as_scalar(variable: TensorVariable) -> TensorVariable | None:
-    """The scalar that a variable is a spread-out form of; None if it is something else."""
+    """The scalar that was broadcast to a variable; None if the variable is something else."""
     while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
         variable = variable.owner.inputs[0]
     return variable if variable.type.ndim == 0 else None
@@ -505,7 +495,7 @@ def _has_rows(model: pm.Model, variable) -> bool:
 
 
 def _static_shape(model: pm.Model, variable, rows: int | None) -> tuple[int | None, ...]:
-    # PyTensor keeps shared variables of any length; under JAX a length must be known.
+    # Shared variables of PyTensor have any length; JAX needs known lengths.
     dims = model.named_vars_to_dims.get(variable.name, (None,) * variable.ndim)
     lengths = variable.get_value(borrow=True).shape
     return tuple(rows if d == OBSERVATION else n for d, n in zip(dims, lengths, strict=True))

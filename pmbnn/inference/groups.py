@@ -1,7 +1,7 @@
 """Groups of fits that share one program and differ in data values and PRNG keys only.
 
-Between windows of the compiled loop, progress is reported, checkpoints are left, and what has
-diverged or converged is stopped.
+Between windows of the compiled loop, progress is reported, checkpoints are stored, and fits that
+have diverged or converged are stopped.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pmbnn.inference.program import (
     Parameters,
     Program,
     State,
-    as_many,
+    as_list,
     constrained_and_scale,
     n_rows,
     prepare,
@@ -35,7 +35,7 @@ from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
 WINDOWS = 200
-"""Into how many windows a fit is cut: one point of its history each."""
+"""Number of windows of a fit, each of which is a point of its history."""
 
 
 def fit(
@@ -46,31 +46,30 @@ def fit(
     steps: int | None = None,
     snapshots: Sequence[int] = (),
 ) -> list[Fit]:
-    """Fits of every replica; one that diverges neither stops nor touches the others.
+    """Fits of every replica; a fit that diverges does not affect the others.
 
     Parameters
     ----------
     checkpoints
-        Where to leave checkpoints, and to look for those of an interrupted call with the
-        same replicas; none unless given.
+        Where checkpoints are stored, and those of an interrupted call with the same replicas are
+        read. By default there are none.
     steps
-        Length of the fits; that of the settings unless given.
+        Number of steps; by default that of the settings.
     snapshots
-        Steps after which to keep the guide as it is then; those that a fit does not reach
-        are left out.
+        Steps after which the guide is stored; those that a fit does not reach are omitted.
     """
     fits: list[Fit] = []
     for first in range(0, len(replicas), program.width):
-        own = list(replicas[first : first + program.width])
-        padded = own + [own[0]] * (program.width - len(own))
+        members = list(replicas[first : first + program.width])
+        padded = members + [members[0]] * (program.width - len(members))
         checkpoint = None if checkpoints is None else checkpoints.of(f"{first}")
         with precision(program.dtype):
             group = _build_group(program, padded, first, steps, snapshots)
-            fits += _results(group, _run_to_end(group, progress, checkpoint), len(own))
+            fits += _results(group, _run_to_end(group, progress, checkpoint), len(members))
     return fits
 
 
-# What a fit starts from
+# Initial states
 
 
 def init(
@@ -85,17 +84,16 @@ def init(
     replicas
         One replica, or a list of `program.width`.
     means
-        Where the guide's means start, ``(size,)`` of each replica; as the settings say unless
-        given.
+        Initial means of the guide, ``(size,)`` for each replica; by default those of the settings.
 
     Raises
     ------
     ValueError
         If the number of replicas is not `program.width`.
     """
-    replicas = as_many(replicas, program)
-    starts = []
+    replicas = as_list(replicas, program)
     means = start_means(program, replicas) if means is None else means
+    starts = []
     for replica, mean in zip(replicas, means, strict=True):
         rng = np.random.default_rng([*replica.keys.initial, 1])
         mean = np.asarray(mean, np.float64)
@@ -106,9 +104,9 @@ def init(
 
 
 def start_means(program: Program, replicas: Sequence[Replica]) -> list[np.ndarray]:
-    """Where the means of each replica start, ``(size,)`` each."""
+    """Initial means of each replica, ``(size,)`` each."""
     if program.starter is not None:
-        return [found.loc for found in fit(program.starter, replicas)]
+        return [f.loc for f in fit(program.starter, replicas)]
     generators = [np.random.default_rng(r.keys.initial) for r in replicas]
     return [initial_means(program.flat.layout, program.settings, rng) for rng in generators]
 
@@ -117,22 +115,22 @@ def start_means(program: Program, replicas: Sequence[Replica]) -> list[np.ndarra
 
 
 class GroupState(NamedTuple):
-    """State of a group's fits, and their histories: the arrays that a checkpoint stores.
+    """State and history of a group's fits: the arrays that a checkpoint stores.
 
     Attributes
     ----------
     state
-        The replicas' states.
+        States of the replicas.
     windows
         Number of windows done, ``()``.
     sums
-        Sums of log-likelihood and divergence in each window, ``(window, replica, 2)``; not
-        numbers of those to come.
+        Sums of log-likelihood and divergence in each window, ``(window, replica, 2)``; NaN in
+        later windows.
     stopped
-        Windows after which each replica stopped early; 0 while it has not, ``(replica,)``.
+        Windows after which each replica stopped early, ``(replica,)``; 0 if it has not.
     snapshots, snapshot_kl
-        Parameters at the steps asked for, ``(snapshot, ...)``, and the divergences there,
-        ``(snapshot, replica)``; zeros of those to come.
+        Parameters at the snapshots, ``(snapshot, ...)``, and divergences, ``(snapshot, replica)``;
+        zeros for later snapshots.
     """
 
     state: State
@@ -145,11 +143,11 @@ class GroupState(NamedTuple):
 
 @dataclass(frozen=True)
 class _Group:
-    """As many replicas as a program runs at once, and what it takes of them.
+    """The replicas that a program runs at once, and its arguments.
 
-    ``first`` is the number of the first one, ``rows`` how many each has, ``steps`` the length of
-    their fits, ``window`` that of a window, ``ends`` the steps done at the end of each,
-    ``wanted`` the steps with a snapshot; the rest is as `run` has it.
+    ``first`` is the number of the first one, ``rows`` the number of rows of each, ``steps`` the
+    length of the fits, ``window`` that of a window, ``ends`` the steps at the end of each window,
+    ``snapshot_steps`` the steps with a snapshot; the others are arguments of `run`.
     """
 
     program: Program
@@ -159,7 +157,7 @@ class _Group:
     steps: int
     window: int
     ends: np.ndarray
-    wanted: list[int]
+    snapshot_steps: list[int]
     data: Any
     key: jax.Array
     rates: jax.Array
@@ -170,7 +168,7 @@ class _Group:
         return np.diff(self.ends, prepend=0)
 
     def done(self, at: GroupState) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return int(self.ends[at.windows - 1]) if at.windows else 0
 
     def parts(self, at: GroupState) -> np.ndarray:
@@ -190,32 +188,33 @@ class _Group:
         return np.add.reduceat(np.asarray(rates), [0, *ends[:-1]])
 
     def is_over(self, at: GroupState) -> bool:
-        """Whether every replica is at its end, has diverged, or has stopped."""
+        """Whether every replica has finished, diverged or stopped."""
         if not at.windows:
             return False
         over = ~np.isfinite(self.elbo(at)[-1]) | (at.stopped > 0)
         return self.done(at) == self.steps or bool(over.all())
 
     def advanced(self, at: GroupState, n: int) -> tuple[State, Info]:
-        """State after `n` more steps, and sums over these; none compile what the next ones need."""
+        """State after `n` more steps, and sums over them; 0 steps compile the program."""
         program, rows = self.program, None
         if program.batch < program.rows:
-            see = self.rows, program.batch, self.done(at), self.window
-            rows = [batch_indices(r.keys.batches, *see).astype(np.int32) for r in self.replicas]
+            arguments = self.rows, program.batch, self.done(at), self.window
+            rows = [batch_indices(r.keys.batches, *arguments) for r in self.replicas]
+            rows = [indices.astype(np.int32) for indices in rows]
             rows = stack(rows, program.width)
-        # `run` without its checks: windows of a small network take less than a millisecond.
+        # Without the checks of `run`: windows of a small network take less than a millisecond.
         return program.compiled_run(at.state, self.data, self.key, rows, self.rates, self.steps, n)
 
 
 def _build_group(
-    program: Program, replicas: Sequence[Replica], first: int, steps: int | None, wanted
+    program: Program, replicas: Sequence[Replica], first: int, steps: int | None, snapshots
 ) -> _Group:
     rows, width, settings = n_rows(replicas, program), program.width, program.settings
     steps, window = steps or settings.total_steps(rows), -(-program.steps // WINDOWS)
-    wanted = sorted({step for step in wanted if step <= steps})
+    snapshot_steps = sorted({step for step in snapshots if step <= steps})
     ends, done = [], 0
     while done < steps:
-        done = min(done + window, *(at for at in (steps, *wanted) if at > done))
+        done = min(done + window, *(end for end in (steps, *snapshot_steps) if end > done))
         ends.append(done)
     return _Group(
         program=program,
@@ -225,7 +224,7 @@ def _build_group(
         steps=steps,
         window=window,
         ends=np.array(ends),
-        wanted=wanted,
+        snapshot_steps=snapshot_steps,
         data=prepare(replicas, program),
         key=stack([r.key for r in replicas], width),
         rates=stack([np.asarray(r.highest_rate(settings), program.dtype) for r in replicas], width),
@@ -234,7 +233,7 @@ def _build_group(
 
 def _start(group: _Group, means: Sequence[np.ndarray] | None = None) -> GroupState:
     """State before the first step."""
-    state, n = init(group.replicas, group.program, means), len(group.wanted)
+    state, n = init(group.replicas, group.program, means), len(group.snapshot_steps)
     return GroupState(
         state=state,
         windows=np.array(0),
@@ -248,7 +247,7 @@ def _start(group: _Group, means: Sequence[np.ndarray] | None = None) -> GroupSta
 def _run_to_end(
     group: _Group, progress: Progress | None, checkpoint: Checkpoint | None
 ) -> GroupState:
-    """State at the end of a group's fits; they go on from their checkpoint if there is one."""
+    """State at the end of a group's fits, which continue from their checkpoint if there is one."""
     at, steps = None, group.steps
     if checkpoint is not None:
         anywhere = [np.zeros(group.program.flat.size)] * len(group.replicas)
@@ -260,12 +259,12 @@ def _run_to_end(
         at = _with_snapshot(group, at)
         while not group.is_over(at):
             at = _with_snapshot(group, _with_window(group, at))
-            elbo, said = group.elbo(at)[-1], None
+            elbo, done, note = group.elbo(at)[-1], group.done(at), None
             finite = elbo[np.isfinite(elbo)]
-            elbo, done = float(finite.mean()) if finite.size else float("nan"), group.done(at)
+            mean = float(finite.mean()) if finite.size else float("nan")
             if progress is not None:
-                said = progress(done, steps, elbo, lambda at=at: _results(group, at, 1)[0])
-            report_progress(done, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+                note = progress(done, steps, mean, lambda at=at: _results(group, at, 1)[0])
+            report_progress(done, words=", ".join(filter(None, [f"ELBO {mean:,.1f}", note])))
             if checkpoint is not None:
                 checkpoint.save_if_due(partial(arrays_of, at))
     if checkpoint is not None:
@@ -274,7 +273,7 @@ def _run_to_end(
 
 
 def _with_window(group: _Group, at: GroupState) -> GroupState:
-    """State after one more window; replicas that had stopped stay where they were."""
+    """State after one more window; replicas that have stopped do not change."""
     window = int(at.windows)
     state, info = group.advanced(at, int(group.ends[window]) - group.done(at))
     if at.stopped.any():
@@ -285,7 +284,7 @@ def _with_window(group: _Group, at: GroupState) -> GroupState:
 
         state = jax.tree.map(keep, at.state, state)
     sums = at.sums.copy()
-    # Fetched first: reshaping arrays of JAX takes longer than many steps of a small network.
+    # Fetched first: JAX reshapes arrays more slowly than it takes many steps of a small network.
     sums[window] = np.stack([np.asarray(part).reshape(-1) for part in info], axis=-1)
     at = at._replace(state=state, sums=sums, windows=at.windows + 1)
     if not group.program.settings.early_stop:
@@ -297,10 +296,10 @@ def _with_window(group: _Group, at: GroupState) -> GroupState:
 
 
 def _with_snapshot(group: _Group, at: GroupState) -> GroupState:
-    """State with what is to be kept of where it is, if anything is."""
-    if group.done(at) not in group.wanted:
+    """State with a snapshot, if there is to be one at this step."""
+    if group.done(at) not in group.snapshot_steps:
         return at
-    i = group.wanted.index(group.done(at))
+    i = group.snapshot_steps.index(group.done(at))
     _, info = group.advanced(at, 1)
 
     def put(kept, now):
@@ -314,30 +313,31 @@ def _with_snapshot(group: _Group, at: GroupState) -> GroupState:
 
 
 def _results(group: _Group, at: GroupState, count: int) -> list[Fit]:
-    """Fits of the first replicas, as far as they have come."""
+    """Fits of the first replicas at a state."""
     program = group.program
 
     def constrained(parameters):
-        found = constrained_and_scale(parameters, program)
-        return found if program.width > 1 else jax.tree.map(lambda array: array[None], found)
+        arrays = constrained_and_scale(parameters, program)
+        return arrays if program.width > 1 else jax.tree.map(lambda array: array[None], arrays)
 
     arrays, scale = constrained(reported(at.state, program))
     snapshots = [
         (step, *constrained(jax.tree.map(lambda p, i=i: p[i], at.snapshots)), at.snapshot_kl[i])
-        for i, step in enumerate(group.wanted)
+        for i, step in enumerate(group.snapshot_steps)
         if step <= group.done(at)
     ]
     parts, rates, elbo = group.parts(at), group.rate_sums(at), group.elbo(at)
     ends, fits = group.ends[: at.windows], []
     for i, replica in enumerate(group.replicas[:count]):
-        own = slice(0, at.stopped[i] or None)
-        history = History(ends[own], elbo[own, i], parts[own, i, 0], parts[own, i, 1])
-        mine = {name: array[i] for name, array in arrays.items()}
-        finite = all(np.isfinite(a).all() for a in (*mine.values(), scale[i]))
-        status, reason = verdict(history.elbo, ends[own], rates[own], finite, program.improper)
+        windows = slice(0, at.stopped[i] or None)
+        steps = ends[windows]
+        history = History(steps, elbo[windows, i], *parts[windows, i].T)
+        fit_arrays = {name: array[i] for name, array in arrays.items()}
+        finite = all(np.isfinite(a).all() for a in (*fit_arrays.values(), scale[i]))
+        status, reason = verdict(history.elbo, steps, rates[windows], finite, program.improper)
         fits.append(
             Fit(
-                constrained=mine,
+                constrained=fit_arrays,
                 scale=scale[i],
                 history=history,
                 elbo=final_mean(history.elbo),
@@ -347,8 +347,8 @@ def _results(group: _Group, at: GroupState, count: int) -> list[Fit]:
                 learning_rate=replica.highest_rate(program.settings),
                 kl_forms=program.objective.kl_forms,
                 snapshots=tuple(
-                    Snapshot(step, {k: v[i] for k, v in then.items()}, sd[i], float(kl[i]))
-                    for step, then, sd, kl in snapshots
+                    Snapshot(step, {k: v[i] for k, v in arrays.items()}, sd[i], float(kl[i]))
+                    for step, arrays, sd, kl in snapshots
                 ),
                 replica=group.first + i,
             )

@@ -1,8 +1,8 @@
 """Guides: families of distributions on the flat vector that approximate the posterior.
 
-A guide has *unconstrained* parameters, which an optimiser moves, and *constrained* ones, which
-its formulas are written in and which a fit keeps. `draw` takes PyTensor, JAX and NumPy
-arrays alike, so that the ELBO and the predictions share it; the other methods build graphs.
+A guide has *unconstrained* parameters, which an optimiser changes, and *constrained* ones, which
+its formulas use and a fit stores. `draw` takes PyTensor, JAX and NumPy arrays, so that ELBO and
+predictions share it; the other methods build graphs.
 """
 
 from collections.abc import Mapping
@@ -18,44 +18,34 @@ from pmbnn.inference.flat import Layout
 from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
 from pmbnn.spec.display import Summarised
 
-# Where the means of a guide start
+# Initial means of a guide
 
 
 def initial_means(layout: Layout, settings: Inference, rng: np.random.Generator) -> np.ndarray:
     """Means of the flat vector, ``(size,)``, double precision."""
-    how, spread = settings.initial_mean, settings.initial_spread
-    return np.concatenate([_initial_mean(slot.shape, how, spread, rng) for slot in layout.slots])
+    start, spread = settings.initial_mean, settings.initial_spread
+    return np.concatenate([_initial_mean(slot.shape, start, spread, rng) for slot in layout.slots])
 
 
-def _initial_mean(shape: tuple[int, ...], how: str, spread: float, rng) -> np.ndarray:
+def _initial_mean(shape: tuple[int, ...], start: str, spread: float, rng) -> np.ndarray:
     size = int(np.prod(shape))
-    if how == "random":
+    if start == "random":
         return spread * rng.standard_normal(size)
-    if how == "uniform":
+    if start == "uniform":
         return rng.uniform(-spread, spread, size)
-    if how in FAN_IN_DRAWS and len(shape) > 1:
-        return FAN_IN_DRAWS[how](size, rng) / np.sqrt(np.prod(shape[:-1]))
-    return np.zeros(size)
-
-
-def _normal(size: int, rng) -> np.ndarray:
-    return rng.standard_normal(size)
-
-
-def _truncated(size: int, rng) -> np.ndarray:
-    """Standard normal draws given that they are within two of zero."""
-    return ndtri(rng.uniform(ndtr(-2), ndtr(2), size))
-
-
-FAN_IN_DRAWS = {"fan_in": _normal, "truncated_fan_in": _truncated}
-"""What matrices start at, times the root of their fan-in."""
+    if len(shape) < 2 or start not in ("fan_in", "truncated_fan_in"):
+        return np.zeros(size)
+    if start == "fan_in":
+        draws = rng.standard_normal(size)
+    else:
+        draws = ndtri(rng.uniform(ndtr(-2), ndtr(2), size))
+    return draws / np.sqrt(np.prod(shape[:-1]))
 
 
 LOG_2PI = float(np.log(2 * np.pi))
 
 FACTOR_START = 0.1
-"""Size of a low-rank factor at the start, in units of the diagonal: at zero, its gradient
-would be zero too."""
+"""Initial size of a low-rank factor, in units of the diagonal: at 0 its gradient would be 0."""
 
 type Arrays = Mapping[str, TensorVariable]
 
@@ -67,14 +57,14 @@ class Guide(Summarised):
     Parameters
     ----------
     scale_cap
-        Upper limit of the standard deviation of every element; none unless given.
+        Upper limit of the standard deviation of every element, if any.
     """
 
     size: int
     scale_cap: float | None = None
 
     is_point: ClassVar[bool] = False
-    """Whether nothing is drawn."""
+    """Whether the guide is a single point."""
     is_factorised: ClassVar[bool] = False
     """Whether the elements are independent."""
 
@@ -95,7 +85,7 @@ class Guide(Summarised):
 
     @property
     def n_spread(self) -> int:
-        """Number of elements that are no points."""
+        """Number of elements with a distribution; the others are point parameters."""
         return self.size
 
     def initial(
@@ -109,7 +99,7 @@ class Guide(Summarised):
         raise NotImplementedError
 
     def draw(self, constrained: Mapping, noise: Mapping):
-        """One draw of the flat vector from standard normal noise."""
+        """One draw of the flat vector, from standard normal noise."""
         raise NotImplementedError
 
     def marginal_scale(self, constrained: Arrays) -> TensorVariable:
@@ -138,34 +128,24 @@ class Guide(Summarised):
         return 1.0 if self.scale_cap is None else pt.minimum(1.0, self.scale_cap / scale)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class MeanField(Guide):
     """Independent normal distributions.
 
     Parameters
     ----------
     spread
-        Whether each element has one, ``(size,)``; the others are points, whose scale is 0, and no
-        part of entropies and densities. Unless given, all have one.
+        Whether each element has a distribution, ``(size,)``; the others are point parameters, with
+        scale 0 and no part in entropies and densities. By default, all have one.
 
     References
     ----------
     Kucukelbir et al. (2017), Automatic Differentiation Variational Inference, equations 5-7.
     """
 
-    spread: np.ndarray | None = None
+    spread: tuple[bool, ...] | None = None
 
     is_factorised: ClassVar[bool] = True
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MeanField) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple:
-        return self.size, self.scale_cap, None if self.spread is None else self.spread.tobytes()
 
     @property
     def shapes(self):  # noqa: D102
@@ -180,14 +160,14 @@ class MeanField(Guide):
 
     @property
     def n_spread(self):  # noqa: D102
-        return self.size if self.spread is None else int(self.spread.sum())
+        return self.size if self.spread is None else sum(self.spread)
 
     def constrained(self, parameters):  # noqa: D102
         scale = pt.softplus(parameters["rho"])
         if self.scale_cap is not None:
             scale = pt.minimum(scale, self.scale_cap)
         if self.spread is not None:
-            scale = scale * pt.constant(self.spread.astype("float64"))
+            scale = scale * pt.constant(np.array(self.spread, "float64"))
         return {"loc": parameters["loc"], "scale": scale}
 
     def draw(self, constrained, noise):  # noqa: D102
@@ -202,14 +182,14 @@ class MeanField(Guide):
     def _squared_distance(self, constrained, value):
         distance = ((value - constrained["loc"]) / self._unit(constrained)) ** 2
         if self.spread is not None:
-            distance = distance * pt.constant(self.spread.astype("float64"))
+            distance = distance * pt.constant(np.array(self.spread, "float64"))
         return distance.sum()
 
     def _unit(self, constrained):
-        """Scales, 1 of points."""
+        """Scales, with 1 for point parameters."""
         if self.spread is None:
             return constrained["scale"]
-        return constrained["scale"] + pt.constant((~self.spread).astype("float64"))
+        return constrained["scale"] + pt.constant(1.0 - np.array(self.spread, "float64"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +223,7 @@ class LowRank(Guide):
 
     def constrained(self, parameters):  # noqa: D102
         diagonal = pt.softplus(parameters["rho"])
-        # In these units a step of the optimiser moves a scale about as far as mean-field does.
+        # In these units a step of the optimiser changes a scale as much as in a mean-field guide.
         factor = parameters["factor"] * (diagonal / np.sqrt(self.rank))[:, None]
         if self.scale_cap is not None:
             cap = self._cap(pt.sqrt(diagonal**2 + (factor**2).sum(axis=1)))
@@ -278,7 +258,7 @@ class LowRank(Guide):
 
 
 class FullRank(Guide):
-    """Normal distribution with any covariance, by its lower triangular root.
+    """Normal distribution with any covariance, parametrised by its lower triangular root.
 
     References
     ----------
@@ -298,9 +278,9 @@ class FullRank(Guide):
         return {"loc": loc, "rho": rho, "lower": np.zeros((self.size, self.size))}
 
     def constrained(self, parameters):  # noqa: D102
-        # A mask costs twice the memory of a packed triangle, and no scattering. In units of the
-        # diagonal and over the root of the size, a step of the optimiser moves a row about as
-        # far as it moves the scale of a mean-field guide.
+        # A mask takes twice the memory of a packed triangle, but no scattering. In units of the
+        # diagonal over the root of the size, a step of the optimiser changes a row about as much as
+        # the scale of a mean-field guide.
         mask = pt.constant(np.tri(self.size, k=-1) / np.sqrt(self.size))
         unit = parameters["lower"] * mask + pt.eye(self.size)
         root = unit * pt.softplus(parameters["rho"])[:, None]
@@ -364,46 +344,45 @@ GUIDES: dict[str, type[Guide]] = {
 
 
 def build_guide(
-    settings: Inference, size: int, improper: bool, spread: np.ndarray | None = None
+    settings: Inference, size: int, improper: bool, spread: tuple[bool, ...] | None = None
 ) -> Guide:
     """The guide that the settings name, for a model with `size` unconstrained scalars.
 
     Parameters
     ----------
     spread
-        As `FlatModel` has it.
+        Whether each scalar has a distribution; see `FlatModel.spread`.
 
     Raises
     ------
     ValueError
-        If a guide with a full covariance is asked for a model too large for it, or one with any
-        covariance for a model with point parameters.
+        If the model is too large for a guide with a full covariance, or has point parameters, which
+        need independent elements.
     """
-    cap = settings.improper_scale_cap if improper else None
-    if spread is not None and not GUIDES[settings.guide].is_factorised:
-        fitting = sorted(name for name, guide in GUIDES.items() if guide.is_factorised)
+    cap, name = settings.improper_scale_cap if improper else None, settings.guide
+    if spread is not None and not GUIDES[name].is_factorised:
+        choices = sorted(g for g, guide in GUIDES.items() if guide.is_factorised)
         raise ValueError(
-            f"`guide` must be {' or '.join(fitting)} for a model with point parameters, "
-            f"got {settings.guide}."
+            f"`guide` must be {' or '.join(choices)} for a model with point parameters, got {name}."
         )
-    if settings.guide == "mean_field":
+    if name == "mean_field":
         return MeanField(size, cap, spread)
-    if settings.guide == "low_rank":
+    if name == "low_rank":
         return LowRank(size, cap, rank=min(settings.rank, size))
-    if settings.guide == "full_rank" and size > LARGEST_FULL_RANK:
+    if name == "full_rank" and size > LARGEST_FULL_RANK:
         raise ValueError(
             f"`guide` must not be full_rank for a model of {size:,} parameters: it takes at "
             f"most {LARGEST_FULL_RANK:,}. `low_rank` has no such limit."
         )
-    return GUIDES[settings.guide](size, cap)
+    return GUIDES[name](size, cap)
 
 
 def softplus(rho: np.ndarray) -> np.ndarray:
-    """Scales of unconstrained parameters `rho`."""
-    with np.errstate(invalid="ignore"):  # a fit that diverged has no numbers to warn about
+    """Scales from unconstrained parameters `rho`."""
+    with np.errstate(invalid="ignore"):  # parameters of a fit that diverged
         return np.logaddexp(0, rho)
 
 
 def inverse_softplus(scale: float) -> float:
-    """Unconstrained parameter of a scale, written so that it neither overflows nor cancels."""
+    """Unconstrained parameter of a scale, without overflow or cancellation."""
     return float(scale + np.log(-np.expm1(-scale)))

@@ -5,7 +5,6 @@ expected log-density of a free variable is known for the priors listed in `EXPEC
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import NoneType
 from typing import Literal
 
@@ -32,17 +31,6 @@ from pmbnn.models.point import PointRV
 type Form = Literal["exact", "monte_carlo"]
 
 
-@dataclass(frozen=True)
-class Divergence:
-    """The divergence in nats, and how the expectation is taken for each free variable.
-
-    A point has no expectation to take.
-    """
-
-    value: TensorVariable
-    forms: dict[str, Form]
-
-
 def build_divergence(
     flat: FlatModel,
     guide: Guide,
@@ -50,11 +38,11 @@ def build_divergence(
     constrained: Arrays,
     draw: TensorVariable,
     rows: int | TensorVariable,
-) -> Divergence:
-    """Divergence of `guide` from the prior, or an unbiased estimate of it, in nats.
+) -> tuple[TensorVariable, dict[str, Form]]:
+    """Divergence of `guide` from the prior in nats, and how each expectation is computed.
 
-    Of a point guide, the negative log-prior at the point (``map``) or 0
-    (``maximum_likelihood``).
+    The value is exact or an unbiased estimate. For a point guide it is the negative log-prior at
+    the point (``map``) or 0 (``maximum_likelihood``), and there is no expectation.
 
     Parameters
     ----------
@@ -63,21 +51,21 @@ def build_divergence(
     draw
         A draw from the guide, ``(size,)``.
     rows
-        Of the data set; used by the scaling ``first_dimension`` only.
+        Number of rows of the data set; for the scaling ``first_dimension`` only.
 
     References
     ----------
-    The path derivative leaves out the score of log q, whose expectation is zero: Roeder, Wu
+    The path derivative omits the score of log q, whose expectation is zero: Roeder, Wu
     and Duvenaud (2017), Sticking the Landing, equation 8.
     """
     if settings.guide == "maximum_likelihood":
-        return Divergence(pt.constant(np.float64(0.0)), {})
+        return pt.constant(np.float64(0.0)), {}
     if guide.is_point:
-        return Divergence(-flat.log_prior, {})
+        return -flat.log_prior, {}
     if settings.estimator == "path_derivative":
         at_draw = dict.fromkeys(flat.log_priors, "monte_carlo")
         fixed = {name: disconnected_grad(value) for name, value in constrained.items()}
-        return Divergence(guide.log_density(fixed, draw) - flat.log_prior, at_draw)
+        return guide.log_density(fixed, draw) - flat.log_prior, at_draw
     runs = _runs(flat, guide, settings)
     forms: dict[str, Form] = {
         slot.name: "monte_carlo" if formula is None else "exact"
@@ -87,18 +75,16 @@ def build_divergence(
     if settings.kl_scaling == "first_dimension":
         singles = [([slot], formula) for run, formula in runs for slot in run]
         terms = _expected(singles, flat, guide, constrained)
-        return Divergence(
-            _by_first_dimension(singles, terms, constrained, rows, flat.points), forms
-        )
+        return _by_first_dimension(singles, terms, constrained, rows, flat.points), forms
     terms = _expected(runs, flat, guide, constrained)
-    return Divergence(-guide.entropy(constrained) - sum(terms), forms)
+    return -guide.entropy(constrained) - sum(terms), forms
 
 
 def _runs(flat: FlatModel, guide: Guide, settings: Inference) -> list[tuple[list[Slot], Callable]]:
     """Neighbouring free variables with the same prior, and the formula of its expectation.
 
-    The formula is None where the expectation is not known. A small network spends less time
-    on numbers than on starting operations: one on a run costs what one on each variable would.
+    The formula is None if the expectation is not known. For a small network, starting an operation
+    takes longer than its arithmetic: one operation per run saves time.
     """
     runs: list[tuple[list[Slot], Callable | None]] = []
     for slot in flat.layout.slots:
@@ -118,11 +104,11 @@ def _runs(flat: FlatModel, guide: Guide, settings: Inference) -> list[tuple[list
 
 
 def _formula(slot: Slot, distribution: Distribution, flat, guide, settings) -> Callable | None:
-    """Formula of the expected log-density of one free variable; None where it is not known."""
+    """Formula of the expected log-density of one free variable; None if it is not known."""
     formula = EXPECTED.get((distribution.kind, type(distribution.transform)))
-    # Given a draw of what it is independent of, such as a learned scale, the formula holds too.
-    own = [flat.free[slot.name]] if guide.is_factorised else list(flat.free.values())
-    if settings.kl == "monte_carlo" or depends_on(distribution.parameters, own):
+    # The formula also holds given a draw of an independent variable, such as a learned scale.
+    dependent = [flat.free[slot.name]] if guide.is_factorised else list(flat.free.values())
+    if settings.kl == "monte_carlo" or depends_on(distribution.parameters, dependent):
         return None
     return formula
 
@@ -141,7 +127,7 @@ def _expected(runs, flat: FlatModel, guide: Guide, constrained: Arrays) -> list[
 
 
 def _arguments(run: list[Slot], flat: FlatModel, mean, scale):
-    """Parameters of a run's prior, and means and scales in a shape that goes with them."""
+    """Parameters of a run's prior, and means and scales in a shape that broadcasts with them."""
     parameters = flat.distributions[run[0].name].parameters
     scalars = [as_scalar(p) for p in parameters]
     if all(p is not None for p in scalars):

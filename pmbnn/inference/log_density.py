@@ -1,21 +1,19 @@
-"""The log-density of a model's unconstrained free variables, as one compiled function.
+"""The log-density of a model's unconstrained free variables, as a function for samplers.
 
-It is what samplers take. Likelihood, padding and rewrites are those of the ELBO's graph, so that
-its gradient costs what a gradient step of a fit does.
+Likelihood, padding and rewrites are those of the ELBO, so that its gradient takes as long as a
+gradient step of a fit.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pymc as pm
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.batches import cast, flatten_for_steps
+from pmbnn.inference.batches import abstract, cast, flatten_for_steps
 from pmbnn.inference.elbo import row_weights, total_log_likelihood
-from pmbnn.inference.estimators import Rewritten
 from pmbnn.inference.flat import FlatModel, ModelGraphs, flat_vector
 from pmbnn.inference.normal_coordinates import place_of
 from pmbnn.inference.unsupported import explained
@@ -30,17 +28,17 @@ class Density:
     Attributes
     ----------
     flat
-        The model's graphs, whose ``layout`` says where in the vector a variable lies.
+        Graphs of the model; its ``layout`` has the places of the variables in the vector.
     dtype
         ``float32`` or ``float64``.
     padding
-        Rows after those of the data that do not count.
+        Number of rows with weight 0 that follow those of the data.
     total_log_likelihood
-        Log-probability of everything observed, and potentials, on the inputs of `flat`; a scalar
+        Log-probability of all observations, and potentials, on the inputs of `flat`; a scalar
         graph, in nats.
     precompute, evaluate
-        It as two JAX functions: what depends on the data alone; and the rest, of the vector and
-        of what the first one gives.
+        The density as two JAX functions: the part that depends on the data alone; and the rest, a
+        function of the vector and of the outputs of the first.
     """
 
     flat: FlatModel
@@ -56,17 +54,21 @@ class Density:
         return self.flat.size
 
     def prepare(self, data: Mapping[str, np.ndarray]) -> tuple[jax.Array, ...]:
-        """What it needs of the model's data variables, by name: everything that is constant.
+        """Arrays that the density needs, from the model's data variables by name.
 
         Raises
         ------
         ValueError
-            If an observed label is in the support of no class.
+            If an observed label or count is outside its support.
         """
         self.flat.check_labels(data)
         arrays = cast(data, self.dtype, self.flat.row_data, self.padding)
         with explained(self.flat, self.dtype):
             return jax.jit(self.precompute)(*(arrays[name] for name in self.flat.data))
+
+    def at(self, prepared: tuple[jax.Array, ...]) -> Callable[[jax.Array], jax.Array]:
+        """JAX function of a vector, ``(size,)``, given data: the first output of `evaluate`."""
+        return lambda vector: self.evaluate(vector, *prepared)[0]
 
 
 class LogDensity(Density):
@@ -80,22 +82,12 @@ class LogDensity(Density):
         """Log-density of a vector, ``(size,)``, in nats; a JAX function."""
         return self.evaluate(vector, *prepared)[0]
 
-    def value_and_gradient(
-        self, vector: jax.Array, prepared: tuple[jax.Array, ...]
-    ) -> tuple[jax.Array, jax.Array]:
-        """Log-density and its gradient, ``(size,)``; a JAX function."""
-        return jax.value_and_grad(self.value)(vector, prepared)
-
 
 class TemperedDensity(Density):
-    """Prior and likelihood apart, on coordinates in which the prior is standard normal.
+    """Log-likelihood of coordinates in which the prior is standard normal, given data.
 
     `build_tempered_density` makes one. Potentials count as likelihood.
     """
-
-    def log_likelihood(self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]) -> jax.Array:
-        """Log-likelihood at coordinates, ``(size,)``, in nats; a JAX function."""
-        return self.evaluate(coordinates, *prepared)[0]
 
     def place(
         self, coordinates: jax.Array, prepared: tuple[jax.Array, ...]
@@ -113,7 +105,7 @@ def build_log_density(
     Parameters
     ----------
     model
-        Of any data: only its graph is used.
+        Only its graph is used, not the values of its data.
     rows
         Number of rows of the data: the length of the dim ``observation``.
     dtype
@@ -132,26 +124,28 @@ def build_log_density(
             "are maximised. Give them a prior."
         )
     vector = flat_vector(flat)
-    # XLA would fuse what leads to each row's into the sum over rows, which it does not vectorise.
-    by_row = {name: materialised(graph) for name, graph in flat.log_likelihoods.items()}
-    plain = Rewritten(by_row, flat.potentials, {})
+    # XLA would fuse the terms of the rows with the sum over rows, which it does not vectorise.
+    by_row = [materialised(graph) for graph in flat.log_likelihoods.values()]
     weights = row_weights(batch, batch, padding)
-    likelihood = total_log_likelihood(plain, flat.rows, weights)
+    likelihood = total_log_likelihood(by_row, flat.potentials.values(), flat.rows, weights)
     graphs = flat.at(vector, [likelihood + flat.log_prior])
     with precision(dtype), explained(flat, dtype):
         functions = split_jax_function(list(flat.data.values()), [vector], graphs)
         density = LogDensity(flat, dtype, padding, likelihood, *functions)
-        _check_gradient(density)
+        # Traced once: an operation without a gradient fails here, where the error is explained.
+        arguments = [abstract(v, dtype) for v in flat.data.values()]
+        prepared = jax.eval_shape(density.precompute, *arguments)
+        jax.eval_shape(jax.grad(density.value), abstract(vector, dtype), prepared)
     return density
 
 
 def build_tempered_density(density: LogDensity) -> TemperedDensity:
-    """Prior and likelihood of a log-density apart.
+    """Log-likelihood on coordinates with a standard normal prior, from a log-density.
 
     Raises
     ------
     ValueError
-        If the quantile function of a free variable is not known, naming it.
+        If the quantile function of a free variable is not known; the message names the variable.
     """
     flat, likelihood = density.flat, density.total_log_likelihood
     coordinates = flat_vector(flat)
@@ -160,17 +154,3 @@ def build_tempered_density(density: LogDensity) -> TemperedDensity:
     with precision(density.dtype), explained(flat, density.dtype):
         functions = split_jax_function(list(flat.data.values()), [coordinates], graphs)
     return TemperedDensity(flat, density.dtype, density.padding, likelihood, *functions)
-
-
-def _check_gradient(density: LogDensity) -> None:
-    """Trace it once: what cannot be differentiated fails here, where it is explained."""
-    flat = density.flat
-    data = {name: np.zeros(v.type.shape, v.dtype) for name, v in flat.data.items()}
-    vector = jax.ShapeDtypeStruct((flat.size,), jnp.dtype(density.dtype))
-
-    def traced(vector):
-        arrays = cast(data, density.dtype)
-        prepared = density.precompute(*(arrays[name] for name in flat.data))
-        return density.value_and_gradient(vector, prepared)
-
-    jax.eval_shape(traced, vector)

@@ -1,8 +1,8 @@
 """Coordinates in which the prior of a model's free variables is standard normal.
 
-A variable is its quantile function at the normal's distribution function, x = F⁻¹(Φ(z)), one free
-variable after the other, so that their parameters may hang on those before (Rosenblatt 1952). A
-draw from the prior is then a draw of z, and heavy tails are no longer than the normal's.
+A variable is its quantile function at the distribution function of the normal, x = F⁻¹(Φ(z)), one
+free variable after the other, so that its parameters may depend on earlier ones (Rosenblatt 1952).
+A draw from the prior is then a draw of z, and heavy tails become as short as those of a normal.
 
 References
 ----------
@@ -24,17 +24,17 @@ from pymc.distributions.continuous import (
     Normal,
 )
 from pymc.logprob.abstract import _icdf
-from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.flat import Distribution, FlatModel
+from pmbnn.inference.unsupported import first_line, untransformed_name
 from pmbnn.inference.xla.compile import jax_function, precision
 
 ROOT_2 = np.sqrt(2.0)
 
 NEWTON_STEPS = 8
-"""From either bound to single precision for |z| up to 9, and to double where shapes are above 1."""
+"""Enough from either bound for single precision if |z| <= 9, and for double if shapes exceed 1."""
 
 
 def place_of(flat: FlatModel, coordinates: TensorVariable) -> TensorVariable:
@@ -43,50 +43,45 @@ def place_of(flat: FlatModel, coordinates: TensorVariable) -> TensorVariable:
     Raises
     ------
     ValueError
-        If the quantile function of a free variable is not known, naming it.
+        If the quantile function of a free variable is not known; the message names the variable.
     """
-    parts, found = flat.layout.unravel(coordinates), {}
+    parts, values = flat.layout.unravel(coordinates), {}
     for name, distribution in flat.distributions.items():
-        parameters = graph_replace(list(distribution.parameters), found, strict=False)
+        parameters = graph_replace(list(distribution.parameters), values, strict=False)
         value = _unconstrained(name, distribution, parts[name], parameters)
-        found[flat.free[name]] = pt.specify_shape(value, parts[name].type.shape)
-    return pt.concatenate([found[flat.free[slot.name]].ravel() for slot in flat.layout.slots])
+        values[flat.free[name]] = pt.specify_shape(value, parts[name].type.shape)
+    return pt.concatenate([values[flat.free[slot.name]].ravel() for slot in flat.layout.slots])
 
 
 def _unconstrained(name: str, distribution: Distribution, z, parameters) -> TensorVariable:
     transform = distribution.transform
-    if transform is not None and getattr(transform, "ndim_supp", None) != 0:
-        raise ValueError(_message(name, "its elements are bound to each other"))
-    known = QUANTILES.get(distribution.kind)
+    quantile = QUANTILES.get(distribution.kind)
     try:
-        value = known(z, *parameters) if known else _by_pymc(distribution, z, parameters)
+        if transform is not None and getattr(transform, "ndim_supp", None) != 0:
+            raise NotImplementedError("its elements depend on each other")
+        value = quantile(z, *parameters) if quantile else _by_pymc(distribution, z, parameters)
         _check(z, value, parameters)
     except Exception as error:
-        raise ValueError(_message(name, str(error).strip().splitlines()[0])) from error
-    # As transformations take the inputs of a random variable: generator and size come first.
+        raise ValueError(
+            f"`model` cannot be sampled from prior to posterior: the quantile function of "
+            f"`{untransformed_name(name)}` is not available ({first_line(error)}). Take engine "
+            "mclmc or nuts."
+        ) from error
+    # Transformations take the inputs of a random variable: generator and size come first.
     return value if transform is None else transform.forward(value, None, None, *parameters)
 
 
 def _check(z, value, parameters) -> None:
-    """Raise what JAX does not take of a quantile function, or of its gradient."""
-    given = [v.type() for v in parameters]
-    inputs = [z.type(), *given]
+    """Raise an error if JAX cannot compute a quantile function or its gradient."""
+    inputs = [v.type() for v in (z, *parameters)]
     (graph,) = graph_replace([value.sum()], dict(zip([z, *parameters], inputs, strict=True)))
     shapes = [jax.ShapeDtypeStruct([n or 1 for n in v.type.shape], "float32") for v in inputs]
     with precision("float32"):
-        of = jax_function(inputs, [graph])
-        jax.eval_shape(jax.grad(lambda *inputs: of(*inputs)[0]), *shapes)
+        compute = jax_function(inputs, [graph])
+        jax.eval_shape(jax.grad(lambda *inputs: compute(*inputs)[0]), *shapes)
 
 
-def _message(name: str, reason: str) -> str:
-    name = get_untransformed_name(name) if is_transformed_name(name) else name
-    return (
-        f"`model` cannot be sampled from prior to posterior: the quantile function of `{name}` is "
-        f"not available ({reason}). Take engine mclmc or nuts."
-    )
-
-
-# Quantile functions at Φ(z); what is beyond z in the nearer tail keeps its digits
+# Quantile functions at Φ(z), by the probability of the nearer tail, which keeps its digits
 
 
 def _tail(z) -> TensorVariable:
@@ -96,8 +91,8 @@ def _tail(z) -> TensorVariable:
 
 def _log_tail(z) -> TensorVariable:
     """Logarithm of Φ(−|z|)."""
-    # Of log(erfc(x)) PyTensor makes a choice of two forms, one of which has no finite gradient
-    # near zero: in single precision it makes that of all not a number for |z| below 3e-4.
+    # PyTensor rewrites log(erfc(x)) as a choice of two forms, one of which has no finite gradient
+    # near zero: in single precision the whole gradient would be NaN for |z| below 3e-4.
     return pt.log(pt.maximum(_tail(z), np.finfo(np.float32).tiny))
 
 
@@ -135,7 +130,7 @@ def _log_gamma_quantile(z, alpha) -> TensorVariable:
     """Logarithm of the quantile at Φ(−z) of a gamma variable with scale 1, by Newton's method.
 
     The logarithm of either tail is concave in that of the variable, so that steps from beyond the
-    solution cannot leap over it: from below by P(g) ≤ g^α / Γ(α + 1), from above by the bound of
+    solution cannot overshoot: from below by P(g) ≤ g^α / Γ(α + 1), from above by the bound of
     Boucheron, Lugosi and Massart (2013), Concentration inequalities, section 2.4.
     """
     log_tail = _log_tail(z)
@@ -145,15 +140,15 @@ def _log_gamma_quantile(z, alpha) -> TensorVariable:
     for _ in range(NEWTON_STEPS):
         g = pt.exp(y)
         tail = pt.switch(z > 0, pt.gammainc(alpha, g), pt.gammaincc(alpha, g))
-        log_found = pt.log(pt.maximum(tail, np.finfo(np.float32).tiny))
-        # A quotient by the tail has its square in the gradient, which single precision lacks.
-        slope = pt.exp(alpha * y - g - pt.gammaln(alpha) - log_found)
-        y = y - pt.switch(z > 0, 1, -1) * (log_found - log_tail) / slope
+        log_reached = pt.log(pt.maximum(tail, np.finfo(np.float32).tiny))
+        # Not as a quotient: its gradient has the square of the tail, which underflows.
+        slope = pt.exp(alpha * y - g - pt.gammaln(alpha) - log_reached)
+        y = y - pt.switch(z > 0, 1, -1) * (log_reached - log_tail) / slope
     return y
 
 
 def _by_pymc(distribution: Distribution, z, parameters) -> TensorVariable:
-    """Of any other distribution, as far as PyMC knows it; the far upper tail is cut off."""
+    """Quantile function of another distribution, if PyMC has it; cut off in the far upper tail."""
     resolution = pt.constant(np.finfo(np.float32).epsneg)
     u = pt.clip(0.5 * pt.erfc(-z / ROOT_2), np.finfo(np.float32).tiny, 1 - resolution)
     return _icdf(distribution.op, u, None, None, *parameters)
@@ -168,4 +163,4 @@ QUANTILES: dict[type, Callable[..., TensorVariable]] = {
     type(Exponential.rv_op): _exponential,
     type(InverseGamma.rv_op): _inverse_gamma,
 }
-"""F⁻¹(Φ(z)) of each kind, of z and the parameters as PyMC orders them."""
+"""F⁻¹(Φ(z)) by distribution, as functions of z and the parameters in PyMC's order."""

@@ -1,4 +1,4 @@
-"""Log-probability of what a model observes, in the form that XLA runs fast."""
+"""Log-probability of the observations of a model, in a form that XLA runs fast."""
 
 from collections.abc import Mapping
 
@@ -21,19 +21,19 @@ def elementwise_logp(
 
     Several targets of a row, along the dim ``target_name``, are one observation: their sum.
 
-
-    A categorical likelihood is written as the contraction of log-probabilities with one-hot
-    labels: equal to PyMC's own, which gathers, and several times faster with its gradient. That of
-    two classes by a logit is written without the probability, which rounds to 0 or 1.
+    A categorical likelihood is written as the product of log-probabilities and one-hot labels. That
+    equals the gather operation of PyMC, and is several times faster with its gradient. The
+    likelihood of two classes with a logit is written without the probability, which would round to
+    0 or 1.
 
     Parameters
     ----------
     inputs
-        What stands for values and data later, with static shapes.
+        Inputs with static shapes that later replace values and data.
 
     Notes
     -----
-    These two do not check that labels are in the support: `pmbnn.inference.support` does.
+    These two forms do not check that labels are in the support: `pmbnn.inference.support` does.
     """
     logit = _logit(model, observed)
     if logit is not None:
@@ -57,10 +57,7 @@ def elementwise_logp(
 def number_of_classes(
     model: pm.Model, observed: TensorVariable, inputs: Mapping[TensorVariable, TensorVariable]
 ) -> int | None:
-    """How many classes labels may have whose support `elementwise_logp` does not check.
-
-    None where it does, as PyMC's own log-probability.
-    """
+    """Number of classes of labels that `elementwise_logp` does not check; None if it does."""
     if _logit(model, observed) is not None:
         return 2
     probabilities = _class_probabilities(model, observed)
@@ -68,23 +65,23 @@ def number_of_classes(
 
 
 def has_any_probabilities(model: pm.Model, observed: TensorVariable) -> bool:
-    """Whether class probabilities are a sigmoid or a softmax, so that labels alone can be wrong."""
+    """Whether class probabilities are a sigmoid or a softmax, valid for all parameters."""
     probabilities = _class_probabilities(model, observed)
     is_softmax = probabilities is not None and _outputs_first(probabilities) is not None
     return is_softmax or _logit(model, observed) is not None
 
 
 def observations_last(graph: TensorVariable) -> TensorVariable:
-    """The same graph; if it is a softmax over classes, taken with observations on the last axis.
+    """The same graph, a softmax over classes written with observations on the last axis.
 
-    Over a last axis of a few classes a softmax is several times slower under XLA.
+    XLA computes a softmax over a last axis of a few classes several times slower.
     """
     outputs = _outputs_first(graph)
     return graph if outputs is None else softmax(outputs, axis=0).T
 
 
 def _logit(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
-    """Logit of two classes' labels, ``(observation,)``; None of anything else."""
+    """Logit of labels of two classes, ``(observation,)``; None for other variables."""
     node = observed.owner
     if not isinstance(node.op, type(Bernoulli.rv_op)) or observed.type.ndim != 1:
         return None
@@ -95,7 +92,7 @@ def _logit(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
 
 
 def _class_probabilities(model: pm.Model, observed: TensorVariable) -> TensorVariable | None:
-    """Class probabilities as the model has them, ``(observation, class)``."""
+    """Class probabilities of a model, ``(observation, class)``; None for other variables."""
     node = observed.owner
     if not isinstance(node.op, type(Categorical.rv_op)) or observed.type.ndim != 1:
         return None
@@ -106,27 +103,27 @@ def _class_probabilities(model: pm.Model, observed: TensorVariable) -> TensorVar
 
 
 def _n_classes(probabilities: TensorVariable, inputs) -> int | None:
-    """Number of classes, as far as the shapes of the inputs tell."""
+    """Number of classes, inferred from the shapes of the inputs; None if it is unknown."""
     node = probabilities.owner
-    # A softmax forgets the lengths that it is handed.
-    lasting = node.inputs[0] if node and isinstance(node.op, Softmax) else probabilities
-    if lasting.type.shape[-1] is not None:
-        return lasting.type.shape[-1]
-    # PyTensor infers lengths where a node is made, and keeps them where inputs are replaced.
+    # The output of a softmax has no static shape.
+    outputs = node.inputs[0] if node and isinstance(node.op, Softmax) else probabilities
+    if outputs.type.shape[-1] is not None:
+        return outputs.type.shape[-1]
+    # PyTensor infers lengths when it makes a node, not when inputs are replaced.
     remade = dict(inputs)
-    for node in io_toposort([], [lasting]):
-        found = node.op.make_node(*(remade.get(v, v) for v in node.inputs)).outputs
-        remade |= dict(zip(node.outputs, found, strict=True))
-    return remade.get(lasting, lasting).type.shape[-1]
+    for node in io_toposort([], [outputs]):
+        variables = node.op.make_node(*(remade.get(v, v) for v in node.inputs)).outputs
+        remade |= dict(zip(node.outputs, variables, strict=True))
+    return remade.get(outputs, outputs).type.shape[-1]
 
 
 def _outputs_first(probabilities: TensorVariable) -> TensorVariable | None:
-    """Find what the softmax over classes is of, classes first; None if it is something else."""
+    """Argument of a softmax over classes, classes first; None for other graphs."""
     node = probabilities.owner
     if node is None or not isinstance(node.op, Softmax) or node.op.axis != (1,):
         return None
     outputs = node.inputs[0]
-    # A transposition of a transposition would stay in the graph as two copies.
-    op = outputs.owner.op if outputs.owner is not None else None
+    # A transposition of a transposition would remain in the graph as two copies.
+    op = outputs.owner and outputs.owner.op
     transposed = isinstance(op, DimShuffle) and op.new_order == (1, 0)
     return outputs.owner.inputs[0] if transposed else outputs.T

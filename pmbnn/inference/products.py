@@ -1,7 +1,7 @@
-"""Finding where weights enter a model: products of a random matrix with something of the rows.
+"""Matrix products through which weights enter a model: a random matrix times columns of the data.
 
-A convolution is such a product too, of its kernels with patches of the images; then several
-columns belong to one observation.
+A convolution is such a product too, of its kernels and patches of the images. Then several columns
+belong to one observation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ REARRANGING = (DimShuffle, Reshape, ViewOp)
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix of weights times columns that come from the rows.
+    """A matrix of weights times columns that depend on the rows of the data.
 
     Attributes
     ----------
     output
-        The product, and the bias added to it where there is one.
+        The product, plus the bias if there is one.
     matrix, columns
         Its factors, ``(unit, input)`` and ``(input, column)``.
     bias
-        What is added to every column, ``(unit, 1)``; None if nothing random is.
+        Random bias that is added to every column, ``(unit, 1)``; None without one.
     transposed
         Whether the graph has the product as ``(column, unit)``.
     slots
         Names of the free variables that matrix and bias are linear in.
     units, inputs, rows
-        Lengths: of the output, of the sum, and number of observations.
+        Number of units, of inputs that a unit sums over, and of observations.
     positions
-        Columns that belong to one observation.
+        Number of columns that belong to one observation.
     rows_last
         Whether neighbouring columns belong to different observations, ``(position, row)``.
     """
@@ -82,56 +82,42 @@ def find_products(
     """
     rows = [data[name] for name in row_data]
     factors = [f for node in graph.toposort() if (f := _factors(node, free, rows))]
-    factors = [_upright(*found) for found in factors]
     layouts = _layouts(factors, free, data, rows) if factors else []
-    return [
-        _product(graph, *found, layout, free, rows)
-        for found, layout in zip(factors, layouts, strict=True)
-    ]
-
-
-def _upright(weights, columns, output):
-    """Factors as ``(unit, input)`` and ``(input, column)``, the output, and if it was turned."""
-    if output.owner.inputs[0] is columns:
-        return weights.T, columns.T, output, True
-    return weights, columns, output, False
-
-
-def _product(graph, matrix, columns, output, transposed, layout, free, rows) -> Product:
-    bias, whole, bias_slot = _bias(graph, output, transposed, layout[0], free, rows)
-    weights = output.owner.inputs[1 if transposed else 0]
-    _check_used_once(graph, weights, free)
-    slots = [linear_in(weights, free), *([] if bias_slot is None else [bias_slot])]
-    return Product(whole, matrix, columns, bias, transposed, tuple(slots), *layout)
+    products = []
+    for (matrix, columns, weights, output, transposed), layout in zip(
+        factors, layouts, strict=True
+    ):
+        bias, total, bias_slot = _bias(graph, output, transposed, layout[0], free, rows)
+        _check_used_once(graph, weights, free)
+        slots = [linear_in(weights, free), *([] if bias_slot is None else [bias_slot])]
+        products.append(Product(total, matrix, columns, bias, transposed, tuple(slots), *layout))
+    return products
 
 
 def linear_in(variable: TensorVariable, free: Mapping[str, TensorVariable]) -> str | None:
     """Name of the free variable that each element of `variable` is linear in; None if in none.
 
-    Linear is what rearranges the elements of one free variable, and multiplies them by things
-    that do not depend on it: weights as they are, or as scaled by a learned scale.
+    Linear are operations that rearrange the elements of one free variable, or multiply them by
+    factors that do not depend on it, such as a learned scale.
     """
     path = _linear_path(variable, free)
     return next(name for name, value in free.items() if value is path[-1]) if path else None
 
 
 def _linear_path(variable: Variable, free: Mapping[str, TensorVariable]) -> list[Variable]:
-    """What lies between `variable` and the free variable it is linear in, both ends included."""
+    """Variables from `variable` to the free variable it is linear in, both included."""
     if any(variable is value for value in free.values()):
         return [variable] if variable.type.ndim else []
     if variable.owner is None or not isinstance(variable, TensorVariable):
         return []
     op, inputs = variable.owner.op, variable.owner.inputs
-    if isinstance(op, REARRANGING):
-        return _extended(variable, _linear_path(inputs[0], free))
-    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Neg):
-        return _extended(variable, _linear_path(inputs[0], free))
-    if isinstance(op, Elemwise) and isinstance(op.scalar_op, Mul | TrueDiv):
-        return _extended(variable, _linear_factor(variable, free))
-    return []
-
-
-def _extended(variable: Variable, path: list[Variable]) -> list[Variable]:
+    scalar_op = op.scalar_op if isinstance(op, Elemwise) else None
+    if isinstance(op, REARRANGING) or isinstance(scalar_op, Neg):
+        path = _linear_path(inputs[0], free)
+    elif isinstance(scalar_op, Mul | TrueDiv):
+        path = _linear_factor(variable, free)
+    else:
+        path = []
     return [variable, *path] if path else []
 
 
@@ -150,9 +136,9 @@ def _linear_factor(variable: Variable, free) -> list[Variable]:
 
 
 def _is_spread(factor: Variable, inputs: Sequence[Variable]) -> bool:
-    """Whether a factor is spread out beside the others, several elements sharing one draw.
+    """Whether a factor is broadcast against the others, so that several elements share one draw.
 
-    Only a length that is known can tell: that of a replaced input may have got lost.
+    Unknown lengths do not count: that of a replaced input may be lost.
     """
     lengths = zip(*(v.type.shape for v in inputs), strict=True)
     return any(
@@ -163,11 +149,15 @@ def _is_spread(factor: Variable, inputs: Sequence[Variable]) -> bool:
 
 def depends_on(graphs: Sequence[Variable], variables: Sequence[Variable]) -> bool:
     """Whether any of the graphs has any of the variables in it."""
-    return any(v in set(ancestors(list(graphs))) for v in variables)
+    return not set(ancestors(list(graphs))).isdisjoint(variables)
 
 
-def _factors(node, free, rows) -> tuple[TensorVariable, TensorVariable, TensorVariable] | None:
-    """Weights, columns and output of a node that multiplies a matrix of weights; else None."""
+def _factors(node, free, rows) -> tuple | None:
+    """Factors of a node that multiplies a matrix of weights; None for other nodes.
+
+    Matrix ``(unit, input)``, columns ``(input, column)``, the weights as they are in the graph, the
+    output, and whether it is ``(column, unit)``.
+    """
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     output = node.outputs[0]
     if not isinstance(op, Dot) or output.type.ndim != 2:
@@ -176,14 +166,16 @@ def _factors(node, free, rows) -> tuple[TensorVariable, TensorVariable, TensorVa
         if not depends_on([columns], rows) or depends_on([weights], rows):
             continue
         if linear_in(weights, free) is not None:
-            return weights, columns, output
+            if columns is node.inputs[0]:
+                return weights.T, columns.T, weights, output, True
+            return weights, columns, weights, output, False
     return None
 
 
 def _bias(graph, output, transposed, units, free, rows):
     """Bias that is added to a product, the sum, and the free variable the bias is linear in.
 
-    Without one of its own for every unit, ``(None, output, None)``.
+    ``(None, output, None)`` without a bias for every unit.
     """
     clients = graph.clients[output]
     node = clients[0][0]
@@ -202,7 +194,7 @@ def _bias(graph, output, transposed, units, free, rows):
 
 
 def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> None:
-    """Raise ValueError if weights, or what they are made of, enter anywhere else."""
+    """Raise ValueError if weights, or variables on their linear path, are used anywhere else."""
     name = linear_in(weights, free)
     if any(len(graph.clients[variable]) != 1 for variable in _linear_path(weights, free)):
         raise ValueError(
@@ -213,9 +205,9 @@ def _check_used_once(graph: FunctionGraph, weights: TensorVariable, free) -> Non
 
 
 def _layouts(factors, free, data, rows) -> list[tuple[int, int, int, int, bool]]:
-    """Units, inputs, rows, columns of an observation, and how those lie, of each product.
+    """Units, inputs, rows, columns per observation, and `rows_last`, of each product.
 
-    Found by changing half of the rows and looking at which columns change.
+    They are inferred from the columns that change when half of the rows change.
     """
     rng = np.random.default_rng(0)
     point = {v: rng.standard_normal(v.type.shape) for v in free.values()}
@@ -242,9 +234,9 @@ def _layout(before: np.ndarray, after: np.ndarray, changed: np.ndarray) -> tuple
     moved = (before != after).any(axis=0)
     for rows_last in (True, False):
         belongs = np.tile(changed, positions) if rows_last else np.repeat(changed, positions)
-        # Where nothing moves at all, as in a layer that is dead, one column a row says enough.
-        told = moved.any() or positions == 1
-        if not rest and told and not moved[~belongs].any():
+        # If nothing changes at all, as in a dead layer, one column per row is the only safe case.
+        is_clear = moved.any() or positions == 1
+        if not rest and is_clear and not moved[~belongs].any():
             return positions, rows_last
     raise ValueError(
         "`estimator` cannot rewrite this model: a matrix product mixes its observations. "
@@ -253,7 +245,7 @@ def _layout(before: np.ndarray, after: np.ndarray, changed: np.ndarray) -> tuple
 
 
 def _example(variable: TensorVariable, rng) -> np.ndarray:
-    """A value of a data variable: a positive number, or the first class."""
+    """Example values of a data variable: positive numbers, or the first class."""
     if variable.type.dtype.startswith(("int", "uint")):
         return np.zeros(variable.type.shape, variable.type.dtype)
     return rng.uniform(0.5, 1.5, variable.type.shape)

@@ -37,15 +37,15 @@ from pmbnn.spec import Tune
 from pmbnn.spec.display import Summarised
 
 MAP_SHARE = 0.1
-"""Share of the steps that a MAP fit takes which gives the means their start."""
+"""Share of the steps that the MAP fit for the initial means takes."""
 
 type Parameters = dict[str, jax.Array | Leaves]
 
 
 class State(NamedTuple):
-    """State of a fit; the vectors of a large network in leaves.
+    """State of a fit; the vectors of a large network are divided into leaves.
 
-    Of several fits at once, every array has them on its first axis.
+    With several fits at once, the first axis of every array is that of the fits.
 
     Attributes
     ----------
@@ -85,25 +85,25 @@ class Info(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program(Summarised):
-    """What the fits of one model share; `build_program` makes one.
+    """Compiled program that the fits of one model share; `build_program` makes one.
 
     Attributes
     ----------
     settings, rows, width, dtype
-        As given to `build_program`.
+        Arguments of `build_program`.
     batch, padding
-        Rows that a step sees, and rows after them that do not count.
-    fewer
+        Number of rows that a step sees, and of further rows with weight 0.
+    allow_fewer_rows
         Whether it also runs fits of fewer rows.
     flat, guide, objective
         Graphs of the model, of the guide, and of the ELBO.
     optimiser
-        Direction of a step at learning rate 1, downhill being positive.
+        Direction of a step at learning rate 1, which is subtracted.
     precompute, evaluate
-        The objective as two JAX functions: what no parameter moves, of the data; and the rest,
-        of parameters and noise, in order, and of what the first one gives.
+        The objective as two JAX functions: the part that depends on the data alone; and the rest, a
+        function of parameters and noise, in order, and of the outputs of the first.
     starter
-        Program of the MAP fits that give means their start, if the settings ask for them.
+        Program of the MAP fits for the initial means, if the settings have them.
     """
 
     settings: Inference
@@ -112,7 +112,7 @@ class Program(Summarised):
     dtype: str
     batch: int
     padding: int
-    fewer: bool
+    allow_fewer_rows: bool
     flat: FlatModel
     guide: Guide
     objective: Objective
@@ -123,7 +123,7 @@ class Program(Summarised):
 
     @property
     def steps(self) -> int:
-        """Length of a fit."""
+        """Number of gradient steps of a fit."""
         return self.settings.total_steps(self.rows)
 
     @property
@@ -131,25 +131,25 @@ class Program(Summarised):
         """Whether the ELBO has no maximum."""
         return self.flat.improper and not self.settings.is_point
 
-    def takes(self, rows: int) -> bool:
-        """Whether it runs fits of so many rows."""
+    def supports(self, n_rows: int) -> bool:
+        """Whether it runs fits of this number of rows."""
         least = 1 if self.batch == self.rows else self.batch
-        return rows == self.rows or (self.fewer and least <= rows < self.rows)
+        return n_rows == self.rows or (self.allow_fewer_rows and least <= n_rows < self.rows)
 
     def start(self, parameters: Parameters) -> State:
-        """State of a fit whose guide has these unconstrained parameters."""
+        """Initial state of a fit, from unconstrained parameters of the guide."""
         parameters = {name: jnp.asarray(p, self.dtype) for name, p in parameters.items()}
         parameters = divided(parameters, self.objective.leaves)
         average = parameters if self.settings.iterate_averaging else {}
         return State(parameters, average, self.optimiser.init(parameters), jnp.zeros((), jnp.int32))
 
     def prepare(self, data) -> tuple[jax.Array, ...]:
-        """What the objective needs of the data, by name: everything that no parameter moves."""
+        """Arrays that the objective needs of data by name: the part that depends on data alone."""
         return self.precompute(*(data[name] for name in self.objective.data))
 
     def parts(self, parameters: Parameters, noise, prepared) -> Info:
         """Log-likelihood and divergence of the objective, at given noise."""
-        # By name: JAX sorts the keys of a dictionary that it hands back.
+        # By name, as JAX sorts the keys of dictionaries.
         inputs = [parameters[n] for n in self.objective.parameters]
         inputs += [noise[n] for n in self.objective.noise]
         arrays = jax.tree.leaves(divided(inputs, self.objective.leaves))
@@ -166,18 +166,18 @@ class Program(Summarised):
         return draw_noise(key, step, shapes, self.objective.leaves, self.dtype)
 
     def kl_weight(self, step, steps):
-        """The KL weight of the settings, rising to it from zero while it is annealed."""
+        """KL weight at a step: it rises from zero to that of the settings while it is annealed."""
         weight, share = self.settings.kl_weight, self.settings.kl_annealing
         return weight * jnp.minimum(1.0, step / (share * steps)) if share else weight
 
-    # Compiled for as many replicas as it runs at once
+    # Compiled for `width` replicas
 
     def _each(self, function: Callable) -> Callable:
         return jax.jit(jax.vmap(function, axis_size=self.width) if self.width > 1 else function)
 
     @cached_property
     def compiled_run(self) -> Callable:
-        """`run`, of `n` steps, as the program of them all."""
+        """`run` as a program of all replicas."""
         return jax.jit(partial(_run, self), compiler_options=compiler_options())
 
     @cached_property
@@ -212,43 +212,45 @@ def build_program(
     rows: int | None = None,
     width: int = 1,
     dtype: str = "float32",
-    fewer: bool = False,
+    allow_fewer_rows: bool = False,
 ) -> Program:
-    """The program of fits of one model.
+    """Program of the fits of one model.
 
     Parameters
     ----------
     model
-        Of any replica: only its graph is used.
+        Only its graph is used, not the values of its data.
     settings
-        How to fit; the defaults unless given.
+        Settings of the fits; by default those of `Inference`.
     rows
-        Number of training rows of each replica: the length of the dim ``observation``; that of
-        the model's own data unless given.
+        Number of training rows of each replica: the length of the dim ``observation``; by default
+        that of the model's data.
     width
-        Replicas that it runs at once. Shorter groups are padded, so that the numbers of a
-        replica never depend on its company; 1 runs them one by one, on all cores.
+        Number of replicas that run at once. Shorter groups are padded, so that the numbers of a
+        replica do not depend on the others; with 1 they run one by one, on all cores.
     dtype
-        ``float32``, which is enough for networks; or ``float64``, as ``pb.fit`` takes for other
-        models.
-    fewer
-        Whether it is to run fits of fewer rows as well, where the model's rows count one by one:
-        two programs cost seconds; with 704 rows for 560, a step takes 1.15 of its time.
+        ``float32``, which is enough for networks; or ``float64``, the default of ``pb.fit`` for
+        other models.
+    allow_fewer_rows
+        Whether it also runs fits of fewer rows, if the model allows it. A second program takes
+        seconds to compile; with 704 rows for 560, a step takes 1.15 of its time.
 
     Raises
     ------
     ValueError
-        If the guide, the estimator or minibatches do not fit the model, or if it cannot be
-        fitted by gradients through JAX; the message names the variable.
+        If guide, estimator or minibatches do not fit the model, or if JAX cannot compute its
+        gradient; the message names the variable.
     """
     settings = settings or Inference()
     rows = n_observations(model) if rows is None else rows
-    flat, batch, padding, fewer = flatten_for_steps(
-        model, rows, settings.batch, jacobian=not settings.is_point, fewer=fewer
+    flat, batch, padding, allow_fewer_rows = flatten_for_steps(
+        model, rows, settings.batch, not settings.is_point, allow_fewer_rows
     )
     improper = flat.improper and not settings.is_point
     guide = build_guide(settings, flat.size, improper, flat.spread)
-    objective = build_objective(flat, guide, settings, rows, batch, padding, fewer=fewer)
+    objective = build_objective(
+        flat, guide, settings, rows, batch, padding, allow_fewer_rows=allow_fewer_rows
+    )
     with precision(dtype), explained(flat, dtype):
         precompute, evaluate = split_objective(objective)
     return Program(
@@ -258,14 +260,14 @@ def build_program(
         dtype=dtype,
         batch=batch,
         padding=padding,
-        fewer=fewer,
+        allow_fewer_rows=allow_fewer_rows,
         flat=flat,
         guide=guide,
         objective=objective,
         optimiser=build_optimiser(settings),
         precompute=precompute,
         evaluate=evaluate,
-        starter=_build_starter(model, settings, rows, width, dtype, fewer),
+        starter=_build_starter(model, settings, rows, width, dtype, allow_fewer_rows),
     )
 
 
@@ -277,34 +279,40 @@ def split_objective(objective: Objective) -> tuple[Callable[..., tuple], Callabl
     return split_jax_function(list(objective.data.values()), *graph)
 
 
-def _build_starter(model, settings: Inference, rows, width, dtype, fewer) -> Program | None:
+def _build_starter(model, settings: Inference, rows: int, *options) -> Program | None:
     if settings.initial_mean != "map":
         return None
-    plain = {"initial_mean": "fan_in", "estimator": "reparameterisation", "iterate_averaging": 0.0}
-    length = {"steps": max(1, round(MAP_SHARE * settings.total_steps(rows))), "epochs": None}
-    point = {"guide": "map", "kl_scaling": "sum", "early_stop": False}
-    settings = settings.model_copy(update=point | plain | length)
-    return build_program(model, settings, rows, width, dtype, fewer)
+    changes = {
+        "guide": "map",
+        "kl_scaling": "sum",
+        "early_stop": False,
+        "initial_mean": "fan_in",
+        "estimator": "reparameterisation",
+        "iterate_averaging": 0.0,
+        "steps": max(1, round(MAP_SHARE * settings.total_steps(rows))),
+        "epochs": None,
+    }
+    return build_program(model, settings.model_copy(update=changes), rows, *options)
 
 
-# What a fit starts from
+# Replicas and their data
 
 
 def build_replicas(
     model: pm.Model, restarts: int = 1, random_seed: int = 0, identity: str = "fit_model"
 ) -> list[Replica]:
-    """Independent fits of a model with the values that its data variables have.
+    """Independent fits of a model with the current values of its data variables.
 
-    Those of ``pb.fit(model, restarts=restarts, random_seed=random_seed)``.
+    They are those of ``pb.fit(model, restarts=restarts, random_seed=random_seed)``.
 
     Parameters
     ----------
     restarts
         Number of fits.
     random_seed
-        Decides initial values, noise and minibatches.
+        Determines initial values, noise and minibatches.
     identity
-        Fits of other identities have other PRNG keys at the same seed.
+        Fits with another identity have other PRNG keys at the same seed.
 
     Raises
     ------
@@ -317,9 +325,9 @@ def build_replicas(
 
 
 def prepare(replicas: Replica | Sequence[Replica], program: Program) -> Any:
-    """Data of replicas in the form that `step` and `run` take.
+    """Data of replicas as `step` and `run` take them.
 
-    With minibatches, arrays by name. Where a step sees all rows, the part of the objective that
+    With minibatches, arrays by name. If a step sees all rows, the part of the objective that
     depends on the data alone is computed here, once.
 
     Parameters
@@ -333,34 +341,35 @@ def prepare(replicas: Replica | Sequence[Replica], program: Program) -> Any:
         If labels or counts are outside the support of the model, or if the number of replicas is
         not `program.width`.
     """
-    replicas, flat = as_many(replicas, program), program.flat
+    replicas, flat = as_list(replicas, program), program.flat
     for replica in replicas:
         flat.check_labels(replica.data)
     rows = n_rows(replicas, program)
-    padding, more = program.padding + program.rows - rows, {}
-    if program.fewer:
-        own = (rows, padding) if program.batch == program.rows else (program.batch, 0)
-        more = {ROW_WEIGHTS: row_weights(rows, *own).astype(program.dtype)}
+    padding, weights = program.padding + program.rows - rows, {}
+    if program.allow_fewer_rows:
+        step = (rows, padding) if program.batch == program.rows else (program.batch, 0)
+        weights = {ROW_WEIGHTS: row_weights(rows, *step).astype(program.dtype)}
     with precision(program.dtype), explained(flat, program.dtype):
-        data = [cast(r.data, program.dtype, flat.row_data, padding) | more for r in replicas]
+        data = [cast(r.data, program.dtype, flat.row_data, padding) | weights for r in replicas]
         data = stack(data, program.width)
-        # In a program of its own: within the loop's, XLA would read it through a transposition.
+        # A separate program: in that of the loop, XLA would read the arrays transposed.
         return program.compiled_prepare(data) if program.batch == program.rows else data
 
 
 def n_rows(replicas: Sequence[Replica], program: Program) -> int:
     """Number of rows of each replica."""
-    if not program.fewer:
+    if not program.allow_fewer_rows:
         return program.rows
     return len(replicas[0].data[program.flat.row_data[0]])
 
 
-def as_many(replicas: Replica | Sequence[Replica], program: Program) -> Sequence[Replica]:
+def as_list(replicas: Replica | Sequence[Replica], program: Program) -> Sequence[Replica]:
     """Replicas as a list of `program.width`."""
-    given = [replicas] if isinstance(replicas, Replica) else replicas
-    if len(given) != program.width:
-        raise ValueError(f"`replicas` must be {program.width} for this program, got {len(given)}.")
-    return given
+    replicas = [replicas] if isinstance(replicas, Replica) else replicas
+    if len(replicas) != program.width:
+        n, got = program.width, len(replicas)
+        raise ValueError(f"`replicas` must be {n} for this program, got {got}.")
+    return replicas
 
 
 # Steps
@@ -388,13 +397,13 @@ def step(
         ``jax.random.key_data(key)`` for a key of JAX. The noise of a step depends on the key and
         on ``state.step``, so all steps of a fit take the same key.
     state
-        From `init`, or from the step before.
+        Result of `init` or of the step before.
     program
-        From `build_program`.
+        Result of `build_program`.
     data
-        From `prepare`.
+        Result of `prepare`.
     rows
-        Rows that the step sees, ``(batch,)``, where the settings have a ``batch``.
+        Rows that the step sees, ``(batch,)``, if the settings have a ``batch``.
     learning_rate
         The highest learning rate, which the schedule scales; by default that of the settings.
     steps
@@ -403,7 +412,7 @@ def step(
     Raises
     ------
     ValueError
-        If rows are missing, or given where a step sees all of them.
+        If rows are missing, or given although a step sees all of them.
 
     References
     ----------
@@ -412,9 +421,9 @@ def step(
     if not _is_traced(key, state, data, rows, learning_rate, steps):
         rows = None if rows is None else np.expand_dims(rows, -2)
         return run(key, state, program, data, 1, rows, learning_rate, steps)
-    given = _checked(key, program, rows, learning_rate, steps)
+    arguments = _checked(key, program, rows, learning_rate, steps)
     with precision(program.dtype):
-        return _step(program, state, data, *given)
+        return _step(program, state, data, *arguments)
 
 
 def run(
@@ -429,8 +438,8 @@ def run(
 ) -> tuple[State, Info]:
     """The state after `n` gradient steps, and the sums of the ELBO's parts over them.
 
-    One compiled loop serves any `n`. A divergence that is known exactly is computed at both ends
-    of the loop only; its sum assumes that it changes by the same amount at every step.
+    One compiled loop serves any `n`. An exact divergence is computed at both ends of the loop only;
+    its sum is that of a straight line between them.
 
     Parameters
     ----------
@@ -439,27 +448,27 @@ def run(
     n
         Number of steps.
     rows
-        Rows that each step sees, ``(step, batch)``, where the settings have a ``batch``.
+        Rows that each step sees, ``(step, batch)``, if the settings have a ``batch``.
 
     Raises
     ------
     ValueError
-        If rows are missing, or given where a step sees all of them.
+        If rows are missing, or given although a step sees all of them.
     """
     is_traced = _is_traced(key, state, data, n, rows, learning_rate, steps)
     advance = partial(_run, program) if is_traced else program.compiled_run
-    given = _checked(key, program, rows, learning_rate, steps)
+    arguments = _checked(key, program, rows, learning_rate, steps)
     with precision(program.dtype), explained(program.flat, program.dtype):
-        return advance(state, data, *given, n)
+        return advance(state, data, *arguments, n)
 
 
-def _is_traced(*given) -> bool:
-    """Whether some array is one of a program that JAX is tracing."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given))
+def _is_traced(*arguments) -> bool:
+    """Whether JAX is tracing some array."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
 
 
 def _checked(key, program: Program, rows, learning_rate, steps) -> tuple:
-    """Key, rows, highest learning rate and length of a fit as a program takes them."""
+    """Key, rows, highest learning rate and number of steps as a program takes them."""
     if (rows is None) != (program.batch == program.rows):
         needed = "left out: a step sees all rows" if rows is not None else "given: a step sees some"
         raise ValueError(f"`rows` must be {needed} (`batch` is {program.settings.batch}).")
@@ -476,8 +485,7 @@ def _checked(key, program: Program, rows, learning_rate, steps) -> tuple:
 def _run(program: Program, state: State, data, key, rows, learning_rate, steps, n):
     """`run`; all but `n` and `steps` have replicas on the first axis if there are several.
 
-    They are mapped over within the loop: of a loop that is mapped over, JAX traces the body
-    three times.
+    The map over replicas is within the loop: JAX would trace the body of a mapped loop three times.
     """
     is_noisy = program.objective.has_noisy_kl
 
@@ -486,8 +494,8 @@ def _run(program: Program, state: State, data, key, rows, learning_rate, steps, 
 
     def body(i, carry):
         def one(state, total, data, key, rows, learning_rate):
-            seen = None if rows is None else rows[i]
-            state, info = _step(program, state, data, key, seen, learning_rate, steps)
+            step_rows = None if rows is None else rows[i]
+            state, info = _step(program, state, data, key, step_rows, learning_rate, steps)
             kl = info.kl if is_noisy else jnp.zeros_like(info.kl)
             return state, total + jnp.stack([info.log_likelihood, kl])
 
@@ -503,14 +511,14 @@ def _run(program: Program, state: State, data, key, rows, learning_rate, steps, 
 
 
 def _divergence(program: Program, state: State, data, key, rows) -> jax.Array:
-    """Divergence where a fit is, at the noise and the first of the rows of its next steps."""
+    """Divergence at the parameters of a state, with the noise and rows of its next step."""
     noise = program.noise(key, state.step)
-    seen = None if rows is None else rows[0]
-    return program.parts(state.parameters, noise, _seen(program, data, seen)).kl
+    step_rows = None if rows is None else rows[0]
+    return program.parts(state.parameters, noise, _prepared(program, data, step_rows)).kl
 
 
-def _seen(program: Program, data, rows) -> tuple[jax.Array, ...]:
-    """What the objective needs of the rows of a step."""
+def _prepared(program: Program, data, rows) -> tuple[jax.Array, ...]:
+    """Arrays that the objective needs for the rows of a step."""
     if rows is None:
         return data
     by_row = program.objective.row_data
@@ -519,11 +527,10 @@ def _seen(program: Program, data, rows) -> tuple[jax.Array, ...]:
 
 def _step(program: Program, state: State, data, key, rows, learning_rate, steps):
     """`step` of one replica."""
-    settings, prepared = program.settings, _seen(program, data, rows)
+    settings, prepared = program.settings, _prepared(program, data, rows)
     noise = program.noise(key, state.step)
-    slope = jax.grad(program.loss, has_aux=True)
     weight = program.kl_weight(state.step, steps)
-    gradient, info = slope(state.parameters, noise, prepared, weight)
+    gradient, info = jax.grad(program.loss, has_aux=True)(state.parameters, noise, prepared, weight)
     gradient = jax.tree.map(computed_once, gradient)
     direction, optimiser = program.optimiser.update(gradient, state.optimiser)
     rate = computed_once(learning_rate * relative_rate(settings, state.step, steps))
@@ -537,19 +544,19 @@ def _step(program: Program, state: State, data, key, rows, learning_rate, steps)
 
 
 def constrained_parameters(state: State, program: Program) -> dict[str, np.ndarray]:
-    """Constrained parameters of the guide, by name: ``loc`` and, of a mean-field one, ``scale``.
+    """Constrained parameters of the guide, by name: ``loc`` and, for a mean-field one, ``scale``.
 
-    Of the running average, if the settings have ``iterate_averaging``.
+    They are those of the running average if the settings have ``iterate_averaging``.
     """
     return constrained_and_scale(reported(state, program), program)[0]
 
 
 def constrained_and_scale(parameters: Parameters, program: Program) -> tuple[dict, np.ndarray]:
-    """Constrained parameters of unconstrained ones, and the standard deviation of each element."""
+    """Constrained parameters from unconstrained ones, and the scale of each element."""
     with precision(program.dtype):
         return jax.device_get(program.compiled_constrained(joined(parameters)))
 
 
 def reported(state: State, program: Program) -> Parameters:
-    """Parameters that count as those of the fits where they are."""
+    """Parameters of fits at a state: the running average, if there is one."""
     return state.average if program.settings.iterate_averaging else state.parameters

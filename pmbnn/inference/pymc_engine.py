@@ -1,11 +1,11 @@
 """The reference engine: the same fits through PyMC's own ``pm.fit``.
 
-Slow (a step costs tens of times more, and each fit builds its own function), double precision,
-full batch. It is there to check the compiled engine against, and takes the same settings. The
-guide's scales are not capped under an improper prior: PyMC's guide has no such limit.
+It serves to check the compiled engine and takes the same settings, in double precision and full
+batch. A step takes tens of times longer, and each fit compiles its own function. The scales of the
+guide are not capped under an improper prior, as PyMC's guide has no such limit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +23,14 @@ from pmbnn.inference.settings import Inference
 from pmbnn.spec.display import Summarised
 
 WINDOWS = 200
-"""Points of the ELBO history, as many as the compiled engine keeps."""
+"""Number of points of the ELBO history, as in the compiled engine."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PymcProgram(Summarised):
-    """What the fits of one model share; `build_program` makes one.
+    """Program that the fits of one model share; `build_program` makes one.
 
-    ``relative_rates`` are the learning rates of every step in units of the highest.
+    ``relative_rates`` are the learning rates of the steps, relative to the highest.
     """
 
     model: pm.Model
@@ -41,8 +41,8 @@ class PymcProgram(Summarised):
     guide: MeanField
     relative_rates: np.ndarray
 
-    def takes(self, rows: int) -> bool:
-        """Whether it runs fits of so many rows: of any, as their length does not depend on them."""
+    def supports(self, n_rows: int) -> bool:
+        """Whether it runs fits of this number of rows: of any number."""
         return True
 
 
@@ -52,11 +52,11 @@ def build_program(
     rows: int,
     width: int = 1,
     dtype: str = "float64",
-    fewer: bool = False,
+    allow_fewer_rows: bool = False,
 ) -> PymcProgram:
     """The program of mean-field ADVI by ``pm.fit``, one replica after the other.
 
-    `width`, `dtype` and `fewer` are for the sake of one interface, and have no effect.
+    `width`, `dtype` and `allow_fewer_rows` belong to the interface of engines and have no effect.
     """
     graphs, steps = model_graphs(model), settings.total_steps(rows)
     flat = graphs.flatten(rows)
@@ -72,10 +72,9 @@ def fit(
     steps: int | None = None,
     snapshots: Sequence[int] = (),
 ) -> list[Fit]:
-    """Fits of every replica; one that diverges does not stop the others.
+    """Fits of every replica; a fit that diverges does not affect the others.
 
-    `checkpoints`, `steps` and `snapshots` are for the sake of one interface: ``pm.fit``
-    can neither be interrupted, nor be a short try, nor keep snapshots.
+    `checkpoints`, `steps` and `snapshots` belong to the interface of engines and have no effect.
     """
     return [_fit_one(program, replica, i, progress) for i, replica in enumerate(replicas)]
 
@@ -95,48 +94,41 @@ def _fit_one(program: PymcProgram, replica: Replica, i: int, progress: Progress 
 
         with stage("fit", program.steps, "step") as report_progress:
 
-            def told(step: int, elbo: float) -> None:
-                said = None if progress is None else progress(step, program.steps, elbo, current)
-                report_progress(step, words=", ".join(filter(None, [f"ELBO {elbo:,.1f}", said])))
+            def callback(approx, history, step):
+                losses.append(history[-1])
+                rate.set_value(rates[min(step, program.steps - 1)])
+                if step % max(1, program.steps // WINDOWS) == 0:
+                    elbo, note = -float(history[-1]), None
+                    if progress is not None:
+                        note = progress(step, program.steps, elbo, current)
+                    words = ", ".join(filter(None, [f"ELBO {elbo:,.1f}", note]))
+                    report_progress(step, words=words)
 
             try:
                 pm.fit(
                     program.steps,
                     method=advi,
                     obj_optimizer=pm.adam(learning_rate=rate),
-                    callbacks=[_callback(program, rate, rates, losses, told)],
+                    callbacks=[callback],
                     progressbar=False,
                     backend="c" if pytensor.config.cxx else None,
                 )
-            except FloatingPointError:  # PyMC's way to say that the loss is not a number
+            except FloatingPointError:  # PyMC raises it if the loss is NaN
                 losses.append(np.nan)
     return current()
 
 
-def _callback(program, rate, rates, losses: list[float], told: Callable[[int, float], None]):
-    """What follows the schedule and keeps the losses."""
-    steps = program.steps
-
-    def callback(approx, history, step):
-        losses.append(history[-1])
-        rate.set_value(rates[min(step, steps - 1)])
-        if step % max(1, steps // WINDOWS) == 0:
-            told(step, -float(history[-1]))
-
-    return callback
-
-
 def _start(program: PymcProgram, group, replica: Replica) -> None:
-    """Put PyMC's guide where ours starts."""
+    """Set the parameters of PyMC's guide to those of the compiled engine's initial guide."""
     layout, settings = program.flat.layout, program.settings
     rng = np.random.default_rng(replica.keys.initial)
     means = initial_means(layout, settings, rng)
     start = program.guide.initial(means, settings.initial_scale, rng)
     for name, shared in zip(start, _shared(group), strict=True):
-        theirs = shared.get_value()
+        vector = shared.get_value()
         for variable, part in layout.unravel(start[name]).items():
-            theirs[group.ordering[variable][1]] = part.ravel()
-        shared.set_value(theirs)
+            vector[group.ordering[variable][1]] = part.ravel()
+        shared.set_value(vector)
 
 
 def _result(program: PymcProgram, group, losses: list[float], replica: Replica, i: int) -> Fit:
@@ -153,7 +145,7 @@ def _result(program: PymcProgram, group, losses: list[float], replica: Replica, 
     rates = np.add.reduceat(program.relative_rates[: len(losses)], starts)
     is_finite = all(np.isfinite(array).all() for array in constrained.values())
     status, reason = verdict(elbo, step, rates, is_finite, program.flat.improper)
-    # PyMC tells the whole only, not its parts.
+    # PyMC has the ELBO only, not its parts.
     unknown = np.full(len(elbo), np.nan)
     return Fit(
         constrained=constrained,
@@ -170,5 +162,5 @@ def _result(program: PymcProgram, group, losses: list[float], replica: Replica, 
 
 
 def _shared(group) -> tuple:
-    """Means and unconstrained scales, as the compiled engine's guide orders them."""
+    """Means and unconstrained scales, in the order of the compiled engine's guide."""
     return group.params_dict["mu"], group.params_dict["rho"]

@@ -1,7 +1,7 @@
-"""Whether what a model observes lies in the support of its distributions, checked before a fit.
+"""Checks before a fit that observations are in the support of their distributions.
 
-Forms of a log-probability that XLA runs fast take labels without looking at them, and JAX drops the
-checks of parameters that PyMC has. What they leave out is checked here, on the data.
+The log-probabilities that XLA runs fast do not check labels, and JAX drops PyMC's checks of
+parameters. These are checked here, on the data.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pymc as pm
 import pytensor
-from pymc.distributions.continuous import PositiveContinuous, UnitContinuous
 from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
@@ -19,26 +18,12 @@ from pytensor.tensor import TensorVariable
 from pmbnn.inference.observed import has_any_probabilities
 
 POINTS, SPREAD = 100, 2.0
-"""Points that an observation is tried at before it counts as outside the support, and their
-standard deviation on the unconstrained variables: as many, and as far apart, as chains start at."""
-
-DISCRETE = {
-    "Bernoulli": "0 and 1",
-    "BetaBinomial": "integers from 0 to n",
-    "Binomial": "integers from 0 to n",
-    "DiscreteUniform": "integers from lower to upper",
-    "Geometric": "integers from 1",
-    "NegativeBinomial": "integers from 0",
-    "Poisson": "integers from 0",
-    "ZeroInflatedBinomial": "integers from 0 to n",
-    "ZeroInflatedNegativeBinomial": "integers from 0",
-    "ZeroInflatedPoisson": "integers from 0",
-}
-"""Supports of discrete distributions by name, for messages."""
+"""Number of points at which an observation without a density is outside the support, and their
+standard deviation on the unconstrained variables; both as for the starts of chains."""
 
 
 def uncast(values: TensorVariable) -> TensorVariable:
-    """Values as they were handed over: PyMC casts those of counts, which cuts off fractions."""
+    """Observed values before PyMC casts them: a cast to integers would cut off fractions."""
     while values.owner is not None and isinstance(
         getattr(values.owner.op, "scalar_op", None), Cast
     ):
@@ -47,7 +32,7 @@ def uncast(values: TensorVariable) -> TensorVariable:
 
 
 def interpreted(inputs: Sequence[TensorVariable], outputs):
-    """A function of graphs run in Python: a compiler would take longer than all the rest."""
+    """Function of graphs that runs in Python: compiling would take longer than running it."""
     with pytensor.config.change_flags(cxx=""):
         mode = Mode("py", None)
         return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore")
@@ -66,12 +51,17 @@ def check_labels(
     observed
         Values of the discrete observed variables by name, as graphs of `inputs`.
     n_classes
-        Number of classes of those whose labels are taken without a look at them.
+        Number of classes of the variables whose log-probability does not check labels.
     data
         Values of the inputs by name.
     """
     for name, graph in observed.items():
-        values = _values(graph, inputs, data)
+        if isinstance(graph, Constant):
+            values = np.asarray(graph.data)
+        elif graph in inputs.values():
+            values = np.asarray(data[graph.name])
+        else:
+            values = interpreted(list(inputs.values()), graph)(*(data[n] for n in inputs))
         _check(name, values, np.isfinite(values) & (values == np.round(values)), "the integers")
         if name in n_classes:
             last = n_classes[name] - 1
@@ -79,19 +69,10 @@ def check_labels(
             _check(name, values, (values >= 0) & (values <= last), support)
 
 
-def _values(graph, inputs, data) -> np.ndarray:
-    if isinstance(graph, Constant):
-        return np.asarray(graph.data)
-    names = {variable: name for name, variable in inputs.items()}
-    if graph in names:
-        return np.asarray(data[names[graph]])
-    return interpreted(list(names), graph)(*(data[name] for name in names.values()))
-
-
 def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise ValueError if PyMC gives an observation no density, wherever the free variables are.
+    """Raise ValueError if an observation has no density in PyMC for any free variables.
 
-    Labels alone are left to `check_labels`.
+    `check_labels` checks class labels.
 
     Parameters
     ----------
@@ -102,8 +83,7 @@ def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> Non
         if has_any_probabilities(model, variable):
             continue
         graph = model.logp(vars=[variable], sum=False)[0]
-        function = interpreted(model.value_vars, graph)
-        possible, reason = _possible(function, _points(model, shapes))
+        possible, reason = _possible(interpreted(model.value_vars, graph), _points(model, shapes))
         if possible is None:
             continue
         if reason:
@@ -113,7 +93,7 @@ def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> Non
             )
         values = interpreted([], uncast(model.rvs_to_values[variable]))()
         if possible.shape == np.shape(values)[: possible.ndim]:
-            _check(variable.name, values, possible, _support_of(variable))
+            _check(variable.name, values, possible, f"that of {variable.owner.op._print_name[0]}")
 
 
 def _points(model: pm.Model, shapes) -> Iterator[list[np.ndarray]]:
@@ -123,9 +103,9 @@ def _points(model: pm.Model, shapes) -> Iterator[list[np.ndarray]]:
 
 
 def _possible(function, points) -> tuple[np.ndarray | None, str]:
-    """Which observations have a density at some point, and what parameters must be if at none.
+    """Observations with a density at some point; or the rule that parameters break at every point.
 
-    None where it cannot be told.
+    The first is None if it cannot be computed.
     """
     possible, reason = np.array(False), ""
     for point in points:
@@ -135,7 +115,7 @@ def _possible(function, points) -> tuple[np.ndarray | None, str]:
         except ParameterValueError as error:
             if not possible.any():
                 reason = str(error).splitlines()[0]
-        except Exception:  # a matrix that has no root there, or an operation without a Python form
+        except Exception:  # a matrix without a root, or an operation that Python does not implement
             return None, ""
         if possible.all():
             break
@@ -155,28 +135,9 @@ def _check(name: str, values: np.ndarray, is_inside: np.ndarray, support: str) -
 
 
 def place_of(which: np.ndarray) -> str:
-    """The first place that is marked, and how many more are, in words; none of a scalar."""
+    """Text on the first true place and the number of others; empty for a scalar."""
     if not which.ndim:
         return ""
     first, *others = np.argwhere(which).tolist()
     more = f" (and {len(others)} more)" if others else ""
     return f" in row {first[0]}{more}" if which.ndim == 1 else f" at {first}{more}"
-
-
-def _support_of(variable: TensorVariable) -> str:
-    """The support of a distribution, in words."""
-    of_op = {
-        type(found.rv_op): found
-        for found in vars(pm.distributions).values()
-        if isinstance(found, type) and hasattr(found, "rv_op")
-    }
-    found = of_op.get(type(variable.owner.op))
-    if found is None:
-        return "where its density is not zero"
-    if found.__name__ in DISCRETE:
-        return DISCRETE[found.__name__]
-    if issubclass(found, PositiveContinuous):
-        return "positive numbers"
-    if issubclass(found, UnitContinuous):
-        return "numbers between 0 and 1"
-    return f"that of {found.__name__}"

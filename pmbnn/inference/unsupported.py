@@ -1,6 +1,6 @@
-"""Which variable of a model cannot be fitted, told once something has failed.
+"""Errors that name the variable of a model that cannot be fitted.
 
-And what only PyTensor can compute of a model, because JAX has no form of it.
+And variables that only PyTensor can compute, because JAX does not implement an operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,27 +12,27 @@ import numpy as np
 from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.tensor import TensorVariable
 
-from pmbnn.inference.batches import KINDS, cast
+from pmbnn.inference.batches import abstract, cast
 from pmbnn.inference.flat import FlatModel, flat_vector
 from pmbnn.inference.support import interpreted, place_of
 from pmbnn.inference.xla.compile import jax_function, precision
 
 TERMS = ("log_priors", "potentials", "log_likelihoods")
-"""Terms of a log-density, those first that others may depend on."""
+"""Terms of a log-density, in the order in which they may depend on one another."""
 
 
 @contextmanager
 def explained(flat: FlatModel, dtype: str) -> Iterator[None]:
-    """Raise ValueError where what is done within fails because of a variable of the model.
+    """Raise ValueError if the code within fails because of a variable of the model.
 
-    An operation may have no form in JAX, need numbers where JAX has shapes only, or have no
-    gradient: PyTensor and JAX tell which one, but not where in the model it is.
+    JAX may not implement an operation, or only for constant arguments, or without a gradient. The
+    errors of PyTensor and JAX name the operation, but not the variable of the model.
     """
     try:
         yield
     except Exception as error:
         for name, graph in _terms(flat):
-            reason = _why_not(flat, graph, dtype)
+            reason = _failure(flat, [graph.sum()], dtype, gradient=True)
             if reason is not None:
                 raise ValueError(
                     f"`model` cannot be fitted by gradients through JAX: the log-density of "
@@ -45,24 +45,30 @@ def _terms(flat: FlatModel) -> Iterator[tuple[str, TensorVariable]]:
     """Graphs of all terms of the log-density by the names of their variables."""
     for kind in TERMS:
         for name, graph in getattr(flat, kind).items():
-            yield _untransformed(name), graph
+            yield untransformed_name(name), graph
 
 
-def _untransformed(name: str) -> str:
+def first_line(error: Exception) -> str:
+    """First line of an error's message, or its class if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def untransformed_name(name: str) -> str:
+    """Name of a free variable from the name of its unconstrained value."""
     return get_untransformed_name(name) if is_transformed_name(name) else name
 
 
-def _why_not(flat: FlatModel, graph, dtype: str) -> str | None:
-    """Why a term of the log-density has no gradient under JAX; None if it has one."""
-    values, data = flat_vector(flat), list(flat.data.values())
+def _failure(flat: FlatModel, graphs, dtype: str, gradient: bool = False) -> str | None:
+    """Why JAX cannot compute graphs, or the gradient of the only one; None if it can."""
+    vector, data = flat_vector(flat), list(flat.data.values())
     try:
         with precision(dtype):
-            (total,) = flat.at(values, [graph.sum()])
-            of = jax_function([values, *data], [total])
-            shapes = [_like(v, dtype) for v in (values, *data)]
-            jax.eval_shape(jax.grad(lambda *inputs: of(*inputs)[0]), *shapes)
-    except Exception as error:
-        return str(error).strip().splitlines()[0]
+            compute = jax_function([vector, *data], flat.at(vector, graphs))
+            function = jax.grad(lambda *inputs: compute(*inputs)[0]) if gradient else compute
+            if all(None not in v.type.shape for v in data):
+                jax.eval_shape(function, *(abstract(v, dtype) for v in (vector, *data)))
+    except Exception as error:  # any operation may raise its own error
+        return first_line(error)
     return None
 
 
@@ -73,72 +79,59 @@ def why_not_finite(
     dtype: str,
     fewest: int = 1,
 ) -> str | None:
-    """Which term of the log-density, or of its gradient, is not finite at most of some points.
+    """Message on the term of the log-density that is not finite, or not its gradient, most often.
 
-    None if every term is finite, at all points but fewer than `fewest`.
+    None if every term is finite at all points, or all points but fewer than `fewest`.
 
     Parameters
     ----------
     flat
-        For all rows of the data.
+        The flat model of all rows of the data.
     data
         Values of the model's data variables by name.
     points
         Flat vectors, ``(size,)`` each.
     """
-    found = []
-    for name, graph in _terms(flat):
-        with precision(dtype):
-            reasons = list(_reasons(flat, name, graph, data, points, dtype))
-        found += [(len(reasons), reasons[0])] if len(reasons) >= fewest else []
-    if not found:
+    with precision(dtype):
+        reasons = [list(_reasons(flat, *term, data, points, dtype)) for term in _terms(flat)]
+    # The first of equally many: later terms may depend on it.
+    most = max(reasons, key=len, default=[])
+    if len(most) < fewest:
         return None
-    # Of equally many the first: what follows may not be finite because of it.
-    count, reason = max(found, key=lambda of: of[0])
-    return f"{reason} at the start, at {count} of {len(points)} random points"
+    return f"{most[0]} at the start, at {len(most)} of {len(points)} random points"
 
 
 def _reasons(flat: FlatModel, name: str, graph, data, points, dtype: str) -> Iterator[str]:
-    """What of a term is not finite, at each point where something is not."""
+    """Messages on a term at the points where its value or gradient is not finite."""
     vector = flat_vector(flat)
-    read = jax_function([vector, *flat.data.values()], flat.at(vector, [graph]))
+    compute = jax_function([vector, *flat.data.values()], flat.at(vector, [graph]))
     arrays = [jnp.asarray(array) for array in cast(data, dtype).values()]
 
     def total(at):
-        value = read(at, *arrays)[0]
+        value = compute(at, *arrays)[0]
         return value.sum(), value
 
-    slope = jax.jit(jax.value_and_grad(total, has_aux=True))
+    value_and_gradient = jax.jit(jax.value_and_grad(total, has_aux=True))
     for point in points:
-        (_, value), gradient = slope(jnp.asarray(point, dtype))
+        (_, value), gradient = value_and_gradient(jnp.asarray(point, dtype))
         value, gradient = np.asarray(value), np.asarray(gradient)
         if not np.isfinite(value).all():
             place = place_of(~np.isfinite(value))
             yield f"the log-density of `{name}` is {value[~np.isfinite(value)][0]}{place}"
         elif not np.isfinite(gradient).all():
             parts = flat.layout.unravel(gradient)
-            of = next(n for n, part in parts.items() if not np.isfinite(part).all())
-            term = f"the gradient of the log-density of `{name}` by `{_untransformed(of)}`"
+            variable = next(n for n, part in parts.items() if not np.isfinite(part).all())
+            term = (
+                f"the gradient of the log-density of `{name}` by `{untransformed_name(variable)}`"
+            )
             yield f"{term} is not finite"
 
 
 def names_in_jax(flat: FlatModel, dtype: str) -> list[str]:
-    """Names of the variables of the posterior that JAX computes: of operations it has a form of."""
-    if _has_form(flat, list(flat.posterior.values()), dtype):
+    """Names of the variables of the posterior whose operations JAX implements."""
+    if _failure(flat, list(flat.posterior.values()), dtype) is None:
         return list(flat.posterior)
-    return [name for name, graph in flat.posterior.items() if _has_form(flat, [graph], dtype)]
-
-
-def _has_form(flat: FlatModel, graphs, dtype: str) -> bool:
-    vector, data = flat_vector(flat), list(flat.data.values())
-    try:
-        with precision(dtype):
-            of = jax_function([vector, *data], flat.at(vector, graphs))
-            if all(None not in v.type.shape for v in data):
-                jax.eval_shape(of, *(_like(v, dtype) for v in (vector, *data)))
-    except Exception:  # in the words of whichever operation
-        return False
-    return True
+    return [n for n, graph in flat.posterior.items() if _failure(flat, [graph], dtype) is None]
 
 
 def computed_by_pytensor(
@@ -153,11 +146,6 @@ def computed_by_pytensor(
         return {}
     graphs = flat.at(vector, [flat.posterior[name] for name in names])
     function = interpreted([vector, *flat.data.values()], graphs)
-    given = [data[name] for name in flat.data]
-    drawn = [function(np.asarray(values, np.float64), *given) for values in vectors]
-    return {name: np.stack(parts) for name, *parts in zip(names, *drawn, strict=True)}
-
-
-def _like(variable, dtype: str) -> jax.ShapeDtypeStruct:
-    kind = KINDS.get(variable.type.numpy_dtype.kind, dtype)
-    return jax.ShapeDtypeStruct(variable.type.shape, kind)
+    arrays = [data[name] for name in flat.data]
+    draws = [function(np.asarray(values, np.float64), *arrays) for values in vectors]
+    return {name: np.stack(parts) for name, *parts in zip(names, *draws, strict=True)}

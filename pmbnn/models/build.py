@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 ROW_DATA = ("x", "target")
-"""Data variables with one row an observation: what a minibatch takes rows of."""
+"""Data variables with one row per observation, of which a minibatch takes some rows."""
 
 OBSERVED = "y"
 """Name of a model's observed variable."""
 
-OF_A_LAYER = re.compile(r"(?:weight|bias)_(\d+)")
-"""Start of the names of a layer's weights and biases, and of a prior's scales of single ones."""
+LAYER_PARAMETER = re.compile(r"(?:weight|bias)_(\d+)")
+"""Start of the names of a layer's weights and biases, and of their local scales."""
 
 CATEGORICAL = Categorical()
 
@@ -48,7 +48,7 @@ def model_data(
 ) -> dict[str, "np.ndarray"]:
     """Values of every data variable of a model, by name.
 
-    Models that differ in nothing else share one graph, hence one compiled program.
+    Models that differ in these values only share one graph, hence one compiled program.
     """
     import numpy as np
 
@@ -69,19 +69,19 @@ def build_model(
     Network, prior, hyperprior and likelihood may be names or mappings as in experiment files.
 
     Weights and biases are called ``weight_1``, ``bias_1``, ...; learned scales
-    ``layer_1_scale`` (or ``network_scale``, or per unit under the same name with the dims of
-    the layer's outputs); the observed variable is ``y``. A prior adds what it names in its own
-    docstring; free variables that end in ``_z`` are standard draws, which stand behind
-    something that a trace keeps. Inputs ``x``, targets ``target`` and
-    every constant of the priors and of the likelihood are ``pm.Data``. Of several targets, what
-    there is one of for each has the dim ``target_name``.
+    ``layer_1_scale`` (or ``network_scale``; per unit with the dims of the layer's outputs); the
+    observed variable is ``y``. The docstring of a prior names the variables that it adds. Free
+    variables that end in ``_z`` are standard draws, from which a deterministic variable is made.
+    Inputs ``x``, targets ``target`` and every constant of the priors and of the likelihood are
+    ``pm.Data``. With several targets, variables with one value per target have the dim
+    ``target_name``.
 
     Raises
     ------
     ValueError
-        If a prior without a scale meets a hyperprior, or one that is never centred a centred
-        hyperprior; if the rows do not hold what the likelihood observes; if a layer of the
-        network does not fit the rows (`ShapeError`).
+        If a prior without a scale is given a hyperprior, or a prior that is always non-centred a
+        centred one; if the likelihood does not fit the targets; if a layer of the network does
+        not fit the rows (`ShapeError`).
     """
     import pymc as pm
     import pytensor
@@ -108,7 +108,7 @@ def build_model(
         values = _weights(parameters, prior, hyperprior, data)
         outputs = network.forward(data["x"], values, dataset.input_shape)
         likelihood.observe(OBSERVED, outputs, data)
-    # One row says what all have in common; the model itself holds the others.
+    # One row is enough for shapes and names; the model itself holds all rows.
     _PARTS[model] = NetworkParts(network, prior, hyperprior, likelihood, dataset.take([0]))
     return model
 
@@ -135,26 +135,26 @@ class NetworkParts:
 
     @property
     def structure(self) -> Hashable:
-        """What is the same for parts whose models have one graph, whatever their values."""
-        named, rows = (self.hyperprior, self.likelihood), self.rows
-        structures = [(type(spec), repr(dict(spec.structure))) for spec in named]
+        """A key that is equal for parts whose models have one graph, whatever their values."""
+        rows, specs = self.rows, (self.hyperprior, self.likelihood)
+        structures = [(type(spec), repr(dict(spec.structure))) for spec in specs]
         names = (rows.input_shape, rows.features, rows.classes, rows.target_names)
         return (self.network, self.prior, *structures, *names)
 
 
 def parts_of(model: "pm.Model") -> NetworkParts | None:
-    """Parts of a model that `build_model` made, on one of its rows; None of any other."""
+    """Parts of a model that `build_model` made, with one of its rows; None for other models."""
     return _PARTS.get(model)
 
 
 def likelihood_of(model: "pm.Model") -> Likelihood | None:
-    """Likelihood of a model that `build_model` made; None of any other."""
+    """Likelihood of a model that `build_model` made; None for other models."""
     parts = parts_of(model)
     return None if parts is None else parts.likelihood
 
 
 _PARTS: "WeakKeyDictionary[pm.Model, NetworkParts]" = WeakKeyDictionary()
-"""What the models of this package were made of, as long as there are models."""
+"""Parts of the models of `build_model` that are still in memory."""
 
 
 def dense_classifier(
@@ -217,7 +217,7 @@ def _labelled_rows(x, y) -> Rows:
 
 
 def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
-    """Raise ValueError if the prior cannot meet the hyperprior."""
+    """Raise ValueError if prior and hyperprior do not fit together."""
     if not isinstance(hyperprior, Hierarchical):
         return
     if not prior.has_scale:
@@ -233,7 +233,7 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
 
 
 def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
-    """Raise ValueError if the likelihood is not of what the rows hold."""
+    """Raise ValueError if the likelihood does not fit the targets of the rows."""
     if not likelihood.fits(rows):
         targets = "class labels" if rows.classes else "numbers"
         several = f", {rows.n_targets} a row" if rows.n_targets > 1 else ""
@@ -244,14 +244,14 @@ def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
     if isinstance(likelihood, NumberLikelihood) and (
         rule := likelihood.rule_of_known(rows.n_targets)
     ):
-        field, found = likelihood.scale_field, [*likelihood.scale_of_noise]
-        raise ValueError(f"`likelihood.{field}` {rule}, got {found}.")
+        field, scales = likelihood.scale_field, [*likelihood.scale_of_noise]
+        raise ValueError(f"`likelihood.{field}` {rule}, got {scales}.")
 
 
 def _coords(
     parameters: tuple[Parameter, ...], rows: Rows, likelihood: Likelihood
 ) -> dict[str, list]:
-    """Labels of every axis: names of features and outputs, numbers of hidden units."""
+    """Labels of every dim: names of features and outputs, numbers of hidden units."""
     coords = {
         name: list(range(length))
         for parameter in parameters
@@ -265,8 +265,8 @@ def _coords(
 def _declare_data(values: Mapping[str, "np.ndarray"]) -> dict[str, "TensorVariable"]:
     import pymc as pm
 
-    of_target = ("observation", TARGET_NAME)[: values["target"].ndim]
-    dims = dict(zip(ROW_DATA, (("observation", "feature"), of_target), strict=True))
+    target_dims = ("observation", TARGET_NAME)[: values["target"].ndim]
+    dims = {"x": ("observation", "feature"), "target": target_dims}
     return {name: pm.Data(name, value, dims=dims.get(name)) for name, value in values.items()}
 
 
@@ -316,16 +316,6 @@ def _learned_scales(
         owner = "network" if hyperprior.per == "network" else f"layer_{parameter.layer}"
         if owner not in scales:
             dims = parameter.dims[-1:] if hyperprior.per == "unit" else ()
-            scales[owner] = _learned_scale(owner, hyperprior, data, dims)
+            scales[owner] = hyperprior.learned(f"{owner}_scale", f"{owner}_variance", data, dims)
         scales[parameter.name] = scales[owner]
     return scales
-
-
-def _learned_scale(owner: str, hyperprior: Hierarchical, data, dims) -> "TensorVariable":
-    import pymc as pm
-    import pytensor.tensor as pt
-
-    if hyperprior.on == "scale":
-        return hyperprior.variable(f"{owner}_scale", data, dims)
-    variance = hyperprior.variable(f"{owner}_variance", data, dims)
-    return pm.Deterministic(f"{owner}_scale", pt.sqrt(variance), dims=dims)

@@ -11,7 +11,7 @@ from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model
 from pmbnn.inference.xla.compile import jax_function, precision
-from pmbnn.models.build import OF_A_LAYER
+from pmbnn.models.build import LAYER_PARAMETER
 
 LIKELIHOOD, WEIGHTS, SCALES = "likelihood", "weights", "scales"
 
@@ -44,7 +44,7 @@ class DensityParts:
 
     def __init__(self, model: pm.Model, own_bias_scale: bool = False) -> None:
         flat = flatten_model(model, rows=None, jacobian=False)
-        of_weight = {name: bool(OF_A_LAYER.match(name)) for name in flat.log_priors}
+        of_weight = {name: bool(LAYER_PARAMETER.match(name)) for name in flat.log_priors}
         terms = {
             LIKELIHOOD: [by_row.sum() for by_row in flat.log_likelihoods.values()],
             WEIGHTS: [
@@ -86,7 +86,7 @@ class DensityParts:
 
 def _of_standard(flat: FlatModel, name: str) -> TensorVariable:
     """Log-prior of a weight, or of it over its scale where it is drawn around a learned one."""
-    term, layer = flat.log_priors[name], OF_A_LAYER.fullmatch(name)
+    term, layer = flat.log_priors[name], LAYER_PARAMETER.fullmatch(name)
     scales = (f"layer_{layer[1]}_scale", "network_scale") if layer else ()
     scale = next((flat.posterior[s] for s in scales if s in flat.posterior), None)
     if scale is None:

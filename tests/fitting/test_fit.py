@@ -99,12 +99,12 @@ class Script(ScriptedPredictor):
 
     guide = MeanField(1)
 
-    def build_program(self, model, settings, rows, width, fewer=False):
+    def build_program(self, model, settings, rows, width, allow_fewer_rows=False):
         self.width = width
-        self.built.append((rows, fewer))
+        self.built.append((rows, allow_fewer_rows))
         return self
 
-    def takes(self, rows):
+    def supports(self, n_rows):
         return True
 
     def fit(self, program, replicas, progress, checkpoints=None, steps=None, snapshots=()):

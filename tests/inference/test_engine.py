@@ -160,7 +160,7 @@ FEWER = {
 def test_a_program_runs_fits_of_fewer_rows(kind):
     """As one that was made for so many does."""
     settings = Inference(**({"steps": 60} | FEWER[kind]))
-    program = build_program(classifier(), settings, ROWS, 2, "float64", fewer=True)
+    program = build_program(classifier(), settings, ROWS, 2, "float64", allow_fewer_rows=True)
     few = [replica(i, x=X[:45] + 0.1 * i, target=Y[:45]) for i in range(3)]
     own = build_program(classifier(), settings, 45, 2, "float64")
     for fit, expected in zip(fit_replicas(program, few), fit_replicas(own, few), strict=True):
@@ -175,18 +175,18 @@ def test_a_program_runs_fits_of_fewer_rows(kind):
 
 def test_which_numbers_of_rows_a_program_takes(program):
     full, mini = (
-        build_program(classifier(), Inference(batch=batch, steps=10), ROWS, fewer=True)
+        build_program(classifier(), Inference(batch=batch, steps=10), ROWS, allow_fewer_rows=True)
         for batch in (None, 15)
     )
-    assert [full.takes(rows) for rows in (1, ROWS, ROWS + 1)] == [True, True, False]
-    assert [mini.takes(rows) for rows in (14, 15, ROWS)] == [False, True, True]
-    assert [program.takes(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
+    assert [full.supports(rows) for rows in (1, ROWS, ROWS + 1)] == [True, True, False]
+    assert [mini.supports(rows) for rows in (14, 15, ROWS)] == [False, True, True]
+    assert [program.supports(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
     with pm.Model(coords={"observation": range(ROWS)}) as together:
         y = pm.Data("y", np.zeros(ROWS), dims="observation")
         mean = pm.Normal("mean")
         pm.MvNormal("seen", mean * np.ones(ROWS), np.eye(ROWS), observed=y)
-    whole = build_program(together, Inference(steps=10), ROWS, fewer=True)
-    assert [whole.takes(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
+    whole = build_program(together, Inference(steps=10), ROWS, allow_fewer_rows=True)
+    assert [whole.supports(rows) for rows in (ROWS - 1, ROWS)] == [False, True]
 
 
 @pytest.mark.slow

@@ -303,12 +303,12 @@ def row_log_likelihoods(case, estimator, noises_of, targets=None, scale=0.3):
     guide = build_guide(Inference(), flat.size, improper=False)
     constrained = {k: pt.tensor(k, dtype="float64", shape=(flat.size,)) for k in ("loc", "scale")}
     noise = {"noise": Noise(pt.tensor("noise", dtype="float64", shape=(flat.size,)), "normal")}
-    likelihood = rewrite_likelihood(flat, constrained, estimator)
+    log_likelihoods, _, likelihood_noise = rewrite_likelihood(flat, constrained, estimator)
     draw = guide.draw(constrained, {"noise": noise["noise"].variable})
-    noise |= likelihood.noise
+    noise |= likelihood_noise
     inputs = [*constrained.values(), *(n.variable for n in noise.values()), *flat.data.values()]
     with precision("float64"):
-        function = jax_function(inputs, flat.at(draw, [*likelihood.log_likelihoods.values()]))
+        function = jax_function(inputs, flat.at(draw, log_likelihoods))
         noises = cast(noises_of(noise))
         own = [jnp.asarray(at(flat)["loc"]), jnp.full(flat.size, scale)]
 

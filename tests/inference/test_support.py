@@ -136,19 +136,19 @@ def with_missing():
     [
         (
             lambda: observing(pm.Poisson, LABELS - 1, mu=positive),
-            "in the support of its distribution, integers from 0, got -1 in row 0 (and 6 more).",
+            "in the support of its distribution, that of Poisson, got -1 in row 0 (and 6 more).",
         ),
         (
             lambda: observing(pm.Binomial, LABELS, n=lambda _: 1, logit_p=nothing_missing),
-            "integers from 0 to n, got 2 in row 2 (and 5 more).",
+            "that of Binomial, got 2 in row 2 (and 5 more).",
         ),
         (
             lambda: observing(pm.Gamma, X[:, 0], mu=positive, sigma=lambda _: 1.0),
-            "positive numbers, got ",
+            "that of Gamma, got ",
         ),
         (
             lambda: observing(pm.Beta, LABELS / 1.5, mu=lambda w: pt.sigmoid(X @ w), nu=positive),
-            "numbers between 0 and 1, got ",
+            "that of Beta, got ",
         ),
         (with_missing, "that of Normal, got nan in row 3."),
         (

@@ -1,41 +1,46 @@
-"""Draws of chains, whichever sampler makes them."""
+"""Draws of chains, their convergence, and what all samplers have in common."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.settings import Sampling
+from pmbnn.inference.samplers.starts import chain_keys, key_of
+from pmbnn.inference.xla.compile import compiler_options
 from pmbnn.spec.display import Summarised
 
-# Have chains converged? Told from functions of their draws
+# Convergence: R-hat of functions of the draws
 #
-# Weights of a network have many equivalent places, which chains need not visit all of to agree on
-# every prediction. What is compared between chains is therefore what is predicted.
+# Many different weights make the same network function. Chains need not visit all of them to agree
+# on every prediction, so that predictions are compared between chains, not weights.
 
 
 Status = Literal["converged", "undecided", "diverged"]
 
 PERCENTILE, AT_PERCENTILE = 95, 1.02
 LARGEST = 1.05
-"""R-hat of this percentile of the functions, and of the worst of them, may be as large as that.
+"""Largest R-hat at this percentile of the functions, and of all functions, that passes.
 
-For single parameters 1.01 is the advice (Vehtari et al. 2021); the largest of hundreds of
-functions is above that by chance alone."""
+For single parameters 1.01 is recommended (Vehtari et al. 2021); the largest R-hat of hundreds of
+functions exceeds that by chance alone."""
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """How well chains agree on functions of their draws.
+    """Agreement of chains on functions of their draws.
 
     Attributes
     ----------
     percentile, largest
-        R-hat that 95 % of the functions are below, and that of the worst; 1 where all are constant.
+        R-hat at the 95th percentile of the functions, and the largest; 1 if all are constant.
     draws
-        Draws of each chain that it was told from.
+        Number of draws of each chain that were compared.
     """
 
     percentile: float
@@ -44,7 +49,7 @@ class Convergence:
 
     @property
     def passed(self) -> bool:
-        """Whether the draws may be taken for those of one distribution."""
+        """Whether the chains agree well enough to be draws of one distribution."""
         return self.percentile <= AT_PERCENTILE and self.largest <= LARGEST
 
     def __str__(self) -> str:
@@ -54,12 +59,12 @@ class Convergence:
     @classmethod
     def of(cls, values: np.ndarray) -> "Convergence":
         """From values of functions, ``(chain, draw, function)``."""
-        found = function_rhat(values)
+        rhat = function_rhat(values)
         with np.errstate(invalid="ignore"):
-            percentile = np.percentile(found, PERCENTILE)
-        # Between two infinities there is no number.
+            percentile = np.percentile(rhat, PERCENTILE)
+        # Interpolation between two infinities gives NaN.
         percentile = np.inf if np.isnan(percentile) else percentile
-        return cls(float(percentile), float(found.max()), values.shape[1])
+        return cls(float(percentile), float(rhat.max()), values.shape[1])
 
 
 def function_rhat(values: np.ndarray) -> np.ndarray:
@@ -68,13 +73,13 @@ def function_rhat(values: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     values
-        ``(chain, draw, function)``, of which at least two chains and four draws.
+        ``(chain, draw, function)``, with at least two chains and four draws.
 
     Returns
     -------
     np.ndarray
-        1 of a function that is the same constant in every draw, infinity where it has none: some
-        value is not finite, or it is another constant in each chain.
+        1 for a function that is the same constant in every draw; infinity if R-hat is undefined:
+        some value is not finite, or each chain has another constant.
 
     References
     ----------
@@ -86,13 +91,13 @@ def function_rhat(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     usable = np.isfinite(values).all(axis=(0, 1))
     constant = usable & (np.ptp(values, axis=(0, 1)) == 0)
-    found = np.where(constant, 1.0, np.inf)
+    rhat = np.where(constant, 1.0, np.inf)
     varying = usable & ~constant
     if varying.any():
         with np.errstate(divide="ignore", invalid="ignore"):
-            of = array_stats.rhat(values[..., varying], chain_axis=0, draw_axis=1)
-        found[varying] = np.where(np.isnan(of), np.inf, of)
-    return found
+            defined = array_stats.rhat(values[..., varying], chain_axis=0, draw_axis=1)
+        rhat[varying] = np.where(np.isnan(defined), np.inf, defined)
+    return rhat
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,11 +109,11 @@ class Chains(Summarised):
     values
         Unconstrained vectors, ``(chain, draw, size)``.
     statistics
-        Of each draw, ``(chain, draw)``, by the name that ArviZ has for it: ``lp``, the log-density
-        in nats, ``diverging``, and what else a sampler knows.
+        Statistics of the draws, ``(chain, draw)``, by ArviZ's names: ``lp``, the log-density in
+        nats, ``diverging``, and those that only some samplers have.
     broken
-        Chains that draws are not to be taken from: they met a log-density or a gradient that is not
-        finite, ``(chain,)``.
+        Whether a chain met a log-density or a gradient that is not finite, ``(chain,)``; its draws
+        are not used.
     """
 
     values: np.ndarray
@@ -138,7 +143,7 @@ class Chains(Summarised):
 
 
 class Evidence(NamedTuple):
-    """Logarithm of the evidence, and its standard error as independent runs tell it; in nats."""
+    """Logarithm of the evidence, and its standard error from independent runs; in nats."""
 
     value: float
     error: float
@@ -148,10 +153,9 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, runs: np.ndarray) -> "Evidence":
-        """From log-evidences of runs, each as often as it has draws; two runs at least.
+        """Mean of the evidences of at least two runs, whose logarithms may be repeated per draw.
 
-        The estimate of a run is unbiased before its logarithm is taken: the mean is one of
-        evidences.
+        The evidence of a run is an unbiased estimate, its logarithm is not.
         """
         runs = np.unique(np.asarray(runs, np.float64))
         ratios = np.exp(runs - runs.max())
@@ -160,14 +164,14 @@ class Evidence(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How chains move.
+    """Result of the tuning of chains.
 
     Attributes
     ----------
     failed
         Chains that could not be tuned, ``(chain,)``.
     values
-        What they were tuned to, by name.
+        Tuned values, by name.
     """
 
     failed: np.ndarray
@@ -178,48 +182,137 @@ class Sampler[State](Protocol):
     """All chains of a model as compiled programs, for any data of the same shapes.
 
     Its methods are called within ``precision(density.dtype)``, with the prepared data and an
-    identity that decides every random number. The state of its chains is a tree of arrays.
+    identity that determines every random number. The state of its chains is a tree of arrays.
 
     Attributes
     ----------
     density, settings
-        Whose draws, and how.
+        The target, and the settings of the sampler.
     """
 
     density: LogDensity
     settings: Sampling
 
     def start(self, prepared: tuple, identity: str) -> State:
-        """Chains that are tuned, before their first draw."""
+        """State of tuned chains before their first draw."""
 
     def shapes(self, prepared: tuple) -> State:
         """Shapes and types of the arrays of a state; nothing is computed."""
 
     def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
-        """Chains after their next `settings.draws` draws, and these."""
+        """State of the chains after their next `settings.draws` draws, and these draws."""
 
     def tuning(self, state: State) -> Tuning:
-        """How chains were tuned."""
+        """Result of the tuning of the chains."""
+
+
+def side_by_side(function: Callable) -> Callable:
+    """Function of all chains at once: a chain's first two arguments get an axis of chains."""
+    return jax.vmap(function, (0, 0, None))
+
+
+def one_after_the_other(function: Callable) -> Callable:
+    """As `side_by_side`, one chain after the other within one program."""
+    return lambda *chains_and_data: jax.lax.map(
+        lambda chain: function(*chain, chains_and_data[-1]), chains_and_data[:-1]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovChains[State](ABC):
+    """A `Sampler` that moves every chain by a kernel, as two compiled programs.
+
+    Attributes
+    ----------
+    density, settings
+        The target, and the settings of the sampler.
+    init
+        Function that returns tuned chains. Its arguments are the chains' keys for starts and for
+        tuning, ``(chain, 2)`` unsigned 32-bit words, and the prepared data.
+    advance
+        Function that returns the chains and the next block of their draws, ``(chain, draw, ...)``.
+        Its arguments are the chains' keys for draws, their states, and the prepared data.
+    """
+
+    density: LogDensity
+    settings: Sampling
+    init: Callable[..., State]
+    advance: Callable[..., tuple[State, Any]]
+
+    @classmethod
+    def build(
+        cls,
+        density: LogDensity,
+        settings: Sampling,
+        init: Callable[..., State],
+        kernel: Callable[..., tuple[State, Any]],
+        map_chains: Callable[[Callable], Callable],
+    ) -> Self:
+        """Programs of all chains from the functions `init` and `kernel` of one chain.
+
+        Parameters
+        ----------
+        map_chains
+            `side_by_side` or `one_after_the_other`.
+        """
+
+        def start(start_key, key, prepared):
+            keys = key_of(start_key), key_of(key)
+            target, dtype = density.at(prepared), jnp.dtype(density.dtype)
+            return init(*keys, target, density.size, settings, dtype)
+
+        def advance(key, state, prepared):
+            target = density.at(prepared)
+            return jax.lax.scan(
+                lambda state, _: kernel(key_of(key), state, target), state, length=settings.draws
+            )
+
+        options = compiler_options()
+        programs = (jax.jit(map_chains(f), compiler_options=options) for f in (start, advance))
+        return cls(density, settings, *programs)
+
+    def start(self, prepared: tuple, identity: str) -> State:
+        """State of tuned chains before their first draw."""
+        starts, moves, _ = chain_keys(identity, self.settings.chains)
+        return self.init(starts, moves, prepared)
+
+    def shapes(self, prepared: tuple) -> State:
+        """Shapes and types of the arrays of a state."""
+        starts, moves, _ = chain_keys("", self.settings.chains)
+        return self.init.eval_shape(starts, moves, prepared)
+
+    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
+        """State of the chains after their next draws, and these draws."""
+        *_, keys = chain_keys(identity, self.settings.chains)
+        state, draws = self.advance(keys, state, prepared)
+        return state, self.chains(state, jax.device_get(draws))
+
+    @abstractmethod
+    def chains(self, state: State, draws: Any) -> Chains:
+        """Draws of the kernel as `Chains`."""
+
+    @abstractmethod
+    def tuning(self, state: State) -> Tuning:
+        """Result of the tuning of the chains."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Samples(Summarised):
-    """Draws from a posterior, and what is to be thought of them.
+    """Draws from a posterior with the verdict on their convergence.
 
     Attributes
     ----------
     chains
         The draws.
     status, reason
-        ``converged``; ``undecided``, where chains still disagree; ``diverged``, where some chain
-        met a density that is not finite. And a few words on it, among them whether a prior has no
-        density that integrates to one.
+        ``converged``; ``undecided`` if chains still disagree; ``diverged`` if some chain met a
+        density that is not finite. The reason also says if a prior is improper.
     convergence
-        Agreement of the chains; None where some chain is broken.
+        Agreement of the chains; None if some chain is broken.
     tuned
-        What the chains were tuned to, by name.
+        Tuned values of the sampler, by name.
     evidence
-        That of all draws, where the chains hold a part of them only.
+        Evidence of all draws, if `chains` holds a part of them only.
     """
 
     chains: Chains
@@ -231,8 +324,8 @@ class Samples(Summarised):
 
     @property
     def log_evidence(self) -> Evidence | None:
-        """Logarithm of the evidence; None where a sampler does not know it or a run is broken."""
-        runs = self.chains.statistics.get("log_evidence")
+        """Logarithm of the evidence; None if it is not estimated or a run is broken."""
         if self.evidence is not None:
             return self.evidence
+        runs = self.chains.statistics.get("log_evidence")
         return None if runs is None or self.chains.broken.any() else Evidence.of(runs)

@@ -1,12 +1,13 @@
-"""The No-U-Turn Sampler (NUTS): what most would take, as a check of the cheaper ones.
+"""The No-U-Turn Sampler (NUTS), the standard sampler, to check the cheaper ones against.
 
-Chains run one after the other within one program: side by side, each would wait at every draw for
-the one whose trajectory is longest. Kernel and warm-up are blackjax's; each chain is tuned alone.
+Chains run one after the other within one program: side by side, every chain would wait at every
+draw for the longest trajectory. Kernel and warm-up are those of blackjax; each chain is tuned
+by itself.
 
-A trajectory whose energy error is large is a divergence, which is counted and breaks nothing; it
-is met at the edge of a support too, where the density is zero. A trajectory that ends at a point or
-a log-density which is not a number does break the chain, as the sampler would take such places
-for impossible ones without a word.
+A trajectory with a large energy error is a divergence. Divergences are counted and do not end a
+chain; they also occur at the edge of a support, where the density is zero. A trajectory that ends
+at a position or a log-density that is NaN marks the chain as broken: the kernel would treat such
+places as impossible.
 
 References
 ----------
@@ -16,7 +17,6 @@ are those of Stan's reference manual.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import blackjax
@@ -27,25 +27,24 @@ from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.mcmc.hmc import HMCState
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, Tuning
+from pmbnn.inference.samplers.chains import Chains, MarkovChains, Tuning, one_after_the_other
 from pmbnn.inference.samplers.settings import Nuts
-from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
-from pmbnn.inference.xla.compile import compiler_options
+from pmbnn.inference.samplers.starts import find_start
 
 
 class State(NamedTuple):
-    """Where a chain is.
+    """State of a chain.
 
     Attributes
     ----------
     walk
-        Position, log-density and its gradient, as blackjax has them.
+        Position, log-density and its gradient: the state of blackjax.
     step_size, inverse_mass
         Length of a leapfrog step, and the diagonal of the inverse mass matrix, ``(size,)``.
     warm_up_steps
         Leapfrog steps of the warm-up.
     draws
-        Draws so far.
+        Number of draws so far.
     """
 
     walk: HMCState
@@ -56,16 +55,16 @@ class State(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A draw, and the trajectory that it was chosen from.
+    """A draw and the trajectory it was chosen from.
 
     Attributes
     ----------
     position
         The unconstrained vector, ``(size,)``.
     statistics
-        Of the draw, by ArviZ's names.
+        Statistics of the draw, by ArviZ's names.
     is_broken
-        Whether an end of the trajectory is not a number, or its log-density is not.
+        Whether an end of the trajectory, or its log-density, is NaN.
     """
 
     position: jax.Array
@@ -79,7 +78,7 @@ def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype
     Parameters
     ----------
     start_key, key
-        PRNG keys of where it starts, and of the warm-up.
+        PRNG keys of the start and of the warm-up.
     log_density
         JAX function of the vector, ``(size,)``.
     """
@@ -91,15 +90,18 @@ def init(start_key, key, log_density: Callable, size: int, settings: Nuts, dtype
         max_num_doublings=settings.max_treedepth,
     )
     start = find_start(start_key, log_density, size, settings, dtype)
-    (walk, found), kept = warm_up.run(key, start, num_steps=settings.tuning)
-    tuned = (jnp.asarray(found[name], dtype) for name in ("step_size", "inverse_mass_matrix"))
-    return State(walk, *tuned, kept.info.num_integration_steps.sum(), jnp.zeros((), jnp.int32))
+    (walk, tuned), history = warm_up.run(key, start, num_steps=settings.tuning)
+    step_size, inverse_mass = (
+        jnp.asarray(tuned[name], dtype) for name in ("step_size", "inverse_mass_matrix")
+    )
+    n_steps = history.info.num_integration_steps.sum()
+    return State(walk, step_size, inverse_mass, n_steps, jnp.zeros((), jnp.int32))
 
 
 def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
-    """The kernel of a chain: from a state to the next draw; a JAX function.
+    """Kernel of a chain, which goes to the next draw; a JAX function.
 
-    Its arguments are the chain's key, from which that of a draw is derived by its number; its
+    Its arguments are the chain's key, from which the key of a draw is derived by its number; its
     state; and the log-density as a function of the vector.
     """
     step = blackjax.nuts.build_kernel()
@@ -134,49 +136,11 @@ def _is_nan(state) -> jax.Array:
     return jnp.isnan(state.logdensity) | jnp.isnan(state.position).any()
 
 
-@dataclass(frozen=True, eq=False)
-class NutsSampler:
-    """All chains as two compiled programs; `build_sampler` makes one.
-
-    Attributes
-    ----------
-    density, settings
-        As given to `build_sampler`.
-    init
-        Chains from their keys, ``(chain, 2)`` unsigned 32-bit words for starts and for warm-ups,
-        and the prepared data.
-    advance
-        Chains and the next block of their draws, ``(chain, draw, ...)``, from keys of the draws,
-        states and prepared data.
-    """
-
-    density: LogDensity
-    settings: Nuts
-    init: Callable[..., State]
-    advance: Callable[..., tuple[State, Draw]]
-
-    def start(self, prepared: tuple, identity: str) -> State:
-        """Chains after their warm-up."""
-        starts, moves, _ = chain_keys(identity, self.settings.chains)
-        return self.init(starts, moves, prepared)
-
-    def shapes(self, prepared: tuple) -> State:
-        """Shapes and types of the arrays of a state."""
-        starts, moves, _ = chain_keys("", self.settings.chains)
-        return self.init.eval_shape(starts, moves, prepared)
-
-    def extend(self, state: State, prepared: tuple, identity: str) -> tuple[State, Chains]:
-        """Chains after their next draws, and these."""
-        *_, later = chain_keys(identity, self.settings.chains)
-        state, drawn = self.advance(later, state, prepared)
-        drawn = jax.device_get(drawn)
-        is_finite = np.isfinite(drawn.position).all(axis=2)
-        is_finite &= np.isfinite(drawn.statistics["lp"])
-        broken = (drawn.is_broken | ~is_finite).any(axis=1)
-        return state, Chains(drawn.position, drawn.statistics, broken)
+class NutsSampler(MarkovChains[State]):
+    """Chains of NUTS; `build_sampler` makes one."""
 
     def tuning(self, state: State) -> Tuning:
-        """Their median step, and the leapfrog steps of a warm-up."""
+        """Median step size, and mean number of leapfrog steps of a warm-up."""
         is_tuned = np.isfinite(state.step_size) & np.isfinite(state.inverse_mass).all(axis=1)
         values = {
             "step_size": float(np.median(state.step_size)),
@@ -184,37 +148,14 @@ class NutsSampler:
         }
         return Tuning(~np.asarray(is_tuned), values)
 
+    def chains(self, state: State, draws: Draw) -> Chains:
+        """Draws of the kernel as `Chains`; a chain is broken if some value is not finite."""
+        is_finite = np.isfinite(draws.position).all(axis=2)
+        is_finite &= np.isfinite(draws.statistics["lp"])
+        broken = (draws.is_broken | ~is_finite).any(axis=1)
+        return Chains(draws.position, draws.statistics, broken)
+
 
 def build_sampler(density: LogDensity, settings: Nuts) -> NutsSampler:
     """Programs of all chains of a model."""
-    kernel = build_kernel(settings)
-
-    def init_all(start_keys, keys, prepared):
-        def one(words):
-            start_key, key = map(key_of, words)
-            dtype = jnp.dtype(density.dtype)
-            return init(start_key, key, _of(density, prepared), density.size, settings, dtype)
-
-        return jax.lax.map(one, (start_keys, keys))
-
-    def advance_all(keys, states, prepared):
-        def one(chain):
-            words, state = chain
-            key, log_density = key_of(words), _of(density, prepared)
-            return jax.lax.scan(
-                lambda state, _: kernel(key, state, log_density), state, length=settings.draws
-            )
-
-        return jax.lax.map(one, (keys, states))
-
-    options = compiler_options()
-    return NutsSampler(
-        density=density,
-        settings=settings,
-        init=jax.jit(init_all, compiler_options=options),
-        advance=jax.jit(advance_all, compiler_options=options),
-    )
-
-
-def _of(density: LogDensity, prepared) -> Callable:
-    return lambda vector: density.value(vector, prepared)
+    return NutsSampler.build(density, settings, init, build_kernel(settings), one_after_the_other)

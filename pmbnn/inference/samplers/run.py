@@ -1,4 +1,4 @@
-"""Draws from the posterior of a model: chains that go on until their functions agree."""
+"""Draws from the posterior of a model: chains that continue until functions of them agree."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 
-# Chains on their way, and their checkpoints: to go on from exactly there
+# State of unfinished chains, and its checkpoints
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """Chains on their way.
+    """Unfinished chains.
 
     Attributes
     ----------
     state
-        Where they are, a tree of arrays.
+        State of the chains, a tree of arrays.
     chains
-        Their draws so far; None before the first.
+        Draws so far; None before the first.
     """
 
     state: Any
@@ -37,16 +37,16 @@ class Walk:
 
     @property
     def draws(self) -> int:
-        """Draws of each chain so far."""
+        """Number of draws of each chain so far."""
         return 0 if self.chains is None else self.chains.draws
 
     def followed_by(self, state: Any, later: Chains) -> "Walk":
-        """The same chains with later draws, and where they are then."""
+        """The same chains with later draws and the state after them."""
         return Walk(state, later if self.chains is None else self.chains.followed_by(later))
 
 
 def arrays_of(walk: Walk) -> Arrays:
-    """What a checkpoint keeps of chains on their way."""
+    """Arrays of unfinished chains that a checkpoint stores."""
     leaves, chains = [np.asarray(leaf) for leaf in jax.tree.leaves(walk.state)], walk.chains
     if chains is None:
         return [np.array([], str), *leaves]
@@ -55,30 +55,30 @@ def arrays_of(walk: Walk) -> Arrays:
 
 
 def restored(checkpoint: Checkpoint, like: Any) -> Walk | None:
-    """The chains that a checkpoint holds; None if there is none of a state of the shapes `like`."""
+    """Chains from a checkpoint; None without one whose state has the shapes of `like`."""
     arrays = checkpoint.load()
     if not arrays:
         return None
     names, *arrays = arrays
     shapes, structure = jax.tree.flatten(like)
-    leaves, drawn = arrays[: len(shapes)], arrays[len(shapes) :]
+    leaves, draws = arrays[: len(shapes)], arrays[len(shapes) :]
     if [(a.shape, a.dtype) for a in leaves] != [(s.shape, s.dtype) for s in shapes]:
         return None
     state = jax.tree.unflatten(structure, map(jnp.asarray, leaves))
-    if not drawn:
+    if not draws:
         return Walk(state)
-    values, broken, *statistics = drawn
+    values, broken, *statistics = draws
     return Walk(state, Chains(values, dict(zip(names.tolist(), statistics, strict=True)), broken))
 
 
 DOUBLINGS = 3
-"""How often the draws may double: up to eight times as many."""
+"""Largest number of times that the draws double: eight times as many at most."""
 
 IMPROPER = "a prior is improper, and draws cannot tell whether the posterior is"
-"""What is noted of chains under an improper prior."""
+"""Note on chains under an improper prior."""
 
 Functions = Callable[[np.ndarray], np.ndarray]
-"""From draws of the flat vector, ``(chain, draw, size)``, to ``(chain, draw, function)``."""
+"""Functions of draws of the flat vector, ``(chain, draw, size)``: ``(chain, draw, function)``."""
 
 
 @staged("build")
@@ -88,9 +88,9 @@ def build_sampler(density: LogDensity, settings: Sampling) -> Sampler:
     Raises
     ------
     ValueError
-        If the sampler does not take the model.
+        If the sampler cannot sample the model.
     """
-    # Each has a module of its name; blackjax takes a second to import, which no fit needs.
+    # Imported here: blackjax takes a second to import, and fits do not need it.
     module = import_module(f"{__package__}.{settings.engine}")
     return module.build_sampler(density, settings)
 
@@ -103,25 +103,25 @@ def sample_posterior(
     identity: str,
     checkpoint: Checkpoint | None = None,
 ) -> Samples:
-    """Draws of a model's posterior, as many as it takes for functions of them to agree.
+    """Draws of a model's posterior, until functions of them agree between chains.
 
     Parameters
     ----------
     sampler
-        Chains have a block of its draws at first, and up to eight; the first draws of more need
-        not be those of fewer.
+        Chains have one block of `draws` at first, and up to eight. With another number of `draws`,
+        the first ones may differ.
     data
         Values of the model's data variables by name.
     functions
-        Whose R-hat decides.
+        Functions whose R-hat is checked.
     identity
-        Decides everything: the same text gives the same bits.
+        Determines all random numbers: the same text gives the same bits.
     checkpoint
-        Where chains are left from time to time, and looked for.
+        Where the state of the chains is stored now and then, and read from.
     """
     density = sampler.density
 
-    def leave(walk: Walk, at_end: bool = False) -> Walk:
+    def save(walk: Walk, at_end: bool = False) -> Walk:
         if checkpoint is not None:
             checkpoint.save_if_due(lambda: arrays_of(walk), at_end)
         return walk
@@ -131,40 +131,40 @@ def sample_posterior(
         walk = None
         if checkpoint is not None:
             walk = restored(checkpoint, sampler.shapes(prepared))
-        walk = walk or leave(Walk(sampler.start(prepared, identity)))
+        walk = walk or save(Walk(sampler.start(prepared, identity)))
         tuning = sampler.tuning(walk.state)
 
     def extend(walk: Walk) -> Walk:
         with precision(density.dtype):
-            return leave(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
+            return save(walk.followed_by(*sampler.extend(walk.state, prepared, identity)))
 
     draws = sampler.settings.draws
     with stage("sample", draws, "draw") as report_progress:
-        walk, convergence = drawn_until_agreed(extend, walk, functions, draws, report_progress)
-    leave(walk, at_end=True)
+        walk, convergence = sample_until_agreed(extend, walk, functions, draws, report_progress)
+    save(walk, at_end=True)
     status, reason = verdict(walk.chains, convergence, tuning.failed, density.flat.improper)
     return Samples(walk.chains, status, reason, convergence, tuning.values)
 
 
-def drawn_until_agreed(
+def sample_until_agreed(
     extend: Callable[[Walk], Walk],
     walk: Walk,
     functions: Functions,
     draws: int,
-    report_progress: Callable[[int, int, str], None] | None = None,
+    report_progress: Callable[[int, int, str], None],
 ) -> tuple[Walk, Convergence | None]:
     """Chains, doubled until functions of their draws agree or there are eight times as many.
 
-    Broken chains are not gone on with: more of the same would not mend them.
+    Broken chains are not continued. Their convergence is None.
 
     Parameters
     ----------
     extend
-        Goes on for `draws` draws of each chain.
+        Draws `draws` more draws of each chain.
     walk
-        Where the chains are, some blocks of `draws` draws having been drawn before, or none.
+        The chains before, with some blocks of `draws` draws or none.
     report_progress
-        Called with draws of each chain so far, how many are wanted, and what is to be said of it.
+        Called with the numbers of draws of each chain so far and in all, and with a message.
     """
     values: list[np.ndarray] = []
     for doubled in range(DOUBLINGS + 1):
@@ -176,11 +176,10 @@ def drawn_until_agreed(
             if walk.chains.broken.any():
                 return walk, None
             values.append(functions(walk.chains.values[:, done : done + draws]))
-            if report_progress is not None and len(values) < blocks:
+            if len(values) < blocks:
                 report_progress(done + draws, draws * blocks, "")
         convergence = Convergence.of(np.concatenate(values, axis=1))
-        if report_progress is not None:
-            report_progress(draws * blocks, draws * blocks, str(convergence))
+        report_progress(draws * blocks, draws * blocks, str(convergence))
         if convergence.passed:
             break
     return walk, convergence
@@ -189,35 +188,31 @@ def drawn_until_agreed(
 def verdict(
     chains: Chains, convergence: Convergence | None, untuned: np.ndarray, improper: bool
 ) -> tuple[Status, str]:
-    """Status of chains, and a few words on it.
+    """Status of chains, and the reason.
 
-    An improper prior is noted beside the verdict, not in its place: the posterior may be proper,
-    and chains that disagree are not of it.
+    The reason notes an improper prior, which does not change the status: the posterior may be
+    proper.
 
     Parameters
     ----------
     convergence
         None if some chain is broken.
     untuned
-        Which chains could not be tuned, ``(chain,)``.
+        Whether a chain could not be tuned, ``(chain,)``.
     improper
         Whether a prior is improper.
     """
-    status, reason = _verdict(chains, convergence, untuned)
-    return status, f"{reason}; {IMPROPER}" if improper else reason
-
-
-def _verdict(
-    chains: Chains, convergence: Convergence | None, untuned: np.ndarray
-) -> tuple[Status, str]:
-    n = len(untuned)
+    n, status = len(untuned), "diverged"
     if chains.broken.any():
-        return "diverged", (
+        reason = (
             f"{chains.broken.sum()} of {n} chains met a log-density or a gradient that is not "
             f"finite, on the way to {chains.statistics['diverging'].sum()} draws"
         )
-    if untuned.any():
-        return "diverged", f"the tuning of {untuned.sum()} of {n} chains found no step"
-    if convergence.passed:
-        return "converged", str(convergence)
-    return "undecided", f"{convergence} after {convergence.draws} draws of each of {n} chains"
+    elif untuned.any():
+        reason = f"the tuning of {untuned.sum()} of {n} chains found no step"
+    elif convergence.passed:
+        status, reason = "converged", str(convergence)
+    else:
+        status = "undecided"
+        reason = f"{convergence} after {convergence.draws} draws of each of {n} chains"
+    return status, f"{reason}; {IMPROPER}" if improper else reason

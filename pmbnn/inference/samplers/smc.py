@@ -1,19 +1,18 @@
-"""Tempered sequential Monte Carlo (SMC): particles on their way from the prior to the posterior.
+"""Tempered sequential Monte Carlo (SMC): particles move from the prior to the posterior.
 
-The likelihood is turned on by degrees: at temperature β the target is the prior times the
-likelihood to the power of β. At each, particles are weighted by what is new of the likelihood,
-resampled, and moved by Hamiltonian Monte Carlo that leaves the target as it is. The next β is where
-the weights leave a given effective sample size; means of the weights multiply to the evidence,
-whose estimate is unbiased but for what temperatures and step sizes have learnt from the particles.
+At temperature β the target is the prior times the likelihood to the power of β. At each
+temperature, particles are weighted by the increment of the likelihood, resampled, and moved by
+Hamiltonian Monte Carlo, which leaves the target invariant. The next β is chosen so that the weights
+leave a given effective sample size. The product of the mean weights estimates the evidence; it is
+unbiased except that temperatures and step sizes adapt to the particles.
 
-Particles move in coordinates in which the prior is standard normal. They are drawn from it exactly,
-so that the evidence has its constant, and heavy tails are as short as the normal's. A run reaches
-separate modes in proportion to their weights, as far as its particles go; they are not independent
-of one another, but runs are.
+Particles move in coordinates in which the prior is standard normal. They are drawn from the prior
+exactly, so that the evidence is normalised, and heavy tails become as short as those of a normal. A
+run reaches separate modes in proportion to their weights, up to the number of its particles. The
+particles of a run are not independent of one another; runs are.
 
-Resampling, effective sample size and moves are blackjax's. Its own adaptive loop moves particles
-before it weights them, so that they come out weighted at the last temperature, and its steps are of
-one size.
+Resampling, effective sample size and moves are those of blackjax. Its adaptive loop is not used: it
+moves particles before it weights them, so that they end with weights, and its step size is fixed.
 
 References
 ----------
@@ -43,43 +42,43 @@ from pmbnn.inference.samplers.starts import chain_keys, key_of
 from pmbnn.inference.xla.compile import compiler_options
 
 MOST_TEMPERATURES = 1_000
-"""A run that has not arrived by then is broken."""
+"""A run with more temperatures than this is broken."""
 
 WITHIN = 10.0
-"""Coordinates, standard normal a priori, that a log-likelihood must be a number within."""
+"""Range of the coordinates, standard normal a priori, where no log-likelihood may be NaN."""
 
 SHORTEST = 1e-30
 """Smallest difference of two temperatures."""
 
 AT_ONCE = 16
-"""Particles that move side by side: of a small network, a gradient of all 512 at once takes twice
-as long, as they do not fit the cache."""
+"""Number of particles that move side by side. For a small network, gradients of all 512 at once
+take twice as long, as they do not fit the cache."""
 
 NARROWEST = 1e-6
-"""Smallest standard deviation of the particles that steps are scaled by."""
+"""Smallest standard deviation by which steps are scaled."""
 
 
 class Run(NamedTuple):
-    """A run on its way.
+    """State of a run.
 
     Attributes
     ----------
     coordinates
-        Of the particles, ``(particle, size)``: standard normal a priori.
+        Coordinates of the particles, ``(particle, size)``, standard normal a priori.
     log_likelihood
-        Theirs, ``(particle,)``, in nats.
+        Log-likelihood of the particles, ``(particle,)``, in nats.
     beta
         Temperature: the power of the likelihood.
     log_evidence
-        So far, in nats.
+        Log-evidence up to this temperature, in nats.
     step_size
-        Of the next move, in standard deviations of the particles.
+        Step size of the next move, in standard deviations of the particles.
     acceptance
         Mean acceptance probability of the moves at the last temperature.
     temperatures, n_steps
-        How many there were, and leapfrog steps of each particle at all of them.
+        Number of temperatures so far, and of leapfrog steps of each particle.
     is_broken
-        Whether a log-likelihood was not a number.
+        Whether some log-likelihood was NaN.
     """
 
     coordinates: jax.Array
@@ -110,100 +109,91 @@ def init(key, log_likelihood: Callable, size: int, settings: Smc, dtype) -> Run:
 
 
 def build_kernel(settings: Smc) -> Callable[..., Run]:
-    """The kernel of a run: from one temperature to the next; a JAX function.
+    """Kernel of a run, which goes to the next temperature; a JAX function.
 
-    Its arguments are the run's key, from which that of a temperature is derived by its number; the
-    run; and the log-likelihood as a function of coordinates.
+    Its arguments are the run's key, from which the key of a temperature is derived by its number;
+    the run; and the log-likelihood as a function of coordinates.
     """
 
     def kernel(key, run: Run, log_likelihood: Callable) -> Run:
         resampling_key, moving_key = jax.random.split(jax.random.fold_in(key, run.temperatures))
-        beta, log_weights = _next(run, settings)
+        beta, log_weights = _next_temperature(run, settings)
         total = logsumexp(log_weights)
-        chosen = systematic(resampling_key, jnp.exp(log_weights - total), settings.draws)
-        found = run._replace(
-            coordinates=run.coordinates[chosen],
+        indices = systematic(resampling_key, jnp.exp(log_weights - total), settings.draws)
+        run = run._replace(
+            coordinates=run.coordinates[indices],
             beta=beta,
             log_evidence=run.log_evidence + total - np.log(settings.draws),
             temperatures=run.temperatures + 1,
         )
-        found = _moved(moving_key, found, log_likelihood, settings)
-        values = jax.lax.map(log_likelihood, found.coordinates, batch_size=AT_ONCE)
-        is_broken = found.is_broken | ~jnp.isfinite(values).all()
-        return found._replace(log_likelihood=values, is_broken=is_broken)
+        run = _moved(moving_key, run, log_likelihood, settings)
+        values = jax.lax.map(log_likelihood, run.coordinates, batch_size=AT_ONCE)
+        is_broken = run.is_broken | ~jnp.isfinite(values).all()
+        return run._replace(log_likelihood=values, is_broken=is_broken)
 
     return kernel
 
 
-def is_under_way(run: Run) -> bool:
+def is_unfinished(run: Run) -> bool:
     """Whether there is a next temperature."""
     beta, is_broken, temperatures = jax.device_get((run.beta, run.is_broken, run.temperatures))
     return bool(beta < 1 and not is_broken and temperatures < MOST_TEMPERATURES)
 
 
-def _next(run: Run, settings: Smc) -> tuple[jax.Array, jax.Array]:
+def _next_temperature(run: Run, settings: Smc) -> tuple[jax.Array, jax.Array]:
     """The next temperature, and logarithms of the particles' weights, ``(particle,)``."""
     left, values = 1 - run.beta, run.log_likelihood
     step = ess_solver(lambda _: values, run.coordinates, settings.target_ess, left, dichotomy)
-    # No step is short enough where many likelihoods are zero: these go first, by themselves.
+    # No step is short enough if many likelihoods are zero: those particles are dropped first.
     step = jnp.clip(step, SHORTEST, left)
     beta = jnp.where(step == left, 1.0, run.beta + step).astype(run.beta.dtype)
     return beta, step * values
 
 
 def _moved(key, run: Run, log_likelihood: Callable, settings: Smc) -> Run:
-    """Particles after some trajectories that leave their target as it is."""
+    """A run whose particles have moved by trajectories that leave their target invariant."""
     fewest, most = settings.leapfrogs
-    hmc = blackjax.hmc.build_kernel()
+    beta, hmc = run.beta, blackjax.hmc.build_kernel()
     variances = jnp.maximum(run.coordinates.var(axis=0), NARROWEST**2)
 
     def log_density(coordinates):
         prior = -0.5 * (coordinates**2).sum()
-        return prior + run.beta * log_likelihood(coordinates)
+        return prior + beta * log_likelihood(coordinates)
 
     def move(key, state, step_size, length):
         state, info = hmc(key, state, log_density, step_size, variances, length)
         return state, (info.acceptance_rate, _met_nan(info.proposal))
 
     def body(i, carry):
-        states, step_size, acceptance, n_steps, is_broken = carry
+        states, run = carry
         keys = jax.random.split(jax.random.fold_in(key, i), settings.draws + 1)
         length = jax.random.randint(keys[-1], (), fewest, most + 1, jnp.int32)
         states, (accepted, met_nan) = jax.lax.map(
-            lambda of: move(*of, step_size, length), (keys[:-1], states), batch_size=AT_ONCE
+            lambda one: move(*one, run.step_size, length), (keys[:-1], states), batch_size=AT_ONCE
         )
         mean = accepted.mean()
-        return (
-            states,
-            step_size * jnp.exp(mean - settings.target_acceptance),
-            acceptance + mean / settings.moves,
-            n_steps + length,
-            is_broken | met_nan.any(),
+        return states, run._replace(
+            step_size=run.step_size * jnp.exp(mean - settings.target_acceptance),
+            acceptance=run.acceptance + mean / settings.moves,
+            n_steps=run.n_steps + length,
+            is_broken=run.is_broken | met_nan.any(),
         )
 
     states = jax.vmap(lambda x: blackjax.hmc.init(x, log_density))(run.coordinates)
-    start = (states, run.step_size, jnp.zeros_like(run.acceptance), run.n_steps, run.is_broken)
-    states, step_size, acceptance, n_steps, is_broken = jax.lax.fori_loop(
-        0, settings.moves, body, start
-    )
-    return run._replace(
-        coordinates=states.position,
-        step_size=step_size,
-        acceptance=acceptance,
-        n_steps=n_steps,
-        is_broken=is_broken,
-    )
+    start = (states, run._replace(acceptance=jnp.zeros_like(run.acceptance)))
+    states, run = jax.lax.fori_loop(0, settings.moves, body, start)
+    return run._replace(coordinates=states.position)
 
 
 def _met_nan(proposal) -> jax.Array:
-    """Whether a trajectory ends where the prior may be but the density is not a number."""
-    # A step that is too long leads far out before anything overflows.
+    """Whether a trajectory ends in the range of the prior, at a density that is NaN."""
+    # Far outside, a density may overflow after a step that is too long.
     is_within = (jnp.abs(proposal.position) < WITHIN).all()
     return is_within & jnp.isnan(proposal.logdensity)
 
 
-class Drawn(NamedTuple):
-    """A run that is done.
+class Particles(NamedTuple):
+    """Particles of a finished run.
 
     Attributes
     ----------
@@ -211,7 +201,7 @@ class Drawn(NamedTuple):
         Unconstrained vectors of the particles, ``(particle, size)``, in random order, and their
         log-density, ``(particle,)``.
     run
-        What else is known of it.
+        The run.
     """
 
     positions: jax.Array
@@ -223,66 +213,65 @@ class Drawn(NamedTuple):
 class SmcSampler:
     """A run as compiled programs; `build_sampler` makes one.
 
-    A program ends at every temperature: one of the whole run would hold gigabytes, because a core
-    by itself gives back what a product of matrices took only when its program ends (jaxlib 0.12).
+    A program ends at every temperature. A program of the whole run would hold gigabytes: on one
+    core, memory of matrix products is freed only when their program ends (jaxlib 0.12).
 
     Attributes
     ----------
     density, settings
-        Prior and likelihood, and how particles move.
+        Prior and likelihood, and the settings of the sampler.
     init, advance, finish
-        A run at its start, at its next temperature, and done: from the key of its chain, ``(2,)``
-        unsigned 32-bit words, the number of the block, the run but at the start, and the prepared
-        data.
+        Functions that return a run at its start, at its next temperature, and its particles. Their
+        arguments are the key of the chain, ``(2,)`` unsigned 32-bit words, the number of the block,
+        the run (not of `init`), and the prepared data.
     """
 
     density: TemperedDensity
     settings: Smc
     init: Callable[..., Run]
     advance: Callable[..., Run]
-    finish: Callable[..., Drawn]
+    finish: Callable[..., Particles]
 
     def start(self, prepared: tuple, identity: str) -> jax.Array:
-        """No block of runs so far: the state is their number."""
+        """State before the first run: the number of blocks of runs, 0."""
         return jnp.zeros((), jnp.int32)
 
     def shapes(self, prepared: tuple) -> jax.ShapeDtypeStruct:
-        """That of a number."""
+        """Shape and type of that number."""
         return jax.ShapeDtypeStruct((), jnp.int32)
 
     def extend(self, state: jax.Array, prepared: tuple, identity: str) -> tuple[jax.Array, Chains]:
-        """A new run of each chain, independent of those before."""
-        *_, chains = chain_keys(identity, self.settings.chains)
-        # One after the other: side by side, all would wait for the one of most temperatures.
-        runs = [self._run(words, state, prepared) for words in chains]
+        """State after a new run of each chain, and the particles; runs are independent."""
+        *_, keys = chain_keys(identity, self.settings.chains)
+        # One after the other: side by side, all would wait for the run with the most temperatures.
+        runs = [self._run(key, state, prepared) for key in keys]
         return state + 1, _chains(jax.tree.map(lambda *leaves: np.stack(leaves), *runs))
 
-    def _run(self, words: jax.Array, block: jax.Array, prepared: tuple) -> Drawn:
-        run = self.init(words, block, prepared)
-        while is_under_way(run):
-            run = self.advance(words, block, run, prepared)
-        return jax.device_get(self.finish(words, block, run, prepared))
+    def _run(self, key: jax.Array, block: jax.Array, prepared: tuple) -> Particles:
+        run = self.init(key, block, prepared)
+        while is_unfinished(run):
+            run = self.advance(key, block, run, prepared)
+        return jax.device_get(self.finish(key, block, run, prepared))
 
     def tuning(self, state: jax.Array) -> Tuning:
-        """Nothing: steps adapt as particles go."""
+        """No tuned values: steps adapt at every temperature."""
         return Tuning(np.zeros(self.settings.chains, bool), {})
 
 
-def _chains(drawn: Drawn) -> Chains:
-    run = drawn.run
-    finite = np.isfinite(drawn.positions).all(axis=2) & np.isfinite(drawn.log_density)
-    of_runs = {
+def _chains(particles: Particles) -> Chains:
+    positions, log_density, run = particles
+    finite = np.isfinite(positions).all(axis=2) & np.isfinite(log_density)
+    by_run = {
         "log_evidence": run.log_evidence,
         "acceptance_rate": run.acceptance,
         "n_temperatures": run.temperatures,
         "n_steps": run.n_steps,
         "step_size": run.step_size,
     }
-    shape = finite.shape
-    statistics = {"lp": drawn.log_density, "diverging": ~finite} | {
-        name: np.broadcast_to(value[:, None], shape) for name, value in of_runs.items()
+    statistics = {"lp": log_density, "diverging": ~finite} | {
+        name: np.broadcast_to(value[:, None], finite.shape) for name, value in by_run.items()
     }
-    return Chains(drawn.positions, statistics, run.is_broken | (run.beta < 1) | ~finite.all(axis=1))
+    return Chains(positions, statistics, run.is_broken | (run.beta < 1) | ~finite.all(axis=1))
 
 
 def build_sampler(density: LogDensity, settings: Smc) -> SmcSampler:
@@ -296,27 +285,25 @@ def build_sampler(density: LogDensity, settings: Smc) -> SmcSampler:
     tempered = build_tempered_density(density)
     kernel = build_kernel(settings)
 
-    def keys_of(words, block):
-        return jax.random.split(jax.random.fold_in(key_of(words), block), 3)
+    def split(key, block):
+        """Keys of the prior draws, of the temperatures, and of the final order."""
+        return jax.random.split(jax.random.fold_in(key_of(key), block), 3)
 
-    def of(prepared):
-        return lambda coordinates: tempered.log_likelihood(coordinates, prepared)
-
-    def start(words, block, prepared):
-        prior_key, _, _ = keys_of(words, block)
+    def start(key, block, prepared):
+        prior_key, _, _ = split(key, block)
         dtype = jnp.dtype(tempered.dtype)
-        return init(prior_key, of(prepared), tempered.size, settings, dtype)
+        return init(prior_key, tempered.at(prepared), tempered.size, settings, dtype)
 
-    def advance(words, block, run, prepared):
-        _, key, _ = keys_of(words, block)
-        return kernel(key, run, of(prepared))
+    def advance(key, block, run, prepared):
+        _, run_key, _ = split(key, block)
+        return kernel(run_key, run, tempered.at(prepared))
 
-    def finish(words, block, run, prepared):
-        # Particles of one ancestor lie side by side.
-        _, _, order_key = keys_of(words, block)
+    def finish(key, block, run, prepared):
+        # Particles with the same ancestor are neighbours.
+        _, _, order_key = split(key, block)
         order = jax.random.permutation(order_key, settings.draws)
         places = jax.vmap(lambda c: tempered.place(c, prepared))(run.coordinates[order])
-        return Drawn(*places, run)
+        return Particles(*places, run)
 
     options = compiler_options()
     programs = (jax.jit(one, compiler_options=options) for one in (start, advance, finish))

@@ -1,4 +1,4 @@
-"""Where PyTensor graphs become JAX functions.
+"""Conversion of PyTensor graphs to JAX functions.
 
 Gain: vectors of 512 instead of 256 bits make a step of a large network 1.2 times faster
 (``uv run python benchmarks/large_networks.py``); kept programs let the cells of a second sweep of
@@ -28,23 +28,23 @@ from pmbnn.core.machine import current_device, exact_products
 from pmbnn.core.stages import recount
 from pmbnn.inference.xla.rewrites import StoppedGradient, use_fast_forms
 
-# Programs that models share: those of predictions, which no prior changes
+# Programs that models share, such as those of predictions, which do not depend on the prior
 #
 # Gain: another prior of a network takes 0.53 of the processor time of a new network, all programs
-# (``uv run python benchmarks/end_to_end.py``). Where nobody asks for it, nothing is kept: a model
-# that anyone wrote may hold all its data in its graph.
+# (``uv run python benchmarks/end_to_end.py``). Outside `sharing_programs` nothing is kept, because
+# the graph of a user's model may hold all its data.
 
 
 KEPT = 128
-"""How many things are kept, those used last: functions and programs of the predictions of eight
-networks, and the log-priors of dozens of groups."""
+"""Number of functions and programs that are kept, the last used ones: enough for the predictions of
+eight networks and the log-priors of dozens of groups."""
 
 _KEPT: ContextVar[OrderedDict | None] = ContextVar("kept programs", default=None)
 
 
 @contextmanager
 def sharing_programs() -> Iterator[None]:
-    """Keep what `shared` builds meanwhile."""
+    """Keep results of `shared` within the context."""
     token = _KEPT.set(OrderedDict())
     try:
         yield
@@ -53,7 +53,7 @@ def sharing_programs() -> Iterator[None]:
 
 
 def shared[T](key: Hashable, build: Callable[[], T]) -> T:
-    """What was built for an equal key before, if it is kept, or what is built now."""
+    """Result of an earlier call with an equal key, if it is kept; otherwise that of `build`."""
     kept = _KEPT.get()
     if kept is None:
         return build()
@@ -67,9 +67,9 @@ def shared[T](key: Hashable, build: Callable[[], T]) -> T:
 
 @dataclass(frozen=True, eq=False)
 class GraphKey:
-    """A graph as a key: equal to any that does the same to inputs of the same types.
+    """A key that is equal for graphs with equal operations and inputs of equal types.
 
-    ``setting`` is what else decides the function that is made of it.
+    ``setting`` has all else that determines the JAX function of the graph.
     """
 
     setting: Hashable
@@ -87,10 +87,10 @@ class GraphKey:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GraphKey) or self._types != other._types:
             return False
-        # A variable that is an input of both has to be the same one: PyTensor takes it for equal.
-        both = {*self.inputs} & {*other.inputs}
-        places = zip(self.inputs, other.inputs, strict=True)
-        if any(a is not b and not both.isdisjoint((a, b)) for a, b in places):
+        # PyTensor takes a variable that is an input of both as equal, at whatever place.
+        common = {*self.inputs} & {*other.inputs}
+        pairs = zip(self.inputs, other.inputs, strict=True)
+        if any(a is not b and not common.isdisjoint((a, b)) for a, b in pairs):
             return False
         graphs = (list(self.outputs), list(other.outputs), list(self.inputs), list(other.inputs))
         return equal_computations(*graphs)
@@ -98,9 +98,9 @@ class GraphKey:
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    """Trace, compile and run in ``float32`` or ``float64``, whatever PyTensor set globally."""
+    """Trace, compile and run in ``float32`` or ``float64``, whatever the global setting is."""
     with jax.enable_x64(dtype == "float64"), exact_products(), warnings.catch_warnings():
-        # Graphs are written in double precision; JAX says at each cast that it narrows.
+        # Graphs are in double precision, and JAX warns of each cast to single precision.
         warnings.filterwarnings("ignore", message="Explicitly requested dtype", module="jax")
         yield
 
@@ -110,8 +110,8 @@ def jax_function(
 ) -> Callable[..., tuple]:
     """JAX function of a PyTensor graph; call it within `precision`.
 
-    Checks of parameter values are left out: they cannot raise under JAX, and every constant
-    was validated before. Equal graphs have one function within `sharing_programs`.
+    It does not check parameter values: checks cannot raise errors under JAX, and constants are
+    validated before. Equal graphs have one function within `sharing_programs`.
     """
     key = GraphKey((current_device(), jax.config.jax_enable_x64), inputs, outputs)
     return shared(key, lambda: jax_funcify(_rewritten(inputs, outputs)))
@@ -122,23 +122,24 @@ def split_jax_function(
     inputs: Sequence[TensorVariable],
     outputs: Sequence[TensorVariable],
 ) -> tuple[Callable[..., tuple], Callable[..., tuple]]:
-    """`jax_function` in two: what depends on `data` only, and the rest.
+    """`jax_function` in two functions: the part that depends on `data` only, and the rest.
 
-    The first takes the data and gives a tuple; the second takes `inputs`, then that tuple's
-    elements. A loop over the second alone need not do the work of the first at every step.
+    The first takes the data and returns a tuple; the second takes `inputs` and the elements of that
+    tuple. A loop over the second does not repeat the work of the first.
     """
     graph = _rewritten([*data, *inputs], outputs)
-    of_data = set(graph.inputs[: len(data)])
+    known = set(graph.inputs[: len(data)])
+    used: list[TensorVariable] = []
     for node in graph.toposort():
         parents = [v for v in node.inputs if not isinstance(v, Constant)]
-        if parents and all(v in of_data for v in parents):
-            of_data.update(node.outputs)
-    rest = [node for node in graph.toposort() if not of_data.issuperset(node.outputs)]
-    used = [v for node in rest for v in node.inputs]
-    prepared = [v for v in dict.fromkeys([*used, *graph.outputs]) if v in of_data]
+        if parents and known.issuperset(parents):
+            known.update(node.outputs)
+        else:
+            used += node.inputs
+    prepared = [v for v in dict.fromkeys([*used, *graph.outputs]) if v in known]
     first = FunctionGraph(graph.inputs[: len(data)], prepared, clone=True)
     second = FunctionGraph([*graph.inputs[len(data) :], *prepared], graph.outputs, clone=True)
-    # A graph without outputs would become a function that gives None.
+    # The function of a graph without outputs would return None.
     prepare = jax_funcify(first) if prepared else lambda *data: ()
     return prepare, jax_funcify(second)
 
@@ -151,7 +152,7 @@ def _rewritten(
         if isinstance(node.op, CheckParameterValue):
             graph.replace(node.outputs[0], node.inputs[0], import_missing=True)
         elif isinstance(node.op, DisconnectedGrad | ZeroGrad):
-            # PyTensor's rewrites take its views out of every graph, before JAX sees them.
+            # PyTensor's rewrites remove its views from every graph, before JAX sees them.
             graph.replace(node.outputs[0], StoppedGradient()(*node.inputs), import_missing=True)
     JAX.optimizer.rewrite(graph)
     use_fast_forms(graph)
@@ -164,14 +165,14 @@ def compiler_options(brief: bool = False) -> dict[str, int]:
     Parameters
     ----------
     brief
-        Of a program that takes less time than its compiling does.
+        Options for a program that takes less time than its compilation.
     """
     traits = current_device().traits
     return dict(traits.brief_options if brief else traits.compiler_options)
 
 
 def count_compiling() -> None:
-    """Count XLA's compiling as a stage of its own, whatever it is compiled within."""
+    """Count the time that XLA compiles as a separate stage."""
 
     def ended(event: str, seconds: float, **_: object) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
@@ -183,12 +184,12 @@ def count_compiling() -> None:
 def use_compilation_cache() -> None:
     """Keep compiled programs in the user's cache folder, for the next run of the same shape.
 
-    One that cannot be written or read costs time and nothing else.
+    A program that cannot be written or read is compiled again.
     """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pmbnn" / "xla"
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    # Small programs too: a fit takes dozens of them, each a few hundredths of a second.
+    # Small programs too: a fit needs dozens of them, each a few hundredths of a second.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # JAX compiles instead, and says so of each of dozens of programs.
+    # JAX compiles instead, and would warn of each of dozens of programs.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")

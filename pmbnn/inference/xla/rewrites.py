@@ -1,12 +1,12 @@
-"""Operations in the form that XLA runs fast on a CPU; numbers differ by rounding only.
+"""Operations in a form that XLA runs fast on a CPU; numbers differ by rounding only.
 
-XLA calls a library for every matrix product, and sums with a scalar loop what it cannot fuse.
-For matrices of a few rows that costs more than the arithmetic: written as sums of products
-over the short axis, a product fuses with the activation around it. Which form is better shows
-in the shapes, known when JAX traces.
+XLA calls a library for every matrix product, and computes sums that it cannot fuse with a scalar
+loop. For matrices of a few rows that takes longer than the arithmetic. Written as a sum of products
+over the short axis, a product fuses with the activation around it. The shapes, which are known when
+JAX traces, decide which form is used.
 
-It also fuses what is cheap into all that uses it, and computes it as often: scales for weights,
-gradients and divergence. `materialised` puts an end to that.
+XLA also fuses cheap operations into all their users and so repeats them: scales for weights,
+gradients and divergence. `materialised` prevents that.
 
 Gain: with the whole of this package, 16 fits of the 2-5-5-2 network at once take 0.54 of the time
 of a bare JAX loop (``uv run python benchmarks/small_network.py``). Transpositions last are 0.3 of a
@@ -44,7 +44,7 @@ LONG = 64
 class Materialised(Op):
     """The same array, computed once and kept in memory."""
 
-    # Not one of PyTensor's views, which its rewrites take out of every graph.
+    # Not a view class of PyTensor, which its rewrites remove from every graph.
     view_map = {0: [0]}  # noqa: RUF012
     __props__ = ()
 
@@ -59,7 +59,7 @@ class Materialised(Op):
 
 
 def materialised(variable: TensorVariable) -> TensorVariable:
-    """The same variable, which XLA computes once, whatever uses it."""
+    """The same variable, which XLA computes once for all its users."""
     return Materialised()(variable)
 
 
@@ -68,16 +68,16 @@ class StoppedGradient(Materialised):
 
 
 def computed_once(array: jax.Array) -> jax.Array:
-    """The same array of a program in JAX, which XLA computes once.
+    """The same JAX array, which XLA computes once.
 
-    It would compute a gradient anew for each moment of the optimiser, and a learning rate
-    within the loop over each parameter's elements.
+    Otherwise XLA repeats a gradient for each moment of the optimiser, and a learning rate within
+    the loop over the elements of each parameter.
     """
     return jax.lax.optimization_barrier(array)
 
 
 class ThinDot(Dot):
-    """Matrix product that is unrolled where its matrix is small and the other one long."""
+    """Matrix product that is unrolled if one matrix is small and the other has many columns."""
 
 
 class ThinLogSoftmax(LogSoftmax):
@@ -85,23 +85,23 @@ class ThinLogSoftmax(LogSoftmax):
 
 
 class ShortMax(Max):
-    """Maximum over axes of a few elements each, as maxima of what lies side by side."""
+    """Maximum over axes of a few elements each, computed slice by slice."""
 
 
 class ShortSum(Sum):
-    """Sum over axes of a few elements each, as sums of what lies side by side."""
+    """Sum over axes of a few elements each, computed slice by slice."""
 
 
 class PlainSplit(Split):
-    """Split of a vector whose gradient joins parts that were computed before."""
+    """Split of a vector whose gradient concatenates parts that are computed first."""
 
 
 class FastSoftplus(ViewOp):
-    """Softplus without a logarithm or a choice of formulas by range."""
+    """Softplus without a logarithm and without a choice of formulas by range."""
 
 
 def use_fast_forms(graph: FunctionGraph) -> None:
-    """Replace the operations of `graph` that have a form here by that."""
+    """Replace operations of `graph` by their fast forms."""
     _transpose_last(graph)
     for node in graph.toposort():
         if type(node.op) is Dot:
@@ -123,10 +123,10 @@ def use_fast_forms(graph: FunctionGraph) -> None:
 
 
 def _transpose_last(graph: FunctionGraph) -> None:
-    """Transpose what enters a product after operations element by element, not before them.
+    """Transpose factors of products after elementwise operations, not before them.
 
-    A product takes a transposed matrix as it is; anything else reads it across its rows, which
-    takes several times as long.
+    A product takes a transposed matrix directly; an elementwise operation reads it across its rows,
+    which takes several times as long.
     """
     for node in graph.toposort():
         if isinstance(node.op, Dot):
@@ -137,7 +137,7 @@ def _transpose_last(graph: FunctionGraph) -> None:
 
 
 def _untransposed(matrix: TensorVariable) -> TensorVariable | None:
-    """What a matrix is the transposition of; None if it is not, nor made of such alone."""
+    """The matrix whose transpose a matrix is, if all its inputs are transposed; otherwise None."""
     node = matrix.owner
     if node is None or matrix.type.ndim != 2:
         return None
@@ -145,24 +145,9 @@ def _untransposed(matrix: TensorVariable) -> TensorVariable | None:
         return node.inputs[0]
     if not isinstance(node.op, Elemwise):
         return None
-    # What is spread out over an axis is a vector or a scalar: its transposition costs nothing.
-    found = [v.T if any(v.type.broadcastable) else _untransposed(v) for v in node.inputs]
-    return None if any(v is None for v in found) else node.op(*found)
-
-
-@jax_funcify.register(Materialised)
-def _funcify_materialised(op, **kwargs):
-    return _kept
-
-
-@jax_funcify.register(StoppedGradient)
-def _funcify_stopped_gradient(op, **kwargs):
-    return jax.lax.stop_gradient
-
-
-@jax_funcify.register(FastSoftplus)
-def _funcify_softplus(op, **kwargs):
-    return _softplus
+    # A broadcast vector or scalar is transposed at no cost.
+    inputs = [v.T if any(v.type.broadcastable) else _untransposed(v) for v in node.inputs]
+    return None if any(v is None for v in inputs) else node.op(*inputs)
 
 
 def _is_short(node) -> bool:
@@ -174,38 +159,19 @@ def _is_short(node) -> bool:
     return None not in lengths and max(lengths) <= SHORT
 
 
-@jax_funcify.register(ShortMax)
-def _funcify_max(op, **kwargs):
-    return lambda x: _short_max(x, tuple(sorted(op.axis)))
+def _dot(a, b):
+    thin = a.ndim == b.ndim == 2 and max(a.shape) <= SHORT and b.shape[1] >= LONG
+    return _thin_product(a, b) if thin else jnp.dot(a, b)
 
 
-@jax_funcify.register(ShortSum)
-def _funcify_sum(op, **kwargs):
-    return lambda x: _short_sum(x, tuple(sorted(op.axis)))
+def _log_softmax(x):
+    thin = x.ndim == 2 and x.shape[0] <= SHORT and x.shape[1] >= LONG
+    return _thin_log_softmax(x) if thin else jax.nn.log_softmax(x, axis=0)
 
 
-@jax_funcify.register(PlainSplit)
-def _funcify_split(op, node, **kwargs):
+def _split(node):
     lengths = tuple(int(n) for n in node.inputs[1].data)
     return lambda x, _: list(_plain_split(x, lengths))
-
-
-@jax_funcify.register(ThinDot)
-def _funcify_dot(op, **kwargs):
-    def dot(a, b):
-        thin = a.ndim == b.ndim == 2 and max(a.shape) <= SHORT and b.shape[1] >= LONG
-        return _thin_product(a, b) if thin else jnp.dot(a, b)
-
-    return dot
-
-
-@jax_funcify.register(ThinLogSoftmax)
-def _funcify_log_softmax(op, **kwargs):
-    def log_softmax(x):
-        thin = x.ndim == 2 and x.shape[0] <= SHORT and x.shape[1] >= LONG
-        return _thin_log_softmax(x) if thin else jax.nn.log_softmax(x, axis=0)
-
-    return log_softmax
 
 
 def _total(terms):
@@ -214,7 +180,7 @@ def _total(terms):
 
 @jax.custom_jvp
 def _kept(x):
-    """The same array, its gradient left free: JAX would put a barrier around that as well."""
+    """The same array behind a barrier, without the barrier that JAX puts around a gradient."""
     return jax.lax.optimization_barrier(x)
 
 
@@ -246,12 +212,12 @@ def _short_sum(x, axes):
 
 @_short_sum.defjvp
 def _short_sum_derivative(axes, primals, tangents):
-    # What is added up slice by slice would get its gradient so, too; of a sum it is one array.
+    # The derivative of the slices would be computed by slice; that of a sum is one array.
     return _short_sum(primals[0], axes), jnp.sum(tangents[0], axes)
 
 
 def _over(operation, x, axes):
-    """An operation of two over all elements of some axes."""
+    """Reduction by a binary operation over some axes, slice by slice."""
     for axis in reversed(axes):
         parts = (jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis]))
         x = functools.reduce(operation, parts)
@@ -265,7 +231,7 @@ def _max_forward(x, axes):
 
 def _max_backward(axes, kept, d):
     x, highest = kept
-    # Elements that are equally high share the gradient, as JAX has it.
+    # Equal maxima share the gradient, as in JAX.
     is_highest = (x == jnp.expand_dims(highest, axes)).astype(d.dtype)
     return (is_highest * jnp.expand_dims(d / _over(jnp.add, is_highest, axes), axes),)
 
@@ -283,7 +249,7 @@ def _split_forward(x, lengths):
 
 
 def _split_backward(lengths, kept, d):
-    # Within a loop over all elements XLA would ask at each of them which part it belongs to.
+    # Otherwise XLA loops over all elements and looks up the part of each.
     joined = jnp.concatenate(jax.lax.optimization_barrier(d))
     return (jax.lax.optimization_barrier(joined),)
 
@@ -298,14 +264,14 @@ def _thin_product(a, b):
 
 
 def _product_forward(a, b):
-    # Without the barrier XLA computes the weights anew for every observation.
+    # Without the barrier XLA computes the weights again for every observation.
     a = jax.lax.optimization_barrier(a)
     return _thin_product(a, b), (a, b)
 
 
 def _product_backward(kept, d):
     a, b = kept
-    # The sum over observations is a library product: XLA's own is not vectorised.
+    # The sum over observations is a library product, as XLA does not vectorise its own.
     return d @ b.T, _total(a[j, :, None] * d[j] for j in range(len(a)))
 
 
@@ -344,3 +310,13 @@ def _log_softmax_backward(probabilities, d):
 
 
 _thin_log_softmax.defvjp(_log_softmax_forward, _log_softmax_backward)
+
+
+jax_funcify.register(Materialised, lambda op, **_: _kept)
+jax_funcify.register(StoppedGradient, lambda op, **_: jax.lax.stop_gradient)
+jax_funcify.register(FastSoftplus, lambda op, **_: _softplus)
+jax_funcify.register(ShortMax, lambda op, **_: lambda x: _short_max(x, tuple(sorted(op.axis))))
+jax_funcify.register(ShortSum, lambda op, **_: lambda x: _short_sum(x, tuple(sorted(op.axis))))
+jax_funcify.register(PlainSplit, lambda op, node, **_: _split(node))
+jax_funcify.register(ThinDot, lambda op, **_: _dot)
+jax_funcify.register(ThinLogSoftmax, lambda op, **_: _log_softmax)

@@ -1,4 +1,4 @@
-"""What every likelihood has in common: what is observed, predicted, and by which kind."""
+"""Base classes of likelihoods: what they observe, their parameters, the kind of predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,59 +14,59 @@ if TYPE_CHECKING:
     from pmbnn.data.arrays import Rows
 
 NUMBER = "y"
-"""What a network's output is called that is the mean of a number."""
+"""Name of the network output that is the mean of a single numeric target."""
 
 TARGET_NAME = "target_name"
-"""Dim of what there is one of for each of several targets; its coordinates are their names."""
+"""Dim of variables with one value per target; its coordinates are the names of the targets."""
 
 
 class Likelihood(Specification, ABC):
-    """A likelihood as an experiment file names it, which owns its task.
+    """A likelihood as an experiment file names it.
 
-    It says what is observed under it, what its predictions are made of, and what kind they are
-    of. A subclass is of classes (`ClassLikelihood`), of numbers (`DensityLikelihood`), or brings
-    a kind of prediction of its own.
+    It defines the observed variable, the parameters that predictions need, and the kind of
+    predictions. Subclasses are for class labels (`ClassLikelihood`), for numbers
+    (`DensityLikelihood`), or define another kind of prediction.
     """
 
     kind: str
 
     task: ClassVar[str]
-    """What it observes: ``classes`` or ``numbers``, as data sets name it."""
+    """``classification`` or ``regression``, as data sets name it."""
 
     predictive: ClassVar[str]
-    """Key of the kind of its predictions, one of `pmbnn.prediction.PREDICTIVES`."""
+    """Kind of its predictions: a key of `pmbnn.prediction.PREDICTIVES`."""
 
     takes_several: ClassVar[bool] = False
-    """Whether it observes several targets a row, as ``(observation, target)``."""
+    """Whether it takes several targets per row, ``(observation, target)``."""
 
     @classmethod
     def takes(cls, n_classes: int | None) -> bool:
-        """Whether it observes labels of so many classes; numbers, of None."""
+        """Whether it is for labels of this number of classes, or for numbers if that is None."""
         return ("regression" if n_classes is None else "classification") == cls.task
 
     def fits(self, rows: "Rows") -> bool:
-        """Whether the rows hold what it observes."""
+        """Whether it is for the targets of these rows."""
         return self.observes(rows.n_classes, rows.n_targets)
 
     @classmethod
     def observes(cls, n_classes: int | None, n_targets: int) -> bool:
-        """Whether it observes so many targets a row, of what `takes` says."""
+        """Whether it is for this number of targets per row, of the type that `takes` checks."""
         return cls.takes(n_classes) and (cls.takes_several or n_targets == 1)
 
     def outputs(self, classes: Sequence) -> tuple:
-        """Names of the outputs that a network must have, by those of the classes.
+        """Names of the outputs that a network must have, from the names of the classes.
 
-        One for each class, or for each of several targets by their names; for a single number,
-        which has neither, its mean.
+        One for each class, or for each of several targets by their names; for a single numeric
+        target, which has no name, its mean.
         """
         return tuple(classes) or (NUMBER,)
 
     def n_outputs(self, n_classes: int | None, n_targets: int = 1) -> int:
-        """Number of the outputs that a network must have; for numbers, of None."""
+        """Number of outputs that a network must have; `n_classes` is None for numbers."""
         return len(self.outputs(range(n_classes or (n_targets if n_targets > 1 else 0))))
 
     is_point: ClassVar[bool] = False
-    """Whether it has parameters that are points, which no guide is spread about."""
+    """Whether some of its parameters are point parameters, which are maximised."""
 
     @property
     def constants(self) -> Mapping[str, float]:
@@ -75,7 +75,7 @@ class Likelihood(Specification, ABC):
 
     @property
     def n_free(self) -> int:
-        """Number of free scalars, of each target."""
+        """Number of free scalars per target."""
         return 0
 
     @property
@@ -92,16 +92,16 @@ class Likelihood(Specification, ABC):
         Parameters
         ----------
         outputs
-            Of the network, ``(observation, output)``.
+            Outputs of the network, ``(observation, output)``.
         data
-            ``target``, ``(observation,)``, and the constants by name. Of several targets it is
-            ``(observation, target)``, and so is the observed variable, whose last dim is
+            ``target``, ``(observation,)``, and the constants by name. With several targets,
+            ``target`` and the observed variable are ``(observation, target)``; the last dim is
             `TARGET_NAME`.
         """
 
     @abstractmethod
     def parameters(self, observed: "TensorVariable") -> "dict[str, TensorVariable]":
-        """Graphs by name that predictions are made of, read off the observed variable.
+        """Parameters of the observed variable that predictions need, as graphs by name.
 
         Scalars, or with observations on the first axis.
 
@@ -120,7 +120,7 @@ class Likelihood(Specification, ABC):
         Parameters
         ----------
         parameters
-            By name, ``(draw, observation, ...)``; ``(draw, 1)`` of scalars.
+            By name, ``(draw, observation, ...)``; scalars are ``(draw, 1)``.
         """
 
 
@@ -144,10 +144,10 @@ class DensityLikelihood(Likelihood):
 
     @abstractmethod
     def components(self, parameters: "Mapping[str, np.ndarray]") -> Components:
-        """Distributions of what is observed, at draws of the parameters; arrays as in `sample`."""
+        """Distributions of the target at draws of the parameters; arrays as in `sample`."""
 
     def by_target(self, parameters: "Mapping[str, np.ndarray]") -> "list[Mapping[str, np.ndarray]]":
-        """Parameters of each of several targets alone; of one they are what they are."""
+        """Parameters of each target; the only entry is `parameters` if there is one target."""
         return [parameters]
 
     def sample(self, parameters, rng):  # noqa: D102

@@ -49,6 +49,6 @@ class Bernoulli(ClassLikelihood):
         import pytensor.tensor as pt
 
         (probability,) = distribution_parameters(observed, pm.Bernoulli, self.kind)
-        # One less a probability near 1 would round to zero, the sigmoid of the other sign does not.
+        # One minus a probability near 1 would round to zero; the sigmoid of -logit does not.
         logit = probability.owner.inputs[0]
         return {"probability": pt.stack([pt.sigmoid(-logit), probability], axis=-1)}

@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 NOISE = "noise"
-"""Name of a learned standard deviation of the noise, and start of the names of its constants."""
+"""Name of a learned standard deviation of the noise; names of its constants start with it."""
 
 SMALLEST_SD = 1e-6
-"""Added to a standard deviation that is an output, whose logarithm stays finite where that
-underflows."""
+"""Added to a standard deviation that is an output: its logarithm stays finite if it underflows."""
 
 
 class Heteroscedastic(Specification):
@@ -51,11 +50,11 @@ class PointNoise(Specification):
 
 
 class NumberLikelihood(DensityLikelihood):
-    """A likelihood of numbers about the network's first output, with a scale of the noise.
+    """A likelihood of numbers: the network's first output is the mean, the noise has a scale.
 
-    The scale is known; or learned under a hyperprior, as the variable ``noise``; or maximised, of
-    that name too; or a function of the inputs, by a second output. Several targets are independent
-    given the network, whose first outputs are their means, and each has a scale of its own.
+    The scale is known; or the variable ``noise``, learned under a hyperprior or maximised; or a
+    function of the inputs, by a second output. Several targets are independent given the network,
+    whose first outputs are their means, and each target has its own scale.
     """
 
     takes_several: ClassVar[bool] = True
@@ -65,18 +64,18 @@ class NumberLikelihood(DensityLikelihood):
 
     @property
     def scale_of_noise(self) -> "float | tuple[float, ...] | Specification":
-        """The scale where it is known, or one for each target; else what it is learned by."""
+        """The scale where it is known, or one per target; otherwise its hyperprior."""
         return getattr(self, self.scale_field)
 
     @model_validator(mode="after")
     def _one_noise(self):
         name = self.scale_field
         for field in ("per", "centred") if self.is_learned else ():
-            found = getattr(self.scale_of_noise, field)
-            if found != type(self.scale_of_noise).model_fields[field].default:
+            value = getattr(self.scale_of_noise, field)
+            if value != type(self.scale_of_noise).model_fields[field].default:
                 raise ValueError(
                     f"must leave out `{name}.{field}`: there is one standard deviation, of no "
-                    f"layer, got {found}"
+                    f"layer, got {value}"
                 )
         return self
 
@@ -91,9 +90,9 @@ class NumberLikelihood(DensityLikelihood):
         return isinstance(self.scale_of_noise, Hierarchical)
 
     def rule_of_known(self, n_targets: int) -> str | None:
-        """What the known scale must be for so many targets; None where it is."""
-        known = self.scale_of_noise
-        if not isinstance(known, tuple) or len(known) == n_targets > 1:
+        """What the known scale must be for this number of targets; None if it is right."""
+        scale = self.scale_of_noise
+        if not isinstance(scale, tuple) or len(scale) == n_targets > 1:
             return None
         several = f", or {n_targets} of them, one for each target" if n_targets > 1 else ""
         return f"must be a number{several}"
@@ -124,56 +123,47 @@ class NumberLikelihood(DensityLikelihood):
 
     @property
     def structure(self) -> Mapping[str, object]:  # noqa: D102
-        return {"kind": self.kind, self.scale_field: self._structure_of_scale()}
-
-    def _structure_of_scale(self) -> object:
+        scale = self.scale_of_noise
         if self.is_known:
-            # How many numbers are known is a matter of the graph, which they are is not.
-            known = self.scale_of_noise
-            return ["known"] * len(known) if isinstance(known, tuple) else "known"
-        if self.is_learned:
-            return dict(self.scale_of_noise.structure)
-        return self.scale_of_noise.model_dump(mode="json")
+            # The graph depends on the number of known scales, not on their values.
+            structure = ["known"] * len(scale) if isinstance(scale, tuple) else "known"
+        elif self.is_learned:
+            structure = dict(scale.structure)
+        else:
+            structure = scale.model_dump(mode="json")
+        return {"kind": self.kind, self.scale_field: structure}
 
     def _mean_and_scale(self, outputs, data) -> "tuple[TensorVariable, TensorVariable]":
         """Mean and scale of the noise of the current model, ``(observation,)`` or scalars.
 
-        Of several targets ``(observation, target)``, or scales ``(target,)``.
+        With several targets ``(observation, target)``, or scales ``(target,)``.
         """
+        import pymc as pm
         import pytensor.tensor as pt
 
         from pmbnn.models.point import positive_point
 
-        dims = target_dims(data)
-        heads = isinstance(self.scale_of_noise, Heteroscedastic)
-        parts = pt.split(outputs, [_n_targets(dims)] * 2, axis=1) if heads else [outputs]
+        dims, scale = target_dims(data), self.scale_of_noise
+        depends_on_inputs = isinstance(scale, Heteroscedastic)
+        n_targets = len(pm.modelcontext(None).coords[TARGET_NAME]) if dims else 1
+        parts = pt.split(outputs, [n_targets] * 2, axis=1) if depends_on_inputs else [outputs]
         # Flattened or split: PyMC would carry an index into the product that the output comes
         # from, where estimators look for whole matrices of weights.
-        mean, *of_scale = parts if dims else [part.flatten() for part in parts]
-        if heads:
-            return mean, self.scale_of_noise.scale(of_scale[0])
+        mean, *rest = parts if dims else [part.flatten() for part in parts]
+        if depends_on_inputs:
+            return mean, scale.scale(rest[0])
         if self.is_known:
             return mean, data[f"{NOISE}_{self.scale_field}"]
-        if self.is_learned:
-            return mean, self._learned(data, dims)
-        return mean, positive_point(NOISE, dims)
-
-    def _learned(self, data, dims: tuple[str, ...]) -> "TensorVariable":
-        import pymc as pm
-        import pytensor.tensor as pt
-
-        hyperprior = self.scale_of_noise
-        constants = {name: data[f"{NOISE}_{name}"] for name in hyperprior.constants}
-        if hyperprior.on == "scale":
-            return hyperprior.variable(NOISE, constants, dims)
-        variance = hyperprior.variable(f"{NOISE}_variance", constants, dims)
-        return pm.Deterministic(NOISE, pt.sqrt(variance), dims=dims)
+        if self.is_point:
+            return mean, positive_point(NOISE, dims)
+        constants = {name: data[f"{NOISE}_{name}"] for name in scale.constants}
+        return mean, scale.learned(NOISE, f"{NOISE}_variance", constants, dims)
 
     def by_target(self, parameters):  # noqa: D102
         shape = parameters["mu"].shape
         if len(shape) == 2:
             return [parameters]
-        # What all targets share has a last axis of length 1.
+        # Arrays that all targets share have a last axis of length 1.
         return [
             {name: array[..., min(i, array.shape[-1] - 1)] for name, array in parameters.items()}
             for i in range(shape[2])
@@ -181,18 +171,12 @@ class NumberLikelihood(DensityLikelihood):
 
 
 def target_dims(data: Mapping[str, "TensorVariable"]) -> tuple[str, ...]:
-    """Dims of what there is one of for each target of the current model; none of one target."""
+    """Dims of a variable with one value per target of the current model; none with one target."""
     return (TARGET_NAME,) if data["target"].type.ndim > 1 else ()
 
 
-def _n_targets(dims: tuple[str, ...]) -> int:
-    import pymc as pm
-
-    return len(pm.modelcontext(None).coords[TARGET_NAME]) if dims else 1
-
-
 def shaped(parameter: "TensorVariable", mean: "TensorVariable") -> "TensorVariable":
-    """A parameter beside the mean; a scalar of one target without the axis that PyMC gives it."""
+    """A parameter that broadcasts with the mean; with one target without the axis PyMC adds."""
     import pytensor.tensor as pt
 
     return pt.squeeze(parameter) if mean.type.ndim == 1 else parameter

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 DEGREES = "degrees_of_freedom"
-"""Name of learned degrees of freedom, and start of the names of their constants."""
+"""Name of learned degrees of freedom; names of their constants start with it."""
 
 LEAST_DEGREES = 2.0
 """Degrees of freedom above which a Student's t distribution has a variance."""
@@ -45,13 +45,12 @@ class Normal(NumberLikelihood):
     ----------
     sd
         Standard deviation of the noise, in the units of the targets that are fitted: a number
-        where it is known, or a list of one for each of several targets; the hyperprior it is
-        learned under, as the variable ``noise``; ``point``, without a hyperprior, which is
-        maximised; or ``heteroscedastic``, a function of the inputs. The default is half-Cauchy, as
-        Gelman (2006), Prior distributions for variance parameters, section 7, has it for a scale
-        of which little is known. A mean-field guide pays dearly for each weight of a wide network,
-        and may put down to noise what such a network could explain: where the noise is known, say
-        so.
+        where it is known, or a list of one for each of several targets; a hyperprior, under which
+        the variable ``noise`` is learned; ``point``, maximised without a hyperprior; or
+        ``heteroscedastic``, a function of the inputs. The default is the half-Cauchy distribution
+        that Gelman (2006), Prior distributions for variance parameters, section 7, recommends for
+        a scale of which little is known. A mean-field guide of a wide network may learn too large
+        a noise: give the noise where it is known.
     """
 
     kind: Literal["normal"] = "normal"
@@ -76,7 +75,7 @@ class Normal(NumberLikelihood):
 
 
 class Gamma(Specification):
-    """Gamma distribution with shape ``alpha`` and rate ``beta``, of what lies above a bound."""
+    """Gamma distribution with shape ``alpha`` and rate ``beta``, shifted to a lower bound."""
 
     kind: Literal["gamma"] = "gamma"
     alpha: Positive = 2.0
@@ -90,13 +89,13 @@ class StudentT(NumberLikelihood):
     ----------
     nu
         Degrees of freedom, above 2, so that there is a variance: a number where they are known;
-        or ``gamma``, the distribution that what they exceed 2 by is learned under. They are the
-        variable ``degrees_of_freedom`` then, one for each target. The default is that of Juárez
-        and Steel (2010), Model-based clustering of non-Gaussian panel data based on skew-t
-        distributions, section 3, but for the bound.
+        or ``gamma``, the prior of their excess over 2. Learned ones are the variable
+        ``degrees_of_freedom``, one for each target. The default is that of Juárez and Steel (2010),
+        Model-based clustering of non-Gaussian panel data based on skew-t distributions, section 3,
+        shifted by the bound.
     scale
-        Scale of the noise, as `Normal` has its standard deviation, which here is ``scale`` times
-        √(nu / (nu - 2)).
+        Scale of the noise, set as the standard deviation of `Normal` is. The standard deviation is
+        ``scale`` times √(nu / (nu - 2)).
     """
 
     kind: Literal["student_t"] = "student_t"
@@ -106,8 +105,8 @@ class StudentT(NumberLikelihood):
 
     @property
     def constants(self) -> Mapping[str, float]:  # noqa: D102
-        of_nu = {"nu": self.nu} if not self._learns_nu else self.nu.model_dump(exclude={"kind"})
-        return super().constants | {f"{DEGREES}_{name}": value for name, value in of_nu.items()}
+        degrees = self.nu.model_dump(exclude={"kind"}) if self._learns_nu else {"nu": self.nu}
+        return super().constants | {f"{DEGREES}_{name}": value for name, value in degrees.items()}
 
     @property
     def n_free(self) -> int:  # noqa: D102
@@ -125,8 +124,9 @@ class StudentT(NumberLikelihood):
         import pymc as pm
 
         mu, sigma = self._mean_and_scale(outputs, data)
-        given = {"observed": data["target"], "dims": ("observation", *target_dims(data))}
-        return pm.StudentT(name, nu=self._degrees(data), mu=mu, sigma=sigma, **given)
+        dims = ("observation", *target_dims(data))
+        nu = self._degrees(data)
+        return pm.StudentT(name, nu=nu, mu=mu, sigma=sigma, observed=data["target"], dims=dims)
 
     def _degrees(self, data) -> "TensorVariable":
         import numpy as np

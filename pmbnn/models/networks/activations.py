@@ -1,4 +1,4 @@
-"""Activations by the name an experiment file calls them, and how steep they are where."""
+"""Activations by their names in experiment files, and their slopes."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -21,16 +21,15 @@ def activate(values: "TensorVariable", activation: Activation) -> "TensorVariabl
 
 
 def relative_slopes(outputs: "TensorVariable") -> "list[TensorVariable]":
-    """Slope of each activation that outputs are made of, as a share of its steepest.
+    """Slope of each activation in the graph of outputs, relative to its steepest slope.
 
-    Elementwise, shaped as the hidden units are: 1 in the middle of tanh and sigmoid, towards 0
-    where they are saturated; of a rectified unit 1 where it is on and 0 where it is off.
+    Elementwise, in the shape of the hidden units: for tanh and sigmoid 1 at zero and near 0 where
+    they saturate; for rectified units 1 where they are on and 0 where they are off.
 
     Parameters
     ----------
     outputs
-        Of a network's `forward`. What it is made of by other operations than `activate`'s is not
-        found.
+        Outputs of a network's `forward`. Only the operations of `activate` are recognised.
     """
     from pytensor.graph.traversal import ancestors
     from pytensor.scalar import Maximum, Sigmoid, Tanh
@@ -41,10 +40,10 @@ def relative_slopes(outputs: "TensorVariable") -> "list[TensorVariable]":
         Sigmoid: lambda value: 4 * value * (1 - value),
         Maximum: lambda value: (value > 0).astype(value.dtype),
     }
-    found = []
+    slopes = []
     for v in ancestors([outputs]):
         op = None if v.owner is None else v.owner.op
         form = forms.get(type(op.scalar_op)) if isinstance(op, Elemwise) else None
         if form is not None:
-            found.append(form(v))
-    return found
+            slopes.append(form(v))
+    return slopes

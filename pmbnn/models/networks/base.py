@@ -20,9 +20,9 @@ class ShapeError(ValueError):
     Attributes
     ----------
     problem
-        What does not fit, to stand after the name of the place.
+        What does not fit, as text that follows the name of the place.
     field, index
-        The network's field that is to blame and the entry in it; None where all of it is.
+        The field of the network that does not fit and the entry in it; None for all of it.
     """
 
     def __init__(self, problem: str, field: str | None = None, index: int | None = None) -> None:
@@ -51,7 +51,7 @@ class Parameter(NamedTuple):
     fan_in
         Inputs that one unit sums over.
     positions
-        How often an observation meets it: many times in a convolution.
+        Number of places of an observation where it is used: many in a convolution.
     """
 
     name: str

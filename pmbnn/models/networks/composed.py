@@ -1,4 +1,4 @@
-"""Networks that are a sequence of layers, and those whose layers an experiment file lists."""
+"""Networks that are a sequence of layers, and the network whose layers an experiment file lists."""
 
 from typing import Annotated, Literal
 
@@ -43,7 +43,7 @@ class Composed(Network):
         return dense_forward(hidden, last, values).T
 
     def _signals(self, input_shape: tuple[int, ...]) -> list[Signal]:
-        """What each layer takes, and the layer of outputs last."""
+        """Input of each layer, and of the layer of outputs last."""
         signals = [input_signal(input_shape)]
         for index, layer in enumerate(self.composition):
             problem = layer.misfit(signals[-1])
@@ -57,7 +57,7 @@ class Composed(Network):
         return signals
 
     def _error(self, index: int | None, problem: str) -> ShapeError:
-        """Error of one layer, or of them all."""
+        """Error of one layer, or of the whole network if `index` is None."""
         raise NotImplementedError
 
 

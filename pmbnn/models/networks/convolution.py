@@ -38,7 +38,7 @@ def convolve(
     padding
         ``valid``, kernels within the image only; or ``same``, zeros around it.
     bias
-        What is added at every position, ``(output channel,)``.
+        Added at every position, ``(output channel,)``.
     units
         Number of output channels; JAX needs it for gradients where the type of `kernels` does
         not tell.
@@ -55,10 +55,13 @@ def convolve(
         images = pt.zeros((channels, rows, columns, observations))
         images = images[:, reach:-reach, reach:-reach].set(inner) if reach else inner
     rows, columns = (positions(length, size, stride) for length in (rows, columns))
+    steps = None if stride == 1 else stride
+
+    def every(start: int, number: int) -> slice:
+        return slice(start, start + (number - 1) * stride + 1, steps)
+
     windows = [
-        images[:, _every(i, rows, stride), _every(j, columns, stride), :]
-        for i in range(size)
-        for j in range(size)
+        images[:, every(i, rows), every(j, columns), :] for i in range(size) for j in range(size)
     ]
     patches = pt.stack(windows, axis=1).reshape((channels * size**2, -1))
     flat = kernels.reshape((channels * size**2, -1))
@@ -70,15 +73,8 @@ def convolve(
 
 
 def positions(length: int, size: int, stride: int) -> int:
-    """Positions along an axis of so many pixels, padding included, that a kernel fits at."""
+    """Number of positions of a kernel along an axis of `length` pixels, padding included."""
     return (length - size) // stride + 1
-
-
-def _every(start: int, number: int, stride: int) -> slice:
-    """So many pixels, `stride` apart."""
-    if stride == 1:
-        return slice(start, start + number)
-    return slice(start, start + (number - 1) * stride + 1, stride)
 
 
 def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -> "TensorVariable":

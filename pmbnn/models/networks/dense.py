@@ -19,12 +19,12 @@ class Dense(Network):
     def parameters(self, input_shape, n_outputs):  # noqa: D102
         widths = (math.prod(input_shape), *self.hidden, n_outputs)
         names = ("feature", *(f"hidden_{i + 1}" for i in range(len(self.hidden))), "output")
-        found = []
+        parameters = []
         for layer in range(1, len(widths)):
             dims, shape = names[layer - 1 : layer + 1], widths[layer - 1 : layer + 1]
-            found.append(Parameter(f"weight_{layer}", layer, dims, shape, shape[0]))
-            found.append(Parameter(f"bias_{layer}", layer, dims[1:], shape[1:], shape[0]))
-        return tuple(found)
+            parameters.append(Parameter(f"weight_{layer}", layer, dims, shape, shape[0]))
+            parameters.append(Parameter(f"bias_{layer}", layer, dims[1:], shape[1:], shape[0]))
+        return tuple(parameters)
 
     def forward(self, x, values, input_shape):  # noqa: D102
         # Observations on the last axis: XLA vectorises over them, while a matrix that is only

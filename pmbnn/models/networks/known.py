@@ -1,4 +1,4 @@
-"""Convolutional networks that go by a name."""
+"""Convolutional networks with a name of their own in experiment files."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from pmbnn.models.networks.layers import Convolution, DenseLayer, Flatten, MaxPo
 
 
 class Known(Composed):
-    """A composition that only its name is written of."""
+    """A network whose layers follow from its name."""
 
     def _error(self, index, problem):
         return ShapeError(f"({self.kind}): its layer {index + 1} {problem}")

@@ -1,4 +1,4 @@
-"""Layers that networks are put together from.
+"""Layers, of which networks are composed.
 
 Between layers, images have the axes ``(channel, row, column, observation)`` and features
 ``(feature, observation)``: observations last, because XLA vectorises over the last axis.
@@ -28,7 +28,7 @@ Size = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Signal(NamedTuple):
-    """What one layer hands to the next.
+    """The output of one layer, which is the input of the next.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class Signal(NamedTuple):
     dim
         Name of its first axis in the model.
     layers
-        Layers with weights that it has gone through.
+        Number of layers with weights before it.
     is_input
-        Whether it is the network's input as it is.
+        Whether it is the unchanged input of the network.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Signal(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Whether it has features rather than images."""
+        """Whether it consists of features, not images."""
         return len(self.shape) == 1
 
 
@@ -66,33 +66,33 @@ class Layer(Specification):
 
     @property
     def title(self) -> str:
-        """Name with what tells it from others of its kind: ``convolution, 5 × 5``."""
+        """Name with the settings that matter, for messages: ``convolution, 5 × 5``."""
         return self.kind
 
     def misfit(self, signal: Signal) -> str | None:
-        """Why the layer cannot take a signal, to stand after its name; None if it can."""
+        """Why the layer cannot take a signal, as text that follows its name; None if it can."""
         return None
 
     def output(self, signal: Signal) -> Signal:
-        """What the layer makes of a signal that fits."""
+        """Output of the layer for a signal that fits."""
         raise NotImplementedError
 
     def parameters(self, signal: Signal) -> tuple[Parameter, ...]:
-        """Weights and biases on a signal."""
+        """Weights and biases of the layer for a signal."""
         return ()
 
     def forward(
         self, values: "TensorVariable", signal: Signal, weights: Mapping[str, "TensorVariable"]
     ) -> "TensorVariable":
-        """Values after the layer, of the values and the kind of signal before it."""
+        """Values after the layer, from the values and the signal before it."""
         raise NotImplementedError
 
 
 class Convolution(Layer):
     """Cross-correlation with ``filters`` square kernels, a bias each, and an activation.
 
-    ``padding`` is ``valid``, kernels within the image only; or ``same``, zeros around it, as many
-    on either side. ``stride`` is how many pixels a kernel moves by.
+    ``padding`` is ``valid``, kernels within the image only; or ``same``, the same number of zeros
+    on every side. ``stride`` is the number of pixels between neighbouring positions of a kernel.
     """
 
     kind: Literal["convolution"] = "convolution"
@@ -136,13 +136,13 @@ class Convolution(Layer):
     def forward(self, values, signal, weights):  # noqa: D102
         number = signal.layers + 1
         kernels, bias = weights[f"weight_{number}"], weights[f"bias_{number}"]
-        how = (self.size, self.padding, bias, self.filters, self.stride)
-        maps = convolve(values, kernels, signal.shape, *how)
+        options = (self.size, self.padding, bias, self.filters, self.stride)
+        maps = convolve(values, kernels, signal.shape, *options)
         return activate(maps, self.activation)
 
 
 class Pool(Layer):
-    """One number for each square of some side by side; those that fill none are dropped."""
+    """One number per square of pixels; rows and columns that fill no square are dropped."""
 
     size: Size = 2
 
@@ -160,7 +160,7 @@ class Pool(Layer):
 
 
 class MaxPool(Pool):
-    """Maxima over squares side by side; rows and columns that fill none are dropped."""
+    """Maxima over adjacent squares; rows and columns that fill no square are dropped."""
 
     kind: Literal["max_pool"] = "max_pool"
 
@@ -169,7 +169,7 @@ class MaxPool(Pool):
 
 
 class AveragePool(Pool):
-    """Means over squares side by side; rows and columns that fill none are dropped."""
+    """Means over adjacent squares; rows and columns that fill no square are dropped."""
 
     kind: Literal["average_pool"] = "average_pool"
 
@@ -193,10 +193,10 @@ class GlobalAveragePool(Layer):
 
 
 class Flatten(Layer):
-    """Images as features: the columns fastest, the channels slowest.
+    """Images as features: the columns vary fastest, the channels slowest.
 
-    That is the order in which an image's own pixels are its features. Features are left as
-    they are, so that one network takes points and images.
+    That is the order of the features of an image in the data. Features are unchanged, so that one
+    network takes points and images.
     """
 
     kind: Literal["flatten"] = "flatten"
@@ -256,7 +256,7 @@ def dense_parameters(signal: Signal, units: int, dim: str) -> tuple[Parameter, .
 def dense_forward(
     values: "TensorVariable", signal: Signal, weights: Mapping[str, "TensorVariable"]
 ) -> "TensorVariable":
-    """What units make of features, ``(unit, observation)``."""
+    """Outputs of linear units, ``(unit, observation)``."""
     number = signal.layers + 1
     return weights[f"weight_{number}"].T @ values + weights[f"bias_{number}"][:, None]
 
@@ -270,7 +270,7 @@ def _weight_and_bias(number, dims, shape, positions=1) -> tuple[Parameter, ...]:
 
 
 def _image_misfit(signal: Signal, least: int) -> str | None:
-    """Why a layer that looks at squares of an image cannot take a signal."""
+    """Why a layer that needs images of at least this size cannot take a signal."""
     if signal.is_flat:
         return f"takes images, not its input of {shape_text(signal.shape)}"
     if min(signal.shape[1:]) < least:

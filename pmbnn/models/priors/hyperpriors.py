@@ -1,4 +1,4 @@
-"""What stands in the place of a prior's scale: one class each, and the registry of all."""
+"""Hyperpriors: what stands in the place of a prior's scale, one class each, and their registry."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -14,6 +14,12 @@ class Hyperprior(Specification):
 
     kind: str
 
+    _parameters: ClassVar[tuple[str, ...]] = ()
+    """Fields that a model holds as data: their values do not change its graph."""
+
+    is_point: ClassVar[bool] = False
+    """Whether the scales are point parameters: maximised, without a distribution in a guide."""
+
     @property
     def constants(self) -> Mapping[str, float]:
         """Names and values of the constants that a model holds as data."""
@@ -21,22 +27,17 @@ class Hyperprior(Specification):
 
     @property
     def structure(self) -> Mapping[str, object]:
-        """Everything but the constants: what decides the shape of the model's graph."""
-        return self.model_dump(exclude=set(type(self).model_fields) & self._parameters)
+        """Every setting but the constants: what decides the shape of the model's graph."""
+        return self.model_dump(exclude=set(self._parameters))
 
     @property
     def candidates(self) -> tuple["Hyperprior", ...]:
-        """What a cell chooses from: itself, or one for each candidate of a tuned scale."""
+        """What a cell chooses from: itself, or one hyperprior per candidate of a tuned scale."""
         return (self,)
 
     def n_scales(self, units: Sequence[int]) -> int:
         """Number of learned scales, for the numbers of units of each layer."""
         return 0
-
-    _parameters: ClassVar[frozenset[str]] = frozenset()
-
-    is_point: ClassVar[bool] = False
-    """Whether its scales are points, which no guide is spread about."""
 
 
 class Fixed(Hyperprior):
@@ -47,7 +48,7 @@ class Fixed(Hyperprior):
 
     kind: Literal["fixed"] = "fixed"
     scale: Positive | Tune | None = 1.0
-    _parameters: ClassVar[frozenset[str]] = frozenset({"scale"})
+    _parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     @property
     def scales(self) -> tuple[float, ...]:
@@ -83,14 +84,12 @@ class Hierarchical(Hyperprior):
     per: Literal["layer", "network", "unit"] = "layer"
     centred: bool = False
 
+    distribution: ClassVar[str]
+    """Name of the PyMC distribution, which has the parameters that `_parameters` names."""
+
     @property
     def constants(self) -> Mapping[str, float]:  # noqa: D102
         return {f"hyperprior_{name}": getattr(self, name) for name in sorted(self._parameters)}
-
-    @property
-    def candidates(self) -> tuple["Hyperprior", ...]:
-        """What a cell chooses from: itself, or one for each candidate of a tuned scale."""
-        return (self,)
 
     def n_scales(self, units):  # noqa: D102
         return {"network": 1, "layer": len(units), "unit": sum(units)}[self.per]
@@ -99,7 +98,26 @@ class Hierarchical(Hyperprior):
         self, name: str, constants: Mapping[str, "TensorVariable"], dims: tuple[str, ...]
     ) -> "TensorVariable":
         """Positive random variable ``name``, in the current model."""
-        raise NotImplementedError
+        import pymc as pm
+
+        parameters = {p: constants[f"hyperprior_{p}"] for p in self._parameters}
+        return getattr(pm, self.distribution)(name, dims=dims, **parameters)
+
+    def learned(
+        self,
+        name: str,
+        variance_name: str,
+        constants: Mapping[str, "TensorVariable"],
+        dims: tuple[str, ...],
+    ) -> "TensorVariable":
+        """The scale as variable ``name`` of the current model, by its variance if `on` says so."""
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        if self.on == "scale":
+            return self.variable(name, constants, dims)
+        variance = self.variable(variance_name, constants, dims)
+        return pm.Deterministic(name, pt.sqrt(variance), dims=dims)
 
 
 class HalfNormal(Hierarchical):
@@ -107,12 +125,8 @@ class HalfNormal(Hierarchical):
 
     kind: Literal["half_normal"] = "half_normal"
     sigma: Positive = 1.0
-    _parameters: ClassVar[frozenset[str]] = frozenset({"sigma"})
-
-    def variable(self, name, constants, dims):  # noqa: D102
-        import pymc as pm
-
-        return pm.HalfNormal(name, constants["hyperprior_sigma"], dims=dims)
+    _parameters: ClassVar[tuple[str, ...]] = ("sigma",)
+    distribution: ClassVar[str] = "HalfNormal"
 
 
 class HalfCauchy(Hierarchical):
@@ -120,12 +134,8 @@ class HalfCauchy(Hierarchical):
 
     kind: Literal["half_cauchy"] = "half_cauchy"
     beta: Positive = 1.0
-    _parameters: ClassVar[frozenset[str]] = frozenset({"beta"})
-
-    def variable(self, name, constants, dims):  # noqa: D102
-        import pymc as pm
-
-        return pm.HalfCauchy(name, constants["hyperprior_beta"], dims=dims)
+    _parameters: ClassVar[tuple[str, ...]] = ("beta",)
+    distribution: ClassVar[str] = "HalfCauchy"
 
 
 class InverseGamma(Hierarchical):
@@ -137,20 +147,14 @@ class InverseGamma(Hierarchical):
     kind: Literal["inverse_gamma"] = "inverse_gamma"
     alpha: Positive = 2.0
     beta: Positive = 1.0
-    _parameters: ClassVar[frozenset[str]] = frozenset({"alpha", "beta"})
-
-    def variable(self, name, constants, dims):  # noqa: D102
-        import pymc as pm
-
-        alpha, beta = constants["hyperprior_alpha"], constants["hyperprior_beta"]
-        return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
+    _parameters: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+    distribution: ClassVar[str] = "InverseGamma"
 
 
 class PointScale(Hierarchical):
-    """No distribution: the scale is a free parameter, which is maximised with the guide of others.
+    """No distribution: the scale is a free parameter, maximised while the weights are fitted.
 
-    It takes guides whose parameters are each by itself, and a prior with a scale. Nothing can be
-    drawn from it.
+    It needs a guide with independent parameters, and a prior with a scale. It cannot be sampled.
 
     References
     ----------

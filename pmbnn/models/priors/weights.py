@@ -12,26 +12,29 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 STANDARD = "_z"
-"""Ending of the standard draws that a model turns into something else; no trace keeps them."""
+"""Ending of the names of standard draws that a model transforms; traces do not keep them."""
 
 Proportion = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Prior(Specification):
-    """Distribution of every weight and bias, before anything is seen.
+    """Prior distribution of every weight and bias.
 
     Parameters
     ----------
     fan_in
-        Divide the scale by the root of the number of inputs of a unit (off unless asked).
+        Divide the scale by the square root of the number of inputs of a unit.
     bias_scale
-        Fixed scale of the biases, which neither ``fan_in`` nor a hyperprior then changes; unless
-        given, biases have the scale of the weights of their layer.
+        Fixed scale of the biases, whatever ``fan_in`` and the hyperprior are. By default, biases
+        have the scale of the weights of their layer.
     """
 
     kind: str
     fan_in: bool = False
     bias_scale: Positive | None = added(None)
+
+    distribution: ClassVar[str]
+    """Name of a PyMC distribution with a location and a scale; for the default `variable`."""
 
     has_scale: ClassVar[bool] = True
     """Whether there is a scale to put a hyperprior on."""
@@ -49,20 +52,20 @@ class Prior(Specification):
         return self
 
     def n_free(self, weights: int) -> int:
-        """Number of free scalars that so many weights take, they included."""
+        """Number of free scalars of a model with so many weights, weights included."""
         return weights
 
     def shared(self) -> Mapping[str, "TensorVariable"]:
-        """What all weights of the current model share beside their scale, by name.
+        """Variables that all weights of the current model share beside their scale, by name.
 
-        Called once a model; free variables may be created here.
+        It is called once per model and may create free variables.
         """
         return {}
 
     def local_scale(self, name: str, dims: tuple[str, ...]) -> "TensorVariable | None":
-        """Scales of single weights, with their dims, which multiply the common one.
+        """Scales of single weights, with these dims, which multiply the common scale.
 
-        None unless a prior has such scales: if so, its weights are never centred.
+        None if the prior has no such scales. With them, weights are always non-centred.
         """
         return None
 
@@ -74,40 +77,30 @@ class Prior(Specification):
         shared: Mapping[str, "TensorVariable"],
     ) -> "TensorVariable":
         """Random variable ``name`` with location 0 and the given scale, in the current model."""
-        raise NotImplementedError
+        import pymc as pm
+
+        return getattr(pm, self.distribution)(name, 0.0, scale, dims=dims)
 
 
 class Normal(Prior):
     """Gaussian prior; ``scale`` is its standard deviation."""
 
     kind: Literal["normal"] = "normal"
-
-    def variable(self, name, scale, dims, shared):  # noqa: D102
-        import pymc as pm
-
-        return pm.Normal(name, 0.0, scale, dims=dims)
+    distribution: ClassVar[str] = "Normal"
 
 
 class Laplace(Prior):
     """Double-exponential prior; ``scale`` is the mean absolute value."""
 
     kind: Literal["laplace"] = "laplace"
-
-    def variable(self, name, scale, dims, shared):  # noqa: D102
-        import pymc as pm
-
-        return pm.Laplace(name, 0.0, scale, dims=dims)
+    distribution: ClassVar[str] = "Laplace"
 
 
 class Cauchy(Prior):
     """Cauchy prior; ``scale`` is the median absolute value."""
 
     kind: Literal["cauchy"] = "cauchy"
-
-    def variable(self, name, scale, dims, shared):  # noqa: D102
-        import pymc as pm
-
-        return pm.Cauchy(name, 0.0, scale, dims=dims)
+    distribution: ClassVar[str] = "Cauchy"
 
 
 class StudentT(Prior):
@@ -143,17 +136,17 @@ class ScaleMixture(Prior):
         Learn the three together with the weights; all layers share them. Their hyperpriors
         are log-normal, and logit-normal for the proportion, with the values given here as
         medians: ``sigma_1`` · exp(spread · z), ``sigma_2`` · exp(spread · z) and
-        logistic(logit(proportion) + spread · z), each with a standard normal z of its own. A
-        guide that starts at z = 0 starts at the values given. Nothing keeps ``sigma_1`` above
-        ``sigma_2`` from there on; with a learned scale, the scale and a common factor of both
-        are told apart by their hyperpriors only.
+        logistic(logit(proportion) + spread · z), with an independent standard normal z for each.
+        A guide that starts at z = 0 starts at the values given. During the fit ``sigma_1`` may
+        fall below ``sigma_2``. With a learned scale, only the hyperpriors identify the scale and
+        a common factor of both.
     spread
         Standard deviation of the hyperpriors on their logarithmic and logit axes.
 
     References
     ----------
     Blundell et al. (2015), Weight Uncertainty in Neural Networks, equation 7, where the mixture
-    is fixed and has no scale of its own.
+    is fixed and has no further scale.
     """
 
     kind: Literal["scale_mixture"] = "scale_mixture"
@@ -175,43 +168,35 @@ class ScaleMixture(Prior):
         return self
 
     def n_free(self, weights):
-        """Two standard deviations and a share more where they are learned."""
+        """The weights; and two standard deviations and a share where these are learned."""
         return weights + 3 if self.learned else weights
 
     def shared(self):
-        """Both standard deviations, and the two shares: constants unless learned."""
-        import numpy as np
-
-        if self.learned:
-            return self._learned()
-        return {
-            "sigma_1": np.float64(self.sigma_1),
-            "sigma_2": np.float64(self.sigma_2),
-            "shares": np.array([self.proportion, 1.0 - self.proportion]),
-        }
-
-    def _learned(self):
+        """Both standard deviations and the two shares: constants unless learned."""
         import numpy as np
         import pymc as pm
         import pytensor.tensor as pt
 
-        logit = self._moved("mixture_proportion", log(self.proportion / (1 - self.proportion)))
+        if not self.learned:
+            return {
+                "sigma_1": np.float64(self.sigma_1),
+                "sigma_2": np.float64(self.sigma_2),
+                "shares": np.array([self.proportion, 1.0 - self.proportion]),
+            }
+
+        def moved(name, start):
+            return np.float64(start) + np.float64(self.spread) * pm.Normal(name + STANDARD)
+
+        logit = moved("mixture_proportion", log(self.proportion / (1 - self.proportion)))
         share = pm.Deterministic("mixture_proportion", pt.sigmoid(logit))
         sigmas = {
             f"sigma_{i}": pm.Deterministic(
-                f"mixture_sigma_{i}", pt.exp(self._moved(f"mixture_sigma_{i}", log(start)))
+                f"mixture_sigma_{i}", pt.exp(moved(f"mixture_sigma_{i}", log(start)))
             )
             for i, start in ((1, self.sigma_1), (2, self.sigma_2))
         }
         # One minus a share close to 1 would round to 0, whose logarithm is infinite.
         return sigmas | {"shares": pt.where(np.array([True, False]), share, pt.sigmoid(-logit))}
-
-    def _moved(self, name, start):
-        """A number plus ``spread`` times a standard normal variable named after `name`."""
-        import numpy as np
-        import pymc as pm
-
-        return np.float64(start) + np.float64(self.spread) * pm.Normal(name + STANDARD)
 
     def variable(self, name, scale, dims, shared):  # noqa: D102
         import pymc as pm
@@ -223,7 +208,7 @@ class ScaleMixture(Prior):
 
 
 class TrainableMean(Prior):
-    """Normal prior whose means are learned, one for every weight; ``scale`` is its deviation.
+    """Normal prior with standard deviation ``scale`` and a learned mean for every weight.
 
     weight ~ N(scale · mean, scale²) with mean ~ N(0, spread²). The means are called
     ``weight_1_mean``, ``bias_1_mean``, ..., in units of the scale, and are no part of the
@@ -232,13 +217,13 @@ class TrainableMean(Prior):
 
         (w - m)² / 2 + (t² - 1) / 2 - log t  +  s² / 2 - log s + O(1 / spread²) + constant.
 
-    Its optimum has m = w and s = 1 whatever the data say, to order 1 / spread²: what is
-    left is (t² - 1) / 2 - log t, the divergence between the scales alone, as under maximum
-    marginal likelihood of the means (type II, empirical Bayes). Where a weight lies then costs
-    nothing, and t is drawn to the scale. The ELBO differs from that of means that are points by
-    log(spread) nats a weight, and is not to be compared with another prior's.
+    Its optimum has m = w and s = 1 whatever the data say, to order 1 / spread²: what
+    remains is (t² - 1) / 2 - log t, the divergence between the scales alone, as under maximum
+    marginal likelihood of the means (type II, empirical Bayes). The location of a weight then costs
+    nothing, and t moves towards the scale. The ELBO differs from that of point means by
+    log(spread) nats per weight: do not compare it with the ELBO of another prior.
 
-    Only a factorised guide behaves so: the posterior itself is that of the normal prior with
+    This holds for factorised guides only. The exact posterior is that of the normal prior with
     standard deviation scale · √(1 + spread²).
 
     Parameters
@@ -252,7 +237,7 @@ class TrainableMean(Prior):
     spread: Positive = 100.0
 
     def n_free(self, weights):
-        """Each weight and its own mean."""
+        """The weights and a mean for each."""
         return 2 * weights
 
     def variable(self, name, scale, dims, shared):  # noqa: D102
@@ -266,12 +251,12 @@ class TrainableMean(Prior):
 
 
 class Horseshoe(Prior):
-    """Horseshoe prior: normal, with a half-Cauchy scale of its own for every weight.
+    """Horseshoe prior: normal, with a half-Cauchy scale for each weight.
 
-    weight = scale · local · z with local ~ half-Cauchy(1) and z ~ N(0, 1), in this
-    non-centred form always, whatever the hyperprior; `centred` hyperpriors are rejected. The
-    local scales are called ``weight_1_local``, ``bias_1_local``, ... The hyperprior is that of
-    the global scale, which the paper gives a half-Cauchy distribution.
+    weight = scale · local · z with local ~ half-Cauchy(1) and z ~ N(0, 1). This form is always
+    non-centred, and `centred` hyperpriors are rejected. The local scales are called
+    ``weight_1_local``, ``bias_1_local``, ... The hyperprior is on the global scale, which has a
+    half-Cauchy distribution in the paper.
 
     References
     ----------
@@ -279,10 +264,11 @@ class Horseshoe(Prior):
     """
 
     kind: Literal["horseshoe"] = "horseshoe"
+    distribution: ClassVar[str] = "Normal"
     centrable: ClassVar[bool] = False
 
     def n_free(self, weights):
-        """Each weight and its own scale."""
+        """The weights and a scale for each."""
         return 2 * weights
 
     def local_scale(self, name, dims):  # noqa: D102
@@ -291,17 +277,11 @@ class Horseshoe(Prior):
 
         return pm.HalfCauchy(f"{name}_local", np.float64(1.0), dims=dims)
 
-    def variable(self, name, scale, dims, shared):
-        """Weights given their scales."""
-        import pymc as pm
-
-        return pm.Normal(name, 0.0, scale, dims=dims)
-
 
 class Flat(Prior):
     """Improper uniform prior: the posterior is the normalised likelihood, if that exists.
 
-    It has no scale, so it meets no hyperprior, and nothing can be drawn from it.
+    It has no scale and takes no hyperprior, and nothing can be drawn from it.
     """
 
     kind: Literal["flat"] = "flat"

@@ -5,7 +5,7 @@ import pytest
 from arviz_stats.base import array_stats
 
 from pmbnn.inference.samplers.chains import Chains, Convergence, function_rhat
-from pmbnn.inference.samplers.run import Walk, drawn_until_agreed, verdict
+from pmbnn.inference.samplers.run import Walk, sample_until_agreed, verdict
 
 rng = np.random.default_rng(0)
 UNTUNED = np.zeros(4, bool)
@@ -78,7 +78,7 @@ class Script:
 def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
     """One block of eight that disagrees counts for an eighth of the mean only."""
     script, reports = Script(disagreeing), []
-    found, convergence = drawn_until_agreed(
+    found, convergence = sample_until_agreed(
         script,
         START,
         lambda v: v,
@@ -95,7 +95,7 @@ def test_draws_double_until_the_chains_agree(disagreeing, blocks, status):
 
 def test_a_broken_chain_ends_it():
     script = Script(disagreeing=8, broken_at=3)
-    found, convergence = drawn_until_agreed(script, START, lambda v: v, 400)
+    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, lambda *_: None)
     assert script.calls == 3
     status, reason = verdict(found.chains, convergence, UNTUNED, improper=False)
     assert status == "diverged"
@@ -103,7 +103,7 @@ def test_a_broken_chain_ends_it():
 
 
 def test_a_chain_that_could_not_be_tuned_is_broken():
-    found, convergence = drawn_until_agreed(Script(0), START, lambda v: v, 400)
+    found, convergence = sample_until_agreed(Script(0), START, lambda v: v, 400, lambda *_: None)
     untuned = np.array([False, False, True, False])
     assert verdict(found.chains, convergence, untuned, improper=False) == (
         "diverged",
@@ -113,7 +113,9 @@ def test_a_chain_that_could_not_be_tuned_is_broken():
 
 @pytest.mark.parametrize(("disagreeing", "status"), [(0, "converged"), (8, "undecided")])
 def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
-    found, convergence = drawn_until_agreed(Script(disagreeing), START, lambda v: v, 400)
+    found, convergence = sample_until_agreed(
+        Script(disagreeing), START, lambda v: v, 400, lambda *_: None
+    )
     plain = verdict(found.chains, convergence, UNTUNED, improper=False)
     noted = "; a prior is improper, and draws cannot tell whether the posterior is"
     expected = (status, plain[1] + noted)
@@ -122,5 +124,5 @@ def test_an_improper_prior_is_noted_beside_the_verdict(disagreeing, status):
 
 def test_broken_chains_under_an_improper_prior_have_diverged():
     script = Script(disagreeing=8, broken_at=1)
-    found, convergence = drawn_until_agreed(script, START, lambda v: v, 400)
+    found, convergence = sample_until_agreed(script, START, lambda v: v, 400, lambda *_: None)
     assert verdict(found.chains, convergence, UNTUNED, improper=True)[0] == "diverged"

@@ -69,7 +69,7 @@ def test_flipout_rewrites_every_layer(padding, channels, hyperprior):
     flat = flatten_model(model_of(hyperprior, padding, rows_of(channels)), N)
     guide = build_guide(Inference(), flat.size, False)
     constrained = {name: pytensor.tensor.vector(name) for name in guide.constrained_shapes}
-    noise = rewrite_likelihood(flat, constrained, "flipout").noise
+    *_, noise = rewrite_likelihood(flat, constrained, "flipout")
     flattened = 4 * {"valid": 9, "same": 16}[padding]
     assert {name: one.variable.type.shape for name, one in noise.items()} == {
         "sign_in_1": (9 * channels, N),
@@ -91,7 +91,7 @@ def test_flipout_rewrites_strides_and_means():
     model = build_model(STRIDES, Normal(), Fixed(), Categorical(), ROWS)
     flat = flatten_model(model, N)
     constrained = {name: pytensor.tensor.vector(name) for name in ("loc", "scale")}
-    noise = rewrite_likelihood(flat, constrained, "flipout").noise
+    *_, noise = rewrite_likelihood(flat, constrained, "flipout")
     assert {name: one.variable.type.shape for name, one in noise.items()} == {
         "sign_in_1": (18, N),
         "sign_out_1": (4, N),
