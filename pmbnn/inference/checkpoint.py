@@ -1,4 +1,4 @@
-"""Checkpoints of fits and chains on their way: to go on from exactly there."""
+"""Checkpoints of unfinished fits and chains, which continue from them exactly."""
 
 import os
 import time
@@ -13,18 +13,18 @@ import jax
 import numpy as np
 
 INTERVAL = 20.0
-"""Seconds between two checkpoints; a fit that takes less leaves none."""
+"""Seconds between two checkpoints; a shorter fit stores none."""
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError)
 UNREADABLE += (zipfile.BadZipFile, zlib.error)
-"""What reading an archive that was cut short or damaged may raise."""
+"""Errors of reading an archive that is truncated or damaged."""
 
 type Arrays = list[np.ndarray]
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder for the checkpoints of one job, each fit of which has a name of its own."""
+    """A folder for the checkpoints of one job, one file for each of its fits."""
 
     folder: Path
     interval: float = INTERVAL
@@ -44,9 +44,9 @@ class Checkpoint:
         self._last = clock()
 
     def load(self) -> Arrays | None:
-        """The arrays that were saved last; None if there are none that can be read."""
+        """The arrays that were saved last; None if there are none or they cannot be read."""
         try:
-            # NumPy leaves the file open where it is no archive, so it is opened here.
+            # NumPy does not close a file that is no archive, so it is opened here.
             with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 return [stored[f"arr_{i}"] for i in range(len(stored.files))]
         except UNREADABLE:
@@ -55,8 +55,8 @@ class Checkpoint:
     def save_if_due(self, arrays: Callable[[], Arrays], at_end: bool = False) -> None:
         """Save `arrays` if enough time has passed since the last time.
 
-        At the end, a fit that left a checkpoint before leaves its last one too, so that a job
-        of several long fits starts none of them again.
+        At the end, a fit that has a checkpoint also stores its last state, so that an interrupted
+        job of several long fits repeats none of them.
         """
         if self._clock() - self._last >= self.interval or (at_end and self.path.exists()):
             self._save(arrays())
@@ -72,7 +72,7 @@ class Checkpoint:
                 os.fsync(file.fileno())
             os.replace(partial, self.path)
         except OSError as error:
-            # A full disk is told without a name, and half a file must not fill it any more.
+            # The error of a full disk has no file name, and the partial file takes up space.
             if error.errno is not None and error.filename is None:
                 error.filename = str(self.path)
             partial.unlink(missing_ok=True)
@@ -80,12 +80,12 @@ class Checkpoint:
 
 
 def arrays_of(tree: Any) -> Arrays:
-    """What a checkpoint keeps of a tree of arrays."""
+    """Arrays of a tree, as a checkpoint stores them."""
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
 def restored[T](checkpoint: Checkpoint, like: T) -> T | None:
-    """The tree of arrays that a checkpoint holds; None if there is none of the form of `like`."""
+    """Tree of arrays from a checkpoint; None without one that has the shapes of `like`."""
     arrays, (leaves, structure) = checkpoint.load(), jax.tree.flatten(like)
     if arrays is None or [(a.shape, a.dtype) for a in arrays] != [
         (leaf.shape, leaf.dtype) for leaf in leaves

@@ -1,4 +1,4 @@
-"""Has a fit converged? Told from window means of its noisy ELBO."""
+"""Convergence of a fit, from window means of its noisy ELBO."""
 
 from typing import Literal, NamedTuple
 
@@ -7,34 +7,34 @@ import numpy as np
 Status = Literal["converged", "not_converged", "diverged", "improper"]
 
 TAIL = 0.1
-"""Share of a fit at its end whose ELBO is compared with that of an equal share before; shares are
-of the sum of all learning rates."""
+"""Share of a fit at its end whose ELBO is compared with that of an equal share before. Shares refer
+to the sum of all learning rates."""
 
 FEWEST_WINDOWS = 5
-"""Windows that such a share needs for its standard error to mean something."""
+"""Fewest windows of such a share, for its standard error to be meaningful."""
 
 STANDARD_ERRORS = 3.0
-"""A fit whose ELBO gained no more than this many standard errors has converged."""
+"""A fit whose ELBO gained at most this number of standard errors has converged."""
 
 STOPPING_TAIL, STOPPING_WINDOWS, STOPPING_ERRORS = 0.25, 20, 1.0
-"""The same to stop a fit early: more is compared and less is put down to noise, because whoever
-stops gives up what was still to come."""
+"""The same for early stopping, with a longer share and a smaller tolerance: a fit that stops gives
+up further gains."""
 
 TREND = 4
-"""Shares of a fit that a trend is told from where the learning rate falls."""
+"""Number of shares of a fit that a trend is estimated from under a falling learning rate."""
 
 COLLINEAR = 2e-3
-"""Smallest singular value of that regression, in units of the largest, for a trend to be told from
-the fall of the rate: that of cosine and one-cycle schedules is above .013, that of an exponential
+"""Smallest relative singular value of that regression for a trend to be distinguished from the fall
+of the learning rate. That of cosine and one-cycle schedules is above .013, that of an exponential
 one below 4e-4 whatever the windows, that of a constant one 0."""
 
 A_NAT, OF_ELBO = 1.0, 1e-3
-"""Gains that are small whatever the noise: a nat, which as evidence is not worth more than a
-bare mention (Kass and Raftery 1995, section 3.2), or this share of the ELBO."""
+"""Gains that are small whatever the noise: one nat, which as evidence is not worth more than a bare
+mention (Kass and Raftery 1995, section 3.2), or this share of the ELBO."""
 
 
 class Gain(NamedTuple):
-    """By how much the ELBO rose over the end of a fit.
+    """Rise of the ELBO over the end of a fit.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Gain(NamedTuple):
     small: float
 
     def is_within(self, errors: float) -> bool:
-        """Whether it is small, or within that many standard errors."""
+        """Whether the gain is small, or within this number of standard errors."""
         return self.value <= max(errors * self.error, self.small)
 
 
@@ -67,9 +67,9 @@ def late_gain(
 ) -> Gain | None:
     """Gain of the last `share` of a fit over an equal share before.
 
-    None if either has fewer than `fewest` windows, too few to tell. Under a falling learning
-    rate, the gain that the fall alone explains is left out, unless the two cannot be told apart:
-    an exponential fall is a straight line in what is done. A window counts by its length.
+    None if either share has fewer than `fewest` windows. Under a falling learning rate, the gain
+    that the fall explains is excluded, unless the two cannot be distinguished: an exponential fall
+    is a straight line in the sum of rates. Windows are weighted by their lengths.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def late_gain(
     step
         Steps done at the end of each window, ``(window,)``.
     rate_sums
-        Sum of the learning rates of the steps in each window, ``(window,)``. Under a schedule
-        that falls to zero, the last steps hardly move, and would make any fit look settled.
+        Sum of the learning rates of the steps in each window, ``(window,)``. Shares of steps would
+        not do: under a schedule that falls to zero, the last steps hardly change any fit.
     """
     done = np.cumsum(rate_sums) / np.sum(rate_sums)
     last = done > 1 - share + 1e-9
@@ -88,7 +88,7 @@ def late_gain(
         return None
     small = max(A_NAT, OF_ELBO * abs(float(history[last].mean())))
     length = np.diff(step, prepend=0)
-    # In units of the longest, so that windows of one length all count as one.
+    # Relative to the longest, so that windows of one length all have weight 1.
     weight = length / length.max()
     rate, tail = rate_sums / weight, done > 1 - TREND * share
     design = np.stack([np.ones_like(done), rate / rate[tail].max(), done], axis=1)[tail]
@@ -116,9 +116,9 @@ def _drift(
 ) -> tuple[float, float]:
     """Rise of the ELBO over a share of a fit at an unchanged rate, and its standard error.
 
-    A falling rate lets the parameters settle and so raises the ELBO of any fit, in proportion
-    to the rate: that part is told apart by weighted least squares on a constant, the rate, and
-    the share of the fit that is done.
+    A falling rate lets the parameters settle and so raises the ELBO of any fit, in proportion to
+    the rate. Weighted least squares on a constant, the rate, and the share of the fit that is done
+    separate that part.
     """
     root = np.sqrt(weight)
     design, history = design * root[:, None], history * root
@@ -130,7 +130,7 @@ def _drift(
 
 
 def may_stop(history: np.ndarray, step: np.ndarray, rate_sums: np.ndarray) -> bool:
-    """Whether a fit no longer gains, so far as its noise lets one see."""
+    """Whether a fit has no visible gain any more, so that it may stop early."""
     gain = late_gain(history, step, rate_sums, STOPPING_TAIL, STOPPING_WINDOWS)
     return gain is not None and gain.is_within(STOPPING_ERRORS)
 
@@ -142,7 +142,7 @@ def verdict(
     is_finite: bool,
     improper: bool,
 ) -> tuple[Status, str]:
-    """Status of a fit, and a few words on it.
+    """Status of a fit, and the reason.
 
     Parameters
     ----------
@@ -163,5 +163,6 @@ def verdict(
     gain = late_gain(history, step, rate_sums)
     if gain is None:
         return "not_converged", "too few steps to tell"
-    words = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"
-    return ("converged" if gain.is_within(STANDARD_ERRORS) else "not_converged"), words
+    status = "converged" if gain.is_within(STANDARD_ERRORS) else "not_converged"
+    reason = f"the last tenth of the way raised the ELBO by {gain.value:.3g} ± {gain.error:.2g}"
+    return status, reason

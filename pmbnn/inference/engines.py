@@ -1,4 +1,4 @@
-"""The engines that settings can name, and fits of any model by them."""
+"""The engines that settings can name, and fits of any model with them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from pmbnn.inference.settings import Inference
 from pmbnn.spec import Tune
 
 SMALL = 2**14
-"""Unconstrained scalars of a model whose restarts are fitted at once, in one program."""
+"""Largest number of unconstrained scalars of a model whose restarts run at once."""
 
 
 class Engine(NamedTuple):
@@ -22,10 +22,10 @@ class Engine(NamedTuple):
     Attributes
     ----------
     build_program
-        A frozen program of a model, with ``flat``, ``guide``, ``settings``, ``steps``, ``width``,
-        and ``takes(rows)``, whether it runs fits of so many rows.
+        Function that returns the program of a model, with ``flat``, ``guide``, ``settings``,
+        ``steps``, ``width`` and ``supports(n_rows)``.
     fit
-        Fits of replicas by such a program.
+        Function that returns fits of replicas by such a program.
     """
 
     build_program: Callable
@@ -48,7 +48,7 @@ def fit_model(
     dtype: str = "float64",
     progress: Progress | None = None,
 ):
-    """Fits of a PyMC model with the values that its data variables have.
+    """Fits of a PyMC model with the current values of its data variables.
 
     Parameters
     ----------
@@ -57,22 +57,22 @@ def fit_model(
         bounded variables, data variables or none. A ``batch`` needs data variables whose first
         dim is ``observation``.
     settings
-        How to fit; the defaults unless given.
+        Settings of the fits; by default those of `Inference`.
     restarts, random_seed
-        Independent fits, and what decides their initial values, noise and minibatches; those
-        of the settings unless given.
+        Number of independent fits, and seed of their initial values, noise and minibatches; by
+        default those of the settings.
     identity
-        Fits of other identities have other PRNG keys at the same seed.
+        Fits with another identity have other PRNG keys at the same seed.
     dtype
         ``float64``, or ``float32``, which is faster and enough for networks, but not for
         matrices that are nearly singular.
     progress
-        Called as fits go on.
+        Called during the fits; see `Progress`.
 
     Returns
     -------
     program
-        What was compiled: ``program.flat`` holds the model's graphs, ``program.guide`` the
+        The compiled program: ``program.flat`` has the graphs of the model, ``program.guide`` the
         family of the approximation.
     fits
         One for each restart; one that diverged has the status ``diverged``.
@@ -93,7 +93,7 @@ def fit_model(
     seed = settings.seed if random_seed is None else random_seed
     size = sum(int(np.prod(shape)) for shape in shapes.values())
     width = restarts if size <= SMALL else 1
-    chosen = ENGINES[settings.engine]
-    program = chosen.build_program(model, settings, n_observations(model), width, dtype)
+    engine = ENGINES[settings.engine]
+    program = engine.build_program(model, settings, n_observations(model), width, dtype)
     replicas = advi.build_replicas(model, restarts, seed, identity)
-    return program, chosen.fit(program, replicas, progress)
+    return program, engine.fit(program, replicas, progress)

@@ -10,7 +10,7 @@ from pmbnn.inference.settings import Inference
 WARM_UP = 0.1
 """Share of the steps in which a one-cycle schedule rises."""
 START = 25.0
-"""By how much a one-cycle schedule starts below its highest rate (Smith and Topin 2018)."""
+"""Ratio of the highest to the first rate of a one-cycle schedule (Smith and Topin 2018)."""
 
 DIRECTIONS = {
     "adam": optax.scale_by_adam,
@@ -20,7 +20,7 @@ DIRECTIONS = {
 
 
 def relative_rate[A: (jax.Array, np.ndarray)](settings: Inference, step: A, steps: A | int) -> A:
-    """Learning rate at `step` of `steps`, in units of its highest; of JAX's arrays or NumPy's."""
+    """Learning rate at `step` of `steps`, relative to the highest; for arrays of JAX or NumPy."""
     schedule, xp = settings.schedule, step.__array_namespace__()
     if schedule == "exponential":
         return settings.decay ** (step / steps)
@@ -35,7 +35,7 @@ def relative_rate[A: (jax.Array, np.ndarray)](settings: Inference, step: A, step
 
 
 def build_optimiser(settings: Inference) -> optax.GradientTransformation:
-    """Direction of a step at learning rate 1, downhill being positive.
+    """Direction of a step at learning rate 1, which is subtracted from the parameters.
 
     References
     ----------
@@ -48,9 +48,9 @@ def build_optimiser(settings: Inference) -> optax.GradientTransformation:
 
 
 def averaged(average, parameters, step: jax.Array, share: float):
-    """Running average of parameters after `step` steps, most of it over their last `share`.
+    """Running average of parameters after `step` steps, mostly over their last `share`.
 
-    Unlike the plain mean of the last steps it takes no knowledge of when the last one is.
+    Unlike the mean of the last steps it does not need to know which step is the last.
 
     References
     ----------

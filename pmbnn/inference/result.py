@@ -1,4 +1,4 @@
-"""What goes into a fit and what comes out of it, whatever the engine."""
+"""Inputs and results of a fit, whatever the engine."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -11,9 +11,9 @@ from pmbnn.inference.settings import Inference
 from pmbnn.spec.display import Summarised
 
 Progress = Callable[[int, int, float, Callable[[], "Fit"]], str | None]
-"""Called with steps done, steps in all, the latest mean ELBO of the replicas still alive, and a
-function that gives the fit as it is then: that of the first replica where a program runs several.
-Its ``replica`` tells whose it is. What it returns is told with the stage."""
+"""Called with the number of steps done and in all, the latest mean ELBO of the replicas that have
+not diverged, and a function that returns the current fit of the first replica of the program, whose
+number is its ``replica``. The text that it returns is shown with the progress."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,17 +27,16 @@ class PrngKeys(Summarised):
 
 
 def derive_keys(identity: str) -> PrngKeys:
-    """PrngKeys that depend on the identity of a fit, and on nothing around it."""
+    """PRNG keys from the identity of a fit alone."""
     entropy = list(hashlib.sha256(identity.encode()).digest())
-    words = np.random.SeedSequence(entropy).generate_state(16)
-    return PrngKeys(*words.reshape(4, 4))
+    return PrngKeys(*np.random.SeedSequence(entropy).generate_state(16).reshape(4, 4))
 
 
 @dataclass(frozen=True, repr=False)
 class Replica(Summarised):
     """One fit of a group: the values of the model's data variables and its PRNG keys.
 
-    ``learning_rate`` is that of the settings unless given.
+    ``learning_rate`` is by default that of the settings.
     """
 
     data: Mapping[str, np.ndarray]
@@ -46,11 +45,11 @@ class Replica(Summarised):
 
     @property
     def key(self) -> np.ndarray:
-        """Key of the noise of its steps, ``(2,)`` unsigned 32-bit words."""
+        """Key of the noise of the steps, ``(2,)`` unsigned 32-bit words."""
         return np.asarray(self.keys.noise[:2], np.uint32)
 
     def highest_rate(self, settings: Inference) -> float:
-        """The highest learning rate of its fit by these settings."""
+        """The highest learning rate of the fit under these settings."""
         rate = settings.learning_rate if self.learning_rate is None else self.learning_rate
         return float(rate)
 
@@ -64,12 +63,12 @@ class History(Summarised):
     step
         Steps done at the end of each window.
     elbo
-        What is maximised at the full KL weight: log-likelihood less the weighted divergence.
+        Log-likelihood minus the divergence at its full weight, which is maximised.
     log_likelihood
         Expected log-likelihood of all observations.
     kl
-        Divergence of the guide from the prior, unweighted; where it is exact, its mean over a
-        window is that of a straight line between the window's ends.
+        Divergence of the guide from the prior, unweighted. The mean of an exact divergence over a
+        window is that of a straight line between the ends of the window.
     """
 
     step: np.ndarray
@@ -80,15 +79,15 @@ class History(Summarised):
 
 @dataclass(frozen=True, repr=False)
 class Snapshot(Summarised):
-    """A fit on its way, after ``step`` steps.
+    """A fit after ``step`` steps.
 
     Attributes
     ----------
     constrained, scale
-        As those of `Fit`.
+        See `Fit`.
     kl
-        Divergence of the guide from the prior in nats, unweighted; at one draw where it is not
-        known exactly.
+        Divergence of the guide from the prior in nats, unweighted; at one draw if it is not known
+        exactly.
     """
 
     step: int
@@ -108,21 +107,21 @@ class Fit(Summarised):
     scale
         Standard deviation of every element, ``(size,)``.
     history
-        The ELBO on the way there.
+        The ELBO during the fit.
     elbo
         Mean ELBO over the last tenth of the steps.
     status, reason
-        The verdict, and a few words on it.
+        The verdict on convergence, and its reason.
     keys
         The PRNG keys; draws are regenerated from them.
     learning_rate
-        The highest that was used.
+        The highest learning rate that was used.
     kl_forms
-        How the divergence of each free variable was taken: ``exact`` or ``monte_carlo``.
+        How the divergence of each free variable was computed: ``exact`` or ``monte_carlo``.
     snapshots
-        The fit at the steps that were asked for.
+        The fit at the requested steps.
     replica
-        Which of the replicas of one call it is of, from 0.
+        Number of the replica in the call, from 0.
     """
 
     constrained: Mapping[str, np.ndarray]
@@ -139,7 +138,7 @@ class Fit(Summarised):
 
     @property
     def draw_key(self) -> np.ndarray:
-        """Key that its draws come from, unsigned 32-bit words."""
+        """Key of the draws, unsigned 32-bit words."""
         return self.keys.draws
 
     @property
@@ -149,5 +148,5 @@ class Fit(Summarised):
 
     @property
     def failed(self) -> bool:
-        """Whether there is nothing to predict with."""
+        """Whether the fit diverged, so that it has no predictions."""
         return self.status == "diverged"

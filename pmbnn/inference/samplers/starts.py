@@ -1,4 +1,4 @@
-"""Where chains start: dispersed points, brought near where the posterior is."""
+"""Starts of chains: dispersed points, moved uphill towards the posterior."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,26 +12,26 @@ from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.settings import Dispersed
 
 NARROW = 0.1
-"""Standard deviation of a guide at first, in those of the dispersed points."""
+"""Initial standard deviation of a guide, in units of that of the dispersed points."""
 
 CANDIDATES = 100
-"""Starts that are tried until one has a finite density and gradient, as Stan does."""
+"""Largest number of starts that are tried until density and gradient are finite, as in Stan."""
 
 
 def chain_keys(identity: str, chains: int) -> Iterator[jax.Array]:
-    """PRNG keys of starts, of tuning, and of draws: ``(chain, 2)`` each, every chain its own."""
+    """PRNG keys of starts, of tuning and of draws, ``(chain, 2)`` each."""
     keys = [derive_keys(f"{identity}/{chain}") for chain in range(chains)]
     for name in ("initial", "noise", "draws"):
         yield jnp.asarray(np.stack([getattr(key, name)[:2] for key in keys]), jnp.uint32)
 
 
 def key_of(words) -> jax.Array:
-    """A key that gives the same numbers under vmap, which those of faster generators do not."""
+    """Key of a generator whose numbers are the same under vmap; faster generators differ."""
     return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def find_start(key, log_density: Callable, size: int, settings: Dispersed, dtype) -> jax.Array:
-    """Where a chain starts, ``(size,)``: uphill from a dispersed point; a JAX function."""
+    """Start of a chain, ``(size,)``: uphill from a dispersed point; a JAX function."""
     point = _dispersed(key, log_density, size, settings, dtype)
     if settings.uphill == "elbo":
         return _drawn_uphill(jax.random.fold_in(key, 1), point, log_density, settings)
@@ -55,7 +55,7 @@ def _drawn_uphill(key, point, log_density: Callable, settings: Dispersed) -> jax
 
 
 def is_finite(value, gradient) -> jax.Array:
-    """Whether a log-density and its gradient are."""
+    """Whether a log-density and its gradient are finite."""
     return jnp.isfinite(value) & jnp.isfinite(gradient).all()
 
 
@@ -66,7 +66,7 @@ def _dispersed(key, log_density: Callable, size: int, settings: Dispersed, dtype
     def is_bad(point):
         return ~is_finite(*jax.value_and_grad(log_density)(point))
 
-    # One after the other: the first one is finite nearly always.
+    # One after the other, as the first is nearly always finite.
     i = jax.lax.while_loop(
         lambda i: (i < CANDIDATES - 1) & is_bad(points[i]), lambda i: i + 1, np.int32(0)
     )
@@ -74,27 +74,27 @@ def _dispersed(key, log_density: Callable, size: int, settings: Dispersed, dtype
 
 
 def _uphill(start, objective: Callable, settings: Dispersed):
-    """Where Adam gets to from a point; a step that leads out of the finite is not taken.
+    """Point that Adam reaches from `start`; steps to values that are not finite are not taken.
 
     Parameters
     ----------
     start
         A tree of arrays.
     objective
-        JAX function of the number of the step and such a tree.
+        JAX function of the number of the step and a tree like `start`.
     """
     optimiser = optax.adam(settings.descent_rate)
-    of = jax.value_and_grad(lambda x, i: -objective(i, x))
+    loss_and_gradient = jax.value_and_grad(lambda x, i: -objective(i, x))
 
     def body(i, carry):
         here, state = carry
-        value, gradient = of(here, i)
+        value, gradient = loss_and_gradient(here, i)
         change, new = optimiser.update(gradient, state)
         taken = is_finite(value, ravel_pytree(gradient)[0])
         moved = optax.apply_updates(here, change)
         return jax.tree.map(lambda a, b: jnp.where(taken, a, b), (moved, new), carry)
 
-    found, _ = jax.lax.fori_loop(0, settings.descent, body, (start, optimiser.init(start)))
-    value, gradient = of(found, settings.descent)
+    end, _ = jax.lax.fori_loop(0, settings.descent, body, (start, optimiser.init(start)))
+    value, gradient = loss_and_gradient(end, settings.descent)
     taken = is_finite(value, ravel_pytree(gradient)[0])
-    return jax.tree.map(lambda a, b: jnp.where(taken, a, b), found, start)
+    return jax.tree.map(lambda a, b: jnp.where(taken, a, b), end, start)

@@ -1,9 +1,9 @@
-"""Long vectors in leaves: a guide of a large network, cut where its weights meet.
+"""Long vectors in leaves: the guide of a large network, divided by its weights.
 
-The flat vector is what guides and priors are written for. Inside the loop of a large network it
-costs: every step would copy the weights out of it, and their gradients together again. There each
-large free variable has arrays of its own, from a fit's start to its end. A small network keeps the
-vector whole: one operation on all costs less than one on each.
+Guides and priors are written for the flat vector. In the loop of a large network, every step would
+copy the weights out of the vector, and their gradients into one. There, each large free variable
+has separate arrays from the start to the end of a fit. A small network keeps the vector: one
+operation on all variables takes less time than one on each.
 
 Gain: 0.26 of a deterministic step of the dense network with 478,410 parameters, batch 128
 (``uv run python benchmarks/large_networks.py``; "Where the time of a large step goes" in
@@ -29,17 +29,17 @@ from pmbnn.inference.flat import Layout, split_vector
 from pmbnn.inference.xla.rewrites import Materialised
 
 LARGE = 2**14
-"""Elements of a free variable that make it a leaf of its own."""
+"""Fewest elements of a free variable that is a separate leaf."""
 
 
 class Leaves(NamedTuple):
-    """Arrays that stand for one vector, in order."""
+    """Arrays of consecutive parts of one vector."""
 
     arrays: tuple[jax.Array, ...]
 
 
 def leaf_lengths(layout: Layout) -> tuple[int, ...]:
-    """Lengths of the leaves: each large free variable, and what lies between two of them."""
+    """Lengths of the leaves: each large free variable, and the variables between two large ones."""
     lengths: list[int] = []
     after_large = True
     for slot in layout.slots:
@@ -52,12 +52,12 @@ def leaf_lengths(layout: Layout) -> tuple[int, ...]:
 
 
 def is_divided(shape: Sequence[int], lengths: Sequence[int]) -> bool:
-    """Whether an array of that shape is a vector that is kept in leaves."""
+    """Whether an array of this shape is a vector that is divided into leaves."""
     return len(lengths) > 1 and tuple(shape) == (sum(lengths),)
 
 
 def divided(tree, lengths: Sequence[int]):
-    """A tree of arrays with every vector of the leaves' total length in leaves."""
+    """A tree of arrays with every vector of the leaves' total length divided into leaves."""
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths) - 1)]
 
     def divide(leaf):
@@ -67,7 +67,7 @@ def divided(tree, lengths: Sequence[int]):
 
 
 def joined(tree):
-    """A tree of arrays with leaves made vectors again."""
+    """A tree of arrays with leaves concatenated to vectors."""
 
     def join(leaf):
         # Along the last axis: fits of a group are stacked on the first.
@@ -79,69 +79,68 @@ def joined(tree):
 def divided_graph(
     inputs: Sequence[TensorVariable], outputs: Sequence[TensorVariable], lengths: Sequence[int]
 ) -> tuple[list[TensorVariable], list[TensorVariable]]:
-    """A graph on leaves instead of vectors: its inputs, each vector's leaves in its place.
+    """Inputs and outputs of a graph on leaves instead of vectors.
 
-    Operations element by element, their sums and splits are taken leaf by leaf; before any
-    other, the leaves are joined.
+    Elementwise operations, sums and splits are done leaf by leaf; before other operations, the
+    leaves are concatenated.
     """
     if len(lengths) == 1:
         return list(inputs), list(outputs)
     graph = _Divided()
-    found: list[TensorVariable] = []
+    new_inputs: list[TensorVariable] = []
     for variable in inputs:
         if is_divided(variable.type.shape, lengths):
-            # Without names of their own: JAX's functions take none twice.
+            # Without names, because a function of JAX must not have a name twice.
             leaves = [pt.tensor(dtype=variable.dtype, shape=(length,)) for length in lengths]
             graph.leaves[variable] = leaves
-            found += leaves
+            new_inputs += leaves
         else:
-            found.append(variable)
+            new_inputs.append(variable)
     for node in io_toposort(inputs, outputs):
         graph.rebuild(node)
-    return found, [graph.whole(output) for output in outputs]
+    return new_inputs, [graph.whole(output) for output in outputs]
 
 
 class _Divided:
-    """What stands for the variables of a graph: one variable, or the leaves of a vector."""
+    """Replacements of the variables of a graph: one variable, or the leaves of a vector."""
 
     def __init__(self) -> None:
         self.leaves: dict[TensorVariable, list[TensorVariable]] = {}
         self._whole: dict[TensorVariable, TensorVariable] = {}
 
     def whole(self, variable: TensorVariable) -> TensorVariable:
-        """One variable, joined if need be."""
+        """The replacement as one variable; leaves are concatenated."""
         if variable in self.leaves and variable not in self._whole:
             self._whole[variable] = pt.join(0, *self.leaves[variable])
         return self._whole.get(variable, variable)
 
     def rebuild(self, node: Apply) -> None:
-        """Find what stands for a node's outputs; that of its inputs is known."""
+        """Replace the outputs of a node whose inputs have been replaced."""
         vectors = [v for v in node.inputs if v in self.leaves]
         if vectors and self._is_elementwise(node, vectors):
-            of_inputs = zip(*(self._spread(v, vectors[0]) for v in node.inputs), strict=True)
-            self.leaves[node.outputs[0]] = [node.op(*found) for found in of_inputs]
+            leaves = zip(*(self._spread(v, vectors[0]) for v in node.inputs), strict=True)
+            self.leaves[node.outputs[0]] = [node.op(*inputs) for inputs in leaves]
         elif vectors and isinstance(node.op, Sum):
             self._whole[node.outputs[0]] = sum(leaf.sum() for leaf in self.leaves[vectors[0]])
         elif vectors and isinstance(node.op, Split):
             self._split(node)
         elif any(v in self._whole or v in self.leaves for v in node.inputs):
-            found = node.op(*(self.whole(v) for v in node.inputs), return_list=True)
-            self._whole |= dict(zip(node.outputs, found, strict=True))
+            outputs = node.op(*(self.whole(v) for v in node.inputs), return_list=True)
+            self._whole |= dict(zip(node.outputs, outputs, strict=True))
 
     def _is_elementwise(self, node: Apply, vectors: list[TensorVariable]) -> bool:
-        """Whether a node may be taken leaf by leaf."""
-        alike = Elemwise | Materialised | DisconnectedGrad
-        if not isinstance(node.op, alike) or len(node.outputs) > 1:
+        """Whether a node can be computed leaf by leaf."""
+        elementwise = Elemwise | Materialised | DisconnectedGrad
+        if not isinstance(node.op, elementwise) or len(node.outputs) > 1:
             return False
-        same = {_lengths(self.leaves[v]) for v in vectors}
-        (like,) = same if len(same) == 1 else (None,)
-        return like is not None and all(
-            v in self.leaves or v.type.broadcastable == (True,) or _is_constant(v, sum(like))
+        lengths, *others = {_lengths(self.leaves[v]) for v in vectors}
+        return not others and all(
+            v in self.leaves or v.type.broadcastable == (True,) or _is_constant(v, sum(lengths))
             for v in node.inputs
         )
 
     def _spread(self, variable: TensorVariable, like: TensorVariable) -> list[TensorVariable]:
-        """A vector's leaves; of what is the same for all its elements, as many copies."""
+        """Leaves of a vector; of a scalar, as many copies as `like` has leaves."""
         lengths = _lengths(self.leaves[like])
         if variable not in self.leaves and _is_constant(variable, sum(lengths)):
             parts = np.split(variable.data, np.cumsum(lengths)[:-1])
@@ -149,23 +148,23 @@ class _Divided:
         return self.leaves.get(variable) or [self.whole(variable)] * len(self.leaves[like])
 
     def _split(self, node: Apply) -> None:
-        """The parts of a vector that is split: leaves, parts of them, or several."""
+        """Replace the parts of a vector that is split by leaves, parts of a leaf, or several."""
         rest = list(self.leaves[node.inputs[0]])
         for output, length in zip(node.outputs, node.inputs[-1].data, strict=True):
-            taken: list[TensorVariable] = []
-            while missing := int(length) - sum(_lengths(taken)):
-                (there,) = _lengths(rest[:1])
-                if there > missing:
-                    rest[:1] = split_vector(rest[0], [missing, there - missing])
-                taken.append(rest.pop(0))
-            if len(taken) == 1:
-                self._whole[output] = taken[0]
+            part: list[TensorVariable] = []
+            while missing := int(length) - sum(_lengths(part)):
+                (available,) = _lengths(rest[:1])
+                if available > missing:
+                    rest[:1] = split_vector(rest[0], [missing, available - missing])
+                part.append(rest.pop(0))
+            if len(part) == 1:
+                self._whole[output] = part[0]
             else:
-                self.leaves[output] = taken
+                self.leaves[output] = part
 
 
 def _is_constant(variable: TensorVariable, length: int) -> bool:
-    """Whether it is a vector of so many numbers that are known."""
+    """Whether a variable is a constant vector of this length."""
     return isinstance(variable, Constant) and variable.type.shape == (length,)
 
 
