@@ -169,7 +169,7 @@ def _sheet(path: Path, title: str) -> str:
         names = ", ".join(f"`{name}`" for name in filled)
         raise DataError(f"{title}: must have one sheet, got {names}: save one as CSV.")
     text = io.StringIO()
-    csv.writer(text).writerows(next(iter(filled.values()), []))
+    csv.writer(text, lineterminator="\n").writerows(next(iter(filled.values()), []))
     return text.getvalue()
 
 
@@ -236,6 +236,9 @@ def _read_text(
 ) -> TableFile:
     text, separator, above, notes = _without_preamble(text, settings.separator)
     separator = _separator(text, separator, title)
+    # A sheet may begin with rows without entries; pandas skips blank lines only.
+    empty = re.match(rf'(?:[ \t"{re.escape(separator)}]*\n)*', text)[0]
+    text, above = text[len(empty) :], above + empty.count("\n")
     if separator == " ":
         text = "\n".join(map(str.strip, text.split("\n")))
     names = _names(text, separator, above, title)

@@ -373,6 +373,24 @@ def test_separators_at_the_ends_of_lines(text):
     assert read("t.csv").frame.to_dict("list") == {"a": [1, 3], "y": [2, 4]}
 
 
+@pytest.mark.parametrize("start", [",,\n", ',"",\n , ,\n\n'])
+def test_lines_without_entries_above_the_header(start):
+    """The header must not become a row, nor its names categories."""
+    Path("t.csv").write_text(start + "a,b,y\n1,u,x\n2,v,z\n")
+    assert read("t.csv").frame.to_dict("list") == {"a": [1, 2], "b": ["u", "v"], "y": ["x", "z"]}
+    Path("t.csv").write_text(start + "a,b,y\n1,u\n")
+    with pytest.raises(DataError, match=f"t.csv, line {start.count(chr(10)) + 2}: must have 3"):
+        read("t.csv")
+
+
+def test_an_empty_first_row_of_a_sheet():
+    book = openpyxl.Workbook()
+    for row in ([None, None], ["a", "y"], [1, "u"], [2, "v"]):
+        book.active.append(row)
+    book.save("t.xlsx")
+    assert read("t.xlsx").frame.to_dict("list") == {"a": [1, 2], "y": ["u", "v"]}
+
+
 def test_a_header_as_numpy_writes_it():
     np.savetxt("t.csv", [[1, 2], [3, 4.5]], header="a b")
     assert read("t.csv").frame.to_dict("list") == {"a": [1, 3], "b": [2, 4.5]}
