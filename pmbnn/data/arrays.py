@@ -471,15 +471,10 @@ def images_dataset(
     ----------
     resplit
         Whether data seeds split the same images anew.
-
-    Raises
-    ------
-    DataError
-        There are too few images.
     """
     train, validation = _training_rows(spec, raw)
     x_train, y_train = raw.x_train[train] / 255.0, raw.y_train[train].astype(np.int64)
-    test = _subset(spec, "test", raw.y_test, raw.source)
+    test = _subset(spec, "test", raw.y_test)
     standardisation = fit_standardisation(x_train, spec.standardise)
     held_out = {}
     if spec.validation is not None:
@@ -506,29 +501,19 @@ def _training_rows(
 ) -> tuple[np.ndarray | slice, np.ndarray | slice]:
     """Numbers of the training images that are fitted, and of those that are set aside."""
     if spec.validation is None:
-        return _subset(spec, "train", raw.y_train, raw.source), slice(0)
-    rows = len(raw.y_train)
-    left = rows - spec.validation
-    if left < (spec.train or 10):
-        raise DataError(
-            f"`validation` and `train` must be at most {rows} together for source "
-            f"{raw.source}, got {spec.validation} and {spec.train or 'at least 10'}."
-        )
+        return _subset(spec, "train", raw.y_train), slice(0)
+    left = len(raw.y_train) - spec.validation
     order = stratified_order(raw.y_train, spec.seed)
     # From the end: a smaller training set is part of a larger one then.
     return order[: spec.train or left], order[left:]
 
 
 def _subset(
-    spec: "Mnist | UserImages", part: Literal["train", "test"], y: np.ndarray, source: str
+    spec: "Mnist | UserImages", part: Literal["train", "test"], y: np.ndarray
 ) -> np.ndarray | slice:
     """Numbers of the rows of one part to use, in the proportions of the classes."""
     size = getattr(spec, part)
-    if size is None:
-        return slice(None)
-    if size > len(y):
-        raise DataError(f"`{part}` must be at most {len(y)} for source {source}, got {size}.")
-    return stratified_order(y, spec.seed)[:size]
+    return slice(None) if size is None else stratified_order(y, spec.seed)[:size]
 
 
 def stratified_order(y: np.ndarray, random_seed: int) -> np.ndarray:

@@ -51,6 +51,21 @@ EMBEDDED_ROWS = (4_000, 1_000)
 
 PARTS = ("train", "test")
 
+
+def check_sizes(spec: "Mnist | UserImages", counts: tuple[int, int]) -> None:
+    """Raise DataSettingError where there are fewer training or test images than are asked for."""
+    for part, count in zip(PARTS, counts, strict=True):
+        size = getattr(spec, part)
+        if size is not None and size > count:
+            raise DataSettingError(
+                part, f"must be at most {count}, the images there are, got {size}"
+            )
+    most = counts[0] - (spec.train or 10)
+    if spec.validation is not None and spec.validation > most:
+        rule = f"must be at most {most}, the images that `train` leaves, got {spec.validation}"
+        raise DataSettingError("validation", rule)
+
+
 THREADS, AT_ONCE = 4, 64
 """Threads that decode images, which releases Python's lock, and images that each takes at a time.
 """
@@ -109,6 +124,7 @@ class Mnist(DatasetSpec):
         from pmbnn.data.arrays import images_dataset
 
         raw = self._read()
+        check_sizes(self, (len(raw.y_train), len(raw.y_test)))
         classes = tuple(str(digit) for digit in range(self.n_classes))
         return images_dataset(self, raw, classes, resplit=raw.source == "embedded")
 
@@ -223,12 +239,7 @@ class UserImages(UserData):
 
     def check(self) -> None:
         """Raise DataError where there are too few images, or what is there is not as it must be."""
-        for part, count in zip(PARTS, self.counts(), strict=True):
-            size = getattr(self, part)
-            if size is not None and size > count:
-                raise DataSettingError(
-                    part, f"must be at most {count}, the number of images, got {size}"
-                )
+        check_sizes(self, self.counts())
         if len(self.names()) < 2:
             raise DataError(f"{self.path}: must have at least two classes, got {self.names()[0]}.")
         _ = self.image_shape
@@ -280,15 +291,11 @@ class Idx(UserImages):
         x_train, y_train, x_test, y_test = map(_read, self._stamps())
         for x, y, name in ((x_train, y_train, "train"), (x_test, y_test, "t10k")):
             if len(x) != len(y):
-                raise DataError(
-                    f"{self.path}: {name} must have a label for each of {len(x)} images, got "
-                    f"{len(y)}."
-                )
+                rule = f"must have a label for each of {len(x)} images, got {len(y)}"
+                raise DataError(f"{self.path}: {name} {rule}.")
         if x_train.shape[1:] != x_test.shape[1:]:
-            raise DataError(
-                f"{self.path}: test images must have {self.image_shape} pixels like the training "
-                f"images, got {x_test.shape[1:]}."
-            )
+            rule = f"must have {self.image_shape} pixels like the training images"
+            raise DataError(f"{self.path}: test images {rule}, got {x_test.shape[1:]}.")
         labels = np.array(self._labels())
         new = np.setdiff1d(y_test, labels)
         if len(new):

@@ -182,8 +182,9 @@ def test_networks_take_colours():
         (
             contents(("train/", "test/")),
             {"train": 19},
-            "`train` must be at most 18, the number of",
+            "`train` must be at most 18, the images",
         ),
+        (contents(("train/", "test/")), {"validation": 10}, "`validation` must be at most 8, the"),
         (
             contents(("train/", "test/")),
             {"split": RandomSplit()},
