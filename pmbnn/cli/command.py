@@ -167,11 +167,11 @@ def writing_to(path: Path) -> Iterator[None]:
     ResultsError, StorageError
         If it cannot be written.
     """
-    from pmbnn.results.faults import OF_WHAT_WAS_ASKED, ResultsError, storage_error
+    from pmbnn.results.faults import NO_FOLDER, ResultsError, storage_error
 
     try:
         yield
-    except (FileNotFoundError, *OF_WHAT_WAS_ASKED) as error:
+    except (FileNotFoundError, *NO_FOLDER) as error:
         raise ResultsError(f"`{path}` cannot be written: {error.strerror}.") from error
     except OSError as error:
         raise storage_error(path, error) from error

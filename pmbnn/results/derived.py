@@ -1,8 +1,8 @@
-"""Files of a results folder that are made of its cells, and of which cells each was made.
+"""Tables and figures of a results folder, and the cells that each was made of.
 
 ``derived.json`` has for each file a digest of the cells that it was made of, and one of the file. A
-file is *current* while both hold. Times say nothing of that: copying a folder changes them. Other
-files are *stale* and shown nowhere, and the next sweep sets them aside.
+file is *current* while both hold; times do not matter, because copying a folder changes them. Other
+files are *stale*: they are shown nowhere, and the next sweep sets them aside.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import BROKEN, PRIORS, Results, remove, sha256, writing
 
 FILE = "derived.json"
-"""File of a results folder that says of which cells other files were made."""
+"""File of a results folder with the digests of the other files and of their cells."""
 
 STALE = "stale"
 """Folder, in a results folder, of the tables that were set aside."""
@@ -50,7 +50,7 @@ COMMANDS = {
 
 
 def cells_digest(records: Iterable[CellRecord]) -> str:
-    """Digest of everything that is known of some cells, whatever their order."""
+    """Digest of the records of some cells, in any order."""
     digest = hashlib.sha256()
     for text in sorted(record.model_dump_json() for record in records):
         digest.update(hashlib.sha256(text.encode()).digest())
@@ -64,70 +64,68 @@ def note_files(
     command: str | None = None,
     plugin: str | None = None,
 ) -> None:
-    """Note that files of a results folder were made of the cells of a digest, those that exist.
+    """Note that existing files of a results folder were made of the cells of a digest.
 
     Parameters
     ----------
     command
-        That makes a figure, where it is no sweep that does.
+        Command that makes a figure, unless a sweep does.
     plugin
-        What registered figure or table was written to the files, and the version of its code.
+        Registered figure or table that was written to the files, and the version of its code.
     """
     entries = _entries(results)
-    made_by = {"command": command, "plugin": plugin}
-    made_by = {key: text for key, text in made_by.items() if text is not None}
     for file in files:
-        entries.pop(file, None)
         if (results.folder / file).is_file():
-            noted = {"cells": digest, "sha256": sha256(results.folder / file)}
-            entries[file] = noted | made_by
-    kept = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
-    results.write_json(FILE, kept)
+            entry = {"cells": digest, "sha256": sha256(results.folder / file)}
+            entry |= {"command": command, "plugin": plugin}
+            entries[file] = {key: text for key, text in entry.items() if text is not None}
+    existing = {file: entries[file] for file in sorted(entries) if (results.folder / file).exists()}
+    results.write_json(FILE, existing)
 
 
 def is_current(results: Results, file: str, digest: str) -> bool:
-    """Whether a file is there, as it was made, of the cells of a digest."""
+    """Whether a file is unchanged and was made of the cells of a digest."""
     return bool(current_files(results, [file], digest))
 
 
 def current_files(results: Results, files: Iterable[str], digest: str) -> list[str]:
-    """Those of some files that are there, as they were made, of the cells of a digest."""
+    """Files that are unchanged and were made of the cells of a digest."""
     entries = _entries(results)
     return [
         file
         for file in files
         if (results.folder / file).is_file()
-        and (noted := entries.get(file))
-        and (noted.get("cells"), noted.get("sha256")) == (digest, sha256(results.folder / file))
+        and (entry := entries.get(file))
+        and (entry.get("cells"), entry.get("sha256")) == (digest, sha256(results.folder / file))
     ]
 
 
 def overview_files(results: Results) -> list[str]:
-    """Overviews that a results folder holds, of whichever cells."""
+    """Overviews in a results folder, of any cells."""
     return [f"{results.figures.name}/{path.name}" for path in sorted(results.figures.glob("*.png"))]
 
 
 def files_of_plugins(results: Results) -> dict[str, str]:
-    """Files that hold figures and tables of plugins, with which of them each holds."""
-    there = {*overview_files(results), *(path.name for path in results.folder.glob("*.csv"))}
-    noted = {file: entry.get("plugin") for file, entry in _entries(results).items()}
-    return {f: noted[f] for f in sorted(there & noted.keys()) if isinstance(noted[f], str)}
+    """Figures and tables of plugins: the plugin's figure or table, by the file."""
+    files = {*overview_files(results), *(path.name for path in results.folder.glob("*.csv"))}
+    plugins = {file: entry.get("plugin") for file, entry in _entries(results).items()}
+    return {f: plugins[f] for f in sorted(files & plugins.keys()) if isinstance(plugins[f], str)}
 
 
 def stale_files(results: Results, digest: str) -> list[str]:
-    """Files that are made of cells and are there, but not of the cells of a digest.
+    """Existing tables and figures that are not current for the cells of a digest.
 
-    A figure that nobody has noted is the user's.
+    A figure that is not noted is the user's.
     """
-    noted = _entries(results)
-    figures = (file for file in overview_files(results) if file in noted)
+    entries = _entries(results)
+    figures = (file for file in overview_files(results) if file in entries)
     every = dict.fromkeys([*TABLES, INDEX, *COMMANDS, *figures, *files_of_plugins(results)])
     current = set(current_files(results, every, digest))
     return [file for file in every if (results.folder / file).is_file() and file not in current]
 
 
 def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
-    """Move stale files out of the way, and remove those that every sweep makes anew.
+    """Move stale files aside, and remove those that every sweep makes anew.
 
     Returns
     -------
@@ -149,26 +147,26 @@ def set_aside_stale(results: Results, digest: str) -> dict[str, str]:
 
 
 def stale_line(files: Mapping[str, str]) -> str:
-    """What is said of tables and figures of other cells, by the commands that make them anew."""
+    """Line on stale tables and figures, with the commands that make them anew."""
     commands = ", ".join(f"`pmbnn {command}`" for command in dict.fromkeys(files.values()))
     return f"of other cells than the present ones: {', '.join(files)} (made anew by {commands})"
 
 
 def _entries(results: Results) -> dict[str, Any]:
-    """What was noted; nothing where it cannot be read, so that files are made again."""
+    """Entries of the file; none where it cannot be read, so that files are made again."""
     try:
         content = json.loads(read_json_text(results.folder / FILE))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     entries = content.items() if isinstance(content, dict) else ()
-    return {file: noted for file, noted in entries if isinstance(noted, dict)}
+    return {file: entry for file, entry in entries if isinstance(entry, dict)}
 
 
-# What a results folder holds beside its present cells and what is made of them: removed
+# Superseded cells, and the files that were made of them, are removed
 
 
 class Superseded(NamedTuple):
-    """A file or folder that `prune` removes: where it is, its size in bytes, and why it goes."""
+    """A file or folder that `prune` removes, with its size in bytes and the reason."""
 
     path: Path
     size: int
@@ -180,13 +178,13 @@ class Superseded(NamedTuple):
 
 
 def prune(folder: Path | str, dry_run: bool = False, wait: bool = False) -> list[Superseded]:
-    """Remove superseded cells from a results folder, and what was made of them.
+    """Remove superseded cells from a results folder, and the files that were made of them.
 
-    Superseded are stored cells that the experiment no longer has, because its data, plugins or
-    settings have changed; cells that were set aside as broken, once they are fitted again or
-    superseded; checkpoints of cells that are finished or superseded; tables and figures of other
-    cells than the present ones; and priors that the experiment no longer has. Present cells stay,
-    also those that failed.
+    These are stored cells that the experiment no longer has, because its data, plugins or settings
+    have changed; cells that were set aside as broken, once they are fitted again or superseded;
+    checkpoints of cells that are finished or superseded; tables and figures of other cells than the
+    present ones; and priors that the experiment no longer has. Present cells stay, also failed
+    ones.
 
     Parameters
     ----------
@@ -200,7 +198,7 @@ def prune(folder: Path | str, dry_run: bool = False, wait: bool = False) -> list
     Returns
     -------
     list of Superseded
-        What was removed, or would be.
+        Removed files and folders; in a dry run, those that would be.
 
     Raises
     ------
@@ -213,14 +211,14 @@ def prune(folder: Path | str, dry_run: bool = False, wait: bool = False) -> list
     if not results.cells.is_dir():
         raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
     with nullcontext() if dry_run else writing(results.folder, wait):
-        found = [Superseded(p, _size(p), reason) for p, reason in _superseded(results)]
-        for one in () if dry_run else found:
-            remove(one.path)
-    return found
+        superseded = [Superseded(p, _size(p), reason) for p, reason in _superseded(results)]
+        for entry in () if dry_run else superseded:
+            remove(entry.path)
+    return superseded
 
 
 def _superseded(results: Results) -> Iterator[tuple[Path, str]]:
-    """Every file or folder that goes, and why."""
+    """Files and folders to remove, and why."""
     folder, present = results.folder, present_list(results.folder).cells
     for name in superseded_names(folder):
         yield results.cells / name, "a superseded cell"
@@ -241,12 +239,14 @@ def _superseded(results: Results) -> Iterator[tuple[Path, str]]:
 
 
 def _checkpoints(results: Results) -> list[Path]:
-    """Folders of checkpoints that no job with cells to fit has."""
-    cells = present_list(results.folder)
-    due = {name for name in cells.cells if not is_finished(results.folder, name)}
-    jobs = [job for job in cells.jobs if due.intersection(job) and cells.cells.keys() >= set(job)]
-    kept = set(map(checkpoint_name, [*jobs, *([name] for name in due)]))
-    return [path for path in sorted(results.checkpoints("").glob("*")) if path.name not in kept]
+    """Folders of checkpoints that no job with unfinished cells has."""
+    present = present_list(results.folder)
+    unfinished = {name for name in present.cells if not is_finished(results.folder, name)}
+    jobs = [
+        j for j in present.jobs if unfinished.intersection(j) and present.cells.keys() >= set(j)
+    ]
+    used = set(map(checkpoint_name, [*jobs, *([name] for name in unfinished)]))
+    return [path for path in sorted(results.checkpoints("").glob("*")) if path.name not in used]
 
 
 def _size(path: Path) -> int:

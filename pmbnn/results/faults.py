@@ -24,7 +24,7 @@ SYSTEM_ERRORS = {
 OF_ANY_FILE = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE}
 """Those that are the machine's whatever file they concern: permissions may be missing for data."""
 
-OF_WHAT_WAS_ASKED = (FileExistsError, NotADirectoryError, IsADirectoryError)
+NO_FOLDER = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors over a folder that the user named and that cannot be one."""
 
 
@@ -51,18 +51,20 @@ class StorageError(Exception):
         return self.number in (errno.ENOSPC, errno.EDQUOT) and _lies_in(folder, self.file)
 
 
-def storage_error(path: Path | str, error: OSError, what: str = "written") -> StorageError:
+def storage_error(path: Path | str | None, error: OSError, what: str = "written") -> StorageError:
     """An error with the name of a file and the message of the system.
 
     Parameters
     ----------
+    path
+        The file, if it is known.
     what
         What could not be done to the file.
     """
-    reason = error.strerror or error
-    storage = StorageError(f"`{path}` cannot be {what}: {reason}; {RERUN}.")
-    storage.number, storage.file = error.errno, str(path)
-    return storage
+    place = "" if path is None else f"`{path}` cannot be {what}: "
+    fault = StorageError(f"{place}{error.strerror or error}; {RERUN}.")
+    fault.number, fault.file = error.errno, path if path is None else str(path)
+    return fault
 
 
 @contextmanager
@@ -82,9 +84,9 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading_netcdf(path: Path) -> Iterator[None]:
-    """Have errors of HDF5 over a file be one of the system: of input and output.
+    """Turn errors of HDF5 over a file into errors of the system: of input and output.
 
-    It has numbers of its own or none, and does not tell a failing disk from a damaged file.
+    HDF5 has numbers of its own or none, and does not tell a failing disk from a damaged file.
 
     Raises
     ------
@@ -102,8 +104,8 @@ def reading_netcdf(path: Path) -> Iterator[None]:
 
 
 def unwritable(folder: Path, error: OSError) -> ResultsError | StorageError:
-    """What to raise of a folder that cannot be made or written."""
-    if isinstance(error, OF_WHAT_WAS_ASKED):
+    """Error to raise for a folder that cannot be made or written."""
+    if isinstance(error, NO_FOLDER):
         return ResultsError(f"The results folder `{folder}` cannot be written: {error.strerror}.")
     return storage_error(folder, error)
 
@@ -122,8 +124,6 @@ def named_faults() -> Iterator[None]:
     except OSError as error:
         if error.errno not in SYSTEM_ERRORS:
             raise
-        if error.filename is None:
-            raise StorageError(f"{error.strerror}; {RERUN}.") from error
         raise storage_error(error.filename, error, "opened") from error
 
 
@@ -132,13 +132,15 @@ def fault_of(error: BaseException, folder: Path) -> StorageError | None:
 
     An error over a file of the results folder is one, and so is a full disk anywhere.
     """
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, StorageError):
-            return at
-        if isinstance(at, OSError) and (at.errno in OF_ANY_FILE or _lies_in(folder, at.filename)):
-            return storage_error(at.filename or folder, at, "written or read")
-        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, StorageError):
+            return cause
+        if isinstance(cause, OSError) and (
+            cause.errno in OF_ANY_FILE or _lies_in(folder, cause.filename)
+        ):
+            return storage_error(cause.filename or folder, cause, "written or read")
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
 
 
@@ -146,9 +148,8 @@ def _lies_in(folder: Path, file: object) -> bool:
     return isinstance(file, str) and Path(file).resolve().is_relative_to(folder.resolve())
 
 
-# How much is read of what lies in a results folder, which may come from anyone
-#
-# Nothing in it is unpickled or run; what is larger than a sweep writes is not read.
+# A results folder may come from anyone: nothing in it is unpickled or run, and files that are
+# larger than a sweep writes are not read
 
 
 MOST_JSON = 50_000_000

@@ -1,6 +1,6 @@
-"""How cells are grouped: repetitions, variants of a data set, fits and samples of one posterior.
+"""Groups of cells: repetitions, variants of a data set, fits and samples of one posterior.
 
-Samples are what fits of the same posterior are compared with.
+Fits are compared with samples of the same posterior.
 """
 
 import math
@@ -16,18 +16,18 @@ RANKED_BY = "validation_nll"
 """Score on held-out training rows by which a best cell is chosen: never a test number."""
 
 
-def grouped[Key: Hashable](
-    records: Iterable[CellRecord], key: Callable[[CellRecord], Key]
-) -> dict[Key, list[CellRecord]]:
-    """Records by a key, in order of first appearance."""
-    groups: dict[Key, list[CellRecord]] = {}
-    for record in records:
-        groups.setdefault(key(record), []).append(record)
+def grouped[Item, Key: Hashable](
+    items: Iterable[Item], key: Callable[[Item], Key]
+) -> dict[Key, list[Item]]:
+    """Items, such as records, by a key, in order of first appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
     return groups
 
 
 def group_by_settings(records: Iterable[CellRecord]) -> list[list[CellRecord]]:
-    """Records that differ in their seeds only, together; fits on other devices are no seeds."""
+    """Groups of records that differ in their seeds alone; devices are told apart."""
     groups = grouped(records, lambda record: (record.device, record.cell.without_seeds))
     return list(groups.values())
 
@@ -36,8 +36,8 @@ def group_by_settings(records: Iterable[CellRecord]) -> list[list[CellRecord]]:
 class Variant:
     """Records that differ in prior, hyperprior and seeds only.
 
-    ``words`` tell them from others on the same data, and say what a fit is of where that is
-    not the posterior.
+    ``words`` are the settings that differ from other variants of the same data, and those of fits
+    that are not of the posterior.
     """
 
     words: tuple[str, ...]
@@ -60,12 +60,10 @@ def families(records: Sequence[CellRecord]) -> list[list[Variant]]:
     variants = grouped(
         records, lambda r: replace(r.cell.without_seeds, prior=None, hyperprior=None)
     )
-    alike: dict[tuple[str, str], list] = {}
-    for cell in variants:
-        alike.setdefault((cell.sweep, dataset_label(cell.dataset)), []).append(cell)
+    cells = grouped(variants, lambda cell: (cell.sweep, dataset_label(cell.dataset)))
     return [
         [Variant(variant_words(cell, family), tuple(variants[cell])) for cell in family]
-        for family in alike.values()
+        for family in cells.values()
     ]
 
 
@@ -75,7 +73,7 @@ def variants(records: Sequence[CellRecord]) -> list[Variant]:
 
 
 def best_group(records: Iterable[CellRecord]) -> list[CellRecord]:
-    """The combination with the lowest mean held-out score; empty where nothing is scored."""
+    """Records of the combination with the lowest mean held-out score; empty without scores."""
     scored = [(np.mean(_scores(group)), group) for group in group_by_settings(records)]
     scored = [(score, group) for score, group in scored if math.isfinite(score)]
     return min(scored, key=lambda pair: pair[0])[1] if scored else []
@@ -91,29 +89,29 @@ def _scores(group: Sequence[CellRecord]) -> list[float]:
 
 
 LADDER = "ladder.csv"
-"""File of a results folder that holds its repair ladder, a row a posterior and way to fit it."""
+"""File of a results folder with its repair ladder: a row for each posterior and method."""
 
 CHAINS = "chains"
-"""What tables have of sampled cells where fits have the mixture of their restarts."""
+"""Mixture of sampled cells in tables; fits have that of their restarts."""
 
 ERRORS = 3.0
 """Monte-Carlo standard errors that a bound of the evidence must be above by."""
 
 
 def model_key(record: CellRecord) -> tuple[Hashable, ...]:
-    """Everything that decides the posterior, and the scale that was chosen where one was."""
+    """Key of a posterior: its settings and data, and the scale where one was chosen."""
     return *posterior_key(record), record.results.get("scale")
 
 
 def posterior_key(record: CellRecord) -> tuple[Hashable, ...]:
-    """Settings that decide the posterior and where it is looked at, as a key."""
+    """Key of a posterior and its predictions, by settings and data."""
     return record.fingerprint, record.cell.posterior
 
 
 def pairs(records: Sequence[CellRecord]) -> Iterator[tuple[CellRecord, CellRecord]]:
-    """Every fitted cell with each sampled one of the same posterior that is not refuted.
+    """Every fitted cell with each valid sampled one of the same posterior.
 
-    Where a scale was tuned and the two chose different ones, posteriors are different ones too.
+    Where a scale was tuned and the two cells chose different ones, the posteriors differ.
     """
     yield from _fits_with_samplers(records, model_key)
 
@@ -139,7 +137,7 @@ def sampler_pairs(
 ) -> Iterator[tuple[CellRecord, CellRecord]]:
     """Every further sampled cell of a posterior with the first one: other engines, steps, seeds.
 
-    Those that are refuted are passed over; `key` says what is one posterior.
+    Invalid ones are left out; cells of one posterior have one `key`.
     """
     first: dict[tuple, CellRecord] = {}
     for record in valid_cells(records):
@@ -151,7 +149,7 @@ def sampler_pairs(
 
 
 def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
-    """Sampled cells that cannot be of the posterior, by name, and why in words.
+    """Reasons why sampled cells cannot be of the posterior, by name.
 
     The log evidence is the posterior's mean log-likelihood less its divergence from the prior. So
     that mean is no lower than any ELBO or evidence of the same model; chains that are all stuck in
@@ -166,24 +164,24 @@ def invalid_chains(records: Sequence[CellRecord]) -> dict[str, str]:
             bound = record.results.get(name)
             error = record.results.get(f"{name}_mcse", 0.0)
             if bound is not None:
-                of = bounds.setdefault(model_key(record), [])
-                of.append((bound - ERRORS * error, name.replace("_", " ").replace("elbo", "ELBO")))
-    found = {}
+                words = name.replace("_", " ").replace("elbo", "ELBO")
+                bounds.setdefault(model_key(record), []).append((bound - ERRORS * error, words))
+    reasons = {}
     for record in records:
-        mean, of = record.results.get("log_likelihood"), bounds.get(model_key(record))
-        if of and mean is not None and record.cell.is_sampled:
-            bound, name = max(of)
+        mean, lower = record.results.get("log_likelihood"), bounds.get(model_key(record))
+        if lower and mean is not None and record.cell.is_sampled:
+            bound, name = max(lower)
             if mean + ERRORS * record.results["log_likelihood_mcse"] < bound:
-                found[record.name] = (
+                reasons[record.name] = (
                     f"{record.name}: these draws are not of the posterior, whatever their R-hat "
                     f"says: their mean log-likelihood is {mean:.1f} nats, and the {name} of the "
                     f"same model is {bound:.1f}"
                 )
-    return found
+    return reasons
 
 
 def bounds_evidence(record: CellRecord) -> bool:
-    """Whether what a cell has for an ELBO or an evidence is one, of a posterior that there is.
+    """Whether the ELBO or evidence of a cell bounds the evidence of its posterior.
 
     A point has no width, and its objective is a density.
     """
@@ -192,5 +190,5 @@ def bounds_evidence(record: CellRecord) -> bool:
 
 def valid_cells(records: Sequence[CellRecord]) -> list[CellRecord]:
     """Records without those of `invalid_chains`."""
-    refuted = invalid_chains(records)
-    return [record for record in records if record.name not in refuted]
+    invalid = invalid_chains(records)
+    return [record for record in records if record.name not in invalid]

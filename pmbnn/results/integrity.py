@@ -1,4 +1,4 @@
-"""Whether stored cells are what was written: sizes at every start, digests when asked for."""
+"""Checks of stored cells: sizes of files at every start, digests on request."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from pmbnn.results.store import BROKEN, RECORD, Results, remove, sha256
 
 
 class Problem(NamedTuple):
-    """Something in a results folder that is not as it was written.
+    """A file or cell in a results folder that has changed since it was written.
 
     ``cell`` is the name of the cell's folder; None for a figure outside cells.
     """
@@ -27,15 +27,15 @@ class Problem(NamedTuple):
 
 
 def set_aside_broken(results: Results, names: Iterable[str] | None = None) -> list[Problem]:
-    """Cells whose record cannot be read or whose files have another size, moved out of the way.
+    """Move cells aside whose record cannot be read or whose files have another size.
 
-    They are kept as ``cells/.broken-<name>`` and will be fitted again. Of all stored cells unless
-    `names` are given.
+    They are kept as ``cells/.broken-<name>`` and will be fitted again. All stored cells are checked
+    unless `names` are given.
     """
-    found = list(broken_cells(results, names=names))
-    for problem in found:
-        set_aside(results, problem.cell)
-    return found
+    problems = list(broken_cells(results, names=names))
+    for problem in problems:
+        _set_aside(results, problem.cell)
+    return problems
 
 
 def broken_cells(
@@ -48,17 +48,17 @@ def broken_cells(
     digests
         Whether to read the files whole and compare their SHA-256; sizes alone otherwise.
     names
-        Cells to look at, if they are stored; all unless given.
+        Cells to check, if they are stored; all unless given.
     """
     stored = results.cell_names()
     for name in stored if names is None else sorted(set(stored).intersection(names)):
-        found = checked_record(results, name, digests)
-        if isinstance(found, Problem):
-            yield found
+        problem = checked_record(results, name, digests)
+        if isinstance(problem, Problem):
+            yield problem
 
 
-def set_aside(results: Results, name: str) -> None:
-    """Move a cell out of the way, in place of an earlier broken one of its name."""
+def _set_aside(results: Results, name: str) -> None:
+    """Move a cell aside, in place of an earlier broken one of its name."""
     aside = results.cells / f"{BROKEN}{name}"
     results.remove(aside.name)
     with storing(aside):
@@ -66,16 +66,21 @@ def set_aside(results: Results, name: str) -> None:
 
 
 def verify(folder: Path, repair: bool = False) -> list[Problem]:
-    """Everything in a results folder that is not as it was written.
+    """Check all files of a results folder.
 
     Data files are compared with the digests in their cell's record, the record with its own;
-    what is stored of priors and ranks is read, figures are decoded.
+    files of priors and ranks are read, figures are decoded.
 
     Parameters
     ----------
     repair
         Whether to set broken cells aside and remove other broken files, so that the next sweep of
         the folder fits and draws them again.
+
+    Returns
+    -------
+    list of Problem
+        Cells and files that have changed since they were written.
 
     Raises
     ------
@@ -85,19 +90,21 @@ def verify(folder: Path, repair: bool = False) -> list[Problem]:
     results = Results(folder)
     if not results.cells.is_dir():
         raise ResultsError(f"`{folder}` must be a results folder: it has no folder `cells`.")
-    found = [*broken_cells(results, digests=True), *_broken_files(results)]
-    found += _broken_figures(results)
-    if repair:
-        for problem in found:
-            if problem.cell is None:
-                remove(problem.path)
-            else:
-                set_aside(results, problem.cell)
-    return found
+    problems = [
+        *broken_cells(results, digests=True),
+        *_broken_files(results),
+        *_broken_figures(results),
+    ]
+    for problem in problems if repair else ():
+        if problem.cell is None:
+            remove(problem.path)
+        else:
+            _set_aside(results, problem.cell)
+    return problems
 
 
 def checked_record(results: Results, name: str, digests: bool = False) -> CellRecord | Problem:
-    """Record of a stored cell that is whole, or its first problem; see `broken_cells`."""
+    """Record of a whole stored cell, or its first problem; see `broken_cells`."""
     folder = results.cells / name
     if not (folder / RECORD).is_file():
         return Problem(folder, name, f"has no `{RECORD}`")

@@ -24,7 +24,7 @@ from pmbnn.results.derived import (
 from pmbnn.results.faults import ResultsError, read_json_text
 from pmbnn.results.integrity import Problem, checked_record
 from pmbnn.results.names import settings_row
-from pmbnn.results.present import check_present, present_list, stored_names, superseded_names
+from pmbnn.results.present import check_present, present_list, stored_names
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.store import Results
@@ -88,8 +88,7 @@ def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> 
     """The posterior of a stored cell, ready to draw from and to predict with.
 
     Its predictions are those that the cell was evaluated by. The data set is loaded for what needs
-    the training rows (`Posterior.model`, `Posterior.log_joint`), and where the trace does not keep
-    its standardisation, as those of large networks did not at first.
+    the training rows (`Posterior.model`, `Posterior.log_joint`).
 
     Parameters
     ----------
@@ -97,13 +96,13 @@ def restore_cell(cell: Path | str | StoredCell, trust_plugins: bool = False) -> 
         A cell of `load_results`, or its folder, ``results/<experiment>/cells/<name>``.
     trust_plugins
         Whether to run the copies of plugins that the results folder keeps, where the plugins
-        themselves are not there as they were when the cell was fitted.
+        themselves are missing or have changed since the fit.
 
     Raises
     ------
     ResultsError
         If there is no such cell, it is superseded, it failed, it was stored by another version, or
-        needs a plugin that is not there as it was.
+        needs a plugin that is missing or has changed.
     TypeError
         If it is something else.
     DataError
@@ -121,8 +120,8 @@ def sample_posterior(
 ) -> xr.Dataset:
     """Posterior draws of every weight and scale of a stored cell.
 
-    The first draws are those that the cell's predictions and its trace were made with. Of a sampled
-    cell they are spread over those that were kept.
+    The first draws are those of the cell's predictions and its trace. Draws of a sampled cell are
+    spread over the kept ones.
 
     Parameters
     ----------
@@ -168,7 +167,7 @@ def open_cell(cell: Path | str | StoredCell) -> StoredCell:
     if folder.parent.name != "cells" or not results.is_finished(folder.name):
         raise ResultsError(
             f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
-            f"{_found(folder)}."
+            f"{_cells_within(folder)}."
         )
     check_present(folder)
     try:
@@ -180,7 +179,7 @@ def open_cell(cell: Path | str | StoredCell) -> StoredCell:
         raise ResultsError(f"The cell `{folder}` cannot be read: {error}.") from error
 
 
-def _found(folder: Path) -> str:
+def _cells_within(folder: Path) -> str:
     """Cells within a folder that is none, for a message."""
     levels = ("*", "cells/*", "*/cells/*")
     stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
@@ -193,14 +192,14 @@ def _found(folder: Path) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentResults(Summarised):
-    """What a results folder holds.
+    """Contents of a results folder.
 
     Attributes
     ----------
     name
         Name of the experiment, or of the folder where it is not recorded.
     results
-        What reads the cells.
+        The folder itself, which reads the cells.
     records
         Every whole present cell, in the experiment's order: superseded ones are left out.
     provenance
@@ -226,7 +225,7 @@ class ExperimentResults(Summarised):
         return {"name": self.name, "cells": f"{len(self.records)} ({counted})"} | left_out
 
     def _repr_html_(self) -> str:
-        # What is the same in every row is no news.
+        # Without columns that are the same in every row.
         table = self.summary
         varying = [name for name in table if table[name].astype(str).nunique() > 1]
         shown = table[varying] if len(table) > 1 else table
@@ -279,11 +278,10 @@ class ExperimentResults(Summarised):
         --------
         >>> cell = results.cell(prior="laplace", dataset_seed=0)  # doctest: +SKIP
         """
-        found = self._having(settings)
-        if len(found) != 1:
-            raise ValueError(self._not_one(found, settings))
-        record = next(record for record in self.records if record.name == found[0])
-        return StoredCell(record, self.results.cells / record.name)
+        records = self._matching(settings)
+        if len(records) != 1:
+            raise ValueError(self._not_one(records, settings))
+        return StoredCell(records[0], self.results.cells / records[0].name)
 
     def select(self, **settings: object) -> "ExperimentResults":
         """The same results, of the cells with the given settings alone.
@@ -298,10 +296,10 @@ class ExperimentResults(Summarised):
         ValueError
             If a setting is unknown, or no cell has them.
         """
-        found = self._having(settings)
-        if not found:
-            raise ValueError(self._not_one(found, settings))
-        return replace(self, records=tuple(r for r in self.records if r.name in found))
+        records = self._matching(settings)
+        if not records:
+            raise ValueError(self._not_one(records, settings))
+        return replace(self, records=records)
 
     @cached_property
     def digest(self) -> str:
@@ -326,37 +324,36 @@ class ExperimentResults(Summarised):
         table = table_of(rows).rename(columns=_keyword)
         return table.where(table.notna(), None)
 
-    def _having(self, settings: Mapping[str, object]) -> list[str]:
-        """Names of the cells with the given settings."""
-        table, known = self._settings, sorted(self._settings)
-        endings = {name: [k for k in known if k.endswith(f"_{name}")] for name in settings}
-        elsewhere = {
-            name: f"sections have it, as {', '.join(f'`{k}`' for k in found)}."
-            for name, found in endings.items()
-            if found
-        }
-        check_arguments(settings, known, "results.cell", **elsewhere)
+    def _matching(self, settings: Mapping[str, object]) -> tuple[CellRecord, ...]:
+        """Records of the cells with the given settings."""
+        table, keywords = self._settings, sorted(self._settings)
+        hints = {}
+        for name in settings:
+            if sections := [f"`{key}`" for key in keywords if key.endswith(f"_{name}")]:
+                hints[name] = f"sections have it, as {', '.join(sections)}."
+        check_arguments(settings, keywords, "results.cell", **hints)
         for name, wanted in settings.items():
             table = table[[value == wanted for value in table[name]]]
-        return list(table["name"])
+        names = set(table["name"])
+        return tuple(record for record in self.records if record.name in names)
 
-    def _not_one(self, found: list[str], settings: Mapping[str, object]) -> str:
-        """Why settings do not name one cell, and what would."""
-        given = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
+    def _not_one(self, records: Sequence[CellRecord], settings: Mapping[str, object]) -> str:
+        """Message that settings do not name one cell, with those that would."""
+        chosen = ", ".join(f"{k}={v!r}" for k, v in settings.items()) or "no settings"
         table = self._settings
-        among = table[table["name"].isin(found)] if found else table
+        names = [record.name for record in records]
+        among = table[table["name"].isin(names)] if names else table
         varying = {key: dict.fromkeys(among[key]) for key in sorted(among) if key != "name"}
         choices = [f"{k} ({', '.join(map(str, v))})" for k, v in varying.items() if len(v) > 1]
         shown = "; ".join(choices[:SHOWN_CHOICES])
-        return f"{len(found)} of {len(table)} cells have {given}; they differ in: {shown}."
+        return f"{len(names)} of {len(table)} cells have {chosen}; they differ in: {shown}."
 
 
 def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentResults:
-    """Everything in a results folder; traces are read on demand.
+    """Results of a folder; traces are read on demand.
 
-    Cells that are not as they were written are left out, with a warning; so are those of data,
-    plugins or settings that have changed since, which `ExperimentResults.superseded` counts. A
-    running sweep does not disturb it.
+    Broken cells are left out, with a warning; so are cells whose data, plugins or settings have
+    changed since, which `ExperimentResults.superseded` counts. A sweep may run meanwhile.
 
     Parameters
     ----------
@@ -370,19 +367,19 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     ------
     ResultsError
         If the folder does not exist, is of another format, or holds no finished cell; or if a
-        plugin that is to be trusted is not there as it was.
+        trusted plugin is missing or has changed.
     """
     folder = Path(folder)
     if not folder.is_dir():
         problem = "is not a folder" if folder.exists() else "does not exist"
         raise ResultsError(f"The results folder `{folder}` {problem}.")
     results = Results(folder)
-    stored = set(stored_names(folder))
-    present = [name for name in present_list(folder).cells if name in stored]
-    checked = [checked_record(results, name) for name in present]
-    for problem in (found for found in checked if isinstance(found, Problem)):
-        warnings.warn(f"left out: {problem}", stacklevel=2)
-    records = tuple(found for found in checked if not isinstance(found, Problem))
+    present, stored = present_list(folder).cells, set(stored_names(folder))
+    checked = [checked_record(results, name) for name in present if name in stored]
+    records = tuple(record for record in checked if isinstance(record, CellRecord))
+    for problem in checked:
+        if isinstance(problem, Problem):
+            warnings.warn(f"left out: {problem}", stacklevel=2)
     if not records:
         raise ResultsError(
             f"The folder `{folder}` holds no finished cell (cells/<name>/metrics.json); "
@@ -394,13 +391,13 @@ def load_results(folder: Path | str, trust_plugins: bool = False) -> ExperimentR
     if trust_plugins:
         with trusting():
             run_stored_plugins(folder, records)
-    superseded = len(superseded_names(folder))
+    superseded = sum(name not in present for name in stored)
     figures = find_overviews(results, records)
     return ExperimentResults(name, results, records, provenance, figures, superseded)
 
 
 def find_overviews(results: Results, records: Sequence[CellRecord]) -> tuple[Path, ...]:
-    """Overviews of some cells that a results folder holds, those of other cells left out."""
+    """Overviews of some cells in a results folder; those of other cells are left out."""
     current = current_files(results, overview_files(results), cells_digest(records))
     return tuple(results.folder / file for file in current)
 

@@ -1,4 +1,4 @@
-"""What cells and their settings are called, in tables, on axes, in titles and in log lines."""
+"""Names of cells and of their settings: in tables, on axes, in titles and in log lines."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,25 +10,25 @@ from pmbnn.results.record import CellRecord
 from pmbnn.spec import Specification
 
 NAMING = ("points", "noise", "factor")
-"""Settings of a data set that its name has beside its kind."""
+"""Settings of a data set that its label shows beside its kind."""
 
-OWN_NAMES = ("file", "path", "name", "id")
-"""Settings that name the user's own data set, the first of them that is there."""
+USER_DATA_NAMES = ("file", "path", "name", "id")
+"""Settings that name a user's data set: the first that it has."""
 
 OF_POSTERIOR = ("dataset", "network", "prior", "hyperprior", "likelihood")
 """Sections of settings that name a posterior in tables."""
 
 CAPITALS = {"cauchy": "Cauchy", "laplace": "Laplace", "mnist": "MNIST", "student": "Student"}
-"""Words that keep their capital letters inside a name."""
+"""Words with capital letters inside a name."""
 
 ENGINE, KL_WEIGHT, KL_SCALING = "inference.engine", "inference.kl_weight", "inference.kl_scaling"
 MIXTURE = "predict.mixture"
 
 STATED = {KL_WEIGHT: 1, KL_SCALING: "sum"}
-"""Settings that are named unless they have this value: a fit is then not of the posterior."""
+"""Settings that are shown unless they have this value: such a fit is not of the posterior."""
 
 USUAL = {"engine": "compiled", "guide": "mean_field", "estimator": "reparameterisation"}
-"""What a line on a cell does not mention."""
+"""Settings that a line on a cell leaves out."""
 
 
 # Columns
@@ -94,7 +94,7 @@ def scale_label(hyperprior: Specification, name: Callable[[Specification], str] 
 
 
 def scale_title(hyperprior: Specification) -> str:
-    """The same in words."""
+    """Name of a hyperprior in words; a prior without a scale has none."""
     return scale_label(hyperprior, title)
 
 
@@ -104,18 +104,18 @@ def dataset_label(dataset: DatasetSpec) -> str:
 
 
 def dataset_row_label(row: Mapping[str, Any]) -> str:
-    """The same from its settings, as the columns ``dataset.`` of a table have them."""
-    # What a table does not have is not a number, which is not equal to itself.
+    """Name of a data set from its settings, as the columns ``dataset.`` of a table have them."""
+    # Missing values of a table are not a number, which is not equal to itself.
     row = {key: value for key, value in row.items() if value == value}
     shown = [f"{key} {number_label(row[key])}" for key in NAMING if key in row]
-    named = next((row[key] for key in OWN_NAMES if row.get(key) is not None), None)
-    kind = row["kind"] if named is None else f"{row['kind']} {file_label(str(named))}"
+    name = next((row[key] for key in USER_DATA_NAMES if row.get(key) is not None), None)
+    kind = row["kind"] if name is None else f"{row['kind']} {file_label(str(name))}"
     fold = row.get("split.fold")
     return ", ".join([kind, *shown, *([] if fold is None else [f"fold {number_label(fold)}"])])
 
 
 def dataset_title(dataset: DatasetSpec) -> str:
-    """The same with the kind in words: ``MNIST``."""
+    """Name of a data set with the kind in words: ``MNIST``."""
     return dataset_label(dataset).replace(dataset.kind, pretty(dataset.kind), 1)
 
 
@@ -130,7 +130,7 @@ def network_title(network: Specification) -> str:
 
 
 def distinct[S](settings: Sequence[S], name: Callable[[S], str] = label) -> list[str]:
-    """Name of each of several settings; of those with one name, with the settings that differ."""
+    """Distinct names of several settings: equal names are followed by the fields that differ."""
     names, rows = [name(one) for one in settings], [settings_row(one) for one in settings]
     return [
         ", ".join(
@@ -141,13 +141,13 @@ def distinct[S](settings: Sequence[S], name: Callable[[S], str] = label) -> list
 
 
 def distinct_names[S](settings: Iterable[S], name: Callable[[S], str] = label) -> dict[S, str]:
-    """As `distinct`, by setting; each different one once."""
-    different = list(dict.fromkeys(settings))
-    return dict(zip(different, distinct(different, name), strict=True))
+    """Distinct names by setting; see `distinct`."""
+    settings = list(dict.fromkeys(settings))
+    return dict(zip(settings, distinct(settings, name), strict=True))
 
 
 def differences(spec: Specification, other: Specification) -> list[str]:
-    """Settings of a specification that another one does not share: ``sigma 0.1``."""
+    """Fields of a specification that differ from those of another one: ``sigma 0.1``."""
     return _differing(settings_row(spec), [settings_row(other)])
 
 
@@ -169,7 +169,7 @@ def combination_label(cell: Cell) -> str:
 
 
 def fit_title(cell: Cell) -> str:
-    """Prior, hyperprior, and how a cell is fitted: ``normal × fixed 1, NUTS``."""
+    """Prior, hyperprior and method of a cell: ``normal × fixed 1, NUTS``."""
     words = f"{title(cell.prior)} × {scale_title(cell.hyperprior)}"
     if cell.is_sampled:
         return f"{words}, {method_name(cell.inference).upper()}"
@@ -182,9 +182,9 @@ def seed_label(cell: Cell) -> str:
 
 
 def cell_line(cell: Cell) -> str:
-    """Data, seed, prior, hyperprior, and how it is fitted unless as usual."""
-    unusual = [getattr(cell.inference, name, None) for name in USUAL]
-    unusual = [v for v, usual in zip(unusual, USUAL.values(), strict=True) if v and v != usual]
+    """Data, seed, prior, hyperprior, and its method unless it is the default."""
+    values = ((getattr(cell.inference, name, None), default) for name, default in USUAL.items())
+    unusual = [value for value, default in values if value and value != default]
     return ", ".join([seed_label(cell), combination_label(cell), *unusual])
 
 
@@ -215,7 +215,7 @@ def cell_title(record: CellRecord) -> str:
 
 
 def _fit_words(cell: Cell) -> str:
-    """What a fit is besides the usual: a sampler's, a point, or of a tempered posterior."""
+    """Method of a fit unless it is the default: a sampler, a point, or a tempered posterior."""
     if cell.is_sampled:
         return f", by {method_name(cell.inference).upper()}"
     if cell.is_point:
@@ -225,27 +225,22 @@ def _fit_words(cell: Cell) -> str:
 
 
 def variant_words(cell: Cell, others: Iterable[Cell]) -> tuple[str, ...]:
-    """Settings but prior, hyperprior and seeds that other cells do not share: ``hidden 5-5``.
+    """Settings beside prior, hyperprior and seeds that differ from other cells: ``hidden 5-5``.
 
-    What is `STATED` is named wherever it is not as usual.
+    Settings in `STATED` are named wherever they have another value.
     """
     own, rows = settings_row(cell), [settings_row(other) for other in others]
-    # Engines have settings of their own, which say nothing that the engine's name does not.
+    # Settings that only one engine has say nothing beside the engine's name.
     comparable = [row for row in rows if row.get(ENGINE) == own.get(ENGINE)]
-    # It says nothing of chains, which are always mixed alike.
-    silent = {MIXTURE} if cell.is_sampled else set()
-    return tuple(
-        setting_words(key, value)
-        for key, value in own.items()
-        if key not in silent
-        and (
-            any(
-                row.get(key) != value
-                for row in (comparable if key.startswith("inference.") and key != ENGINE else rows)
-            )
-            or value != STATED.get(key, value)
-        )
-    )
+    words = []
+    for key, value in own.items():
+        if key == MIXTURE and cell.is_sampled:
+            continue  # chains are always mixed in one way
+        compared = comparable if key.startswith("inference.") and key != ENGINE else rows
+        differs = any(row.get(key) != value for row in compared)
+        if differs or value != STATED.get(key, value):
+            words.append(setting_words(key, value))
+    return tuple(words)
 
 
 def setting_words(key: str, value: Any) -> str:

@@ -1,9 +1,8 @@
 """The present cells of a results folder: those that its experiment had when it was last run.
 
-A sweep lists them in ``cells.json`` before it fits, finished or not, and every reader takes the
-finished cells of the list and no others. Other stored cells are *superseded*: their data, plugins
-or settings have changed since. They stay, and are used again without a fit if the experiment has
-them again; `pmbnn prune` removes them.
+A sweep lists them in ``cells.json`` before it fits, and readers take the finished cells of the list
+alone. Other stored cells are *superseded*: their data, plugins or settings have changed since. They
+stay, and are used again without a fit if the experiment has them again; `pmbnn prune` removes them.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ FILE = "cells.json"
 """File of a results folder that lists its present cells."""
 
 FORMAT = 3
-"""Version of the results folder. Format 2 had no list of its present cells."""
+"""Version of the results folder."""
 
 
 class CellList(NamedTuple):
@@ -48,7 +47,7 @@ class CellList(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What the file holds."""
+        """Content of the file."""
         return {"format": FORMAT, **self._asdict()}
 
 
@@ -63,8 +62,8 @@ def read_list(folder: Path) -> CellList | None:
     path = folder / FILE
     try:
         content = json.loads(read_json_text(path))
-        found = content["format"]
-        if found == FORMAT:
+        version = content["format"]
+        if version == FORMAT:
             return _checked(content)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -74,7 +73,7 @@ def read_list(folder: Path) -> CellList | None:
             "it and run the experiment again: stored cells are used as they are."
         ) from error
     raise ResultsError(
-        f"The results folder `{folder}` has format {found}, this version reads {FORMAT}: choose "
+        f"The results folder `{folder}` has format {version}, this version reads {FORMAT}: choose "
         "another folder (`--out`), or install the version of pmbnn that wrote it "
         "(provenance.json)."
     )
@@ -88,7 +87,7 @@ def _checked(content: Mapping[str, Any]) -> CellList:
 
 
 def _name(name: str) -> str:
-    """A name that is that of a folder beside the others, whoever wrote the list."""
+    """Name of a cell; a ValueError unless it is a folder beside the others."""
     if Path(name).name != name or name.startswith("."):
         raise ValueError(f"{name!r} must be the name of a cell")
     return name
@@ -102,19 +101,18 @@ def present_list(folder: Path) -> CellList:
     ResultsError
         If there are cells and no list, or it cannot be read.
     """
-    found = read_list(folder)
-    if found is None and stored_names(folder):
+    present = read_list(folder)
+    if present is None and stored_names(folder):
         raise ResultsError(
-            f"The results folder `{folder}` has format 2, which does not list its present cells "
-            f"({FILE}); this version reads {FORMAT}. Run the experiment again in this folder "
-            f"(`pmbnn sweep FILE --out {folder}`): it uses stored cells as they are, and fits "
-            "what is missing."
+            f"The results folder `{folder}` has no list of its present cells ({FILE}). Run the "
+            f"experiment again in this folder (`pmbnn sweep FILE --out {folder}`): it uses stored "
+            "cells as they are, and fits what is missing."
         )
-    return found or CellList("", {})
+    return present or CellList("", {})
 
 
 def stored_names(folder: Path) -> list[str]:
-    """Names of all cells of a results folder, present or not, finished or not as written."""
+    """Names of all stored cells: present or superseded, whole or broken."""
     cells = folder / "cells"
     if not cells.is_dir():
         return []
@@ -122,13 +120,8 @@ def stored_names(folder: Path) -> list[str]:
 
 
 def is_finished(folder: Path, name: str) -> bool:
-    """Whether a cell of that name is there, whole."""
+    """Whether a cell of that name is stored, whole."""
     return (folder / "cells" / name / RECORD).is_file()
-
-
-def present_names(folder: Path) -> list[str]:
-    """Names of the finished present cells, in the order of the list."""
-    return [name for name in present_list(folder).cells if is_finished(folder, name)]
 
 
 def superseded_names(folder: Path) -> list[str]:
@@ -139,13 +132,14 @@ def superseded_names(folder: Path) -> list[str]:
 
 def present_records(results: "Results") -> list[CellRecord]:
     """Records of the finished present cells, in the order of the list."""
-    return [results.load_record(name) for name in present_names(results.folder)]
+    names = present_list(results.folder).cells
+    return [results.load_record(name) for name in names if is_finished(results.folder, name)]
 
 
 def check_present(cell: Path) -> None:
     """Raise ResultsError if a stored cell, ``RESULTS/cells/NAME``, is superseded.
 
-    In a folder of an older format that cannot be told of a single cell, and it is read.
+    Without a list of present cells that is unknown, and the cell is read.
     """
     folder = cell.parent.parent
     present = read_list(folder)
@@ -158,7 +152,7 @@ def check_present(cell: Path) -> None:
 
 
 def superseded_line(folder: Path, number: int) -> str:
-    """What is said of superseded cells, wherever stored cells are read; empty without any."""
+    """Line on superseded cells, for readers of stored cells; empty without any."""
     if not number:
         return ""
     return (
@@ -168,27 +162,27 @@ def superseded_line(folder: Path, number: int) -> str:
 
 
 def left_behind(folder: Path, present: Iterable[str]) -> list[str]:
-    """Finished cells that were present in a folder until now, and are not among the given ones.
+    """Finished cells that were present in a folder until now, and are not any more.
 
-    In a folder of an older format, all that are stored.
+    Without a list of present cells, all that are stored.
     """
     before = read_list(folder)
     names = stored_names(folder) if before is None else before.cells
-    kept = set(present)
-    return [name for name in names if name not in kept and is_finished(folder, name)]
+    still = set(present)
+    return [name for name in names if name not in still and is_finished(folder, name)]
 
 
 def settings_left_behind(folder: Path, digests: Iterable[str]) -> list[str]:
-    """Those of `left_behind` whose settings are not among the given ones: no data are read."""
-    before, kept = read_list(folder), set(digests)
+    """Finished cells whose settings are not among the given digests; no data are read."""
+    before, present = read_list(folder), set(digests)
     if before is None:
         return []
-    gone = {name for name, digest in before.cells.items() if digest not in kept}
+    gone = {name for name, digest in before.cells.items() if digest not in present}
     return [n for n in gone.difference(before.references) if is_finished(folder, n)]
 
 
 def left_behind_line(folder: Path, number: int) -> str:
-    """What is said before cells are superseded; empty without any."""
+    """Line on cells that a sweep will leave behind; empty without any."""
     if not number:
         return ""
     return (
@@ -199,7 +193,7 @@ def left_behind_line(folder: Path, number: int) -> str:
 
 
 def checkpoint_name(cells: Iterable[str]) -> str:
-    """Name of the folder of a job's checkpoints: digits that decide every number of the job.
+    """Name of the folder of a job's checkpoints: a digest of all that decides its numbers.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import netCDF4
 import numpy as np
@@ -16,16 +16,12 @@ from pmbnn.models.likelihoods import NOISE, TARGET_NAME
 from pmbnn.results.faults import check_fits, reading_netcdf
 from pmbnn.results.store import Results
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-
 PHOTOGRAPHS = "photographs"
-"""Attribute of groups whose images are to be shown as they are."""
+"""Attribute of groups whose images are shown without inverting them."""
 
 
 def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTree:
-    """Those of the groups that the trace of cell ``name`` has, in memory.
+    """Groups of the trace of cell ``name``, those that it has, in memory.
 
     Raises
     ------
@@ -38,17 +34,17 @@ def load_groups(results: Results, name: str, groups: Sequence[str]) -> xr.DataTr
 
 
 def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.DataTree:
-    """Of each group that the trace of cell ``name`` has, the arrays wanted of it, in memory.
+    """Arrays of groups of the trace of cell ``name``, those that it has, in memory.
 
-    It takes a fraction of the time of xarray, which looks at every array of a group several times.
+    It takes a fraction of the time of xarray, which reads every array of a group several times.
 
     Parameters
     ----------
     results, name
         The results folder and the name of the cell.
     wanted
-        Groups, each with a regular expression that the names of whole arrays must match. The
-        coordinates of what is found come with it.
+        Groups, each with a regular expression that the names of arrays must match. The coordinates
+        of these arrays come with them.
 
     Raises
     ------
@@ -59,10 +55,10 @@ def load_arrays(results: Results, name: str, wanted: Mapping[str, str]) -> xr.Da
     """
     path = results.cells / name / "trace.nc"
     with reading_netcdf(path), netCDF4.Dataset(path) as file:
-        held = file.groups
-        check_fits(sum(_bytes(held[group]) for group in wanted if group in held), path)
-        found = {g: _arrays(held[g], pattern) for g, pattern in wanted.items() if g in held}
-    return xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in found.items()})
+        groups = {name: file.groups[name] for name in wanted if name in file.groups}
+        check_fits(sum(map(_bytes, groups.values())), path)
+        arrays = {f"/{name}": _arrays(group, wanted[name]) for name, group in groups.items()}
+    return xr.DataTree.from_dict(arrays)
 
 
 def load_netcdf(path: Path) -> xr.Dataset:
@@ -79,10 +75,10 @@ def load_netcdf(path: Path) -> xr.Dataset:
 
 
 def stored_variables(results: Results, name: str) -> dict[str, frozenset[str]]:
-    """Names of what every group of a stored trace holds."""
+    """Names of the arrays of every group of a stored trace."""
     path = results.cells / name / "trace.nc"
     with reading_netcdf(path), netCDF4.Dataset(path) as file:
-        return {group: frozenset(held.variables) for group, held in file.groups.items()}
+        return {name: frozenset(group.variables) for name, group in file.groups.items()}
 
 
 def target_standardisation(trace: xr.DataTree) -> Standardisation:
@@ -94,29 +90,29 @@ def target_standardisation(trace: xr.DataTree) -> Standardisation:
 
 
 def by_target(trace: xr.DataTree) -> dict[str, xr.DataTree]:
-    """The trace as of each of several targets alone, by their names; of one, as it is, by none."""
+    """Traces of single targets, by their names; with one target the trace itself, by ``""``."""
     groups = {f"/{name}": group.dataset for name, group in trace.children.items()}
     labels = [group[TARGET_NAME].values for group in groups.values() if TARGET_NAME in group.coords]
     if not labels:
         return {"": trace}
 
     def alone(i: int) -> xr.DataTree:
-        at = {TARGET_NAME: i}
-        own = {p: g.isel(at, drop=True, missing_dims="ignore") for p, g in groups.items()}
-        return xr.DataTree.from_dict(own)
+        one = {TARGET_NAME: i}
+        parts = {p: g.isel(one, drop=True, missing_dims="ignore") for p, g in groups.items()}
+        return xr.DataTree.from_dict(parts)
 
     return {str(name): alone(i) for i, name in enumerate(labels[0])}
 
 
 def _arrays(group: netCDF4.Group, pattern: str) -> xr.Dataset:
     """The arrays of a group whose names match, as xarray would read them."""
-    held = group.variables
+    stored = group.variables
     # Images may have a dim of their own name; labels of a dim have it alone.
-    labels = {name for name in held if held[name].dimensions == (name,)}
-    names = [name for name in held if re.fullmatch(pattern, name) and name not in labels]
-    arrays = {name: (held[name].dimensions, _values(held[name])) for name in names}
+    labels = {name for name in stored if stored[name].dimensions == (name,)}
+    names = [name for name in stored if re.fullmatch(pattern, name) and name not in labels]
+    arrays = {name: (stored[name].dimensions, _values(stored[name])) for name in names}
     dims = {dim for axes, _ in arrays.values() for dim in axes}
-    coords = {dim: (dim, _values(held[dim])) for dim in dims & labels}
+    coords = {dim: (dim, _values(stored[dim])) for dim in dims & labels}
     return xr.Dataset(arrays, coords, {name: group.getncattr(name) for name in group.ncattrs()})
 
 
@@ -134,11 +130,6 @@ def _values(variable: netCDF4.Variable) -> np.ndarray:
     return values.astype(str) if values.dtype == object else values
 
 
-def holds_array(results: Results, name: str, group: str, array: str) -> bool:
-    """Whether a group of a stored trace holds an array."""
-    return array in stored_variables(results, name).get(group, ())
-
-
 def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
     """One group of a trace.
 
@@ -148,8 +139,8 @@ def group_of(trace: xr.DataTree, name: str) -> xr.Dataset:
         If the trace does not have it.
     """
     if name not in trace.children:
-        found = ", ".join(sorted(trace.children)) or "none"
-        raise ValueError(f"The trace must have a group `{name}`, got {found}.")
+        names = ", ".join(sorted(trace.children)) or "none"
+        raise ValueError(f"The trace must have a group `{name}`, got {names}.")
     return trace[name].dataset
 
 
@@ -161,16 +152,16 @@ def values_of(trace: xr.DataTree, group: str, name: str, *axes: Hashable) -> np.
     ValueError
         If the trace does not have the group, or the group not the array.
     """
-    held = group_of(trace, group)
-    if name not in held:
+    arrays = group_of(trace, group)
+    if name not in arrays:
         raise ValueError(f"The group `{group}` must have `{name}`.")
-    return held[name].transpose(*axes).values if axes else held[name].values
+    return arrays[name].transpose(*axes).values if axes else arrays[name].values
 
 
 def images_of(trace: xr.DataTree, group: str, name: str, axis: Hashable) -> np.ndarray:
-    """Images of a group as they are to be shown, ``(image, row, column)``, colours last; bytes.
+    """Images of a group for figures, ``(image, row, column)``, colours last; bytes.
 
-    Photographs are as they are; what is bright on black, as digits are, is dark on white paper.
+    Photographs are as they are; images that are bright on black, as digits, are inverted.
 
     Raises
     ------
@@ -224,7 +215,7 @@ def plane_features(trace: xr.DataTree) -> tuple[str, str]:
     return first, second
 
 
-# What posterior draws say of the weights of a layer and of learned scales: NumPy in, numbers out
+# Summaries of posterior draws of the weights of a layer and of learned scales
 #
 # A weight is *away from zero* where the central 90 % of its draws leave zero out. It is *narrow
 # about zero* where the central 90 % of its draws lie within half the layer's own scale on either
@@ -242,15 +233,15 @@ NARROW = 0.5
 WEIGHT = re.compile(r"weight_(\d+)")
 SCALE = re.compile(r"(?:layer_\d+|network)_scale")
 LEARNED = re.compile(rf"{SCALE.pattern}|{NOISE}|mixture_sigma_\d")
-"""Names of what is learned of scales: those of priors, and the noise."""
+"""Names of learned scales: those of priors, and the noise."""
 
 
-def best_restart(trace: "xr.DataTree") -> int:
+def best_restart(trace: xr.DataTree) -> int:
     """Number of the best restart, by the coordinate ``restart``."""
     return int(trace["fit"].dataset.attrs["best"])
 
 
-def best_draws(trace: "xr.DataTree") -> "xr.Dataset":
+def best_draws(trace: xr.DataTree) -> xr.Dataset:
     """Draws of the best restart alone, whatever mixture the cell predicts with.
 
     Weights of different restarts are of different modes: taken together they say little. Of a
@@ -273,7 +264,7 @@ def best_draws(trace: "xr.DataTree") -> "xr.Dataset":
     )
 
 
-def last_layer(trace: "xr.DataTree") -> np.ndarray:
+def last_layer(trace: xr.DataTree) -> np.ndarray:
     """Draws of the last layer's weights under the best restart, ``(draw, weight)``.
 
     Parameters
@@ -286,26 +277,24 @@ def last_layer(trace: "xr.DataTree") -> np.ndarray:
     ValueError
         If the posterior holds no weights.
     """
-    posterior = best_draws(trace)
-    found = {int(m[1]): name for name in posterior if (m := WEIGHT.fullmatch(str(name)))}
-    if not found:
+    weights = _weights(trace)
+    if not weights:
         raise ValueError("The group `posterior` must have weights: weight_1, ...")
-    draws = posterior[found[max(found)]].transpose("draw", ...)
-    return draws.values.reshape(draws.sizes["draw"], -1).astype(np.float64)
+    draws = weights[max(weights)].values.astype(np.float64)
+    return draws.reshape(len(draws), -1)
 
 
-def switched_off(trace: "xr.DataTree") -> tuple[int, int] | None:
+def switched_off(trace: xr.DataTree) -> tuple[int, int] | None:
     """Hidden units of a dense network that are switched off under the best restart, and all units.
 
     A unit is off where none of the weights that leave it is away from zero. None where some layer
     is not dense, or not kept.
     """
-    posterior, off, units = best_draws(trace), 0, 0
-    found = {int(m[1]): name for name in posterior if (m := WEIGHT.fullmatch(str(name)))}
-    if 1 not in found or len(found) < 2:
+    weights, off, units = _weights(trace), 0, 0
+    if 1 not in weights or len(weights) < 2:
         return None
-    for number in sorted(found)[1:]:
-        draws = posterior[found[number]].transpose("draw", ...).values.astype(np.float64)
+    for number in sorted(weights)[1:]:
+        draws = weights[number].values.astype(np.float64)
         if draws.ndim != 3:
             return None
         leaving = away_from_zero(draws.reshape(len(draws), -1)).reshape(draws.shape[1:])
@@ -314,7 +303,17 @@ def switched_off(trace: "xr.DataTree") -> tuple[int, int] | None:
     return off, units
 
 
-def learned_scales(trace: "xr.DataTree") -> dict[str, float]:
+def _weights(trace: xr.DataTree) -> dict[int, xr.DataArray]:
+    """Draws of the weights of each layer under the best restart, by its number, draws first."""
+    posterior = best_draws(trace)
+    return {
+        int(match[1]): array.transpose("draw", ...)
+        for name, array in posterior.items()
+        if (match := WEIGHT.fullmatch(str(name)))
+    }
+
+
+def learned_scales(trace: xr.DataTree) -> dict[str, float]:
     """Posterior median of every learned scale under the best restart, by name.
 
     The scales of a layer's units are brought together by their geometric mean. Fixed scales are
@@ -328,14 +327,14 @@ def learned_scales(trace: "xr.DataTree") -> dict[str, float]:
 
 def scale_draws(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Draws of every learned scale by name, those of units one by one, ``(draw,)`` each."""
-    found = {}
+    scales = {}
     for name, array in draws.items():
         if not LEARNED.fullmatch(name):
             continue
         for index in np.ndindex(array.shape[1:]):
             place = f"[{', '.join(map(str, index))}]" if index else ""
-            found[f"{name}{place}"] = array[(slice(None), *index)].astype(np.float64)
-    return found
+            scales[f"{name}{place}"] = array[(slice(None), *index)].astype(np.float64)
+    return scales
 
 
 def central_interval(draws: np.ndarray, coverage: float = COVERAGE) -> tuple[np.ndarray, ...]:

@@ -1,4 +1,4 @@
-"""The record of a cell: what is known of it in numbers and words, as ``metrics.json`` has it."""
+"""The record of a cell, its numbers and text, as ``metrics.json`` stores it."""
 
 import hashlib
 import json
@@ -17,10 +17,7 @@ RECORD = "metrics.json"
 """Name of the file of a cell's record."""
 
 FORMAT = 3
-"""Version of a record; folders with a record of another one than this and `OLDER` are rejected."""
-
-OLDER = 2
-"""Version whose scores of rows left out were of standardised targets: see `in_original_units`."""
+"""Version of a record; folders with a record of another one are rejected."""
 
 Fitted = Literal["converged", "not_converged", "undecided", "improper"]
 
@@ -92,7 +89,7 @@ class ScaleSelection(_Part):
 
 
 class Sampling(_Part):
-    """How chains went: their number, draws of each, R-hat in function space, what was tuned.
+    """Chains of a cell: their number, draws of each, R-hat in function space, what was tuned.
 
     Attributes
     ----------
@@ -124,7 +121,7 @@ class StoredFile(_Part):
 
 
 class StoredPlugin(_Part):
-    """Source of parts of one's own that a cell is made of.
+    """Source of user-defined parts of a cell.
 
     Attributes
     ----------
@@ -143,7 +140,7 @@ class StoredPlugin(_Part):
 
 
 class CellRecord(Summarised, _Part):
-    """What is known of a cell, frozen; `model_copy` with an update gives a changed one.
+    """Stored result of a cell, frozen; `model_copy` with an update gives a changed one.
 
     Attributes
     ----------
@@ -153,21 +150,21 @@ class CellRecord(Summarised, _Part):
         Its sweep, the name of its folder, and digests of everything that decides its numbers
         and of its data.
     status, reason
-        The verdict on its fit, and a few words on it.
+        The verdict on its fit, and the reason for it.
     settings
         Its specifications by section, as in an experiment file.
     plugins
-        Sources of what does not come with the package.
+        Sources of its user-defined parts.
     predictive
-        Type of what its likelihood predicts; None if there is no fit.
+        Kind of prediction of its likelihood; None if there is no fit.
     results
         Numbers by name; empty if there is no fit.
     best
         The restart of highest ELBO (of best held-out score under an improper prior).
     restarts, selection, learning_rate_search, kl_forms
-        How the fits went, and what was chosen on the way.
+        Verdicts on its fits, the scale and learning rate chosen, and forms of the KL term.
     sampling
-        How the chains went, where a cell was sampled.
+        Its chains, where it was sampled.
     images, diagnostics
         Numbers on held-out and out-of-distribution images, and of the fit's snapshots.
     device, width
@@ -225,7 +222,7 @@ class CellRecord(Summarised, _Part):
 
     def __repr__(self) -> str:
         # One line of many: results hold hundreds of cells.
-        numbers = [f"{k} {v:.4g}" for k, v in self.results.items() if k in HEADLINES and v]
+        numbers = [f"{k} {v:.4g}" for k, v in self.results.items() if k in HEADLINES and v is not None]
         return f"{type(self).__name__}({', '.join([self.name, self.status, *numbers])})"
 
     def __str__(self) -> str:
@@ -265,37 +262,6 @@ class CellRecord(Summarised, _Part):
         """Whether there is no fit to predict with."""
         return self.status in FAILED
 
-    @property
-    def has_standardised_scores(self) -> bool:
-        """Whether its scores of rows left out are of standardised targets, as format 2 had them."""
-        if self.format != OLDER or self.predictive != "density":
-            return False
-        return bool(getattr(self.cell.dataset, "standardise_target", False))
-
-    def in_original_units(self, log_scale: float) -> "CellRecord":
-        """The record with such scores in the targets' own units.
-
-        Parameters
-        ----------
-        log_scale
-            `Standardisation.log_scale` of the targets.
-        """
-        signs = {"validation_nll": 1, "elpd_loo": -1}
-        scores = {
-            name: self.results[name] + sign * log_scale
-            for name, sign in signs.items()
-            if self.results.get(name) is not None
-        }
-        selection = self.selection
-        if selection is not None:
-            nll = tuple(
-                tuple(None if score is None else score + log_scale for score in scores)
-                for scores in selection.nll
-            )
-            selection = selection.model_copy(update={"nll": nll})
-        changes = {"results": self.results | scores, "selection": selection, "format": FORMAT}
-        return self.model_copy(update=changes)
-
     def to_json(self) -> str:
         """Text of ``metrics.json``, which ends in a digest of everything before it."""
         content = finite(self.model_dump(mode="python"))
@@ -320,7 +286,7 @@ class CellRecord(Summarised, _Part):
             raise OtherFormatError(f"by a version before format {FORMAT}")
         if digest != _digest(content):
             raise ValueError("it has changed since it was written")
-        if content["format"] not in (FORMAT, OLDER):
+        if content["format"] != FORMAT:
             raise OtherFormatError(f"in format {content['format']}, this version reads {FORMAT}")
         try:
             return cls.model_validate(content)

@@ -1,4 +1,4 @@
-"""Specifications that a stored cell's settings were written from."""
+"""Specifications of stored cells: their settings, with the plugins and data folders of the fit."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -9,10 +9,10 @@ from pmbnn.data import DATASETS
 from pmbnn.data.files import beside
 from pmbnn.experiment.cells import SOURCES, Unknown, stored_specification
 from pmbnn.experiment.load import data_folder
-from pmbnn.experiment.plugins import METRIC, Source, stored_parts, stored_source
+from pmbnn.experiment.plugins import METRIC, stored_parts
 from pmbnn.experiment.yaml_file import read_yaml
+from pmbnn.results.faults import ResultsError
 from pmbnn.results.record import CellRecord
-from pmbnn.results.store import ResultsError
 from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError
 
@@ -22,9 +22,9 @@ def stored_specifications(
 ) -> dict[str, Specification]:
     """Specifications of sections of a stored cell's settings, by the section's name.
 
-    Parts of one's own are those of the sources that the cell was fitted with, and of no others:
-    those that this process has run, the plugin where the experiment has it, unless it has changed,
-    or the copy in the results folder within `pmbnn.experiment.plugins.trusting`.
+    User-defined parts are those that the cell was fitted with, and no others: parts that this
+    process has registered, the plugin where the experiment has it, unless it has changed, or the
+    copy in the results folder within `pmbnn.experiment.plugins.trusting`.
 
     Parameters
     ----------
@@ -33,25 +33,27 @@ def stored_specifications(
     record
         Its record.
     sections
-        Those that are asked for; all unless given.
+        Names of the sections; all unless given.
 
     Raises
     ------
     ResultsError
-        If some section is not known to this version, or needs a plugin that is not there as it
-        was.
+        If some section is unknown to this version, or needs a plugin that is missing or has
+        changed.
     """
-    folder, user = cell.parent.parent, f"The cell `{cell}`"
+    folder = cell.parent.parent
     needed = {
         plugin.sha256: plugin.name
         for plugin in record.plugins
         if not set(sections).isdisjoint(plugin.sections)
     }
+    dataset = DATASETS.get(getattr(record.cell.dataset, "kind", None))
+    is_user_data = dataset is not None and dataset.is_user_data
     with (
-        _stored_parts(needed, folder, user),
-        beside(_data_folder(folder, record), folder),
+        _stored_parts(needed, folder, f"The cell `{cell}`"),
+        beside(stored_data_folder(folder) if is_user_data else folder, folder),
     ):
-        found = {
+        specs = {
             section: stored_specification(
                 section,
                 json.dumps(record.settings.get(section, {})),
@@ -59,23 +61,23 @@ def stored_specifications(
             )
             for section in sections
         }
-    for section, spec in found.items():
+    for section, spec in specs.items():
         if isinstance(spec, Unknown):
             raise ResultsError(
                 f"The settings `{section}` of cell `{cell}` are not known to this version, or "
                 "are made of a source that has changed since it was fitted: put that back as it "
                 "was, or fit the experiment again."
             )
-    return found
+    return specs
 
 
 def run_stored_plugins(folder: Path, records: Iterable[CellRecord]) -> None:
-    """Run what the plugins of stored cells were, so that the cells can be restored.
+    """Run the plugins of stored cells, so that the cells can be restored.
 
     Raises
     ------
     ResultsError
-        Some plugin is not there as it was, and its copy is not trusted, or there is none.
+        Some plugin is missing or has changed, and its copy is not trusted, or there is none.
     """
     needed = {
         plugin.sha256: plugin.name
@@ -89,27 +91,17 @@ def run_stored_plugins(folder: Path, records: Iterable[CellRecord]) -> None:
 
 @contextmanager
 def _stored_parts(needed: Mapping[str, str], folder: Path, user: str) -> Iterator[None]:
-    """Know parts of some sources that cells of a results folder were fitted with, and no others."""
-
-    def find(name: str, digest: str) -> Source:
-        folders = (stored_data_folder(folder), folder)
-        return stored_source(name, digest, user, folders, folder)
-
+    """Register parts of some plugins of a results folder, and no others, within the block."""
     try:
-        with stored_parts(needed, user, find):
+        folders = (stored_data_folder(folder), folder) if needed else ()
+        with stored_parts(needed, user, folders, folder):
             yield
     except ConfigError as error:
         raise ResultsError(str(error)) from error
 
 
-def _data_folder(folder: Path, record: CellRecord) -> Path:
-    """Where files of a cell's data are looked up first; the results folder where it has none."""
-    cls = DATASETS.get(getattr(record.cell.dataset, "kind", None))
-    return folder if cls is None or not cls.is_user_data else stored_data_folder(folder)
-
-
 def stored_data_folder(folder: Path) -> Path:
-    """Where a results folder's experiment looks up files first; the folder where it says nothing.
+    """Folder where a results folder's experiment looks up files first; itself by default.
 
     Raises
     ------

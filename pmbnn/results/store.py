@@ -6,7 +6,6 @@ carries its final name is complete, whatever stopped the run before.
 
 import hashlib
 import json
-import math
 import os
 import shutil
 import socket
@@ -36,11 +35,11 @@ from pmbnn.results.faults import (
 from pmbnn.results.present import is_finished, stored_names
 from pmbnn.results.record import RECORD, CellRecord, OtherFormatError, StoredFile, finite
 
-# One writer a results folder: a second one waits, or is told who is at work
+# One writer of a results folder: a second one waits, or is an error that names the first
 
 
 LOCK, WRITER = ".lock", ".writer.json"
-"""Files of a results folder: the lock itself, and who holds it."""
+"""Files of a results folder: the lock itself, and its present writer."""
 
 
 class FolderBusyError(ResultsError):
@@ -51,10 +50,9 @@ class FolderBusyError(ResultsError):
 
 @contextmanager
 def writing(folder: Path, wait: bool = False) -> Iterator[None]:
-    """Hold a results folder as its only writer; readers need no leave.
+    """Lock a results folder for one writer; readers need no lock.
 
-    The operating system lets go of the lock when its process ends, however it ends: what a
-    killed process leaves behind is taken over.
+    The operating system releases the lock when its process ends, even if it is killed.
 
     Parameters
     ----------
@@ -81,7 +79,9 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
         raise unwritable(folder, error) from error
     try:
         with storing(folder / WRITER):
-            (folder / WRITER).write_text(json.dumps(_ourselves()) + "\n", encoding="utf-8")
+            started = time.strftime("%Y-%m-%d %H:%M:%S %z")
+            us = {"host": socket.gethostname(), "process": os.getpid(), "started": started}
+            (folder / WRITER).write_text(json.dumps(us) + "\n", encoding="utf-8")
         yield
     finally:
         with suppress(OSError):
@@ -89,16 +89,11 @@ def writing(folder: Path, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
-def _ourselves() -> dict[str, str | int]:
-    started = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    return {"host": socket.gethostname(), "process": os.getpid(), "started": started}
-
-
 def _writer(folder: Path) -> str:
-    """Who holds the lock, in words."""
+    """Description of the process that has the lock."""
     try:
-        held = json.loads((folder / WRITER).read_text(encoding="utf-8"))
-        return f"process {held['process']} on {held['host']} since {held['started']}"
+        writer = json.loads((folder / WRITER).read_text(encoding="utf-8"))
+        return f"process {writer['process']} on {writer['host']} since {writer['started']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
@@ -122,7 +117,7 @@ class Results:
     Parameters
     ----------
     folder
-        Where everything lies; `prepare` makes it.
+        The folder; `prepare` makes it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -133,7 +128,7 @@ class Results:
         self.calibration = self.folder / "calibration"
 
     def prepare(self) -> None:
-        """Make the folders and clear away what an interrupted run left half written.
+        """Make the folders and remove files that an interrupted run left half written.
 
         Raises
         ------
@@ -151,15 +146,15 @@ class Results:
             remove(left_over)
 
     def is_finished(self, name: str) -> bool:
-        """Whether a cell of that folder name is there, whole."""
+        """Whether a cell of that folder name is stored, whole."""
         return is_finished(self.folder, name)
 
     def cell_names(self) -> list[str]:
-        """Names of the cells that are there, present or not, finished or not as written."""
+        """Names of all stored cells: present or superseded, whole or broken."""
         return stored_names(self.folder)
 
     def remove(self, name: str) -> None:
-        """Forget a cell."""
+        """Remove a cell."""
         remove(self.cells / name)
 
     def save_cell(self, record: CellRecord, files: Mapping[str, Writer]) -> CellRecord:
@@ -175,55 +170,52 @@ class Results:
         StorageError
             If the system does not let it be written; what was there before may be gone.
         """
-        with storing(self.cells / record.name):
-            part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
-            try:
-                for file, write in files.items():
-                    write(part / file)
-                stored = {file: _stored_file(part / file) for file in files}
-                record = record.model_copy(update={"files": stored})
-                text = record.to_json()
-                (part / RECORD).write_text(text, encoding="utf-8")
-                self._put(part, record.name)
-            except BaseException:
-                with suppress(OSError):
-                    shutil.rmtree(part)
-                raise
+        with self._new_cell(record.name) as part:
+            for file, write in files.items():
+                write(part / file)
+            stored = {
+                file: StoredFile(size=(part / file).stat().st_size, sha256=sha256(part / file))
+                for file in files
+            }
+            text = record.model_copy(update={"files": stored}).to_json()
+            (part / RECORD).write_text(text, encoding="utf-8")
         return CellRecord.from_json(text)
 
     def copy_cell(self, folder: Path) -> None:
         """Copy a cell's folder, which appears whole, in place of what was there."""
-        with storing(self.cells / folder.name):
+        with self._new_cell(folder.name) as part:
+            # Without times of change: figures that are older than the copy are to be drawn.
+            shutil.copytree(folder, part, copy_function=shutil.copyfile, dirs_exist_ok=True)
+
+    @contextmanager
+    def _new_cell(self, name: str) -> Iterator[Path]:
+        """Folder to fill; after the block it replaces the cell of a name, whole or not at all."""
+        with storing(self.cells / name):
             part = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=self.cells))
             try:
-                # Without times of change: figures that are older than the copy are to be drawn.
-                shutil.copytree(folder, part, copy_function=shutil.copyfile, dirs_exist_ok=True)
-                self._put(part, folder.name)
+                yield part
+                for path in (*part.iterdir(), part):
+                    flush(path)
+                self.remove(name)
+                part.chmod(0o755)
+                os.replace(part, self.cells / name)
+                flush(self.cells)
             except BaseException:
                 with suppress(OSError):
                     shutil.rmtree(part)
                 raise
-
-    def _put(self, part: Path, name: str) -> None:
-        """Give a whole folder that lies beside the cells its name, in place of what was there."""
-        for path in (*part.iterdir(), part):
-            flush(path)
-        self.remove(name)
-        part.chmod(0o755)
-        os.replace(part, self.cells / name)
-        flush(self.cells)
 
     def checkpoints(self, job: str) -> Path:
         """Folder of the checkpoints of a job's fits; it may not exist."""
         return self.folder / "checkpoints" / job
 
     def remove_checkpoints(self, job: str | None = None) -> None:
-        """Forget the checkpoints of a job, or all."""
-        kept = self.folder / "checkpoints"
-        remove(kept if job is None else kept / job)
-        with storing(kept):
-            if kept.is_dir() and not any(kept.iterdir()):
-                kept.rmdir()
+        """Remove the checkpoints of a job, or all."""
+        folder = self.folder / "checkpoints"
+        remove(folder if job is None else folder / job)
+        with storing(folder):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def load_record(self, name: str) -> CellRecord:
         """The record of a finished cell.
@@ -231,16 +223,13 @@ class Results:
         Raises
         ------
         ResultsError
-            If it is not as it was written.
+            If it has changed since it was written, or is of another format.
         StorageError
             If the system does not let it be read.
         """
         path = self.cells / name / RECORD
         try:
-            record = CellRecord.from_json(read_json_text(path))
-            if record.has_standardised_scores:
-                record = record.in_original_units(self._log_scale_of_targets(name))
-            return record
+            return CellRecord.from_json(read_json_text(path))
         except OtherFormatError as error:
             raise ResultsError(
                 f"The results folder `{self.folder}` was written {error}: choose another folder "
@@ -249,19 +238,10 @@ class Results:
         except OSError as error:
             if isinstance(error, ABSENT):
                 raise self._unreadable(path, error) from error
-            # The cell may be whole: to set it aside would be to fit it again.
+            # The cell may be whole: setting it aside would mean to fit it again.
             raise storage_error(path, error, "read") from error
         except (ValueError, RecursionError) as error:
             raise self._unreadable(path, error) from error
-
-    def _log_scale_of_targets(self, name: str) -> float:
-        """`Standardisation.log_scale` of the targets of a cell, from its trace."""
-        import netCDF4
-
-        path = self.cells / name / "trace.nc"
-        with reading_netcdf(path), netCDF4.Dataset(path) as file:
-            sd = file.groups["constant_data"].variables.get("target_sd")
-            return 0.0 if sd is None else sum(map(math.log, sd[:].tolist()))
 
     def _unreadable(self, path: Path, error: Exception) -> ResultsError:
         return ResultsError(
@@ -270,7 +250,7 @@ class Results:
         )
 
     def load_trace(self, name: str) -> xr.DataTree:
-        """The trace of a finished cell, in memory.
+        """Trace of a finished cell, in memory.
 
         Raises
         ------
@@ -314,14 +294,15 @@ class Results:
 
     def write_json(self, file: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file of the folder, whole or not at all."""
-        self.write_text(file, _json_text(content))
+        text = json.dumps(finite(content), indent=2, allow_nan=False)
+        self.write_text(file, f"{text}\n")
 
     def write_table(self, file: str, table: pd.DataFrame) -> None:
         """Write a table as CSV; missing values are empty."""
         self.write_text(file, _table_text(table))
 
     def replace_table(self, file: str, table: pd.DataFrame) -> bool:
-        """Write a table, and say so; one without rows leaves no file."""
+        """Write a table and return True; one without rows leaves no file."""
         if table.empty:
             self.remove_table(file)
             return False
@@ -333,14 +314,14 @@ class Results:
         remove(self.folder / file)
 
     def names_in_table(self, file: str) -> list[str]:
-        """Column ``name`` of a table; nothing where there is no such table."""
+        """Column ``name`` of a table; empty where there is no such table."""
         path = self.folder / file
         if not path.is_file():
             return []
         return pd.read_csv(path, usecols=["name"], dtype=str)["name"].tolist()
 
     def holds_table(self, file: str, table: pd.DataFrame) -> bool:
-        """Whether a table is there already, with exactly these rows."""
+        """Whether a table is stored already, with exactly these rows."""
         path = self.folder / file
         return path.is_file() and path.read_text(encoding="utf-8") == _table_text(table)
 
@@ -349,22 +330,14 @@ def _table_text(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, lineterminator="\n")
 
 
-def _json_text(content: Mapping[str, Any]) -> str:
-    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
-
-
 def sha256(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _stored_file(path: Path) -> StoredFile:
-    return StoredFile(size=path.stat().st_size, sha256=sha256(path))
-
-
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with what is in it, if it is there.
+    """Remove a file or a whole folder, if it exists.
 
     Raises
     ------

@@ -24,23 +24,23 @@ FIT_SEED = "inference.seed"
 """Seed of the fits: cells that differ in it, or in the data seed, are repetitions."""
 
 MAIN_SCORES = ("accuracy", "rmse", "nll")
-"""What a cell is judged by first: of classes, of numbers, of several numbers a row."""
+"""Scores that cells are compared by: the first that they have."""
 
 SCORE_WORDS = {"accuracy": "accuracy", "rmse": "RMSE", "nll": "NLL"}
 
 CORRECTED = "corrected for overlapping splits"
-"""What is said of a standard error where data seeds split the same rows anew."""
+"""Note on a standard error over data seeds that split the same rows anew."""
 
 IN_UNITS = ("rmse", "crps", "output_range", "output_sd", "noise", "target_range", "targets_within")
-"""Numbers that several targets have each, under names such as ``rmse_height``."""
+"""Results that each of several targets has, under names such as ``rmse_height``."""
 
 
 def metrics_table(records: Iterable[CellRecord]) -> pd.DataFrame:
     """One row a cell: name, status, settings, results, time.
 
-    Columns are in order of first appearance; what a cell does not have is missing. Where a scale
-    was tuned, or a learning rate searched for, ``scale_at_grid_end`` and
-    ``learning_rate_at_grid_end`` say whether the chosen one is at an end of its candidates.
+    Columns are in order of first appearance; a cell may lack some values. Where a scale was tuned,
+    or a learning rate searched for, ``scale_at_grid_end`` and ``learning_rate_at_grid_end`` say
+    whether the chosen one is at an end of its candidates.
     """
     return table_of(_metrics_row(record) for record in records)
 
@@ -96,16 +96,15 @@ def _metrics_row(record: CellRecord) -> dict[str, Any]:
     row |= settings_row(record.settings) | _device(record) | record.results
     if record.images is not None:
         row |= settings_row({n: record.images.get(n, {}) for n in ("rejection", "held_out")})
-    at_end = {
-        "scale_at_grid_end": scale_at_grid_end(record),
-        "learning_rate_at_grid_end": learning_rate_at_grid_end(record),
-    }
-    row |= {name: value for name, value in at_end.items() if value is not None}
+    if (at_end := scale_at_grid_end(record)) is not None:
+        row["scale_at_grid_end"] = at_end
+    if (at_end := learning_rate_at_grid_end(record)) is not None:
+        row["learning_rate_at_grid_end"] = at_end
     return row | {"seconds": record.seconds, "reason": record.reason}
 
 
 def _device(record: CellRecord) -> dict[str, str]:
-    """What a cell was fitted on, where that is not the processor."""
+    """Device that a cell was fitted on, unless it is the processor."""
     return {} if record.device == "cpu" else {"device": record.device}
 
 
@@ -131,27 +130,27 @@ def _summary_row(group: Sequence[CellRecord]) -> dict[str, Any]:
     return row
 
 
-def of_targets(names: Iterable[str], held: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Which numbers there are of some names, those of single targets included.
+def of_targets(names: Iterable[str], results: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Names of results that are one of some names, those of single targets included.
 
     Returns
     -------
     dict
-        By the name of a number, the one of `names` that it is, and what follows that in words:
-        `` height`` of ``rmse_height``, nothing of ``rmse``.
+        By the name of a result, the one of `names` that it is, and the target in words: `` height``
+        of ``rmse_height``, nothing of ``rmse``.
     """
-    held, found = list(dict.fromkeys(held)), {}
+    results, matches = list(dict.fromkeys(results)), {}
     for name in names:
-        found |= {name: (name, "")} if name in held else {}
-        start = f"{name}_"
-        for own in held if name in IN_UNITS else ():
-            if own.startswith(start) and not own.endswith("_mcse"):
-                found[own] = name, f" {own.removeprefix(start)}"
-    return found
+        if name in results:
+            matches[name] = name, ""
+        for result in results if name in IN_UNITS else ():
+            if result.startswith(f"{name}_") and not result.endswith("_mcse"):
+                matches[result] = name, f" {result.removeprefix(f'{name}_')}"
+    return matches
 
 
 def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
-    """What is set in all records of a group, the data seed left out."""
+    """Settings that all records of a group share, without the data seed."""
     common = settings_row(group[0].settings)
     common.pop(SEED, None)
     if any(record.cell.inference != group[0].cell.inference for record in group):
@@ -160,7 +159,7 @@ def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
 
 
 def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
-    """A result of every data seed, the mean over its fits; with one data seed, of every fit.
+    """Values of a result, means over the fits of each data seed; with one seed, of every fit.
 
     Fits to the same data are not independent of each other: a standard error over them and
     over data seeds alike would be too small.
@@ -202,7 +201,7 @@ def overlap_of(records: Iterable[CellRecord]) -> float:
 
 
 def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
-    """What means of groups are over: ``5 data seeds``, ``3 fits``; empty if nothing is repeated."""
+    """Repetitions behind means of groups: ``5 data seeds``, ``3 fits``; empty without any."""
     usable = [[record for record in group if record.results] for group in groups]
     seeds = len({r.cell.data_seed for group in usable for r in group})
     if seeds > 1:
@@ -212,44 +211,44 @@ def repeated_words(groups: Iterable[Iterable[CellRecord]]) -> str:
 
 
 def error_note(repeated: str, overlap: float) -> str:
-    """What stands beside a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
+    """Note on a ±: ``mean ± standard error over 5 data seeds``, and its correction."""
     return f"mean ± standard error over {repeated}{f', {CORRECTED}' if overlap else ''}"
 
 
 def main_score(records: Iterable[CellRecord]) -> str:
-    """Name of the result that some cells are judged by first."""
-    known = {name for record in records for name in record.results}
-    return next((name for name in MAIN_SCORES if name in known), MAIN_SCORES[0])
+    """Name of the score that some cells are compared by."""
+    results = {name for record in records for name in record.results}
+    return next((name for name in MAIN_SCORES if name in results), MAIN_SCORES[0])
 
 
 def mean_and_error(values: Sequence[float | None], overlap: float = 0.0) -> tuple[float, float]:
-    """Mean and its standard error; not a number where there is nothing to tell them from.
+    """Mean and its standard error; not a number where there are too few values.
 
     Parameters
     ----------
     values
-        One for each data seed; those that are missing do not count.
+        One for each data seed; missing ones do not count.
     overlap
-        Test rows for each training row where data seeds split the same rows anew: what they say is
-        related then, and the error larger. Its square is s² (1/n + overlap) in place of s²/n.
+        Test rows for each training row where data seeds split the same rows anew: the values are
+        dependent then, and the squared error is s² (1/n + overlap) in place of s²/n.
 
     References
     ----------
     Nadeau and Bengio (2003), Inference for the Generalization Error, section 5.
     """
-    known = np.array([math.nan if value is None else value for value in values], dtype=float)
-    known = known[~np.isnan(known)]
-    if not known.size:
+    array = np.array([math.nan if value is None else value for value in values], dtype=float)
+    array = array[~np.isnan(array)]
+    if not array.size:
         return math.nan, math.nan
-    mean = known.mean()
-    if known.size < 2:
+    mean = array.mean()
+    if array.size < 2:
         return float(mean), math.nan
     with np.errstate(invalid="ignore"):  # an infinite score less itself
-        error = known.std(ddof=1) / math.sqrt(known.size)
-    return float(mean), float(error * math.sqrt(1 + known.size * overlap))
+        error = array.std(ddof=1) / math.sqrt(array.size)
+    return float(mean), float(error * math.sqrt(1 + array.size * overlap))
 
 
-# Cells of one data set laid out as a table: priors down, hyperpriors across
+# Cells of one data set as a table: a row for each prior, a column for each hyperprior
 
 
 Place = tuple[int, int]
@@ -284,8 +283,8 @@ class Combinations:
         """A row for each cell with results, for ``groupby``.
 
         Its place is in ``row`` and ``column``, their names in ``prior`` and ``hyperprior``;
-        ``is_learned`` says whether the scale is, and ``scale`` is that which was given, missing
-        where it was learned or tuned; ``seed`` is that of the data, and ``record`` its record.
+        ``is_learned`` says whether the scale is, and ``scale`` is a fixed one, missing where it was
+        learned or tuned; ``seed`` is that of the data, and ``record`` its record.
         """
         rows = [
             (row, column, self.rows[row], self.columns[column], record)
@@ -315,16 +314,15 @@ class Combinations:
         return count(self.finished(row, column))
 
     def marks(self, row: int, *columns: int) -> str:
-        """What marks combinations in a figure; `mark_notes` says what the signs mean."""
+        """Signs that mark combinations in a figure; `mark_notes` explains them."""
         counts = count(record for column in columns for record in self.finished(row, column))
         at_end = counts.scales_at_end or counts.rates_at_end
         return "†" * bool(counts.not_converged) + "‡" * bool(at_end)
 
     @property
     def mark_notes(self) -> str:
-        """What `marks` mean, with the number of cells; empty where nothing is marked."""
-        counts = count(record for group in self._usable for record in group)
-        return "; ".join(counts.marked_words)
+        """Meaning of `marks`, with the number of cells; empty where nothing is marked."""
+        return "; ".join(count(self._with_results).marked_words)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -334,22 +332,22 @@ class Combinations:
     @property
     def seeds(self) -> int:
         """Number of data seeds among the cells with results."""
-        return len({r.cell.data_seed for group in self._usable for r in group})
+        return len({record.cell.data_seed for record in self._with_results})
 
     @property
     def overlap(self) -> float:
         """How far data seeds are the same rows (`Dataset.overlap`); zero where there is one."""
-        return overlap_of(r for group in self._usable for r in group)
+        return overlap_of(self._with_results)
 
     @property
     def error_note(self) -> str:
-        """What ± means in a figure; empty where nothing is repeated."""
+        """Meaning of ± in a figure; empty where nothing is repeated."""
         repeated = repeated_words(self.records.values())
         return error_note(repeated, self.overlap) if repeated else ""
 
     @property
-    def _usable(self) -> list[list[CellRecord]]:
-        return [[r for r in group if r.results] for group in self.records.values()]
+    def _with_results(self) -> list[CellRecord]:
+        return [record for group in self.records.values() for record in group if record.results]
 
 
 def combine(records: Sequence[CellRecord]) -> Combinations:
@@ -366,19 +364,19 @@ def combine(records: Sequence[CellRecord]) -> Combinations:
         stands_under = hyperprior if hyperprior in hyperpriors else fixed[0]
         return priors.index(prior), hyperpriors.index(stands_under)
 
-    found = grouped(records, place)
+    groups = grouped(records, place)
     return Combinations(
         rows=tuple(distinct(priors, title)),
         columns=tuple(distinct(hyperpriors, title)),
-        records={at: tuple(own) for at, own in found.items()},
-        without_scale=frozenset(at[0] for at, own in found.items() if not own[0].cell.has_scale),
+        records={at: tuple(group) for at, group in groups.items()},
+        without_scale=frozenset(
+            row for (row, _), group in groups.items() if not group[0].cell.has_scale
+        ),
     )
 
 
-# Units of results, for headings
-#
-# What speaks of targets is in the units that they have in the data, but for sums over all training
-# rows that belong to the model: `STANDARDISED`.
+# Units of results, for headings: those of targets are the units of the data, except for sums over
+# all training rows (`STANDARDISED`)
 
 
 NATS = "nats"
@@ -394,16 +392,23 @@ SUFFIXES = ("_mcse", "_se", "_difference")
 
 UNITS = {
     **dict.fromkeys(
-        ("nll", "excess_nll", "lowest_nll", "validation_nll", "held_out.nll", "elpd_loo"), NATS
+        (
+            *("nll", "excess_nll", "lowest_nll", "validation_nll", "held_out.nll", "elpd_loo"),
+            *("mean_entropy", "mean_mutual_information", "expected_entropy", "entropy", "kl"),
+            *STANDARDISED,
+        ),
+        NATS,
     ),
-    **dict.fromkeys(("mean_entropy", "mean_mutual_information", "kl", *STANDARDISED), NATS),
-    **dict.fromkeys(("expected_entropy", "entropy"), NATS),
-    **dict.fromkeys(("rmse", "crps", "mean_total_sd", "mean_epistemic_sd"), OF_TARGET),
-    **dict.fromkeys(("output_range", "output_sd", "noise", "target_range"), OF_TARGET),
-    **dict.fromkeys(("band_inside", "smallest_sd"), OF_TARGET),
+    **dict.fromkeys(
+        (
+            *("rmse", "crps", "mean_total_sd", "mean_epistemic_sd", "output_range", "output_sd"),
+            *("noise", "target_range", "band_inside", "smallest_sd"),
+        ),
+        OF_TARGET,
+    ),
     "seconds": "seconds",
 }
-"""By the name of a result; what is missing is a share, a ratio or a count."""
+"""Units by the name of a result; others are shares, ratios or counts."""
 
 OF_TARGETS = ("mean_at_", "band_at_", "sd_at_", *(f"{n}_" for n in IN_UNITS if n in UNITS))
 """Starts of names whose numbers are in the target's units."""

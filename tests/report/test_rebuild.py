@@ -171,7 +171,7 @@ def test_a_folder_that_cannot_be_written_is_shown_as_far_as_it_goes(small, tmp_p
     real = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", reject)
     (line,) = report(small, "--out", tmp_path / "page")
-    assert line.startswith(f"`{small}` cannot be written: Read-only file system: make it ")
+    assert line.startswith(f"`{small}` cannot be written: Read-only file system; fix ")
     assert not any((small / made).exists() for made in MADE)
     assert "These results folders hold no figures." in text(tmp_path / "page")
 

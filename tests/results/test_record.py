@@ -3,9 +3,7 @@
 import json
 import math
 
-import numpy as np
 import pytest
-import xarray as xr
 from makers import record
 
 from pmbnn.data.openml import OpenML
@@ -17,10 +15,8 @@ from pmbnn.results.record import (
     CellRecord,
     OtherFormatError,
     Restart,
-    ScaleSelection,
     _digest,
 )
-from pmbnn.results.store import Results, trace_writer
 
 
 @pytest.fixture
@@ -85,53 +81,6 @@ def test_records_of_other_versions_are_told_apart_from_broken_ones(made):
         CellRecord.from_json(json.dumps(older))
     with pytest.raises(ValueError, match="changed since it was written"):
         CellRecord.from_json(json.dumps(content | {"format": FORMAT + 1}))
-
-
-@pytest.mark.parametrize(
-    ("predictive", "standardises", "has_them"),
-    [
-        ("class_probabilities", True, False),
-        ("density", False, False),
-        ("density", None, False),
-        ("density", True, True),
-    ],
-)
-def test_records_of_format_2_are_read(made, predictive, standardises, has_them):
-    dataset = {"kind": "table"} | ({"standardise_target": standardises} if standardises else {})
-    older = {"format": 2, "predictive": predictive, "settings": {"dataset": dataset}}
-    text = made.model_copy(update=older).to_json()
-    found = CellRecord.from_json(text)
-    assert found.to_json() == text
-    assert found.has_standardised_scores is has_them
-    assert not found.model_copy(update={"format": FORMAT}).has_standardised_scores
-
-
-def test_scores_of_standardised_targets_in_original_units(made):
-    results = {"validation_nll": 0.25, "elpd_loo": -1.0, "nll": 3.0, "elbo": -40.0}
-    selection = ScaleSelection(
-        scales=(0.1, 1.0), nll=((1.0, None), (0.25, 2.0)), restart=(0, 0), candidate=1
-    )
-    older = made.model_copy(update={"format": 2, "results": results, "selection": selection})
-    found = older.in_original_units(2.5)
-    assert found.results == results | {"validation_nll": 2.75, "elpd_loo": -3.5}
-    assert found.selection.nll == ((3.5, None), (2.75, 4.5))
-    assert (found.selection.candidate, found.format) == (1, FORMAT)
-
-
-def test_a_folder_of_format_2_is_read_in_original_units(tmp_path):
-    sd = xr.Dataset({"target_sd": ("target_name", [4.0, 0.5])})
-    dataset = {"kind": "table", "standardise_target": True}
-    results = Results(tmp_path)
-    results.prepare()
-    record = CellRecord(
-        format=2, sweep="one", name="cell", status="converged", settings={"dataset": dataset},
-        predictive="density", results={"validation_nll": 1.0},
-    )  # fmt: skip
-    trace = xr.DataTree.from_dict({"/constant_data": sd})
-    results.save_cell(record, {"trace.nc": trace_writer(trace)})
-    found = results.load_record("cell")
-    assert found.results["validation_nll"] == pytest.approx(1 + np.log(2))
-    assert found.format == FORMAT
 
 
 def test_the_place_of_a_wrong_entry_is_named(made):

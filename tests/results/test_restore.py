@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xarray as xr
 from tiers import slow_but
 
 from pmbnn.data import DataError, Moons
@@ -147,27 +146,6 @@ def test_large_network_has_every_layer_again(tmp_path):
     np.testing.assert_allclose(again["weight_3"], kept["weight_3"], rtol=1e-6)
 
 
-def without_standardisation(load):
-    """Traces as those of large networks were kept at first."""
-
-    def load_trace(*place):
-        trace = load(*place)
-        kept = trace["constant_data"].to_dataset()
-        del kept["standardisation_mean"], kept["standardisation_sd"]
-        trace["constant_data"] = xr.DataTree(kept)
-        return trace
-
-    return load_trace
-
-
-def test_a_trace_without_standardisation_needs_the_data(toy_cells, monkeypatch):
-    expected = restore_cell(toy_cells[0]).origin.standardisation
-    monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
-    found = restore_cell(toy_cells[0]).origin.standardisation
-    np.testing.assert_array_equal(found.mean, expected.mean)
-    np.testing.assert_array_equal(found.sd, expected.sd)
-
-
 def change_record(monkeypatch, **changes):
     load = Results.load_record
     monkeypatch.setattr(
@@ -176,10 +154,9 @@ def change_record(monkeypatch, **changes):
 
 
 def test_changed_data_are_rejected(toy_cells, monkeypatch):
-    monkeypatch.setattr(Results, "load_trace", without_standardisation(Results.load_trace))
     change_record(monkeypatch, fingerprint="0")
     with pytest.raises(DataError, match="not those it was fitted on"):
-        sample_posterior(toy_cells[0], 2)
+        _ = restore_cell(toy_cells[0]).model
 
 
 def test_predictions_are_those_that_were_stored(toy_cells):

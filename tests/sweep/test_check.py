@@ -87,7 +87,7 @@ def test_references_join_the_folder_and_nothing_is_fitted_again(folder):
     assert written(folder) == after
     assert len(again.records) == len(outcome.records)
     # The experiment of the folder knows the sampler now, each once.
-    inference = load_experiment(folder / "experiment.yaml").sweeps[0].sections.inference
+    inference = load_experiment(folder / "experiment.yaml").sweeps[0].sections["inference"]
     assert [spec.engine for spec in inference] == ["compiled", "compiled", "mclmc"]
 
 

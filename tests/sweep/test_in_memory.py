@@ -84,7 +84,7 @@ def test_every_kind_of_rows_is_stored_as_it_is():
         pb.Dataset.from_frame(gaps, "price", missing="mean", without=["shop"], split=folds),
     ]
     for dataset in made:
-        [spec] = held(dataset).sweeps[0].sections.dataset
+        [spec] = held(dataset).sweeps[0].sections["dataset"]
         loaded = spec.load()
         assert loaded.fingerprint == dataset.fingerprint
         for name in ("features", "classes", "input_shape", "overlap"):
@@ -146,7 +146,7 @@ def test_a_run_and_what_becomes_of_it(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = load_experiment(folder / "experiment.yaml")
-    assert [s.load().fingerprint for s in again.sweeps[0].sections.dataset] == [
+    assert [s.load().fingerprint for s in again.sweeps[0].sections["dataset"]] == [
         dataset.fingerprint for dataset in made
     ]
     cell = pb.load_results(folder).cell(dataset_seed=1)

@@ -30,7 +30,7 @@ from pmbnn.processes.progress import RunOptions
 from pmbnn.results.derived import note_files
 from pmbnn.results.groups import pairs
 from pmbnn.results.loading import restore_cell
-from pmbnn.results.present import FILE, checkpoint_name, present_names, superseded_names
+from pmbnn.results.present import FILE, checkpoint_name, present_list, superseded_names
 from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep import stages
 from pmbnn.sweep.check import references
@@ -96,7 +96,7 @@ def names(file):
 
 
 def change_plugin(file, monkeypatch):
-    monkeypatch.setattr("pmbnn.experiment.plan.own_sources", lambda cell: ["0123"])
+    monkeypatch.setattr("pmbnn.experiment.plan.sources_of", lambda cell: ["0123"])
 
 
 CHANGES = {
@@ -169,12 +169,12 @@ def test_jobs_that_may_have_checkpoints_are_listed_while_they_do(file, fitted, m
 def test_a_folder_without_a_list_has_an_older_format(file, fitted):
     sweep(file)
     (file.parent / "out" / FILE).unlink()
-    with pytest.raises(ResultsError, match=r"has format 2, .*Run the experiment again in this"):
+    with pytest.raises(ResultsError, match=r"no list of its .*Run the experiment again in this"):
         present(file)
     for command in ("report", "baselines", "compare", "claims", "prune", "check"):
         done = CliRunner().invoke(app, [command, str(file.parent / "out")])
         assert done.exit_code == 2, command
-        assert "has format 2" in done.output
+        assert "has no list of its present cells" in done.output
     assert "0 to fit" in sweep(file)
     assert len(names(file)) == len(fitted) == 4
 
@@ -226,7 +226,7 @@ def test_tables_of_other_cells_are_set_aside_by_name(file, fitted):
     assert not any(path.exists() for path in made)
     names = {path.name for path in (folder / "stale").iterdir()}
     assert names == {"baselines.csv", "compare.csv", "report.html"}
-    assert all(name in (folder / "metrics.csv").read_text() for name in present_names(folder))
+    assert all(name in (folder / "metrics.csv").read_text() for name in present_list(folder).cells)
 
 
 def test_figures_that_no_sweep_makes_are_kept(file, fitted):
@@ -329,7 +329,7 @@ def test_references_are_merged_with_their_fits(file, fitted):
     out = file.parent / "out"
     shutil.copytree(out / "cells" / fitted[0], out / "cells" / "other")
     merge([out], file.parent / "joined", Console(file=io.StringIO()), quiet=True)
-    assert present_names(file.parent / "joined") == present_names(out)
+    assert present_list(file.parent / "joined").cells == present_list(out).cells
     assert superseded_names(file.parent / "joined") == []
 
 

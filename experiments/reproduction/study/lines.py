@@ -19,7 +19,7 @@ from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
 from pmbnn.results.groups import grouped, posterior_key
 from pmbnn.results.names import distinct, method_name, settings_row
-from pmbnn.results.reading import holds_array, load_groups, target_standardisation
+from pmbnn.results.reading import load_groups, stored_variables, target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results
@@ -92,7 +92,9 @@ class AlongLine(NamedTuple):
 def along_lines(results: Results, records: Sequence[CellRecord]) -> list[AlongLine]:
     """Every posterior with a cell that predicts along a line across a gap, in order."""
     densities = (r for r in records if r.results and r.predictive == "density")
-    with_line = (r for r in densities if holds_array(results, r.name, LINE, "direction"))
+    with_line = (
+        r for r in densities if "direction" in stored_variables(results, r.name).get(LINE, ())
+    )
     posteriors, path = grouped(with_line, posterior_key), results.folder / FILE
     curves = ()
     if posteriors and path.is_file():
