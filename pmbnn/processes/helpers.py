@@ -1,4 +1,4 @@
-"""How other processes are started, and how work is shared with them."""
+"""Processes that are started by this one, and that share its work."""
 
 import multiprocessing
 import os
@@ -16,12 +16,12 @@ from types import ModuleType
 from typing import Any, Self
 
 ENOUGH = 4
-"""Calls for which a process is worth its start, where each takes as long as drawing a figure."""
+"""Least number of calls worth the start of a process, each as long as drawing a figure."""
 
 
 @contextmanager
 def environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables for the processes started meanwhile; what the user had set is kept."""
+    """Set variables for processes that are started within the block; the user's own are kept."""
     before = dict(os.environ)
     os.environ.update(with_variables(before, variables))
     try:
@@ -32,7 +32,7 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 
 
 def with_variables(before: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment with variables that it lacks; flags of XLA go beside those it has."""
+    """An environment with variables that it lacks; flags of XLA are appended to its own."""
     flags = " ".join(filter(None, [before.get("XLA_FLAGS"), variables.get("XLA_FLAGS")]))
     return {**variables, **before} | ({"XLA_FLAGS": flags} if flags else {})
 
@@ -46,26 +46,26 @@ def spawning() -> Iterator[None]:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Let Ctrl-C wait until the end, or until what is yielded is entered, where it may come.
+    """Defer Ctrl-C to the end of the block, or to blocks of the context that is yielded.
 
-    It would come between any two lines otherwise: within the start of a process, which then
-    complains of what it was not sent, or within a callback or a library that swallows it.
+    It could come between any two lines otherwise: within the start of a process, which then fails
+    for lack of its arguments, or within a callback or a library that swallows it.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is None:
         yield nullcontext  # only the main thread may change what was set, and only what Python set
         return
-    came = []
+    pending = []
 
     def later(number, frame):
-        came.append(number)
+        pending.append(number)
 
     @contextmanager
     def allowed():
         signal.signal(signal.SIGINT, before)
         try:
-            if came:
-                came.clear()
+            if pending:
+                pending.clear()
                 signal.raise_signal(signal.SIGINT)
             yield
         finally:
@@ -76,13 +76,13 @@ def deferred_interrupts() -> Iterator[Callable[[], AbstractContextManager[None]]
         yield allowed
     finally:
         signal.signal(signal.SIGINT, before)
-        if came:
+        if pending:
             signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C from processes that are starting: the parent alone decides what it means.
+    """Block Ctrl-C in processes that are starting: the parent alone handles it.
 
     It reaches every process of a terminal, even while they import.
     """
@@ -102,8 +102,8 @@ def _without_interrupts() -> Iterator[None]:
 def _without_main() -> Iterator[None]:
     """Hide the main module, which a spawned process would import.
 
-    What it is sent may be defined there; ours need nothing of it, and a script that sweeps without
-    asking for its name would sweep within each of them.
+    Our processes need nothing of it, and a script that sweeps without testing ``__name__`` would
+    sweep within each of them.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -114,7 +114,7 @@ def _without_main() -> Iterator[None]:
 
 
 class HelperPool:
-    """Processes that help this one: they start with the first calls and end with the `with`.
+    """Processes that help this one: they start with the first calls and end with the block.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class HelperPool:
         self._pool: ProcessPoolExecutor | None = None
 
     def submit(self, calls: Sequence[Callable[[], Any]]) -> list[Future]:
-        """Futures of calls, which a process can be sent; a process that was ended is replaced."""
+        """Futures of picklable calls; a process that has died is replaced."""
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(
@@ -143,7 +143,7 @@ class HelperPool:
             return self.submit(calls)
 
     def close(self) -> None:
-        """Wait for what is being done, do no more, and end the processes."""
+        """Wait for running calls, cancel the others, and end the processes."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
@@ -156,45 +156,44 @@ class HelperPool:
 
 
 class Helpers(HelperPool):
-    """Other processes that share the work of this one, started once and ended with the `with`.
+    """Processes that share the work of this one, started once and ended with the block.
 
     Parameters
     ----------
     processes
-        The most that take part, this one among them.
+        Number of processes at most, this one included.
     calls
-        How many calls there are to share, more or less; few are not worth a process.
+        Approximate number of calls to share; few are not worth a process.
     """
 
     def __init__(self, processes: int, calls: int) -> None:
         super().__init__(min(processes, calls // ENOUGH) - 1)
 
     def start(self, *modules: str) -> None:
-        """Have them import what the work will need, while this process goes on."""
+        """Import modules that the work will need in the processes, in the background."""
         if self.processes > 0:
             self.submit([partial(_import, modules)] * self.processes)
 
     def share[T](
         self, calls: Sequence[Callable[[], T]], report_progress: Callable[[int], None]
     ) -> list[T]:
-        """What the calls return, in their order.
+        """Results of picklable calls, in their order.
 
-        What is within them must be such that a process can be sent it. An error of one is raised
-        here, wherever it was.
+        An error of a call is raised here, whichever process ran it.
 
         Parameters
         ----------
         calls
             Each worth about as much time as drawing a figure.
         report_progress
-            Called with how many are done, as it goes on.
+            Called with the number of finished calls.
         """
         if self.processes < 1 or len(calls) < 2 * ENOUGH:
-            found = []
+            results = []
             for call in calls:
-                found.append(call())
-                report_progress(len(found))
-            return found
+                results.append(call())
+                report_progress(len(results))
+            return results
         futures = self.submit(calls)
         try:
             own: dict[int, T] = {}
@@ -213,11 +212,11 @@ class Helpers(HelperPool):
 
 
 ALONE = Helpers(1, 0)
-"""None: this process does all."""
+"""No helpers: this process does all work."""
 
 
 def _result[T](call: Callable[[], T], future: Future) -> T:
-    """What a helper found, or what is found here if that helper was ended."""
+    """Result of a helper, or of the call here if that helper has died."""
     try:
         return future.result()
     except BrokenProcessPool:
@@ -230,10 +229,10 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _prepare(niceness: int) -> None:
-    """Life of a helper: its priority, and an end with the process that it helps."""
+    """Start of a helper: its priority, and a thread that ends it with its parent."""
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)
-    # A helper waits for work on a pipe that it holds both ends of: nobody would tell it.
+    # A helper waits on a pipe of which it has both ends open: it would not notice.
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

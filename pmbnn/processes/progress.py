@@ -1,4 +1,4 @@
-"""What running jobs show: a live display on a terminal or in a notebook, plain lines in a log."""
+"""Progress of running jobs: a live display on a terminal or in a notebook, lines in a log."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from rich.text import Text
 from pmbnn.core.machine import CPU, Device, cores, processes
 from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.plan import takes_all_cores
+from pmbnn.experiment.cost import takes_all_cores
 from pmbnn.prediction.progress import duration, is_live, live, print_lines
 from pmbnn.processes.workers import Progressed, Stored, Task, run_jobs, turns
 
@@ -28,7 +28,7 @@ TRUST_IN_ESTIMATE = 0.1
 """Share of the expected work that weighs as much as the estimate made beforehand."""
 
 LOG_EVERY = 60.0
-"""Seconds between two lines on one running job in a log, at least."""
+"""Least number of seconds between two lines on one running job in a log."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RunOptions:
 
 @dataclass
 class _Running:
-    """A job on its way: where its innermost stage was when first heard of, and its latest line."""
+    """A running job: the first and the latest update of its innermost stage, and its line."""
 
     first: StageUpdate
     since: float
@@ -78,9 +78,9 @@ class _Running:
     printed: float
     line: str = ""
 
-    def is_of(self, news: StageUpdate) -> bool:
-        """Whether news are of the same run of a stage."""
-        return news.stage == self.latest.stage and news.done >= self.latest.done
+    def continues(self, update: StageUpdate) -> bool:
+        """Whether an update is of the same run of a stage."""
+        return update.stage == self.latest.stage and update.done >= self.latest.done
 
     def left(self, now: float) -> str:
         """Time left of this stage at its pace so far."""
@@ -100,7 +100,7 @@ class JobDisplay:
     quiet
         Show failures only.
     unit
-        What the pieces are called.
+        Name of the pieces.
     """
 
     def __init__(
@@ -139,37 +139,36 @@ class JobDisplay:
         return is_live(self.console) and not self.quiet
 
     def running_job(self, job: str, stages: Sequence[StageUpdate]) -> None:
-        """Show how far a job is; `job` says what is fitted, `stages` where, outermost first."""
+        """Show the progress of a job by its stages, outermost first."""
         if not stages:
             return
-        now, news = time.monotonic(), stages[-1]
-        before = self.running.get(job)
-        printed = before.printed if before else now
-        if before is None or not before.is_of(news):
-            before = _Running(news, now, news, printed)
-        before.latest = news
-        where = ", ".join(filter(None, [*map(far, stages), before.left(now), news.words]))
-        before.line = f"{where}: {job}"
-        self.running[job] = before
-        if not self._is_live and not self.quiet and now - before.printed >= LOG_EVERY:
-            before.printed = now
-            print_lines(self.console, before.line)
+        now, update = time.monotonic(), stages[-1]
+        running = self.running.get(job)
+        if running is None or not running.continues(update):
+            printed = running.printed if running else now
+            running = self.running[job] = _Running(update, now, update, printed)
+        running.latest = update
+        parts = [*map(stage_text, stages), running.left(now), update.words]
+        running.line = f"{', '.join(filter(None, parts))}: {job}"
+        if not self._is_live and not self.quiet and now - running.printed >= LOG_EVERY:
+            running.printed = now
+            print_lines(self.console, running.line)
 
     def finished_job(self, job: str) -> None:
         """Take a job off the list."""
         self.running.pop(job, None)
 
     def finished(self, name: str, words: str, *notes: str, failed: bool = False) -> None:
-        """Count a piece of work, and say how it went: always if it failed.
+        """Count a piece of work, and print a line on it: always if it failed.
 
         Parameters
         ----------
         name
-            As in ``work``.
+            Name of the piece in ``work``.
         words
-            The line on it.
+            The line.
         notes
-            Stand in brackets behind it, with the time left.
+            Notes in brackets behind it, with the time left.
         """
         self.done += 1
         self.left -= self.work.get(name, 0.0)
@@ -179,7 +178,7 @@ class JobDisplay:
             print_lines(self.console, line)
 
     def _time_left(self) -> str:
-        """Time left at the pace so far, which counts for little until a tenth is done."""
+        """Time left at the pace so far; until a tenth is done the estimate counts more."""
         trust = TRUST_IN_ESTIMATE * self.all_work
         elapsed = time.monotonic() - self.start
         pace = (elapsed + trust) / (self.all_work - self.left + trust)
@@ -193,10 +192,10 @@ class JobDisplay:
         return Group(self.bar, *lines)
 
 
-def far(news: StageUpdate) -> str:
-    """A stage in words, and how much of it is done."""
-    counted = f"{news.done:,}/{news.total:,}" if news.total else ""
-    return " ".join(filter(None, [news.stage, counted and news.unit, counted]))
+def stage_text(update: StageUpdate) -> str:
+    """Name of a stage, and how much of it is done."""
+    counted = f"{update.done:,}/{update.total:,}" if update.total else ""
+    return " ".join(filter(None, [update.stage, counted and update.unit, counted]))
 
 
 class NamedTask(Task, Protocol):
@@ -207,7 +206,7 @@ class NamedTask(Task, Protocol):
     cell
         The cell.
     name, label
-        Name of its file, and what it is about in words.
+        Name of its file, and its description.
     """
 
     cell: Cell

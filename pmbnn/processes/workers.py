@@ -1,8 +1,8 @@
-"""Worker processes: jobs go out, news and records come back.
+"""Worker processes, which are sent jobs and send back progress and records.
 
-Workers are spawned, so that each sets up XLA for itself before JAX is imported. A worker that
-dies takes its job with it, not the sweep: what it had not stored is reported, and another
-takes its place.
+Workers are spawned, so that each sets up XLA before JAX is imported. A worker that dies takes its
+job with it, not the sweep: cells that it had not stored are reported, and another worker takes its
+place.
 """
 
 import multiprocessing
@@ -39,19 +39,19 @@ worker cuts in as many as there are cores (moons, `experiments/priors.yaml`, two
 
 ENDED_BY = "the worker process was ended by {}"
 
-NEWS_EVERY = 0.2
-"""Seconds between two reports of progress of one worker, at least."""
+UPDATE_EVERY = 0.2
+"""Least number of seconds between two reports of progress of one worker."""
 
 
 class Task(Protocol):
-    """What a worker does. Its class decides how; it is pickled with everything that it needs."""
+    """Task of a worker, pickled with everything that it needs; its class decides what is done."""
 
     @property
     def group(self) -> str:
         """Tasks of one group share their compiled programs."""
 
     def run(self, folder: Path, stored: Callable[[Any], None], programs: Any = None) -> Any:
-        """Do it, and return what is compiled.
+        """Run the task, and return its compiled programs.
 
         Parameters
         ----------
@@ -60,13 +60,13 @@ class Task(Protocol):
         stored
             Called with each result as soon as it is stored: it becomes a `Stored` event.
         programs
-            What the worker's last task returned.
+            Compiled programs that the worker's last task returned.
         """
 
 
 @dataclass(frozen=True)
 class Progressed:
-    """Where a job is: the stages that it is in, outermost first."""
+    """Progress of a job: its present stages, outermost first."""
 
     job: int
     stages: tuple[StageUpdate, ...]
@@ -82,7 +82,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Finished:
-    """A job without more to come.
+    """End of a job.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ Event = Progressed | Stored | Finished
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a worker is: what its programs run on, and the core it is bound to, if it is."""
+    """Device of a worker, and the core that it is bound to, if to one."""
 
     device: Device
     core: int | None = None
@@ -128,7 +128,7 @@ def turns[T](
     workers: int,
     devices: Sequence[Device] = (CPU,),
 ) -> list[tuple[list[T], int, bool]]:
-    """Jobs that run beside each other, on how many processes, and whether these have one thread.
+    """Jobs that run at the same time, their number of processes, and whether these have one thread.
 
     On a processor jobs that fill it come last, one after the other on all cores; the others share
     the cores. Which of the two is decided by the job alone, for the number of threads can change
@@ -149,13 +149,13 @@ def run_jobs(
     plugins: "Sequence[Source]" = (),
     devices: Sequence[Device] = (CPU,),
 ) -> Iterator[Event]:
-    """Run jobs on that many processes, yielding what happens as it happens.
+    """Run jobs on worker processes, and yield their events.
 
     Jobs of one group go to one worker, where the group is compiled already, unless another
     worker would have nothing to do. Each imports the files of `plugins` first, which
-    classes of its jobs may come from. Accelerators have a worker each. Closing the iterator ends
-    the workers; what they had stored stays. Until then Ctrl-C comes through only while it waits for
-    news, which is nearly always.
+    may define classes of its jobs. Accelerators have a worker each. Closing the iterator ends the
+    workers; stored cells stay. Until then Ctrl-C has an effect only while the workers are waited
+    for, which is nearly always.
 
     Raises
     ------
@@ -180,7 +180,9 @@ def run_jobs(
                     yield _event(busy[connection], pool)
         finally:
             for worker in pool:
-                _end(worker)
+                worker.connection.close()
+                worker.process.terminate()
+                worker.process.join()
 
 
 def _give(worker: _Worker, waiting: dict[int, Task], pool: list[_Worker]) -> None:
@@ -189,7 +191,7 @@ def _give(worker: _Worker, waiting: dict[int, Task], pool: list[_Worker]) -> Non
     worker.job = next_job(groups, worker.group, {other.group for other in pool})
     job = waiting.pop(worker.job)
     worker.group = job.group
-    # A worker that has just died shows as such when it is asked for news.
+    # A worker that has just died is noticed when its next event is received.
     with suppress(OSError):
         worker.connection.send(job)
 
@@ -210,21 +212,14 @@ def next_job(waiting: Mapping[int, str], own: str | None, taken: Collection[str 
 
 
 def _places(workers: int, single_threaded: bool, devices: Sequence[Device]) -> list[_Place]:
-    """Where each worker is to be."""
+    """Device and core of each worker."""
     if devices[0].is_accelerator:
         return [_Place(device) for device in devices[:workers]]
-    cores = _own_cores(workers) if single_threaded else [None] * workers
-    return [_Place(devices[0], core) for core in cores]
-
-
-def _own_cores(workers: int) -> list[int | None]:
-    """The core that each worker is bound to; None where it is bound to none.
-
-    Fewer workers than cores are left to the system: others like them may be running.
-    """
-    if workers != cores() or not hasattr(os, "sched_setaffinity"):
-        return [None] * workers
-    return [*sorted(os.sched_getaffinity(0))]
+    bound: Sequence[int | None] = [None] * workers
+    # Fewer workers than cores are left to the system: others like them may be running.
+    if single_threaded and workers == cores() and hasattr(os, "sched_setaffinity"):
+        bound = sorted(os.sched_getaffinity(0))
+    return [_Place(devices[0], core) for core in bound]
 
 
 def _idle_worker(
@@ -246,30 +241,25 @@ def _start(
 ) -> tuple[multiprocessing.Process, Connection]:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    given = (theirs, folder, plugins, place.device)
-    process = context.Process(target=_serve, args=given, daemon=True)
+    arguments = theirs, folder, plugins, place.device
+    process = context.Process(target=_serve, args=arguments, daemon=True)
     with spawning():
         process.start()
     if place.core is not None:
-        # Before it has come to its imports, let alone to XLA; one that is dead already shows later.
+        # Before its imports, and so before XLA starts; a worker that died is noticed later.
         with suppress(OSError):
             os.sched_setaffinity(process.pid, {place.core})
     theirs.close()
     return process, ours
 
 
-def _end(worker: _Worker) -> None:
-    worker.connection.close()
-    worker.process.terminate()
-    worker.process.join()
-
-
 def _event(worker: _Worker, pool: list[_Worker]) -> Event:
-    """What a worker has sent; that it died, if it sent no more."""
+    """Next event of a worker; the end of its job if the worker died."""
     try:
         event = worker.connection.recv()
     except (EOFError, OSError):  # of a worker ended in between, before or in a message
-        event = Finished(-1, _how_it_died(worker))
+        worker.process.join()
+        event = Finished(-1, ended_by(worker.process.exitcode))
         pool.remove(worker)
     if isinstance(event, StorageError):
         raise event
@@ -279,13 +269,8 @@ def _event(worker: _Worker, pool: list[_Worker]) -> Event:
     return event
 
 
-def _how_it_died(worker: _Worker) -> str:
-    worker.process.join()
-    return ended_by(worker.process.exitcode)
-
-
 def ended_by(code: int | None) -> str:
-    """How a worker process ended, in words."""
+    """Description of how a worker process ended."""
     if code is not None and code < 0:
         return ENDED_BY.format(signal.Signals(-code).name)
     return f"the worker process ended with exit code {code}"
@@ -294,7 +279,7 @@ def ended_by(code: int | None) -> str:
 def _serve(
     connection: Connection, folder: Path, plugins: "Sequence[Source]", device: Device
 ) -> None:
-    """Life of a worker: take jobs until the other end closes, or the system stands in the way."""
+    """Main function of a worker: run jobs until the connection closes or the system fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender = _Sender(connection)
     try:
@@ -308,10 +293,10 @@ def _serve(
 
 def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: Device) -> None:
     programs = None
-    with on_progress(sender.told), measured() as seconds, ExitStack() as held:
+    with on_progress(sender.report), measured() as seconds, ExitStack() as contexts:
         with stage("start"):
             # Before anything else asks JAX for a device.
-            held.enter_context(running_on(claim(device)))
+            contexts.enter_context(running_on(claim(device)))
             from pmbnn.experiment.plugins import load_sources
             from pmbnn.inference.xla.compile import (
                 count_compiling,
@@ -319,7 +304,7 @@ def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: 
                 use_compilation_cache,
             )
 
-            held.enter_context(sharing_programs())
+            contexts.enter_context(sharing_programs())
             use_compilation_cache()
             count_compiling()
             load_sources(plugins)
@@ -330,11 +315,11 @@ def _work(sender: "_Sender", folder: Path, plugins: "Sequence[Source]", device: 
 
 
 class _Sender:
-    """A worker's end of the line; progress is sent no more often than anyone can read."""
+    """A worker's end of the connection; progress is sent no more often than anyone can read."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.last, self.names = -NEWS_EVERY, ()
+        self.last, self.names = -UPDATE_EVERY, ()
 
     def receive(self) -> Task | None:
         """The next job, or None when there will be no more."""
@@ -344,16 +329,16 @@ class _Sender:
             return None
 
     def send(self, event: Event | StorageError) -> None:
-        """Send an event; without anybody to hear it, stop."""
+        """Send an event; if nobody receives it, end the process."""
         try:
             self.connection.send(event)
         except OSError:
             # Not an error of the cell being fitted, which must not be stored as failed.
             raise SystemExit(0) from None
 
-    def told(self, stages: tuple[StageUpdate, ...]) -> None:
-        """Send where a job is, if it is in another stage than before or some time has passed."""
-        now, names = time.monotonic(), tuple(news.stage for news in stages)
-        if names != self.names or now - self.last >= NEWS_EVERY:
+    def report(self, stages: tuple[StageUpdate, ...]) -> None:
+        """Send the stages of a job if they have changed or some time has passed."""
+        now, names = time.monotonic(), tuple(update.stage for update in stages)
+        if names != self.names or now - self.last >= UPDATE_EVERY:
             self.last, self.names = now, names
             self.send(Progressed(0, stages))

@@ -13,7 +13,7 @@ from rich.status import Status
 
 from pmbnn.core.stages import StageUpdate, on_progress
 from pmbnn.prediction.progress import print_lines, shown
-from pmbnn.processes.progress import LOG_EVERY, JobDisplay, far
+from pmbnn.processes.progress import LOG_EVERY, JobDisplay, stage_text
 from pmbnn.results.caveats import choices_at_end
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
@@ -50,7 +50,7 @@ def following(console: Console, quiet: bool) -> Iterator[None]:
 
 
 def _show(status: Status, stages: Sequence[StageUpdate]) -> None:
-    status.update(far(stages[-1]) if stages else "")
+    status.update(stage_text(stages[-1]) if stages else "")
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _Log:
         innermost, now = stages[-1], time.monotonic()
         if innermost.stage != self.stage or now - self.printed >= LOG_EVERY:
             self.stage, self.printed = innermost.stage, now
-            print_lines(self.console, far(innermost))
+            print_lines(self.console, stage_text(innermost))
 
 
 # Where the time of a run went: ``times.csv``, to which every run that fits something adds

@@ -56,7 +56,7 @@ SCRIPT = textwrap.dedent(
                 sender.send(StorageError("no room"))
             if act == "wait":
                 time.sleep(0.3)
-            sender.told((StageUpdate("choose"), StageUpdate("fit", 1, 2, "step", "ELBO -3.5")))
+            sender.report((StageUpdate("choose"), StageUpdate("fit", 1, 2, "step", "ELBO -3.5")))
             if act == "half a message":
                 os.write(connection.fileno(), struct.pack("!i", 1000) + b"half")
                 os._exit(1)
@@ -190,10 +190,10 @@ def test_progress_is_thinned_out():
 
     sender = workers._Sender(Connection)
     for step in range(1000):
-        sender.told((StageUpdate("fit", step, 1000),))
+        sender.report((StageUpdate("fit", step, 1000),))
     assert sent[0] == Progressed(0, (StageUpdate("fit", 0, 1000),))
     assert len(sent) < 100
-    sender.told((StageUpdate("write"),))
+    sender.report((StageUpdate("write"),))
     assert sent[-1] == Progressed(0, (StageUpdate("write"),)), "it may last"
 
 
@@ -281,7 +281,7 @@ def test_jobs_of_a_worker_share_programs(monkeypatch, tmp_path):
 
     jobs = [Job(), Job(), None]
     sender = SimpleNamespace(
-        receive=lambda: jobs.pop(0), send=sent.append, told=lambda stages: None
+        receive=lambda: jobs.pop(0), send=sent.append, report=lambda stages: None
     )
     monkeypatch.setattr(workers, "claim", lambda device: device)
     for of_the_process in ("use_compilation_cache", "count_compiling"):
@@ -312,7 +312,7 @@ def test_a_worker_without_a_parent_stops(run, tmp_path):
     ours.close()
     sender = workers._Sender(theirs)
     with pytest.raises(SystemExit) as stop:
-        sender.told((StageUpdate("fit", 1, 2),))
+        sender.report((StageUpdate("fit", 1, 2),))
     assert stop.value.code == 0
     assert sender.receive() is None
 
