@@ -18,8 +18,9 @@ from pathlib import Path
 import measuring
 from small_network import build_problem
 
+from pmbnn.experiment.cost import total_work
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import jobs, total_work
+from pmbnn.experiment.plan import jobs
 
 EXPERIMENT = measuring.PROJECT / "experiments" / "priors.yaml"
 SWEEP = "synthetic"

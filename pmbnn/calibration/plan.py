@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pmbnn.core.machine import CPU, Device, slowness
 from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cost import cell_work
 from pmbnn.experiment.load import data_source
 from pmbnn.experiment.names import cell_label
-from pmbnn.experiment.plan import cell_work, group_key, job_label, settings_digest, width
-from pmbnn.experiment.plugins import experiment_parts, own_sources
+from pmbnn.experiment.plan import group_key, job_label, settings_digest, width
+from pmbnn.experiment.plugins import experiment_parts, sources_of
 from pmbnn.experiment.selection import wanted_cells
 from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.samplers.settings import Mclmc
@@ -201,7 +202,7 @@ def calibration_task(
         fingerprint,
         decisive_versions(),
         {"draws": draws, "restarts": restarts, "truths": truths},
-        own_sources(cell),
+        sorted(sources_of(cell)),
         *filter(None, [device.decides(width(cell, device))]),
     ]
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -7,7 +7,8 @@ from pmbnn.core.machine import Device, current_device
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.plan import group_key, is_large
+from pmbnn.experiment.cost import is_large
+from pmbnn.experiment.plan import group_key
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.sampling import sample_job

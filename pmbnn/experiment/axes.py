@@ -1,4 +1,4 @@
-"""Axes of the grid: from one section of a sweep to the specifications it stands for.
+"""Axes of the grid: from one section of a sweep to its specifications.
 
 A list where a scalar belongs is an axis, and a section is the product of its axes, the first
 in the file slowest.
@@ -22,16 +22,10 @@ from pmbnn.spec import (
     union_parts,
     validated,
 )
-from pmbnn.spec.errors import (
-    ConfigError,
-    check_keys,
-    must,
-    must_be_one_of,
-    show,
-)
+from pmbnn.spec.errors import ConfigError, check_keys, must, must_be_one_of, show
 
 MOST_CELLS = 100_000
-"""Largest grid that is expanded: beyond it a typo is likelier than a plan."""
+"""Cells of the largest grid that is expanded: beyond it a typo is likelier than a plan."""
 
 type Placed = tuple[str, Any]
 """A value with the place in the file that it comes from."""
@@ -65,7 +59,7 @@ def expand_section(
     place: str,
     source: Registry | type[Specification],
 ) -> list[Choice]:
-    """Every specification of a section, each of them once.
+    """Specifications of a section, each once.
 
     Parameters
     ----------
@@ -104,6 +98,14 @@ def axis(value: object, place: str) -> list[Placed]:
         if first != f"{place}[{index}]":
             raise must(f"{place}[{index}]", f"must not repeat `{first}`", entry)
     return [(f"{place}[{index}]", entry) for index, entry in enumerate(value)]
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raise ConfigError if two entries of a list have one name."""
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if (other := first.setdefault(name, index)) != index:
+            raise must(f"{place}[{index}].name", f"must not repeat `{place}[{other}].name`", name)
 
 
 def check_size(lengths: Sequence[int], place: str) -> None:
@@ -158,20 +160,16 @@ def _expand_mapping(
         for name, value in item.items()
     }
     check_size([len(values) for values in axes.values()], place)
-    return [
-        _choice(cls, place, dict(zip(axes, combination, strict=True)))
-        for combination in product(*axes.values())
-    ]
-
-
-def _choice(cls: type[Specification], place: str, fields: Mapping[str, Placed]) -> Choice:
-    places = {name: where for name, (where, _) in fields.items()}
-    values = {name: value for name, (_, value) in fields.items()}
-    return Choice(place, validated(cls, values, places, place), places)
+    choices = []
+    for combination in product(*axes.values()):
+        places = {name: where for name, (where, _) in zip(axes, combination, strict=True)}
+        values = {name: value for name, (_, value) in zip(axes, combination, strict=True)}
+        choices.append(Choice(place, validated(cls, values, places, place), places))
+    return choices
 
 
 def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
-    """Values along the axis of one field, which its annotation tells how to read."""
+    """Values along the axis of one field, read as its annotation says."""
     parts = union_parts(annotation)
     specs = specification_classes(annotation)
     lists = [part for part in parts if get_origin(part) is tuple]
@@ -182,11 +180,15 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
     if not specs:
         return axis(value, place)
     if are_kinds(specs):
-        found = _axis_of_kinds(value, place, classes_by_kind(specs))
-        return [(where, _tuples(entry)) for where, entry in found] if lists else found
+        values = _axis_of_kinds(value, place, classes_by_kind(specs))
+        return [(where, _tuples(entry)) for where, entry in values] if lists else values
     spec = specs[0]
     if not spec.expands:
-        return [(where, _unexpanded(entry, where, spec)) for where, entry in axis(value, place)]
+        # ``{tune: {...}}`` is the class of that name, its lists no axes.
+        return [
+            (where, only_part(spec, entry, where) if isinstance(entry, dict) else entry)
+            for where, entry in axis(value, place)
+        ]
     return [
         (choice.place, choice.spec)
         for where, entry in axis(value, place)
@@ -196,13 +198,13 @@ def _field_axis(annotation: object, value: object, place: str) -> list[Placed]:
 
 def _axis_of_kinds(value: object, place: str, source: Registry) -> list[Placed]:
     """Values along an axis of names and mappings of several kinds; others stay as they are."""
-    found: list[Placed] = []
+    values: list[Placed] = []
     for where, entry in axis(value, place):
         if isinstance(entry, str | dict):
-            found += [(c.place, c.spec) for c in _expand_item(entry, where, source)]
+            values += [(c.place, c.spec) for c in _expand_item(entry, where, source)]
         else:
-            found.append((where, entry))
-    return found
+            values.append((where, entry))
+    return values
 
 
 def classes_by_kind(classes: Sequence[type[Specification]]) -> Registry:
@@ -220,9 +222,9 @@ def _axis_of_lists(
     if not classes:
         return [(where, _tuples(entry)) for where, entry in lists]
     source = classes_by_kind(classes)
-    found = [(where, specs) for where, entry in lists for specs in _sequences(entry, where, source)]
-    _check_repeats(found)
-    return found
+    values = [(where, s) for where, entry in lists for s in _sequences(entry, where, source)]
+    _check_repeats(values)
+    return values
 
 
 def _sequences(items: list, place: str, source: Registry) -> Iterator[tuple[Specification, ...]]:
@@ -250,13 +252,8 @@ def _lists(value: object, place: str) -> list[Placed]:
     return axis(value, place)
 
 
-def _unexpanded(value: object, place: str, cls: type[Specification]) -> object:
-    """A scalar as it is; ``{tune: {...}}`` as the class of that name, its lists no axes."""
-    return only_part(cls, value, place) if isinstance(value, dict) else value
-
-
 def _tuples(value: object) -> object:
-    """The same with tuples for lists, as the frozen specifications hold them."""
+    """Value with tuples in place of lists, as the frozen specifications have them."""
     return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
 
 

@@ -42,7 +42,7 @@ SOURCES: dict[str, Registry | type[Specification]] = {
     "inference": ENGINES,
     "predict": Predict,
 }
-"""Where the classes of each section come from: a registry by ``kind``, or one class."""
+"""Classes of each section: a registry by ``kind``, or one class."""
 
 REGISTRIES: dict[type[Specification], Registry] = {
     DatasetSpec: DATASETS,
@@ -52,7 +52,7 @@ REGISTRIES: dict[type[Specification], Registry] = {
     OodSpec: OOD,
     Prior: PRIORS,
 }
-"""Registry of every base that one's own classes may have."""
+"""Registry of every base class of user-defined parts."""
 
 
 MARGIN = 0.001
@@ -61,7 +61,7 @@ MARGIN = 0.001
 
 @dataclass(frozen=True, repr=False)
 class Cell(Summarised):
-    """One point of the grid: everything that is fitted, and the name of its sweep."""
+    """One point of the grid: all settings of a fit, and the name of its sweep."""
 
     sweep: str
     dataset: DatasetSpec
@@ -74,12 +74,12 @@ class Cell(Summarised):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether draws come from the posterior itself, not from a guide."""
+        """Whether draws come from a sampler, not from a guide."""
         return getattr(self.inference, "engine", None) in SAMPLING
 
     @property
     def is_point(self) -> bool:
-        """Whether it is fitted as a single point: there is no distribution to draw from."""
+        """Whether it is fitted as a single point, with no distribution to draw from."""
         return getattr(self.inference, "guide", None) in POINT_GUIDES
 
     @property
@@ -116,7 +116,7 @@ class Cell(Summarised):
 
     @property
     def posterior(self) -> "Cell":
-        """The same cell without how it is fitted: what decides a posterior and where it is seen."""
+        """The same cell without its inference: all that decides posterior and predictions."""
         # Which restarts predict is no part of the posterior that they approximate.
         predict = self.predict.model_copy(update={"mixture": "best"})
         return replace(self, inference=None, predict=predict)
@@ -128,7 +128,7 @@ class Cell(Summarised):
 
     @property
     def n_outputs(self) -> int:
-        """Number of the network's outputs: the likelihood says it, of what is observed."""
+        """Number of the network's outputs, from the likelihood and the targets."""
         return self.likelihood.n_outputs(self.dataset.n_classes, self.dataset.n_targets)
 
     @property
@@ -143,39 +143,8 @@ class Cell(Summarised):
 
 
 def has_scale(hyperprior: Specification) -> bool:
-    """Whether a hyperprior is one of a scale, or stands in the place of that of none."""
+    """Whether a hyperprior belongs to a prior with a scale."""
     return getattr(hyperprior, "scale", True) is not None
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Combinations of a sweep that mean nothing, and why."""
-
-    prior: str
-    hyperpriors: tuple[str, ...]
-    reason: str
-
-    def __str__(self) -> str:
-        """One line for the plan."""
-        return f"prior {self.prior} with {', '.join(self.hyperpriors)}: {self.reason}"
-
-
-@dataclass(frozen=True, repr=False)
-class Sections(Summarised):
-    """Every specification of each section of a sweep."""
-
-    dataset: tuple[DatasetSpec, ...]
-    network: tuple[Network, ...]
-    prior: tuple[Prior, ...]
-    hyperprior: tuple[Hyperprior, ...]
-    likelihood: tuple[Likelihood, ...]
-    inference: tuple[Inference | Sampling, ...]
-    predict: tuple[Predict, ...]
-
-    @property
-    def by_name(self) -> dict[str, tuple[Specification, ...]]:
-        """The specifications by section, in the order of a file."""
-        return {section: getattr(self, section) for section in SOURCES}
 
 
 Selection = Mapping[str, Mapping[str, Any]]
@@ -205,18 +174,18 @@ class Contrasts:
 
     @property
     def as_written(self) -> dict[str, Any]:
-        """Their keys of an experiment file; what says nothing is left out."""
-        found: dict[str, Any] = {}
+        """Their keys of an experiment file, without defaults."""
+        written: dict[str, Any] = {}
         if self.listed:
-            found["contrasts"] = [contrast.as_written for contrast in self.listed]
-        return found if self.margin == MARGIN else found | {"margin": self.margin}
+            written["contrasts"] = [contrast.as_written for contrast in self.listed]
+        return written if self.margin == MARGIN else written | {"margin": self.margin}
 
 
 @dataclass(frozen=True, repr=False)
 class Experiment(Summarised):
     """All sweeps of an experiment file.
 
-    ``plugins`` are the files that it takes parts of one's own from, as they were read;
+    ``plugins`` are the files of its user-defined parts, as they were read;
     ``published`` is the text of the table of published numbers that it names; ``contrasts`` say
     which cells are to be compared. ``folder`` is where files of data are looked up first.
     """
@@ -273,7 +242,7 @@ def stored_cell(
     settings
         Specifications by section, as a record has them.
     plugins
-        SHA-256 of the sources of the user that a section is made of, by the section.
+        SHA-256 of the user's sources of each section that has some.
     """
     texts = {section: json.dumps(settings.get(section, {})) for section in SOURCES}
     parts = {
@@ -313,11 +282,11 @@ def _class_of(section: str, settings: Mapping[str, Any]) -> type[Specification]:
 
 
 def renamed_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Stored settings by section, with what was renamed since they were stored renamed."""
-    found = {}
+    """Stored settings by section, under the present names of fields."""
+    renamed = {}
     for section, stored in settings.items():
         try:
-            found[section] = with_new_names(_class_of(section, stored), stored)
+            renamed[section] = with_new_names(_class_of(section, stored), stored)
         except (KeyError, TypeError):  # a class of a plugin, or of another version
-            found[section] = dict(stored)
-    return found
+            renamed[section] = dict(stored)
+    return renamed

@@ -1,6 +1,6 @@
-"""Settings of an experiment file that are right on their own and wrong together.
+"""Settings of an experiment file that are valid on their own and do not fit together.
 
-Each check takes the choices of some sections and raises the first mistake as a `ConfigError`.
+The first mistake is raised as a `ConfigError`.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,22 @@ from pmbnn.inference.settings import (
     LARGEST_FULL_RANK,
     ONE_BY_ONE_GUIDES,
     ONE_POSITION_ESTIMATORS,
+    Inference,
 )
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
 from pmbnn.spec.errors import ConfigError, must
 
+type Choices = Mapping[str, list[Choice]]
+"""Choices of every section, by its name."""
+
+type Pairs = list[tuple[Choice, Choice]]
+"""Priors, each with a hyperprior that it meets."""
+
 
 def check_data(datasets: list[Choice]) -> None:
-    """Raise DataError where data of one's own are unavailable, or not as they must be.
+    """Raise DataError where the user's data are unavailable, or not as they must be.
 
     The message names the place in the file.
     """
@@ -38,8 +45,23 @@ def check_data(datasets: list[Choice]) -> None:
             raise DataError(f"`{dataset.place}`: {error}") from error
 
 
-def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
-    """Raise ConfigError where a scale is to be tuned with no rows held out for it."""
+def check_sections(choices: Choices, pairs: Pairs) -> None:
+    """Raise ConfigError where sections of a sweep do not fit each other."""
+    fitted = [choice for choice in choices["inference"] if isinstance(choice.spec, Inference)]
+    _check_choosing(choices["inference"], pairs)
+    _check_improper(fitted, pairs)
+    _check_batches(choices["dataset"], fitted)
+    _check_shapes(choices["dataset"], choices["network"])
+    _check_likelihoods(choices["dataset"], choices["likelihood"])
+    _check_points(choices)
+    _check_guides(choices, fitted, pairs)
+    _check_stacking(choices, fitted)
+    _check_ood(choices["dataset"], choices["predict"])
+    _check_diagnostics(choices)
+
+
+def _check_choosing(inferences: list[Choice], pairs: Pairs) -> None:
+    """A scale is tuned by rows that are held out."""
     for inference, (_, hyperprior) in product(inferences, pairs):
         validation, spec = inference.spec.validation, hyperprior.spec
         if validation == 0 and isinstance(spec, Fixed) and isinstance(spec.scale, Tune):
@@ -47,53 +69,37 @@ def check_choosing(pairs: list[tuple[Choice, Choice]], inferences: list[Choice])
             raise must(inference.place_of("validation"), rule, validation)
 
 
-def check_improper(pairs: list[tuple[Choice, Choice]], inferences: list[Choice]) -> None:
-    """Raise ConfigError where an ELBO that has no maximum is to choose something.
-
-    Parameters
-    ----------
-    inferences
-        Those that fit guides.
-    """
+def _check_improper(inferences: list[Choice], pairs: Pairs) -> None:
+    """The ELBO under an improper prior has no maximum, and chooses nothing."""
     for inference, (prior, _) in product(inferences, pairs):
         if prior.spec.has_scale or inference.spec.is_point:
             continue
+        improper = f"with prior `{prior.spec.kind}` (`{prior.place}`), whose"
         if isinstance(inference.spec.learning_rate, Tune):
-            rule = (
-                f"must be a number with prior `{prior.spec.kind}` (`{prior.place}`), whose ELBO "
-                "has no maximum to choose it by"
-            )
+            rule = f"must be a number {improper} ELBO has no maximum to choose it by"
             raise must(inference.place_of("learning_rate"), rule, "tune")
         if inference.spec.validation == 0 and inference.spec.restarts > 1:
-            rule = (
-                f"must be > 0 with prior `{prior.spec.kind}` (`{prior.place}`), whose restarts "
-                "are chosen by validation NLL"
-            )
+            rule = f"must be > 0 {improper} restarts are chosen by validation NLL"
             raise must(inference.place_of("validation"), rule, inference.spec.validation)
 
 
-def check_points(choices: Mapping[str, list[Choice]]) -> None:
-    """Raise ConfigError where point parameters meet what does not maximise them.
-
-    Parameters
-    ----------
-    choices
-        Of every section, by its name.
-    """
-    listed = [*choices["hyperprior"], *choices["likelihood"]]
-    for having, inference in product((c for c in listed if c.spec.is_point), choices["inference"]):
-        words = f"with point parameters (`{having.place}`)"
+def _check_points(choices: Choices) -> None:
+    """Point parameters are maximised, which few fits do."""
+    sections = [*choices["hyperprior"], *choices["likelihood"]]
+    points = [choice for choice in sections if choice.spec.is_point]
+    for point, inference in product(points, choices["inference"]):
+        reason = f"with point parameters (`{point.place}`)"
         engine = inference.spec.engine
         if engine != "compiled":
-            place = inference.place_of("engine")
-            raise must(place, f"must be compiled {words}, which are maximised", engine)
+            rule = f"must be compiled {reason}, which are maximised"
+            raise must(inference.place_of("engine"), rule, engine)
         if inference.spec.guide not in ONE_BY_ONE_GUIDES:
-            rule = f"must be {', '.join(ONE_BY_ONE_GUIDES[:-1])} or {ONE_BY_ONE_GUIDES[-1]} {words}"
+            rule = f"must be {_any_of(ONE_BY_ONE_GUIDES)} {reason}"
             raise must(inference.place_of("guide"), rule, inference.spec.guide)
 
 
-def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
-    """Raise ConfigError where a batch is larger than the rows of the smallest fit."""
+def _check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
+    """A batch is no larger than the rows of the smallest fit."""
     for dataset, inference in product(datasets, inferences):
         rows, batch = dataset.spec.rows, inference.spec.batch
         if rows is None or batch is None:
@@ -104,9 +110,9 @@ def check_batches(datasets: list[Choice], inferences: list[Choice]) -> None:
             raise must(inference.place_of("batch"), rule, batch)
 
 
-def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
-    """Raise ConfigError where a layer of a network does not fit a data set."""
-    # Data sets that differ in seed or noise need no look of their own.
+def _check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
+    """Layers of a network fit the inputs of a data set."""
+    # Data sets that differ in seed or noise have one shape.
     distinct = {d.spec.input_shape: d for d in reversed(datasets)}
     for (shape, dataset), network in product(distinct.items(), networks):
         try:
@@ -117,53 +123,36 @@ def check_shapes(datasets: list[Choice], networks: list[Choice]) -> None:
             raise ConfigError(f"{error.at(place)}, on data set `{dataset.place}`.") from None
 
 
-def check_guides(
-    choices: Mapping[str, list[Choice]],
-    inferences: list[Choice],
-    pairs: list[tuple[Choice, Choice]],
-) -> None:
-    """Raise ConfigError where a guide or its estimator cannot take a network.
-
-    Parameters
-    ----------
-    choices
-        Of every section, by its name.
-    inferences
-        Those that fit guides.
-    pairs
-        Priors and the hyperpriors that they meet.
-    """
+def _check_guides(choices: Choices, inferences: list[Choice], pairs: Pairs) -> None:
+    """A guide and its estimator can take a network."""
     sections = (choices[name] for name in ("dataset", "network", "likelihood"))
     for dataset, network, likelihood in product(*sections):
-        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes, dataset.spec.n_targets)
+        n_targets = dataset.spec.n_targets
+        n_outputs = likelihood.spec.n_outputs(dataset.spec.n_classes, n_targets)
         parameters = network.spec.parameters(dataset.spec.input_shape, n_outputs)
+        shared = next((p for p in parameters if p.positions > 1), None)
         for inference in inferences:
-            _check_estimator(parameters, network, inference)
-        for inference, pair in product(inferences, pairs):
-            n_targets = dataset.spec.n_targets
-            _check_full_rank(parameters, network, inference, pair, likelihood, n_targets)
-
-
-def _check_full_rank(
-    parameters: tuple[Parameter, ...],
-    network: Choice,
-    inference: Choice,
-    pair: tuple[Choice, Choice],
-    likelihood: Choice,
-    n_targets: int,
-) -> None:
-    """Raise ConfigError where a model is too large for a guide with a full covariance."""
-    if inference.spec.guide != "full_rank":
-        return
-    size = free_scalars(parameters, *(choice.spec for choice in pair), likelihood.spec, n_targets)
-    if size > LARGEST_FULL_RANK:
-        prior, hyperprior = pair
-        rule = (
-            f"must not be full_rank with the {size:,} free variables of `{network.place}` with "
-            f"prior `{prior.spec.kind}` and hyperprior `{hyperprior.spec.kind}`: it takes at most "
-            f"{LARGEST_FULL_RANK:,}, `low_rank` any number"
-        )
-        raise must(inference.place_of("guide"), rule, inference.spec.guide)
+            # Their noise is of single units, and such weights are shared by many.
+            if shared is not None and inference.spec.estimator in ONE_POSITION_ESTIMATORS:
+                rule = (
+                    f"must be {_any_of(sorted(set(ESTIMATORS) - set(ONE_POSITION_ESTIMATORS)))} "
+                    f"with network `{network.spec.kind}` (`{network.place}`), whose "
+                    f"`{shared.name}` is used at {shared.positions} places of an observation"
+                )
+                raise must(inference.place_of("estimator"), rule, inference.spec.estimator)
+        for inference, (prior, hyperprior) in product(inferences, pairs):
+            if inference.spec.guide != "full_rank":
+                continue
+            specs = prior.spec, hyperprior.spec, likelihood.spec
+            size = free_scalars(parameters, *specs, n_targets)
+            if size > LARGEST_FULL_RANK:
+                rule = (
+                    f"must not be full_rank with the {size:,} free variables of "
+                    f"`{network.place}` with prior `{prior.spec.kind}` and hyperprior "
+                    f"`{hyperprior.spec.kind}`: it takes at most {LARGEST_FULL_RANK:,}, "
+                    "`low_rank` any number"
+                )
+                raise must(inference.place_of("guide"), rule, inference.spec.guide)
 
 
 def free_scalars(
@@ -179,33 +168,9 @@ def free_scalars(
     return weights + hyperprior.n_scales(list(units.values())) + n_targets * likelihood.n_free
 
 
-def _check_estimator(parameters: tuple[Parameter, ...], network: Choice, inference: Choice) -> None:
-    """Raise ConfigError where noise of single units meets weights that many of them share."""
-    estimator = inference.spec.estimator
-    if estimator not in ONE_POSITION_ESTIMATORS:
-        return
-    shared = next((p for p in parameters if p.positions > 1), None)
-    if shared is not None:
-        fitting = sorted(set(ESTIMATORS) - set(ONE_POSITION_ESTIMATORS))
-        rule = (
-            f"must be {', '.join(fitting[:-1])} or {fitting[-1]} with network "
-            f"`{network.spec.kind}` (`{network.place}`), whose `{shared.name}` is used at "
-            f"{shared.positions} places of an observation"
-        )
-        raise must(inference.place_of("estimator"), rule, estimator)
-
-
-def check_stacking(choices: Mapping[str, list[Choice]], inferences: list[Choice]) -> None:
-    """Raise ConfigError where restarts are stacked that have no draws, or too many to score.
-
-    Parameters
-    ----------
-    choices
-        Of every section, by its name.
-    inferences
-        Those that fit guides.
-    """
-    stacked = [c for c in choices["predict"] if c.spec.mixture == "stacked"]
+def _check_stacking(choices: Choices, inferences: list[Choice]) -> None:
+    """Stacked restarts have draws, and few enough weights to score every training row."""
+    stacked = [choice for choice in choices["predict"] if choice.spec.mixture == "stacked"]
     for predict, inference in product(stacked, inferences):
         if inference.spec.is_point:
             place = inference.place_of("guide")
@@ -224,10 +189,9 @@ def check_stacking(choices: Mapping[str, list[Choice]], inferences: list[Choice]
             raise must(predict.place_of("mixture"), rule, "stacked")
 
 
-def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
-    """Raise ConfigError where out-of-distribution images meet what takes none."""
+def _check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
+    """Out-of-distribution images are all in the format of the digits."""
     for dataset, predict in product(datasets, predicts):
-        # They are all made in the format of the digits.
         if predict.spec.ood and dataset.spec.input_shape != (1, SIDE, SIDE):
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`), whose "
@@ -237,12 +201,14 @@ def check_ood(datasets: list[Choice], predicts: list[Choice]) -> None:
             raise must(predict.place_of("ood"), rule, names)
 
 
-def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
-    """Raise ConfigError where a likelihood meets targets that it does not observe."""
+def _check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None:
+    """A likelihood observes the targets, and noise that is given is of as many."""
     for dataset, likelihood in product(datasets, likelihoods):
         n_classes, n_targets = dataset.spec.n_classes, dataset.spec.n_targets
-        if likelihood.spec.observes(n_classes, n_targets):
-            _check_known(likelihood, n_targets)
+        spec = likelihood.spec
+        if spec.observes(n_classes, n_targets):
+            if isinstance(spec, NumberLikelihood) and (rule := spec.rule_of_known(n_targets)):
+                raise must(likelihood.place_of(spec.scale_field), rule, [*spec.scale_of_noise])
             continue
         numbers = "numbers" if n_targets == 1 else f"{n_targets} numbers a row"
         targets = numbers if n_classes is None else f"{n_classes} classes"
@@ -251,34 +217,27 @@ def check_likelihoods(datasets: list[Choice], likelihoods: list[Choice]) -> None
             f"must be {' or '.join(sorted(fitting))} with data set `{dataset.spec.kind}` "
             f"(`{dataset.place}`), whose targets are {targets}"
         )
-        raise must(likelihood.place, rule, likelihood.spec.kind)
+        raise must(likelihood.place, rule, spec.kind)
 
 
-def _check_known(likelihood: Choice, n_targets: int) -> None:
-    """Raise ConfigError where noise is known of another number of targets."""
-    spec = likelihood.spec
-    rule = spec.rule_of_known(n_targets) if isinstance(spec, NumberLikelihood) else None
-    if rule is not None:
-        raise must(likelihood.place_of(spec.scale_field), rule, [*spec.scale_of_noise])
-
-
-def check_diagnostics(
-    datasets: list[Choice], inferences: list[Choice], predicts: list[Choice]
-) -> None:
-    """Raise ConfigError where snapshots are asked for of a fit that has none."""
-    for dataset, inference, predict in product(datasets, inferences, predicts):
-        steps = predict.spec.diagnostics.steps
-        if not steps:
-            continue
+def _check_diagnostics(choices: Choices) -> None:
+    """Snapshots are of compiled fits of classifiers."""
+    snapshots = [choice for choice in choices["predict"] if choice.spec.diagnostics.steps]
+    for dataset, inference, predict in product(choices["dataset"], choices["inference"], snapshots):
         place = f"{predict.place_of('diagnostics')}.steps"
-        name = inference.spec.engine
-        if name != "compiled":
-            engine = inference.place_of("engine")
-            rule = f"must be empty with engine {name} (`{engine}`), which keeps nothing on its way"
-            raise must(place, rule, list(steps))
+        steps, engine = list(predict.spec.diagnostics.steps), inference.spec.engine
+        if engine != "compiled":
+            where = inference.place_of("engine")
+            rule = f"must be empty with engine {engine} (`{where}`), which keeps nothing on its way"
+            raise must(place, rule, steps)
         if dataset.spec.task_of_rows != "classification":
             rule = (
                 f"must be empty with data set `{dataset.spec.kind}` (`{dataset.place}`): "
                 "snapshots are of classifiers only"
             )
-            raise must(place, rule, list(steps))
+            raise must(place, rule, steps)
+
+
+def _any_of(names: "list[str] | tuple[str, ...]") -> str:
+    """Names with commas between, ``or`` before the last."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,4 +1,4 @@
-"""Contrasts that an experiment file names: which cells are held against which, said beforehand.
+"""Contrasts of an experiment file: which cells are compared, named before anything is fitted.
 
 A contrast selects two kinds of cells, ``first`` and ``second``. A pair is one of each that agree in
 everything else, data seed and inference included.
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.spec import Specification
@@ -21,7 +22,7 @@ SECTIONS = ("dataset", "network", "prior", "hyperprior")
 SIDES = ("first", "second")
 
 _ABSENT = object()
-"""What a cell has under a field that its kind does not know."""
+"""Value of a field that the kind of a cell does not have."""
 
 
 def read_contrasts(content: Mapping[str, Any]) -> Contrasts:
@@ -39,15 +40,9 @@ def read_contrasts(content: Mapping[str, Any]) -> Contrasts:
     listed = content.get("contrasts", [])
     if not isinstance(listed, list):
         raise must("contrasts", "must be a list", listed)
-    found: list[Contrast] = []
-    for index, item in enumerate(listed):
-        contrast = _contrast(item, f"contrasts[{index}]")
-        for other, earlier in enumerate(found):
-            if earlier.name == contrast.name:
-                rule = f"must not repeat `contrasts[{other}].name`"
-                raise must(f"contrasts[{index}].name", rule, contrast.name)
-        found.append(contrast)
-    return Contrasts(tuple(found), float(margin))
+    contrasts = [_contrast(item, f"contrasts[{index}]") for index, item in enumerate(listed)]
+    check_names([contrast.name for contrast in contrasts], "contrasts")
+    return Contrasts(tuple(contrasts), float(margin))
 
 
 def stored_contrasts(folder: Path) -> Contrasts:
@@ -63,9 +58,7 @@ def stored_contrasts(folder: Path) -> Contrasts:
 
 
 def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
-    """Raise ConfigError if a contrast names what there is not, or no clear pairs of cells."""
-    if not contrasts.listed:
-        return
+    """Raise ConfigError if a contrast matches no cell, or no clear pairs of cells."""
     for index, contrast in enumerate(contrasts.listed):
         place = f"contrasts[{index}]"
         for side in SIDES:
@@ -74,10 +67,10 @@ def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
             if not any(selects(selection, cell) for cell in cells):
                 raise must(f"{place}.{side}", "must match a cell of the plan", selection)
         try:
-            found = pairs(contrast, cells)
+            matched = pairs(contrast, cells)
         except AmbiguousError as error:
             raise ConfigError(f"`{place}` {error}.") from None
-        if not found:
+        if not matched:
             raise ConfigError(
                 f"`{place}` must match a pair of cells that differ only in what it names "
                 f"({', '.join(_named(contrast))}), got none for {show(contrast.name)}."
@@ -85,11 +78,11 @@ def check_contrasts(contrasts: Contrasts, cells: Sequence[Cell]) -> None:
 
 
 class AmbiguousError(UserError):
-    """A contrast has several cells to hold one against; the message says what it must say."""
+    """A contrast matches several cells on a side of a pair; the message says what must be named."""
 
 
 def pairs(contrast: Contrast, cells: Sequence[Cell]) -> list[tuple[int, int]]:
-    """Indices of a contrast's pairs: alike in all sections but those that it names.
+    """Indices of a contrast's pairs: cells equal in all sections but those that it names.
 
     Data sets are always the same: a selection of them only leaves others out.
 
@@ -101,16 +94,16 @@ def pairs(contrast: Contrast, cells: Sequence[Cell]) -> list[tuple[int, int]]:
     named = set(_named(contrast)) - {"dataset"}
     sides: tuple[dict[Cell, list[int]], ...] = ({}, {})
     for index, cell in enumerate(cells):
-        for side, found in zip(SIDES, sides, strict=True):
+        for side, matches in zip(SIDES, sides, strict=True):
             if selects(getattr(contrast, side), cell):
                 rest = replace(cell, sweep="", **dict.fromkeys(named))
-                found.setdefault(rest, []).append(index)
+                matches.setdefault(rest, []).append(index)
     first, second = sides
     shared = [key for key in first if key in second]
-    for side, found in zip(SIDES, sides, strict=True):
+    for side, matches in zip(SIDES, sides, strict=True):
         for key in shared:
-            if len(found[key]) > 1:
-                raise AmbiguousError(_ambiguous(side, [cells[i] for i in found[key]]))
+            if len(matches[key]) > 1:
+                raise AmbiguousError(_ambiguous(side, [cells[i] for i in matches[key]]))
     chosen = [(first[key][0], second[key][0]) for key in shared]
     if any(one == other for one, other in chosen):
         raise AmbiguousError("must not hold a cell against itself: `first` and `second` overlap")
@@ -127,23 +120,23 @@ def selects(selection: Selection, cell: Cell) -> bool:
 
 
 def _field(spec: Specification, name: str) -> object:
-    """A field of a specification as a file has it, also where stored text leaves it out."""
+    """Field of a specification as a file has it; its default where stored text leaves it out."""
     stored = spec.model_dump(mode="json", include={name})
     field = type(spec).model_fields.get(name)
     return stored.get(name, _ABSENT if field is None else field.default)
 
 
-def _is(value: object, said: object) -> bool:
-    """Whether a setting is what a file says; ``tune`` stands for every tuned value."""
+def _is(value: object, wanted: object) -> bool:
+    """Whether a setting is that of a file; ``tune`` stands for every tuned value."""
     if isinstance(value, Mapping) and "log" in value:
-        if said == "tune":
+        if wanted == "tune":
             return True
-        said = said.get("tune", said) if isinstance(said, Mapping) else said
-        value, said = ([*v.values()] if isinstance(v, Mapping) else v for v in (value, said))
-    if isinstance(value, list | tuple) and isinstance(said, list | tuple):
-        return len(value) == len(said) and all(map(_is, value, said))
+        wanted = wanted.get("tune", wanted) if isinstance(wanted, Mapping) else wanted
+        value, wanted = ([*v.values()] if isinstance(v, Mapping) else v for v in (value, wanted))
+    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
+        return len(value) == len(wanted) and all(map(_is, value, wanted))
     # True == 1 in Python, but not in an experiment file.
-    return value == said and isinstance(value, bool) == isinstance(said, bool)
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def _named(contrast: Contrast) -> list[str]:
@@ -151,15 +144,14 @@ def _named(contrast: Contrast) -> list[str]:
 
 
 def _ambiguous(side: str, cells: Sequence[Cell]) -> str:
-    """What a selection must say more of, with the choices."""
+    """Message with the settings that a selection must name, and their values."""
     stored = {s: [getattr(cell, s).model_dump(mode="json") for cell in cells] for s in SECTIONS}
     values = {
         f"{section}.{name}": dict.fromkeys(show(settings.get(name)) for settings in listed)
         for section, listed in stored.items()
         for name in listed[0]
     }
-    differing = {name: found for name, found in values.items() if len(found) > 1}
-    choices = "; ".join(f"{key}: {', '.join(values)}" for key, values in differing.items())
+    choices = "; ".join(f"{key}: {', '.join(v)}" for key, v in values.items() if len(v) > 1)
     rule = f"must name one cell a pair, but `{side}` matches {len(cells)} that differ in"
     return f"{rule} {choices}"
 
@@ -181,17 +173,17 @@ def _selection(value: object, place: str) -> Selection:
     if not isinstance(value, dict) or not value:
         raise must(place, "must be a mapping of sections", value)
     check_keys(value, SECTIONS, place)
-    found = {}
-    for section, said in value.items():
-        fields = {"kind": said} if isinstance(said, str) else said
+    selection = {}
+    for section, setting in value.items():
+        fields = {"kind": setting} if isinstance(setting, str) else setting
         if not isinstance(fields, dict) or not fields:
-            raise must(f"{place}.{section}", "must be a kind or a mapping of fields", said)
-        found[section] = dict(fields)
-    return found
+            raise must(f"{place}.{section}", "must be a kind or a mapping of fields", setting)
+        selection[section] = dict(fields)
+    return selection
 
 
 def _check_fields(selection: Selection, place: str) -> None:
-    """Raise ConfigError if a selection has a kind or a field that there is not."""
+    """Raise ConfigError if a selection has an unknown kind or field."""
     for section, fields in selection.items():
         kinds, where = SOURCES[section], f"{place}.{section}"
         kind = fields.get("kind")

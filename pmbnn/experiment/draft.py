@@ -1,4 +1,4 @@
-"""A first experiment file for a table of one's own, after a look at it."""
+"""A first experiment file for a user's table, drafted from its columns."""
 
 import textwrap
 from pathlib import Path
@@ -16,39 +16,38 @@ if TYPE_CHECKING:
     from pmbnn.data.table_file import TableFile
 
 MANY_ROWS = 3_000
-"""Training rows above which steps see a part of them."""
+"""Training rows above which gradient steps use minibatches."""
 
 WIDTH = 100
-"""Of lines of comments."""
+"""Characters of a line of comments."""
 
 FEW_VALUES = 10
-"""Different whole numbers up to which a target is taken for classes."""
-
+"""Most distinct whole numbers of a target that is taken for classes."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")
-"""Suffixes of packing, in front of which a table has its own."""
+"""Suffixes of compressed files; that of the format comes before them."""
 
 USUAL = {"separator": ",", "decimal": ".", "thousands": None, "encoding": "utf-8"}
-"""How a text file is written that an experiment file says nothing of."""
+"""Format of a text file unless an experiment file names another."""
 
 
 class TableSummary(NamedTuple):
-    """What a look at a table says.
+    """Columns of a table, and what they can be used for.
 
     Attributes
     ----------
     rows
-        How many it has.
+        Number of rows.
     target
         Column to be predicted.
     is_classes
-        Whether that holds classes.
+        Whether the target holds classes.
     without
-        Columns that are no inputs, and why.
+        Columns that cannot be inputs, and why.
     inputs
-        Columns that are, with what each holds.
+        Columns that can, with their contents.
     gaps
-        Number of missing values of each of these columns that has some.
+        Number of missing values of inputs and target, where there are some.
     redundant
         Inputs that are constant or repeat another.
     """
@@ -60,6 +59,18 @@ class TableSummary(NamedTuple):
     inputs: dict[str, str]
     gaps: dict[str, int]
     redundant: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """Task of an experiment file."""
+        return "classification" if self.is_classes else "regression"
+
+    @property
+    def missing(self) -> str | None:
+        """Setting for missing values; None where there are none."""
+        if not self.gaps:
+            return None
+        return "drop" if self.target in self.gaps else "mean"
 
 
 def name_of(file: Path) -> str:
@@ -106,8 +117,8 @@ def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSumm
     without, inputs = {}, {}
     for name in names:
         if name != target:
-            words, usable = _column(frame[name], notation)
-            (inputs if usable else without)[name] = words
+            contents, usable = _column(frame[name], notation)
+            (inputs if usable else without)[name] = contents
     if not inputs:
         raise DataError(f"{title}: no column can be an input: {_named(without)}.")
     gaps = frame[[*inputs, target]].isna().sum()
@@ -124,7 +135,7 @@ def _summary(frame: "pd.DataFrame", title: str, target: str | None) -> TableSumm
 
 
 def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
-    """What a column holds, in words, and whether it can be an input."""
+    """Contents of a column, and whether it can be an input."""
     import pandas as pd
 
     from pmbnn.data.frames import MOST_LEVELS, first_bad_number, no_category
@@ -166,25 +177,14 @@ def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tupl
     settings = FrameSettings(
         target=summary.target,
         without=tuple(summary.without),
-        task=_kind(summary),
-        missing=_missing(summary) or "error",
+        task=summary.task,
+        missing=summary.missing or "error",
     )
     every, kept = (
         rows_from_frame(frame, settings.model_copy(update={"redundant": how}), title).features
         for how in ("keep", "drop")
     )
     return tuple(name for name in every if name not in kept)
-
-
-def _kind(summary: TableSummary) -> str:
-    return "classification" if summary.is_classes else "regression"
-
-
-def _missing(summary: TableSummary) -> str | None:
-    """What is done about missing values; None where there are none."""
-    if not summary.gaps:
-        return None
-    return "drop" if summary.target in summary.gaps else "mean"
 
 
 def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
@@ -196,17 +196,16 @@ def _is_classes(column: "pd.Series", notation: "Notation") -> bool:
         return True
     if not pd.api.types.is_numeric_dtype(column):
         return first_bad_number(column, notation) is None
-    known = column.dropna()
-    return bool((known % 1 == 0).all()) and known.nunique() <= FEW_VALUES
+    values = column.dropna()
+    return bool((values % 1 == 0).all()) and values.nunique() <= FEW_VALUES
 
 
 def _text(summary: TableSummary, table: "TableFile", written: str, stem: str) -> str:
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in stem)[:80]
-    kind = _kind(summary)
     lines = [
         *_comment(
             f"Does the prior matter for {written}? {summary.rows:,} rows; {summary.target} is "
-            f"predicted ({kind}).",
+            f"predicted ({summary.task}).",
             "# ",
         ),
         "# Every list is an axis: all combinations are fitted, each on three splits of the rows.",
@@ -223,13 +222,20 @@ def _text(summary: TableSummary, table: "TableFile", written: str, stem: str) ->
             if value not in (None, USUAL[field])
         ),
         f"      target: {_scalar(summary.target)}",
-        f"      task: {kind}",
+        f"      task: {summary.task}",
         *_comment(f"Inputs are all other columns: {_named(summary.inputs)}."),
     ]
     if summary.without:
         lines += _comment(f"But not: {_named(summary.without)}.")
         lines.append(f"      without: {flow_text([list(summary.without)])}")
-    lines += _about_missing(summary)
+    if summary.missing is not None:
+        counts = ", ".join(f"{name} {number}" for name, number in summary.gaps.items())
+        effects = {
+            "drop": "their rows are left out",
+            "mean": "the mean of the training rows instead",
+        }
+        lines += _comment(f"Missing values: {counts}; {effects[summary.missing]}.")
+        lines.append(f"      missing: {summary.missing}")
     if summary.redundant:
         lines += _comment(f"Constant, or like another: {', '.join(summary.redundant)}.")
         lines.append("      redundant: drop")
@@ -251,25 +257,16 @@ def _text(summary: TableSummary, table: "TableFile", written: str, stem: str) ->
     return "\n".join(lines) + "\n"
 
 
-def _about_missing(summary: TableSummary) -> list[str]:
-    how = _missing(summary)
-    if how is None:
-        return []
-    many = ", ".join(f"{name} {number}" for name, number in summary.gaps.items())
-    what = {"drop": "their rows are left out", "mean": "the mean of the training rows instead"}
-    return [*_comment(f"Missing values: {many}; {what[how]}."), f"      missing: {how}"]
-
-
-def _comment(words: str, start: str = "      # ") -> list[str]:
-    """Lines of a comment, those of a data set's settings unless said."""
+def _comment(text: str, start: str = "      # ") -> list[str]:
+    """Lines of a comment, by default among a data set's settings."""
     # A column's name may hold anything.
-    plain = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return textwrap.wrap(plain, WIDTH, initial_indent=start, subsequent_indent=start)
 
 
 def _named(columns: dict[str, str], most: int = 12) -> str:
-    """Columns with what they hold, on one line."""
-    shown = [f"{name} ({words})" for name, words in list(columns.items())[:most]]
+    """Columns with their contents, on one line."""
+    shown = [f"{name} ({contents})" for name, contents in list(columns.items())[:most]]
     more = len(columns) - most
     return "; ".join([*shown, *([f"{more} more"] if more > 0 else [])])
 

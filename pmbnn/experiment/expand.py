@@ -12,34 +12,19 @@ from itertools import product
 
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.experiment.axes import Choice, check_size, expand_section
-from pmbnn.experiment.cells import SOURCES, Cell, LeftOut, Sections
-from pmbnn.experiment.checks import (
-    check_batches,
-    check_choosing,
-    check_data,
-    check_diagnostics,
-    check_guides,
-    check_improper,
-    check_likelihoods,
-    check_ood,
-    check_points,
-    check_shapes,
-    check_stacking,
-)
-from pmbnn.inference.settings import Inference
+from pmbnn.experiment.cells import SOURCES, Cell
+from pmbnn.experiment.checks import Choices, check_data, check_sections
 from pmbnn.models.priors import Fixed
+from pmbnn.spec import Specification
 from pmbnn.spec.display import Summarised
 from pmbnn.spec.errors import ConfigError, check_keys, must
 
 DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
-"""What a section says that a sweep leaves out. The likelihood follows the data sets; the other
-sections are required."""
+"""Sections that a sweep may leave out. The likelihood follows the data sets; the others are
+required."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
-"""Names become names of folders."""
-
-type Pairs = list[tuple[Choice, Choice]]
-"""Priors, each with a hyperprior that it meets."""
+"""Names of sweeps and experiments become names of folders."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,13 +38,13 @@ class Sweep(Summarised):
     place
         Where the file has it, such as ``sweeps[0]``.
     written
-        What each section stands for. The likelihood is absent where the file gives none and only
-        the user's data say whether the targets are classes or numbers.
+        Choices of each section. The likelihood is absent where the file gives none and only the
+        user's data say whether the targets are classes or numbers.
     """
 
     name: str
     place: str
-    written: Mapping[str, list[Choice]]
+    written: Choices
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sweep):
@@ -81,12 +66,12 @@ class Sweep(Summarised):
 
     @property
     def needs_data(self) -> bool:
-        """Whether its cells are known only when the first data set has been read."""
+        """Whether its cells are known only after the first data set has been read."""
         return "likelihood" not in self.written
 
     @cached_property
-    def choices(self) -> Mapping[str, list[Choice]]:
-        """What each section stands for; reads the first data set where `needs_data`.
+    def choices(self) -> Choices:
+        """Choices of each section; reads the first data set where `needs_data`.
 
         Raises
         ------
@@ -101,19 +86,42 @@ class Sweep(Summarised):
         return self.written | {"likelihood": _likelihood(kind, self.place)}
 
     @cached_property
-    def sections(self) -> Sections:
-        """Every specification of each section."""
-        return Sections(**{name: tuple(c.spec for c in self.choices[name]) for name in SOURCES})
+    def sections(self) -> dict[str, tuple[Specification, ...]]:
+        """Every specification of each section, in the order of a file."""
+        return {name: tuple(choice.spec for choice in self.choices[name]) for name in SOURCES}
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """The cells, data sets slowest."""
-        return _cells(self.name, self.sections, list(_pairs(self.written, self.place)))
+        """The product of all sections, data sets slowest.
+
+        Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first
+        only: its chains are always mixed alike.
+        """
+        sections = self.sections
+        pairs = [(p.spec, h.spec) for p, h in _pairs(self.written, self.place)]
+        fixed = (sections[name] for name in ("likelihood", "inference", "predict"))
+        cells = []
+        for dataset, network, pair, *rest in product(
+            sections["dataset"], sections["network"], pairs, *fixed
+        ):
+            cell = Cell(self.name, dataset, network, *pair, *rest)
+            if cell.is_sampled:
+                predict = cell.predict.model_copy(update={"mixture": "best"})
+                cell = replace(cell, predict=predict)
+            cells.append(cell)
+        return tuple(dict.fromkeys(cells))
 
     @property
-    def left_out(self) -> tuple[LeftOut, ...]:
-        """Combinations that mean nothing, and why."""
-        return _left_out(self.written)
+    def left_out(self) -> tuple[str, ...]:
+        """Combinations that mean nothing, and why: one line for each prior without a scale."""
+        hyperpriors = (choice.spec for choice in self.written["hyperprior"])
+        skipped = dict.fromkeys(h.kind for h in hyperpriors if not isinstance(h, Fixed))
+        priors = (choice.spec for choice in self.written["prior"])
+        return tuple(
+            f"prior {kind} with {', '.join(skipped)}: `{kind}` has no scale to put a hyperprior on"
+            for kind in dict.fromkeys(prior.kind for prior in priors if not prior.has_scale)
+            if skipped
+        )
 
     def check_data(self) -> None:
         """Read the user's data and check what the file says against them.
@@ -125,9 +133,9 @@ class Sweep(Summarised):
         ConfigError
             Another section does not fit one of them.
         """
-        own = [choice for choice in self.written["dataset"] if choice.spec.is_user_data]
-        check_data(own)
-        _check(self.choices, own, self.place)
+        datasets = [choice for choice in self.written["dataset"] if choice.spec.is_user_data]
+        check_data(datasets)
+        _check(self.choices, datasets, self.place)
 
 
 def read_sweep(item: object, place: str) -> Sweep:
@@ -156,11 +164,8 @@ def read_sweep(item: object, place: str) -> Sweep:
     check_size([len(options) for options in choices.values()], place)
     sweep = Sweep(name, place, choices)
     if not sweep.needs_data:
-        _check(
-            choices,
-            [choice for choice in choices["dataset"] if not choice.spec.is_user_data],
-            place,
-        )
+        datasets = [choice for choice in choices["dataset"] if not choice.spec.is_user_data]
+        _check(choices, datasets, place)
     return sweep
 
 
@@ -168,21 +173,10 @@ def _likelihood(kind: str, place: str) -> list[Choice]:
     return expand_section(kind, f"{place}.likelihood", SOURCES["likelihood"])
 
 
-def _check(choices: Mapping[str, list[Choice]], datasets: list[Choice], place: str) -> None:
-    """Raise ConfigError where sections of a sweep do not fit each other, or the given data sets."""
+def _check(choices: Choices, datasets: list[Choice], place: str) -> None:
+    """Raise ConfigError where sections of a sweep do not fit each other, or some data sets."""
     choices = {**choices, "dataset": datasets}
-    pairs = list(_pairs(choices, place))
-    guided = [c for c in choices["inference"] if isinstance(c.spec, Inference)]
-    check_choosing(pairs, choices["inference"])
-    check_improper(pairs, guided)
-    check_batches(datasets, guided)
-    check_shapes(datasets, choices["network"])
-    check_likelihoods(datasets, choices["likelihood"])
-    check_points(choices)
-    check_guides(choices, guided, pairs)
-    check_stacking(choices, guided)
-    check_ood(datasets, choices["predict"])
-    check_diagnostics(datasets, choices["inference"], choices["predict"])
+    check_sections(choices, list(_pairs(choices, place)))
 
 
 def name_of(content: Mapping, place: str = "name") -> str:
@@ -195,34 +189,8 @@ def name_of(content: Mapping, place: str = "name") -> str:
     return name
 
 
-def _cells(sweep: str, sections: Sections, pairs: Pairs) -> tuple[Cell, ...]:
-    """The product of all sections, data sets slowest.
-
-    Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first only:
-    its chains are always mixed alike.
-    """
-    product_of_all = (
-        Cell(sweep, dataset, network, prior.spec, hyperprior.spec, *rest)
-        for dataset, network, (prior, hyperprior), *rest in product(
-            sections.dataset,
-            sections.network,
-            pairs,
-            sections.likelihood,
-            sections.inference,
-            sections.predict,
-        )
-    )
-    return tuple(dict.fromkeys(map(_of_first_mixture, product_of_all)))
-
-
-def _of_first_mixture(cell: Cell) -> Cell:
-    if not cell.is_sampled:
-        return cell
-    return replace(cell, predict=cell.predict.model_copy(update={"mixture": "best"}))
-
-
-def _pairs(choices: Mapping[str, list[Choice]], place: str) -> Iterator[tuple[Choice, Choice]]:
-    """Every prior with every hyperprior it can meet."""
+def _pairs(choices: Choices, place: str) -> Iterator[tuple[Choice, Choice]]:
+    """Every prior with every hyperprior that it can have."""
     hyperpriors = choices["hyperprior"]
     for prior in choices["prior"]:
         kind = prior.spec.kind
@@ -244,22 +212,10 @@ def _pairs(choices: Mapping[str, list[Choice]], place: str) -> Iterator[tuple[Ch
 
 
 def _check_centred(prior: Choice, hyperprior: Choice) -> None:
-    """Raise ConfigError where weights that are never centred are asked to be."""
+    """Raise ConfigError where a centred form is asked for of weights that have none."""
     if getattr(hyperprior.spec, "centred", False) and not prior.spec.centrable:
         rule = (
             f"must be false with prior `{prior.spec.kind}` (`{prior.place}`), whose weights are "
             "always scaled from standard draws"
         )
         raise must(hyperprior.place_of("centred"), rule, True)
-
-
-def _left_out(choices: Mapping[str, list[Choice]]) -> tuple[LeftOut, ...]:
-    """What `_pairs` skips, one entry a prior."""
-    priors, hyperpriors = ([c.spec for c in choices[name]] for name in ("prior", "hyperprior"))
-    skipped = dict.fromkeys(h.kind for h in hyperpriors if not isinstance(h, Fixed))
-    without_scale = dict.fromkeys(p.kind for p in priors if not p.has_scale)
-    return tuple(
-        LeftOut(kind, tuple(skipped), f"`{kind}` has no scale to put a hyperprior on")
-        for kind in without_scale
-        if skipped
-    )

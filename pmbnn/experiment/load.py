@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.files import beside
+from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.expand import Sweep, name_of, read_sweep
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset
 
 DATA_FOLDER = "data_folder"
-"""Key of where files of data are looked up first, which results folders have."""
+"""Key of the folder where files of data are looked up first; results folders have it."""
 
 
 def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment:
-    """Experiment that a YAML file describes, checked as far as that needs none of its data.
+    """Experiment of a YAML file, checked as far as possible without its data.
 
     Planning (`check_data`) reads the data sets and checks the rest.
 
@@ -37,7 +38,7 @@ def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment
         The file, or its copy in a results folder.
     trust_plugins
         Whether to run the copies of plugins that a results folder keeps, where the plugins
-        themselves are not there as they were.
+        themselves are missing or have changed.
 
     Raises
     ------
@@ -56,22 +57,20 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
     Parameters
     ----------
     folder
-        The results folder, from which the files of one's own data are found again.
+        The results folder, from which the files of user data are found again.
     """
-    sources = [source.as_written for source in experiment.plugins]
-    plugins = {"plugins": sources} if sources else {}
-    published = {} if experiment.published is None else {"published": FILE}
-    return {
-        "name": experiment.name,
-        **_data_folder(experiment, folder),
-        **plugins,
-        **published,
-        **experiment.contrasts.as_written,
+    content: dict[str, Any] = {"name": experiment.name} | _data_folder(experiment, folder)
+    if experiment.plugins:
+        content["plugins"] = [source.as_written for source in experiment.plugins]
+    if experiment.published is not None:
+        content["published"] = FILE
+    content |= experiment.contrasts.as_written
+    return content | {
         "sweeps": [
             {"name": sweep.name}
             | {
                 section: [as_written(spec) for spec in specs]
-                for section, specs in sweep.sections.by_name.items()
+                for section, specs in sweep.sections.items()
             }
             for sweep in experiment.sweeps
         ],
@@ -79,11 +78,11 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
 
 
 def _data_folder(experiment: Experiment, folder: Path | None) -> dict[str, str]:
-    """Where data of one's own and plugins were looked up first, seen from a results folder."""
-    own = experiment.plugins or any(
-        spec.is_user_data for sweep in experiment.sweeps for spec in sweep.sections.dataset
+    """Folder of user data and plugins, relative to a results folder."""
+    has_files = experiment.plugins or any(
+        spec.is_user_data for sweep in experiment.sweeps for spec in sweep.sections["dataset"]
     )
-    if folder is None or not own:
+    if folder is None or not has_files:
         return {}
     try:
         return {DATA_FOLDER: os.path.relpath(experiment.folder, Path(folder).resolve())}
@@ -103,30 +102,30 @@ def resolved_text(experiment: Experiment, folder: Path | None = None) -> str:
 
 
 def experiment_of(content: dict, folder: Path, results: Path | None = None) -> Experiment:
-    """Experiment that the content of a file describes, checked as far as that needs no data.
+    """Experiment of the content of a file, checked as far as possible without its data.
 
     Parameters
     ----------
     folder
-        Where the files lie that it names.
+        Folder of the files that it names.
     results
-        Where stored rows lie, if not there.
+        Folder of stored rows, if another one.
 
     Raises
     ------
     ConfigError
         Something in it is not valid.
     """
-    known = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
-    check_keys(content, known, "")
+    keys = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
+    check_keys(content, keys, "")
     name = name_of(content)
-    of_data = data_folder(content, folder)
-    plugins = load_plugins(content.get("plugins", []), (folder, of_data), folder)
-    with beside(of_data, results or folder):
+    files = data_folder(content, folder)
+    plugins = load_plugins(content.get("plugins", []), (folder, files), folder)
+    with beside(files, results or folder):
         sweeps = _sweeps(content)
     published = published_text(content.get("published"), folder)
     contrasts = read_contrasts(content)
-    experiment = Experiment(name, sweeps, plugins, published, contrasts, of_data)
+    experiment = Experiment(name, sweeps, plugins, published, contrasts, files)
     if not any(sweep.needs_data for sweep in sweeps):
         _check_cells(experiment)
     return experiment
@@ -169,35 +168,24 @@ def data_source(spec: DatasetSpec) -> tuple[str, str]:
 
 
 def data_folder(content: dict, folder: Path) -> Path:
-    """Where files are looked up first: beside the experiment file, unless it says where."""
-    named = content.get(DATA_FOLDER, ".")
-    if not isinstance(named, str):
-        raise must(DATA_FOLDER, "must be text", named)
-    return (Path(folder) / named).resolve()
+    """Folder where files are looked up first: that of the experiment file by default."""
+    relative = content.get(DATA_FOLDER, ".")
+    if not isinstance(relative, str):
+        raise must(DATA_FOLDER, "must be text", relative)
+    return (Path(folder) / relative).resolve()
 
 
 def _sweeps(content: dict) -> tuple[Sweep, ...]:
     listed = content.get("sweeps")
     if not isinstance(listed, list) or not listed:
         raise must("sweeps", "must be a list with at least one sweep", listed)
-    sweeps: list[Sweep] = []
-    for index, item in enumerate(listed):
-        sweep = read_sweep(item, f"sweeps[{index}]")
-        for other, earlier in enumerate(sweeps):
-            if earlier.name == sweep.name:
-                rule = f"must not repeat `sweeps[{other}].name`"
-                raise must(f"sweeps[{index}].name", rule, sweep.name)
-        sweeps.append(sweep)
+    sweeps = [read_sweep(item, f"sweeps[{index}]") for index, item in enumerate(listed)]
+    check_names([sweep.name for sweep in sweeps], "sweeps")
     return tuple(sweeps)
 
 
 def _check_cells(experiment: Experiment) -> None:
     """Raise ConfigError if cells are repeated, or are not what the contrasts name."""
-    _check_unique(experiment)
-    check_contrasts(experiment.contrasts, experiment.cells)
-
-
-def _check_unique(experiment: Experiment) -> None:
     seen: dict[tuple[Specification, ...], str] = {}
     for index, sweep in enumerate(experiment.sweeps):
         for cell in sweep.cells:
@@ -206,6 +194,7 @@ def _check_unique(experiment: Experiment) -> None:
                 kinds = (cell.dataset, cell.network, cell.prior, cell.hyperprior)
                 what = ", ".join(spec.kind for spec in kinds)
                 raise ConfigError(f"`sweeps[{index}]` repeats a cell of sweep `{first}`: {what}.")
+    check_contrasts(experiment.contrasts, experiment.cells)
 
 
 def as_written(spec: Specification) -> dict[str, Any]:

@@ -8,6 +8,7 @@ depend on the shape of its job in the last bits.
 
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,6 @@ from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import (
     Work,
     assumed_rows,
-    cell_work,
-    in_all,
     is_large,
     memory_line,
     network_size,
@@ -28,8 +27,8 @@ from pmbnn.experiment.cost import (
     total_work,
 )
 from pmbnn.experiment.expand import Sweep
-from pmbnn.experiment.names import cell_label, model_words, spec_label
-from pmbnn.experiment.plugins import own_sources
+from pmbnn.experiment.names import model_words, spec_label
+from pmbnn.experiment.plugins import sources_of
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
@@ -39,21 +38,12 @@ from pmbnn.spec import Specification, Tune
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""
 
-CLOSING, SENSITIVITY = 0.04, 0.35
-"""Seconds a cell of tables and overviews after the last, and more of a small sampled one."""
+COMPILING, COMPILING_CHAINS = 2.5, 6.0
+"""Seconds of one core for the programs of a group of fits, and of one of chains: 3 (SMC) to 10
+(MCLMC) s (benchmarks/end_to_end.txt)."""
 
-OVERVIEWS = 0.36
-"""More of every set of cells that has overviews of its own (`experiments/trust_ladder.yaml`: 29 s
-for 20 sets and 40 maps on a machine that took 3.3 times as long)."""
-
-COMPILING, COMPILING_LARGE = 2.3, 1.0
-"""Seconds of one core for all programs of a group (benchmarks/end_to_end.txt), and more of large
-networks."""
-
-COMPILING_CHAINS = {"mclmc": 8.0, "nuts": 2.0, "smc": 1.0}
-"""More of a sampler's programs, tracing included, by engine. A cell of 51 weights took 19, 12 and
-26 s with empty caches, 11, 8 and 23 s with kept programs, which are traced again (6 s of MCLMC's);
-a fit beside them 5 and 2.5 s."""
+CLOSING = 0.1
+"""Seconds a cell for tables and figures after the last fit."""
 
 SHOWN_GROUPS = 50
 """Groups that the printed plan has a line for: more than anyone reads."""
@@ -128,7 +118,7 @@ def identity(
         content.append(decisive)
     if search_cell is not None:
         content += [settings_digest(search_cell[0]), search_cell[1]]
-    if sources := own_sources(cell):
+    if sources := sorted(sources_of(cell)):
         content.append({"sources": sources})
     text = f"[{','.join([_settings_text(cell.settings), *map(_canonical, content)])}]"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -212,7 +202,7 @@ def jobs(
     cut = [
         Job(group, widths[group, restarts], tuple(c if c in kept else None for c in piece))
         for (group, restarts), part in parts.items()
-        for piece in _pieces(part, max(1, widths[group, restarts] // restarts))
+        for piece in itertools.batched(part, max(1, widths[group, restarts] // restarts))
     ]
     return [job for job in cut if job.wanted]
 
@@ -230,26 +220,24 @@ def plan_lines(
     workers: int = 2,
     devices: Sequence[Device] = (CPU,),
 ) -> list[str]:
-    """The plan in words: cells per sweep, what is left out, the groups, and the work."""
-    every = experiment.cells
-    chosen = list(every if wanted is None else wanted)
-    groups = _groups(jobs(every, chosen, devices[0]))
-    works = [total_work(cell for job in cut for cell in job.wanted) for cut in groups]
-    lines = [f"{experiment.name}: {_part(len(chosen), len(every))} cells"]
+    """Lines of the plan: cells per sweep, what is left out, groups, work, time and memory."""
+    cells = experiment.cells
+    chosen = list(cells if wanted is None else wanted)
+    groups: dict[str, list[Job]] = {}
+    for job in jobs(cells, chosen, devices[0]):
+        groups.setdefault(job.group, []).append(job)
+    lines = [f"{experiment.name}: {_part(len(chosen), len(cells))} cells"]
     for sweep in experiment.sweeps:
         lines += _sweep_lines(sweep, chosen)
-    lines += ["", *_group_lines(groups, works), ""]
-    lines.append(f"in all: {_work_words(in_all(works))}, {_about(groups, workers, devices)}")
-    return [*lines, memory_line(chosen, processes(workers, devices)), *too_large_lines(chosen)]
-
-
-def _about(groups: Sequence[Sequence[Job]], workers: int, devices: Sequence[Device]) -> str:
-    """How long it all takes, as far as that is known."""
+    lines += ["", *_group_lines(list(groups.values())), ""]
     if devices[0].is_accelerator:
-        return f"in an unknown time on {device_text(devices)}: core times are a processor's"
-    spent = slowness() * wall_seconds(groups, workers)
-    told = "1 worker" if workers == 1 else f"{workers} workers"
-    return f"about {_duration(spent)} on this machine with {told}, compiling included"
+        time = f"in an unknown time on {device_text(devices)}: core times are a processor's"
+    else:
+        seconds = slowness() * wall_seconds(list(groups.values()), workers)
+        used = "1 worker" if workers == 1 else f"{workers} workers"
+        time = f"about {_duration(seconds)} on this machine with {used}, compiling included"
+    lines.append(f"in all: {_work_text(total_work(chosen))}, {time}")
+    return [*lines, memory_line(chosen, processes(workers, devices)), *too_large_lines(chosen)]
 
 
 def print_plan(
@@ -263,39 +251,28 @@ def print_plan(
 
 
 def wall_seconds(groups: Sequence[Sequence[Job]], workers: int) -> float:
-    """Rough time of jobs, by group, from the command to its end, in seconds.
+    """Estimated seconds of jobs, by group, from the command to its end.
 
     It is that of the machine of `pmbnn.experiment.cost`. Jobs that take all cores run one after
     the other; of the rest, workers share all but the longest job and its compiling.
     """
-    alone, shared, longest = 0.0, 0.0, 0.0
-    closing = OVERVIEWS * len({_sheet(c) for cut in groups for job in cut for c in job.wanted})
-    for cut in groups:
-        first, number = cut[0].wanted[0], sum(len(job.wanted) for job in cut)
-        closing += number * (CLOSING + SENSITIVITY * (first.is_sampled and not is_large(first)))
-        works = [total_work(job.wanted) for job in cut]
-        compiling = COMPILING + COMPILING_LARGE * is_large(first)
-        compiling += COMPILING_CHAINS.get(first.inference.engine, 0.0)
+    alone, shared, longest, n_cells = 0.0, 0.0, 0.0, 0
+    for group in groups:
+        first = group[0].wanted[0]
+        compiling = COMPILING_CHAINS if first.is_sampled else COMPILING
+        seconds = []
+        for job in group:
+            work = total_work(job.wanted)
+            # Empty places of its program take as long as others.
+            places = -(-work.final_fits // job.width) * job.width
+            seconds.append(work.fitting * places / work.final_fits + work.evaluating)
+            n_cells += len(job.wanted)
         if takes_all_cores(first):
-            alone += compiling + sum(work.seconds for work in works) / cores()
+            alone += compiling + sum(seconds) / cores()
         else:
-            spent = [_job_seconds(job, work) for job, work in zip(cut, works, strict=True)]
-            shared += compiling + sum(spent)
-            longest = max(longest, compiling + max(spent))
-    return STARTING + alone + max(shared / workers, longest) + closing
-
-
-def _sheet(cell: Cell) -> tuple:
-    """What cells that are drawn together share: everything but prior, hyperprior and seeds."""
-    apart = ("prior", "hyperprior")
-    kept = (spec for name, spec in cell.settings.items() if name not in apart)
-    return cell.sweep, *(_spec_text(spec, "seed") for spec in kept)
-
-
-def _job_seconds(job: Job, work: Work) -> float:
-    """Rough time of a job on one core; empty places of its program take as long as others."""
-    places = -(-work.final_fits // job.width) * job.width
-    return work.fitting * places / work.final_fits + work.evaluating
+            shared += compiling + sum(seconds)
+            longest = max(longest, compiling + max(seconds))
+    return STARTING + alone + max(shared / workers, longest) + CLOSING * n_cells
 
 
 def _settings_text(
@@ -321,60 +298,42 @@ def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _pieces(items: list[Cell], length: int) -> list[list[Cell]]:
-    return [items[start : start + length] for start in range(0, len(items), length)]
-
-
 def _sweep_lines(sweep: Sweep, chosen: Collection[Cell]) -> list[str]:
     """Cells of a sweep as a product of its sections, and what was left out of it."""
-    lengths = {name: len(specs) for name, specs in sweep.sections.by_name.items()}
+    lengths = {name: len(specs) for name, specs in sweep.sections.items()}
     del lengths["prior"], lengths["hyperprior"]
-    met = len({(cell.prior, cell.hyperprior) for cell in sweep.cells})
+    n_pairs = len({(cell.prior, cell.hyperprior) for cell in sweep.cells})
     factors = [f"{count} {name}" for name, count in lengths.items() if count > 1]
-    factors.append(f"{met} prior × hyperprior")
-    number = sum(cell.sweep == sweep.name for cell in chosen)
-    part = _part(number, len(sweep.cells))
+    factors.append(f"{n_pairs} prior × hyperprior")
+    part = _part(sum(cell.sweep == sweep.name for cell in chosen), len(sweep.cells))
     lines = [f"  {sweep.name}: {part} cells = {' × '.join(factors)}"]
-    return lines + [f"    left out: {one}" for one in sweep.left_out]
+    return lines + [f"    left out: {left_out}" for left_out in sweep.left_out]
 
 
 def _part(number: int, total: int) -> str:
     return str(total) if number == total else f"{number} of {total}"
 
 
-def _groups(cut: list[Job]) -> list[list[Job]]:
-    """Jobs that share their programs, by group."""
-    groups: dict[str, list[Job]] = {}
-    for job in cut:
-        groups.setdefault(job.group, []).append(job)
-    return list(groups.values())
-
-
-def _group_lines(groups: list[list[Job]], works: list[Work]) -> list[str]:
-    """A table of what is compiled together."""
+def _group_lines(groups: Sequence[Sequence[Job]]) -> list[str]:
+    """A table of what is compiled together: numbers to the right, text to the left."""
     rows = [("group", "cells", "jobs", "fits", "parameters", "core time", "what")]
-    shown = zip(groups[:SHOWN_GROUPS], works[:SHOWN_GROUPS], strict=True)
-    for number, (jobs, work) in enumerate(shown, 1):
-        cells = [cell for job in jobs for cell in job.wanted]
+    for number, group in enumerate(groups[:SHOWN_GROUPS], 1):
+        cells = [cell for job in group for cell in job.wanted]
+        work = total_work(cells)
         data = "+".join(dict.fromkeys(cell.dataset.kind for cell in cells))
-        counts = (number, len(cells), len(jobs), work.fits, f"{network_size(cells[0]):,}")
+        counts = (number, len(cells), len(group), work.fits, f"{network_size(cells[0]):,}")
         what = f"{data} {' '.join(model_words(cells[0], scale=False))}"
         rows.append((*map(str, counts), _duration(slowness() * work.seconds), what))
-    more = len(groups) - SHOWN_GROUPS
-    return ["compiled together:", *_table(rows), *([f"  and {more:,} more groups"] * (more > 0))]
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Lines with aligned columns: numbers to the right, words of the last one to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for *numbers, words in rows:
-        aligned = [text.rjust(w) for text, w in zip(numbers, widths, strict=False)]
-        lines.append("  ".join(["", *aligned, words]))
-    return lines
+    lines = ["compiled together:"]
+    for *numbers, what in rows:
+        aligned = [text.rjust(width) for text, width in zip(numbers, widths, strict=False)]
+        lines.append("  ".join(["", *aligned, what]))
+    more = len(groups) - SHOWN_GROUPS
+    return [*lines, f"  and {more:,} more groups"] if more > 0 else lines
 
 
-def _work_words(work: Work) -> str:
+def _work_text(work: Work) -> str:
     choosing = f" ({work.choosing_fits} to choose by)" if work.choosing_fits else ""
     return (
         f"{work.fits} fits{choosing}, {work.steps:,} gradient steps, {work.operations:.1e} "
@@ -387,25 +346,3 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(1, round(seconds))} s"
-
-
-__all__ = [
-    "Job",
-    "Work",
-    "cell_label",
-    "cell_work",
-    "content_digest",
-    "group_key",
-    "identity",
-    "is_large",
-    "job_label",
-    "jobs",
-    "search_cells",
-    "searches_learning_rate",
-    "plan_lines",
-    "print_plan",
-    "settings_digest",
-    "takes_all_cores",
-    "wall_seconds",
-    "width",
-]

@@ -1,6 +1,6 @@
 """Plugins as they were read: a Python file, or a folder that is a package.
 
-Their text is imported, here and in workers, whatever has become of the files since.
+Their text is imported, here and in workers, even where the files have changed since.
 """
 
 import functools
@@ -25,7 +25,7 @@ INIT = "__init__.py"
 FILE_OR_PACKAGE = f"must be a Python file or a folder with `{INIT}`"
 
 MODULES = "pmbnn_plugin_"
-"""What names of modules begin with that plugins are imported as."""
+"""Start of the names of modules that plugins are imported as."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Source:
     path
         Where it was read.
     files
-        What its files hold, by their paths within the package; by its own name, that of a single
-        file.
+        Contents of its files, by their paths within the package; that of a single file by its name.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Source:
 
     @property
     def kept_files(self) -> dict[str, bytes]:
-        """What its copy in a results folder holds, by paths within that folder."""
+        """Contents of its copy in a results folder, by paths within that folder."""
         kept = kept_name(self.name, self.digest)
         if is_package(self.name):
             return {f"{kept}{name}": text for name, text in self.files.items()}
@@ -67,7 +66,7 @@ class Source:
 
     @property
     def as_written(self) -> dict[str, str]:
-        """What the experiment file of a results folder says of it."""
+        """Its entry in the experiment file of a results folder."""
         return {"file": self.name, "sha256": self.digest}
 
     def place(self, file: str) -> str:
@@ -92,11 +91,11 @@ def is_plugin_name(name: str) -> bool:
     return name.endswith((".py", "/"))
 
 
-def as_plugin_name(named: object, place: str) -> str:
-    """Name of a plugin from what an experiment file says at a place."""
-    if not isinstance(named, str) or not named:
-        raise must(place, FILE_OR_PACKAGE, named)
-    return named if is_plugin_name(named) else f"{named}/"
+def as_plugin_name(name: object, place: str) -> str:
+    """Name of a plugin of an entry of an experiment file."""
+    if not isinstance(name, str) or not name:
+        raise must(place, FILE_OR_PACKAGE, name)
+    return name if is_plugin_name(name) else f"{name}/"
 
 
 def kept_name(name: str, digest: str) -> str:
@@ -119,29 +118,27 @@ def read_source(name: str, path: Path, user: str) -> Source:
     """
     if not is_package(name):
         return Source(name, str(path), {Path(name).name: _read(path, user)})
-    if path.is_file():
-        raise ConfigError(f"{user} {FILE_OR_PACKAGE}, got the file {path}.")
-    if path.is_dir() and not is_there(name, path):
-        raise ConfigError(f"{user} {FILE_OR_PACKAGE}, there is none in {path}.")
+    if path.exists() and not is_there(name, path):
+        raise ConfigError(f"{user} {FILE_OR_PACKAGE}, got {path}.")
     _read(path / INIT, user, path)
     files = {
         file.relative_to(path).as_posix(): _read(file, user)
         for file in sorted(path.rglob("*"))
-        if file.is_file() and _is_own(file.relative_to(path))
+        if file.is_file() and _is_source(file.relative_to(path))
     }
     return Source(name, str(path), files)
 
 
-def _is_own(file: Path) -> bool:
-    """Whether somebody wrote a file of a package: neither an editor nor the interpreter did."""
+def _is_source(file: Path) -> bool:
+    """Whether a file of a package was written by its author, not by an editor or Python."""
     return not any(part.startswith(".") or part == "__pycache__" for part in file.parts)
 
 
-def _read(file: Path, user: str, named: Path | None = None) -> bytes:
+def _read(file: Path, user: str, path: Path | None = None) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{user} names {named or file}: {error.strerror}.") from None
+        raise ConfigError(f"{user} names {path or file}: {error.strerror}.") from None
 
 
 # Importing what was read
@@ -169,7 +166,7 @@ class _Loader(SourceLoader):
 
 
 class Finder(MetaPathFinder):
-    """Finds modules of plugins in what was read, not on disk, where they may have changed."""
+    """Finds modules of plugins in their text as read; the files may have changed."""
 
     @staticmethod
     def find_spec(
@@ -188,6 +185,6 @@ class Finder(MetaPathFinder):
 
 
 def source_of(module: ModuleType) -> Source | None:
-    """The plugin that a module is of, if it is of one."""
+    """Plugin of a module, if it has one."""
     loader = getattr(module, "__loader__", None)
     return loader.source if isinstance(loader, _Loader) else None

@@ -1,4 +1,4 @@
-"""Parts of one's own: registered by a decorator, in a file beside the experiment or installed.
+"""User-defined parts, registered by a decorator in a file beside the experiment or in a package.
 
 An experiment file names files and packages under ``plugins``; an installed package names modules
 under the entry-point group ``pmbnn.plugins``. The classes that they register can be named like what
@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -43,16 +44,15 @@ KIND = re.compile(r"[a-z][a-z0-9_]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 METRIC = "metric"
-"""What stands beside the sections of a cell where a metric is made of a source."""
-
+"""Stands beside the sections of a cell that are made of a source where a metric is."""
 
 FIGURE, TABLE = "figure", "table"
 
 OUTPUTS: dict[str, dict[str, Callable[[Any], Any]]] = {FIGURE: {}, TABLE: {}}
-"""Functions of the results of an experiment that draw figures and make tables, by their names."""
+"""Registered functions that draw figures and make tables of an experiment's results, by name."""
 
 RETURNS = {"Figure": FIGURE, "DataFrame": TABLE}
-"""What a function makes that is annotated to return one of these."""
+"""What a function makes, by the class that it is annotated to return."""
 
 TAKEN = {
     FIGURE: frozenset(
@@ -75,10 +75,6 @@ TAKEN = {
 """Names of the figures and tables that come with the package."""
 
 
-class PluginError(ConfigError):
-    """A plugin that cells were fitted with is not there as it was; the message says what to do."""
-
-
 _SOURCES: dict[str, Source] = {}
 """Plugins that were run in this process, by their SHA-256."""
 
@@ -98,7 +94,7 @@ def trusting(trust: bool = True) -> Iterator[None]:
 
 
 def register[Part: Callable](part: Part) -> Part:
-    """The same class or function, which experiment files now know: a decorator.
+    """Decorator that makes a class or function available in experiment files; returns it unchanged.
 
     Parameters
     ----------
@@ -106,7 +102,7 @@ def register[Part: Callable](part: Part) -> Part:
         A subclass of `Prior`, `Hyperprior`, `Likelihood`, `Network`, `DatasetSpec` or `OodSpec`,
         which an experiment file names by its field ``kind``. Or a metric: a function of a
         prediction and the targets that returns a number, reported under the function's name;
-        its first parameter is annotated with the kind of prediction it is of. Or a figure or a
+        its first parameter is annotated with its kind of prediction. Or a figure or a
         table: a function of `ExperimentResults` that is annotated to return a matplotlib ``Figure``
         (a dictionary of several, or None where there is nothing to draw) or a pandas ``DataFrame``.
         Every sweep makes both under the function's name, ``figures/<name>.png`` (with a key of the
@@ -150,24 +146,24 @@ def register[Part: Callable](part: Part) -> Part:
 def load_plugins(
     named: object, folders: Sequence[Path], kept: Path | None = None
 ) -> tuple[Source, ...]:
-    """Plugins, read and run; what is installed is imported as well.
+    """Read and run plugins; import installed ones as well.
 
     Parameters
     ----------
     named
-        What an experiment file says under ``plugins``: a list of Python files and of folders with
-        an ``__init__.py``. The one of a results folder says their SHA-256 too,
+        Entry ``plugins`` of an experiment file: a list of Python files and of folders with
+        an ``__init__.py``. That of a results folder has their SHA-256 too,
         ``{file: my_priors.py, sha256: …}``.
     folders
-        What their paths are relative to: the first that has a file.
+        Folders that their paths are relative to; the first that has a file counts.
     kept
-        Results folder that may keep a copy of a plugin that is not there as it was. The copy is run
-        only within `trusting`.
+        Results folder that may keep a copy of a plugin that has changed. It is run only within
+        `trusting`.
 
     Raises
     ------
     ConfigError
-        A plugin is missing, is not as it was, or raises something; the message names its line.
+        A plugin is missing, has changed, or raises something; the message names its line.
     """
     if not isinstance(named, Sequence) or isinstance(named, str):
         raise must("plugins", "must be a list of Python files", named)
@@ -178,12 +174,10 @@ def load_plugins(
         if digest is None:
             paths = _paths(name, folders)
             path = next((path for path in paths if path.exists()), paths[0])
-            source = read_source(name, path, f"`{place}`")
+            sources.append(read_source(name, path, f"`{place}`"))
         else:
-            source = stored_source(name, digest, f"`{place}`", folders, kept)
-        _run(source, f"`{place}`", [one.digest for one in sources])
-        sources.append(source)
-    _import_installed()
+            sources.append(stored_source(name, digest, f"`{place}`", folders, kept))
+    load_sources(sources)
     return tuple(sources)
 
 
@@ -195,10 +189,10 @@ def load_sources(sources: Iterable[Source]) -> None:
     ConfigError
         One raises something.
     """
-    before: list[str] = []
+    digests: list[str] = []
     for source in sources:
-        _run(source, f"`plugins[{len(before)}]`", before)
-        before.append(source.digest)
+        _run(source, f"`plugins[{len(digests)}]`", digests)
+        digests.append(source.digest)
     _import_installed()
 
 
@@ -221,34 +215,36 @@ def stored_source(
 
     Raises
     ------
-    PluginError
+    ConfigError
         There is none, or only a copy that is not trusted.
     """
     if digest in _SOURCES:
         return _SOURCES[digest]
-    there = [path for path in _paths(name, folders) if is_there(name, path)]
-    for path in there:
+    paths = [path for path in _paths(name, folders) if is_there(name, path)]
+    for path in paths:
         source = read_source(name, path, user)
         if source.digest == digest:
             return source
-    changed = f"has changed since ({there[0]})" if there else "is not there"
-    happened = f"{user} needs the plugin {name} as it was when cells were fitted with it, and it"
+    changed = f"has changed since ({paths[0]})" if paths else "is not there"
+    problem = (
+        f"{user} needs the plugin {name} as it was when cells were fitted with it, and it {changed}"
+    )
     copy = None if kept is None else kept / kept_name(name, digest)
     if copy is None or not is_there(name, copy):
-        raise PluginError(
-            f"{happened} {changed}: put it back, or fit again with the plugin as it is now. The "
+        raise ConfigError(
+            f"{problem}: put it back, or fit again with the plugin as it is now. The "
             "results folder keeps no copy."
         )
     if not _TRUSTED.get():
-        raise PluginError(
-            f"{happened} {changed}: put it back, or run the copy that the results folder keeps "
+        raise ConfigError(
+            f"{problem}: put it back, or run the copy that the results folder keeps "
             f"({copy}), if you trust who wrote it, with `--trust-plugins` (in Python "
             "`trust_plugins=True`)."
         )
     source = read_source(name, copy, user)
     if source.digest != digest:
-        raise PluginError(
-            f"{happened} {changed}; the copy that the results folder keeps ({copy}) is damaged: "
+        raise ConfigError(
+            f"{problem}; the copy that the results folder keeps ({copy}) is damaged: "
             "put the plugin back, or fit again."
         )
     return source
@@ -256,9 +252,9 @@ def stored_source(
 
 @contextmanager
 def stored_parts(
-    plugins: Mapping[str, str], user: str, find: Callable[[str, str], Source] | None = None
+    plugins: Mapping[str, str], user: str, folders: Sequence[Path], kept: Path
 ) -> Iterator[None]:
-    """Know, of parts that do not come with the package, those of some sources and no others.
+    """Register, of user-defined parts, those of some sources and no others, within the block.
 
     Parameters
     ----------
@@ -266,26 +262,26 @@ def stored_parts(
         Names of the sources by their SHA-256.
     user
         What needs them, for messages.
-    find
-        Gives a plugin by its name and SHA-256, as `stored_source` does; without it, only what
-        is registered already is known.
+    folders, kept
+        As those of `load_plugins`.
 
     Raises
     ------
-    PluginError
+    ConfigError
         One is not there as it was.
     """
     _import_installed()
     for index, (digest, name) in enumerate(plugins.items()):
         if _parts(digest, plugins):
             continue
-        if find is None or not is_plugin_name(name):
+        if not is_plugin_name(name):
             what = "a class typed into a notebook" if name == SESSION else f"`{name}`"
-            raise PluginError(
+            raise ConfigError(
                 f"{user} needs {what} as it was at the fit, which is not registered here, or has "
                 "changed since: register it as it was, or fit again."
             )
-        source, before = find(name, digest), [*plugins][:index]
+        source = stored_source(name, digest, user, folders, kept)
+        before = [*plugins][:index]
         with _only(before):
             _run(source, f"The plugin {name}", before)
     with _only(plugins):
@@ -294,16 +290,16 @@ def stored_parts(
 
 @contextmanager
 def experiment_parts(sources: Sequence[Source]) -> Iterator[None]:
-    """Know, of plugins, those of an experiment and no others that this process has run."""
+    """Register, of plugins, those of an experiment and no others, within the block."""
     load_sources(sources)
-    others = {o.digest for o in ORIGINS.values() if not is_plugin_name(o.name)}
-    with _only([*others, *(source.digest for source in sources)]):
+    installed = {o.digest for o in ORIGINS.values() if not is_plugin_name(o.name)}
+    with _only([*installed, *(source.digest for source in sources)]):
         yield
 
 
 @contextmanager
 def _only(digests: Collection[str]) -> Iterator[None]:
-    """Have only parts of the package, and of sources of these digests, in the registries."""
+    """Keep only parts of the package, and of sources of these digests, in the registries."""
     before = {id(choices): dict(choices) for choices in _registries()}
     for choices in _registries():
         for kind in [kind for kind, part in choices.items() if part in ORIGINS]:
@@ -319,12 +315,12 @@ def _only(digests: Collection[str]) -> Iterator[None]:
 
 
 def _registries() -> list[dict[str, Any]]:
-    """Everything that parts are registered in."""
+    """Every dictionary that parts are registered in."""
     return [*REGISTRIES.values(), *METRICS.values(), *OUTPUTS.values()]
 
 
 def _parts(digest: str, among: Collection[str]) -> list[Any]:
-    """What a source has registered, made of that and other given sources alone."""
+    """Parts that a source has registered and that derive from `among` alone."""
     return [
         part
         for part, origin in ORIGINS.items()
@@ -340,7 +336,7 @@ def _enter(parts: Iterable[Any]) -> None:
 
 
 def _entry(entry: object, place: str) -> tuple[str, str | None]:
-    """Name of a plugin from what an experiment file says of it, and its SHA-256 if it says it."""
+    """Name of a plugin in an experiment file, and its SHA-256 if the file has it."""
     name, digest = entry, None
     if isinstance(entry, Mapping):
         check_keys(entry, ["file", "sha256"], place)
@@ -352,12 +348,12 @@ def _entry(entry: object, place: str) -> tuple[str, str | None]:
 
 
 def _paths(name: str, folders: Sequence[Path]) -> list[Path]:
-    """Where a plugin may lie, each place once."""
+    """Paths where a plugin may lie, each once."""
     return list(dict.fromkeys((Path(folder) / name).resolve() for folder in folders))
 
 
 def sources_of(cell: Cell) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Sources of one's own that decide a cell's result, by their SHA-256.
+    """Sources of user-defined parts that decide a cell's result, by their SHA-256.
 
     Returns
     -------
@@ -369,13 +365,13 @@ def sources_of(cell: Cell) -> dict[str, tuple[str, tuple[str, ...]]]:
     if not ORIGINS:
         return {}
     # The metrics of its predictions are part of the result as well.
-    of_section = {name: digests_of(spec) for name, spec in cell.settings.items()}
-    of_section[METRIC] = digests_among(METRICS.get(cell.likelihood.predictive, {}).values())
+    by_section = {name: digests_of(spec) for name, spec in cell.settings.items()}
+    by_section[METRIC] = digests_among(METRICS.get(cell.likelihood.predictive, {}).values())
     names = {origin.digest: origin.name for origin in ORIGINS.values()}
     names |= {digest: source.name for digest, source in _SOURCES.items()}
     return {
-        digest: (names[digest], tuple(name for name, own in of_section.items() if digest in own))
-        for digest in sorted(set().union(*of_section.values()), key=_depth)
+        digest: (names[digest], tuple(name for name, used in by_section.items() if digest in used))
+        for digest in sorted(set().union(*by_section.values()), key=_depth)
     }
 
 
@@ -387,53 +383,39 @@ def _depth(digest: str) -> tuple[int, str]:
 
 def is_current(spec: Specification) -> bool:
     """Whether no class that a specification is made of was registered anew, changed, since."""
-    return all(_is_current(part) for part in classes_of(spec) if part in ORIGINS)
-
-
-def _is_current(part: type[Specification]) -> bool:
-    kind, choices, _ = _registry(part)
-    now = ORIGINS.get(choices.get(kind))
-    return now is not None and now.digest == ORIGINS[part].digest
-
-
-def own_sources(cell: Cell) -> list[str]:
-    """Sorted SHA-256 of every source of one's own that decides a cell's result."""
-    return sorted(sources_of(cell))
+    for part in classes_of(spec):
+        if part in ORIGINS:
+            kind, choices, _ = _registry(part)
+            registered = ORIGINS.get(choices.get(kind))
+            if registered is None or registered.digest != ORIGINS[part].digest:
+                return False
+    return True
 
 
 def _registry(part: Callable) -> tuple[str, dict[str, Any], str]:
-    """The name of a part, what it is registered in, and what it is."""
+    """Name of a part, the dictionary that it is registered in, and what it is."""
     if inspect.isfunction(part):
         if what := _output(part):
             return part.__name__, OUTPUTS[what], what
         return part.__name__, METRICS.setdefault(_predictive(part), {}), METRIC
-    base = _base(part)
-    return _kind(part), REGISTRIES[base], base.__name__
-
-
-def _base(part: object) -> type[Specification]:
-    for base in REGISTRIES:
-        if isinstance(part, type) and issubclass(part, base) and part is not base:
-            return base
-    bases = ", ".join(sorted(base.__name__ for base in REGISTRIES))
-    raise TypeError(
-        "`register` takes a metric, a figure or a table (a function) or a subclass of one of "
-        f"{bases}, got {part!r}."
-    )
-
-
-def _kind(cls: type[Specification]) -> str:
-    kind = cls.model_fields["kind"].default
+    bases = [b for b in REGISTRIES if isinstance(part, type) and issubclass(part, b)]
+    if not bases or part in REGISTRIES:
+        choices = ", ".join(sorted(base.__name__ for base in REGISTRIES))
+        raise TypeError(
+            "`register` takes a metric, a figure or a table (a function) or a subclass of one of "
+            f"{choices}, got {part!r}."
+        )
+    kind = part.model_fields["kind"].default
     if not isinstance(kind, str) or not KIND.fullmatch(kind):
         raise TypeError(
-            f"`{cls.__name__}` must have a name for experiment files, of small letters, digits and "
-            f'`_`: write `kind: Literal["my_name"] = "my_name"` into the class.'
+            f"`{part.__name__}` must have a name for experiment files, of small letters, digits "
+            f'and `_`: write `kind: Literal["my_name"] = "my_name"` into the class.'
         )
-    return kind
+    return kind, REGISTRIES[bases[0]], bases[0].__name__
 
 
 def _output(function: Callable) -> str | None:
-    """What a function makes of the results of an experiment, if it is annotated to return that."""
+    """`FIGURE` or `TABLE` of a function that is annotated to return one."""
     signature, name = inspect.signature(function), function.__name__
     returned = re.findall(r"\w+", inspect.formatannotation(signature.return_annotation))
     cls = next((cls for cls in RETURNS if cls in returned), None)
@@ -468,7 +450,7 @@ def _predictive(metric: Callable) -> str:
 
 
 def _is_newer(part: Any, taken: Any) -> bool:
-    """Whether a part is another version of the one of its name: a file or notebook run again.
+    """Whether a part is another version of a registered one: a file or notebook was run again.
 
     A file may be imported under its own name as well, by the script that sweeps.
     """
@@ -513,10 +495,9 @@ def part_place(part: Any) -> str:
 
 
 def _run(source: Source, user: str, before: Sequence[str]) -> None:
-    """Import the text of a plugin, unless that was done; its parts replace earlier ones.
+    """Import the text of a plugin, unless it was imported before; its parts replace earlier ones.
 
-    `user` says in messages what needs it; `before` are the SHA-256 of plugins that it may derive
-    classes from.
+    `user` needs it, for messages; it may derive classes from plugins of the SHA-256 `before`.
     """
     _retire(source)
     # Known by a name of its own, so that pickles of its classes are read in other processes.
@@ -526,16 +507,16 @@ def _run(source: Source, user: str, before: Sequence[str]) -> None:
         _enter(part for part in ORIGINS if part.__module__.partition(".")[0] == name)
         return
     IMPORTED[name] = source
-    changed = [*_registries(), METRICS, ORIGINS]
-    contents = [dict(one) for one in changed]
+    registries = [*_registries(), METRICS, ORIGINS]
+    contents = [dict(registry) for registry in registries]
     try:
         importlib.import_module(name)
     except Exception as error:
         for module in [m for m in sys.modules if m.partition(".")[0] == name]:
             del sys.modules[module]
-        for one, content in zip(changed, contents, strict=True):
-            one.clear()
-            one.update(content)
+        for registry, content in zip(registries, contents, strict=True):
+            registry.clear()
+            registry.update(content)
         reason = " ".join(str(error).split())
         raise ConfigError(
             f"{user} ({_error_place(error, source)}) raised {type(error).__name__}: "
@@ -549,36 +530,26 @@ def _retire(source: Source) -> None:
     for choices in _registries():
         for kind, part in list(choices.items()):
             origin = ORIGINS.get(part)
-            if origin and origin.digest != source.digest and _is_same_file(origin, source):
+            if origin is None or origin.digest == source.digest:
+                continue
+            # A moved folder has its plugins under the same names.
+            if origin.name == source.name or Path(origin.file).is_relative_to(source.path):
                 del choices[kind]
 
 
-def _is_same_file(origin: Origin, source: Source) -> bool:
-    # A moved folder has its plugins under the same names.
-    return origin.name == source.name or Path(origin.file).is_relative_to(source.path)
-
-
 def _error_place(error: Exception, source: Source) -> str:
-    """The file of a plugin, with the line, where an error came up, if it did there."""
-    places = list(_lines(error, {source.place(file) for file in source.files}))
-    return places[-1] if places else source.path
-
-
-def _lines(error: Exception, files: Collection[str]) -> Iterator[str]:
-    """Every line of some files that an error passed, the last one last."""
-    trace = error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file in files:
-            yield f"{file}, line {trace.tb_lineno}"
-        trace = trace.tb_next
+    """File of a plugin, with the last line in it that an error passed, if it passed one."""
+    files = {source.place(file) for file in source.files}
     if isinstance(error, SyntaxError) and error.filename in files and error.lineno:
-        yield f"{error.filename}, line {error.lineno}"
+        return f"{error.filename}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    passed = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in files]
+    return passed[-1] if passed else source.path
 
 
 @functools.cache
 def _import_installed() -> None:
-    """Import what installed packages name in the entry-point group, once."""
+    """Import plugins of installed packages, once."""
     for entry in entry_points(group=GROUP):
         try:
             entry.load()

@@ -1,10 +1,11 @@
-"""Published numbers to set beside one's own: the table that an experiment file names.
+"""Published numbers to set beside stored results: the table that an experiment file names.
 
 ``published: FILE`` in an experiment file names it, relative to that file. The report shows each
 number beside the mean of ours; docs/experiment_files.md has an example.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,12 +25,6 @@ from pmbnn.spec.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 
 FILE = "published.yaml"
 """Name of the table's copy in a results folder."""
-
-Mark = Literal["stated", "elsewhere", "bound", "ours"]
-
-Kind = Literal["result", "setting"]
-
-CHOICES = {"mark": Mark, "kind": Kind, "choose": Literal["mean", "best"]}
 
 
 def _number_text_or_range(value: object) -> object:
@@ -71,18 +66,51 @@ class _Part(BaseModel):
 
 
 class Shared(_Part):
-    """What a group says of its numbers, and a number may say otherwise."""
+    """Fields that a group of numbers gives, and that a number may give otherwise."""
 
+    study: str | None = None
     source: str | None = None
-    mark: Mark | None = None
-    kind: Kind | None = None
+    mark: Literal["stated", "elsewhere", "bound", "ours"] | None = None
+    kind: Literal["result", "setting"] | None = None
     experiment: str | None = None
     held_by: str | None = None
     where: dict[str, Setting] = {}
 
 
-class Number(Shared):
-    """One entry of a group as the file has it; `Published` says what is what."""
+class Published(Shared):
+    """One published number.
+
+    Attributes
+    ----------
+    id
+        Name by which another number may refer to it; empty if none does.
+    study
+        Short name of the study that published it.
+    quantity, value, unit
+        The number and what it measures. A pair is a range; a text is a finding in words.
+    mark, source
+        Whose number it is.
+    kind
+        A ``result`` of a fit, or a ``setting``.
+    experiment
+        Name of the experiment that makes ours; None for any that names this table.
+    where
+        Settings, under dotted names, of the cells of ours.
+    path
+        Place of ours in metrics.json: names, and places in lists, with strokes between.
+    power, factor
+        Ours is raised to one and multiplied by the other.
+    error
+        Ours is 1 less the number at `path`.
+    choose
+        Mean over all cells, or over those of the combination with the best held-out score.
+    over
+        Name of another number, of which ours is a multiple.
+    held_by
+        Test that holds this number where no results do.
+    note
+        In what ours differs, or why there is none.
+    """
 
     id: str = Field(default="", pattern=r"^[a-z0-9._-]*$")
     quantity: str
@@ -102,64 +130,9 @@ class Group(Shared):
 
     study: str
     source: str
-    mark: Mark = "stated"
-    kind: Kind = "result"
-    numbers: tuple[Number, ...]
-
-
-class Published(_Part):
-    """One published number.
-
-    Attributes
-    ----------
-    id
-        Name by which another number may refer to it; empty if none does.
-    study
-        What it is of.
-    quantity, value, unit
-        What was found there. A pair is a range; a text is what was said in words.
-    mark, source
-        Whose number it is.
-    kind
-        A ``result`` of a fit, or a ``setting``.
-    experiment
-        Name of the experiment that makes ours; None for any that names this table.
-    where
-        Settings, under dotted names, of the cells of ours.
-    path
-        Place of ours in metrics.json: names, and places in lists, with strokes between.
-    power, factor
-        What is found is raised to one and multiplied by the other.
-    error
-        Ours is 1 less what is found.
-    choose
-        Mean over all cells found, or over those of the combination with the best held-out score.
-    over
-        Name of another number, of which ours is a multiple.
-    held_by
-        Test that holds this number where no results do.
-    note
-        In what ours differs, or why there is none.
-    """
-
-    id: str
-    study: str
-    quantity: str
-    value: Value
-    unit: str
-    mark: str
-    source: str
-    kind: str
-    experiment: str | None
-    where: dict[str, Setting]
-    path: str | None
-    power: float
-    factor: float
-    error: bool
-    choose: str
-    over: str | None
-    held_by: str | None
-    note: str
+    mark: Literal["stated", "elsewhere", "bound", "ours"] = "stated"
+    kind: Literal["result", "setting"] = "result"
+    numbers: tuple[Published, ...]
 
 
 class PublishedFigure(_Part):
@@ -247,9 +220,9 @@ class PublishedTable(_Part):
     @model_validator(mode="after")
     def _names(self):
         ids = [number.id for group in self.groups for number in group.numbers if number.id]
-        for at, group in enumerate(self.groups):
-            for which, number in enumerate(group.numbers):
-                place = f"groups[{at}].numbers[{which}]"
+        for i, group in enumerate(self.groups):
+            for j, number in enumerate(group.numbers):
+                place = f"groups[{i}].numbers[{j}]"
                 if number.id and ids.count(number.id) > 1:
                     raise ValueError(f"`{place}.id` must not repeat another, got '{number.id}'")
                 if number.over is not None and number.over not in ids:
@@ -264,12 +237,12 @@ class PublishedTable(_Part):
 
     @property
     def numbers(self) -> tuple[Published, ...]:
-        """Every number with what its group says, in the order of the file."""
+        """Every number with the fields that its group gives, in the order of the file."""
         return tuple(_resolved(group, number) for group in self.groups for number in group.numbers)
 
 
 def read_published(text: str, name: str) -> PublishedTable:
-    """The table in the text of a file.
+    """Table of published numbers in the text of a file.
 
     Parameters
     ----------
@@ -291,7 +264,7 @@ def read_published(text: str, name: str) -> PublishedTable:
 
 
 def are_meant(where: Mapping[str, object], row: Mapping[str, object]) -> bool:
-    """Whether a row of settings under dotted names has those that a selector names."""
+    """Whether a row of settings under dotted names has those of a selector."""
     return all(key in row and row[key] == value for key, value in where.items())
 
 
@@ -329,7 +302,7 @@ def _message(error: dict[str, Any]) -> str:
     if kind == "extra_forbidden":
         return f"`{place}` is no key of a table of published numbers."
     if kind == "literal_error":
-        choices = CHOICES[str(error["loc"][-1])].__args__
+        choices = re.findall(r"'(\w+)'", context["expected"])
         return str(must_be_one_of(place, choices, error["input"]))
     required = {"model_type": "must be a mapping", "dict_type": "must be a mapping"}
     requirement = (REQUIREMENTS | required).get(kind)
@@ -339,13 +312,12 @@ def _message(error: dict[str, Any]) -> str:
 
 
 def _place(loc: tuple[str | int, ...]) -> str:
-    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    return words.removeprefix(".") or "the table"
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return place.removeprefix(".") or "the table"
 
 
-def _resolved(group: Group, number: Number) -> Published:
-    """A number with what its group says."""
-    shared = group.model_dump(exclude={"numbers"})
-    own = number.model_dump()
-    said = {key: value for key, value in own.items() if value is not None}
-    return Published(**(own | shared | said | {"where": group.where | number.where}))
+def _resolved(group: Group, number: Published) -> Published:
+    """A number with the fields that its group gives."""
+    missing = [name for name in Shared.model_fields if getattr(number, name) is None]
+    shared = {name: getattr(group, name) for name in missing}
+    return number.model_copy(update=shared | {"where": group.where | number.where})

@@ -20,20 +20,20 @@ from pmbnn.spec import Registry, Specification
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 TEXTS = {
-    "name": "Of the experiment, and of its results folder.",
-    "data_folder": "Where files of data and plugins are looked up first, seen from this file.",
-    "plugins": "Python files and packages that register parts of your own, beside this file.",
-    "published": "A file with published numbers to hold the results against.",
-    "contrasts": "Which cells are held against which, said beforehand.",
+    "name": "Name of the experiment, and of its results folder.",
+    "data_folder": "Folder of data and plugins that is looked up first, relative to this file.",
+    "plugins": "Python files and packages that register user-defined parts, beside this file.",
+    "published": "A file with published numbers to compare the results with.",
+    "contrasts": "Which cells are compared, named before anything is fitted.",
     "margin": "Difference of NLL, nats an observation, below which two cells are equivalent.",
     "sweeps": "Grids: every combination of what their sections list is fitted.",
-    "dataset": "Data sets: what is learned.",
+    "dataset": "Data sets.",
     "network": "Networks: how inputs become outputs.",
     "prior": "Priors of weights and biases.",
     "hyperprior": "Scales of the priors: fixed, or learned under a hyperprior.",
-    "likelihood": "How outputs become the distribution of targets: by the data set unless said.",
+    "likelihood": "Distributions of targets given outputs; by default that of the data set.",
     "inference": "How the posterior is approximated by a fit, or sampled.",
-    "predict": "What is predicted and kept.",
+    "predict": "Predictions, and what is stored of them.",
 }
 
 Schema = dict[str, Any]
@@ -66,7 +66,7 @@ def schema() -> Schema:
 
 
 def _section(name: str, definitions: dict[str, Schema]) -> Schema:
-    """What a sweep may say of a section."""
+    """Schema of a section of a sweep."""
     source = SOURCES[name]
     if isinstance(source, Registry):
         item = _one_of(_of_kinds(source, definitions))
@@ -76,15 +76,15 @@ def _section(name: str, definitions: dict[str, Schema]) -> Schema:
 
 
 def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> list[Schema]:
-    """A name or a mapping of a registry's classes.
+    """Schemas of a name and of a mapping of a registry's classes.
 
-    What else a mapping must be follows from the kind that it names, so that errors are of that
-    kind, and an unknown kind is one error that lists the choices.
+    The keys of a mapping depend on its kind, so that errors are those of that kind, and an unknown
+    kind is one error that lists the choices.
     """
     classes = list(dict.fromkeys(source.values()))
     name = "kinds." + "-".join(dict.fromkeys(map(_definition, classes)))
     if name not in definitions:
-        definitions[name] = {}  # found by what refers to itself
+        definitions[name] = {}  # a class may refer to itself
         names = {"enum": sorted(source)}
         required = [] if source.default else [source.tag]
         definitions[name] = {
@@ -97,24 +97,29 @@ def _of_kinds(source: Registry, definitions: dict[str, Schema]) -> list[Schema]:
 
 
 def _if_kind(cls: type[Specification], source: Registry, definitions: dict[str, Schema]) -> Schema:
-    """What a mapping must be that names a class, alone or in a list of kinds."""
-    own = {"enum": [key for key, one in source.items() if one is cls]}
-    named = {"anyOf": [own, {"type": "array", "contains": own}]}
-    is_meant: Schema = {"properties": {source.tag: named}}
-    if source.default not in own["enum"]:
-        is_meant["required"] = [source.tag]
-    return {"if": is_meant, "then": _reference(cls, source, definitions)}
+    """Schema of a mapping that names a class, alone or in a list of kinds."""
+    kinds = {"enum": _kinds(cls, source)}
+    either = {"anyOf": [kinds, {"type": "array", "contains": kinds}]}
+    condition: Schema = {"properties": {source.tag: either}}
+    if source.default not in kinds["enum"]:
+        condition["required"] = [source.tag]
+    return {"if": condition, "then": _reference(cls, source, definitions)}
 
 
 def _reference(
     cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
 ) -> Schema:
-    """A reference to the definition of a class, which is made where it is missing."""
+    """Reference to the definition of a class, which is added where it is missing."""
     name = _definition(cls)
     if name not in definitions:
-        definitions[name] = {}  # found by what refers to itself
+        definitions[name] = {}  # a class may refer to itself
         definitions[name] = _of_class(cls, source, definitions)
     return {"$ref": f"#/$defs/{name}"}
+
+
+def _kinds(cls: type[Specification], source: Registry) -> list[str]:
+    """Names of a class in a registry."""
+    return [kind for kind, registered in source.items() if registered is cls]
 
 
 def _definition(cls: type[Specification]) -> str:
@@ -126,19 +131,21 @@ def _of_class(
     cls: type[Specification], source: Registry | None, definitions: dict[str, Schema]
 ) -> Schema:
     plain = cls.model_json_schema(by_alias=False)["properties"]
-    words = field_descriptions(cls)
+    descriptions = field_descriptions(cls)
     properties: dict[str, Schema] = {}
     for name, field in cls.model_fields.items():
-        found = _without_texts(plain[name])
-        if cls.expands:
-            found = _of_field(field.annotation, plain[name], definitions)
         if source is not None and name == source.tag:
             # A list of names is an axis of kinds.
-            own = [key for key, one in source.items() if one is cls]
-            found = _axis({"enum": own}, {"enum": sorted(source)})
-        said = {"description": words[name]} if name in words else {}
-        default = {"default": plain[name]["default"]} if "default" in plain[name] else {}
-        properties[name] = found | said | default
+            part = _axis({"enum": _kinds(cls, source)}, {"enum": sorted(source)})
+        elif cls.expands:
+            part = _of_field(field.annotation, plain[name], definitions)
+        else:
+            part = _without_texts(plain[name])
+        if name in descriptions:
+            part |= {"description": descriptions[name]}
+        if "default" in plain[name]:
+            part |= {"default": plain[name]["default"]}
+        properties[name] = part
     required = [name for name, field in cls.model_fields.items() if field.is_required()]
     if source is not None and source.default is None:
         required.append(source.tag)
@@ -147,7 +154,7 @@ def _of_class(
 
 
 def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema]) -> Schema:
-    """What a mapping may say of a field; `plain` is what pydantic says of one value."""
+    """Schema of a field of a mapping; `plain` is pydantic's schema of one value."""
     parts = union_parts(annotation)
     lists = [part for part in parts if get_origin(part) is tuple]
     if lists and set(parts) <= {*lists, NoneType}:
@@ -176,16 +183,16 @@ def _of_field(annotation: object, plain: Schema, definitions: dict[str, Schema])
 
 
 def _one_of(options: list[Schema]) -> Schema:
-    """One of several, told by its type: an error is then of what was meant."""
+    """One of several schemas, chosen by the type of the value, so that errors are of that type."""
     mappings = [option for option in options if option.get("type") == "object"]
     names = [o for o in options if o.get("type") == "string" or isinstance(o.get("enum"), list)]
     others = [option for option in options if option not in (*mappings, *names)]
-    found = _any_of(others or names or mappings)
+    schema = _any_of(others or names or mappings)
     if others and names:
-        found = {"if": {"type": "string"}, "then": _any_of(names), "else": found}
+        schema = {"if": {"type": "string"}, "then": _any_of(names), "else": schema}
     if mappings and (others or names):
-        found = {"if": {"type": "object"}, "then": _any_of(mappings), "else": found}
-    return found
+        schema = {"if": {"type": "object"}, "then": _any_of(mappings), "else": schema}
+    return schema
 
 
 def _any_of(options: list[Schema]) -> Schema:
@@ -210,8 +217,8 @@ def _list_of(item: Schema) -> Schema:
 
 def _mapping(properties: dict[str, Schema], required: Iterable[str] = ()) -> Schema:
     needed = list(dict.fromkeys(required))
-    found = {"type": "object", "properties": properties, "additionalProperties": False}
-    return found | ({"required": needed} if needed else {})
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": needed} if needed else {})
 
 
 def _without_texts(plain: Schema) -> Schema:
@@ -223,11 +230,10 @@ FIELD = re.compile(r"^(\w+(?:, \w+)*)\n((?:^ .*\n?|^\n)+)", re.MULTILINE)
 
 
 def field_descriptions(cls: type[Specification]) -> dict[str, str]:
-    """What docstrings of a class and its bases say of fields, by name."""
-    found: dict[str, str] = {}
+    """Descriptions of fields in the docstrings of a class and its bases, by name."""
+    descriptions: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         text = inspect.cleandoc(base.__dict__.get("__doc__") or "")
         for names, lines in FIELD.findall(f"{text}\n"):
-            words = " ".join(lines.split())
-            found |= dict.fromkeys(names.split(", "), words)
-    return found
+            descriptions |= dict.fromkeys(names.split(", "), " ".join(lines.split()))
+    return descriptions

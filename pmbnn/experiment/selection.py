@@ -15,7 +15,7 @@ from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError, must, must_be_one_of, show
 
 _ABSENT = object()
-"""What a cell has under a key that its kind does not know."""
+"""Value under a key that the kind of a cell does not have."""
 
 
 def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
@@ -42,52 +42,40 @@ def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]
         allowed.setdefault(key, []).append(text)
     kept = list(cells)
     for key, texts in allowed.items():
-        found = [(cell, _value(cell, key)) for cell in cells]
-        _check(key, texts, [value for _, value in found if value is not _ABSENT], cells)
-        said = {text: _said(text) for text in texts}
-        met = {cell for cell, value in found if any(_is(value, *one) for one in said.items())}
-        kept = [cell for cell in kept if cell in met]
+        values = {cell: value for cell in cells if (value := _value(cell, key)) is not _ABSENT}
+        if not values:
+            raise must_be_one_of("--only", _keys(cells), key)
+        matching: set[Cell] = set()
+        for text in texts:
+            setting = parse_yaml(text, "`--only`")
+            setting = tuple(setting) if isinstance(setting, list) else setting
+            found = {cell for cell, value in values.items() if _is(value, text, setting)}
+            if not found:
+                raise must_be_one_of(f"--only {key}", map(_text, values.values()), text)
+            matching |= found
+        kept = [cell for cell in kept if cell in matching]
     if not kept:
         raise ConfigError(f"`--only` matches no cell: {' '.join(conditions)}.")
     return kept
 
 
 def _value(cell: Cell, key: str) -> object:
-    """What a cell has under a key; the kind, where the key names a section."""
+    """Value of a cell under a key; the kind, where the key names a section."""
     if key == "sweep":
         return cell.sweep
     section, *path = key.split(".")
     value: object = cell.settings.get(section, _ABSENT)
     for name in path or ["kind"]:
-        known = isinstance(value, Specification) and name in type(value).model_fields
-        value = getattr(value, name) if known else _ABSENT
+        has_field = isinstance(value, Specification) and name in type(value).model_fields
+        value = getattr(value, name) if has_field else _ABSENT
     return _ABSENT if isinstance(value, Specification) and value.expands else value
 
 
-def _check(key: str, texts: list[str], values: list[object], cells: Sequence[Cell]) -> None:
-    """Raise ConfigError if no cell has the key, or none has one of the values."""
-    if not values:
-        raise must_be_one_of("--only", _keys(cells), key)
-    for text in texts:
-        said = _said(text)
-        if not any(_is(value, text, said) for value in values):
-            raise must_be_one_of(f"--only {key}", [_text(value) for value in values], text)
-
-
-def _said(text: str) -> object:
-    """The value that a text of a condition stands for."""
-    said = parse_yaml(text, "`--only`")
-    return tuple(said) if isinstance(said, list) else said
-
-
-def _is(value: object, text: str, said: object) -> bool:
-    """Whether a value is what a text says."""
-    if value is _ABSENT:
-        return False
-    if _text(value) == text:
-        return True
+def _is(value: object, text: str, setting: object) -> bool:
+    """Whether a value of a cell is that of a condition, as its text or as YAML."""
     # True == 1 in Python, but not in an experiment file.
-    return said == value and isinstance(said, bool) == isinstance(value, bool)
+    same = setting == value and isinstance(setting, bool) == isinstance(value, bool)
+    return same or _text(value) == text
 
 
 def _text(value: object) -> str:
@@ -99,7 +87,7 @@ def _text(value: object) -> str:
 
 
 def _keys(cells: Sequence[Cell]) -> set[str]:
-    """Every key that some cell knows."""
+    """Every key that some cell has."""
     # Few distinct specifications stand behind many cells.
     specs = {(name, spec) for cell in cells for name, spec in cell.settings.items()}
     fields = {f"{section}.{path}" for section, spec in specs for path in _paths(spec)}
@@ -129,22 +117,22 @@ class Shard(NamedTuple):
     of: int
 
 
-def read_shard(said: str | Sequence[int], place: str = "--shard") -> Shard:
-    """A shard as ``3/8`` or ``(3, 8)`` says it.
+def read_shard(value: str | Sequence[int], place: str = "--shard") -> Shard:
+    """Shard of ``3/8`` or ``(3, 8)``.
 
     Raises
     ------
     ConfigError
-        If it says none.
+        If the value is no shard.
     """
-    if isinstance(said, str):
-        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", said.strip())
+    if isinstance(value, str):
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", value.strip())
         numbers = tuple(map(int, match.groups())) if match else ()
     else:
-        numbers = tuple(said)
+        numbers = tuple(value)
     whole = len(numbers) == 2 and all(type(number) is int for number in numbers)
     if not whole or not 1 <= numbers[0] <= numbers[1]:
-        raise must(place, "must be one of so many parts, such as 3/8: from 1/8 to 8/8", said)
+        raise must(place, "must be one of so many parts, such as 3/8: from 1/8 to 8/8", value)
     return Shard(*numbers)
 
 
@@ -154,9 +142,9 @@ def in_shard(
     shard: Shard | None,
     devices: Sequence[Device] = (CPU,),
 ) -> list[Cell]:
-    """Those of the wanted cells that a shard has; all without one.
+    """Wanted cells of a shard; all without one.
 
-    What it has depends on the experiment and the kind of device alone. Jobs are dealt one by one,
+    They depend on the experiment and the kind of device alone. Jobs are dealt one by one,
     as they are cut from the full plan: each cell stays at its place of its job, and so keeps every
     digit, and shards take about equally long.
     """
@@ -183,6 +171,6 @@ def wanted_cells(
 
 
 def default_folder(name: str, shard: Shard | None = None) -> Path:
-    """Where results of an experiment go unless told; no two shards write the same folder."""
+    """Default results folder of an experiment; no two shards write the same folder."""
     part = "" if shard is None else f"-shard-{shard.number}-of-{shard.of}"
     return Path("results") / f"{name}{part}"

@@ -120,7 +120,7 @@ def read_yaml(path: str | Path) -> dict:
 
 
 def parse_yaml(text: str, source: str) -> object:
-    """What a YAML text says; `source` names it in errors."""
+    """Value of a YAML text; `source` names it in errors."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -144,7 +144,7 @@ def yaml_text(value: object) -> str:
 
 
 def flow_text(value: object) -> str:
-    """The same on one line, as it stands within brackets."""
+    """YAML text of a value on one line, as it stands within brackets."""
     return _dumped(value, default_flow_style=True, width=float("inf")).strip()
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pmbnn.experiment.plan import is_large
+from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.sampling import trace_values
 from pmbnn.prediction.leave_one_out import LEAST_DRAWS, leave_one_out, pareto_k

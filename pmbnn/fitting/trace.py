@@ -29,7 +29,7 @@ import pymc as pm
 import xarray as xr
 
 from pmbnn.data.arrays import Dataset
-from pmbnn.experiment.plan import is_large
+from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes

@@ -10,7 +10,7 @@ import xarray as xr
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Line
 from pmbnn.experiment.cells import Cell
-from pmbnn.experiment.plan import is_large
+from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
 from pmbnn.fitting.prediction_groups import line_arrays, line_attributes, target_axes

@@ -222,7 +222,9 @@ class CellRecord(Summarised, _Part):
 
     def __repr__(self) -> str:
         # One line of many: results hold hundreds of cells.
-        numbers = [f"{k} {v:.4g}" for k, v in self.results.items() if k in HEADLINES and v is not None]
+        numbers = [
+            f"{k} {v:.4g}" for k, v in self.results.items() if k in HEADLINES and v is not None
+        ]
         return f"{type(self).__name__}({', '.join([self.name, self.status, *numbers])})"
 
     def __str__(self) -> str:

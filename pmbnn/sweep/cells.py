@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING
 from pmbnn.core.machine import CPU, Device, device_text
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cost import takes_all_cores
 from pmbnn.experiment.load import data_source, resolved_text
-from pmbnn.experiment.plan import (
-    cell_label,
-    content_digest,
-    identity,
-    jobs,
-    search_cells,
-    takes_all_cores,
-    width,
-)
+from pmbnn.experiment.names import cell_label
+from pmbnn.experiment.plan import content_digest, identity, jobs, search_cells, width
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published

@@ -155,7 +155,7 @@ def _save(archives: Archives, folder: Path) -> None:
 def _check_unchanged(experiment: Experiment, datasets: Mapping[Npz, Dataset]) -> None:
     """Raise ConfigError where a data set is no longer what its rows make."""
     for index, sweep in enumerate(experiment.sweeps):
-        for number, spec in enumerate(sweep.sections.dataset):
+        for number, spec in enumerate(sweep.sections["dataset"]):
             dataset = datasets.get(spec)
             if dataset is not None and spec.load().fingerprint != dataset.fingerprint:
                 raise ConfigError(

@@ -17,10 +17,10 @@ from pmbnn.core.machine import device_text, find_devices, processes, slowness, t
 from pmbnn.core.stages import measured, stage
 from pmbnn.data.synthetic import GENERATED
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.cost import memory_line, most_memory, too_large_lines
+from pmbnn.experiment.cost import cell_work, memory_line, most_memory, too_large_lines
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import cell_work, job_label
+from pmbnn.experiment.plan import job_label
 from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
 from pmbnn.figures import (
     CellDrawer,

@@ -68,7 +68,7 @@ def test_documented_grid(load):
     assert len(sweep.cells) == 130
     assert len({cell.dataset for cell in sweep.cells}) == 10
     assert len({(cell.prior, cell.hyperprior) for cell in sweep.cells}) == 13
-    assert [str(one) for one in sweep.left_out] == [
+    assert list(sweep.left_out) == [
         "prior flat with half_normal, half_cauchy, inverse_gamma: "
         "`flat` has no scale to put a hyperprior on"
     ]
@@ -221,7 +221,7 @@ def test_unreadable_file(load, text, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("brackets", [51, 100_000])
+@pytest.mark.parametrize("brackets", [51, 1_000])
 def test_nested_too_deeply(load, brackets):
     with pytest.raises(ConfigError, match="values and 50 levels, aliases written out"):
         load(f"name: {brackets * '['}{brackets * ']'}")

@@ -28,7 +28,8 @@ from pmbnn.data import (
 )
 from pmbnn.data.files import stamp_of
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
-from pmbnn.experiment.plan import cell_label, jobs
+from pmbnn.experiment.names import cell_label
+from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
 from pmbnn.figures.image_sheets import plot_samples
 from pmbnn.fitting.job import run_job

@@ -15,22 +15,21 @@ from pmbnn.experiment import plan
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import Cell, Experiment, choosing_rows
 from pmbnn.experiment.cost import (
-    DENSITY,
-    FLOPS_PER_SECOND,
-    MOMENT,
+    CHAIN_LENGTH,
+    MULTIPLY_ADD,
+    PARAMETER,
     PREDICTION,
-    PREDICTION_FLOPS,
-    SECONDS_PER_PARAMETER,
-    SMALL_FIT_STEP,
+    ROW,
     STORING,
     cell_work,
     multiply_adds,
+    takes_all_cores,
     total_work,
 )
 from pmbnn.experiment.expand import Sweep
 from pmbnn.experiment.load import as_written
+from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import (
-    cell_label,
     group_key,
     identity,
     job_label,
@@ -38,7 +37,6 @@ from pmbnn.experiment.plan import (
     plan_lines,
     print_plan,
     settings_digest,
-    takes_all_cores,
     wall_seconds,
     width,
 )
@@ -410,8 +408,7 @@ def test_work_of_a_small_cell():
     work = cell_work(CELL)
     assert (work.choosing_fits, work.final_fits, work.steps) == (3, 3, 60_000)
     assert work.operations == 30_000 * 57 * (560 + 700)
-    of_rows, of_parameters = SMALL_FIT_STEP * (0.8 + 1), 2 * 57 * SECONDS_PER_PARAMETER
-    assert work.fitting == pytest.approx(30_000 * (of_rows + of_parameters))
+    assert work.fitting == pytest.approx(30_000 * ((560 + 700) * ROW + 2 * 57 * PARAMETER))
     assert work.seconds == work.fitting + work.evaluating
 
 
@@ -427,18 +424,17 @@ def test_work_of_a_large_cell():
     cell = replace(MNIST, inference=Inference(epochs=2, batch=100, validation=0))
     work, size = cell_work(cell), 784 * 64 + 64 * 64 + 64 * 10 + 138
     assert work.steps == 80
-    assert work.fitting == pytest.approx(80 * size * (6 * 100 / FLOPS_PER_SECOND + 3e-9))
+    assert work.fitting == pytest.approx(80 * size * (100 * MULTIPLY_ADD + PARAMETER))
 
 
-@pytest.mark.parametrize("estimator", ["local_reparameterisation", "flipout"])
-def test_estimators_with_two_products_take_twice_the_time_of_one(estimator):
-    settings = {"epochs": 2, "batch": 100, "validation": 0}
-    plain, other = (
-        cell_work(replace(MNIST, inference=Inference(**settings, estimator=name))).fitting
-        for name in ("reparameterisation", estimator)
-    )
-    size = 784 * 64 + 64 * 64 + 64 * 10 + 138
-    assert other - plain == pytest.approx(80 * size * 6 * 100 / FLOPS_PER_SECOND)
+def test_work_of_chains():
+    settings = Mclmc(chains=4)
+    work = cell_work(replace(CELL, inference=settings))
+    assert (work.choosing_fits, work.final_fits) == (0, 1)
+    assert work.steps == CHAIN_LENGTH * 4 * settings.gradients
+    assert work.fitting == pytest.approx(work.steps * (700 * ROW + 57 * PARAMETER))
+    tuned = replace(CELL, inference=settings, hyperprior=Fixed(scale=Tune(log=(0.1, 10, 7))))
+    assert (cell_work(tuned).choosing_fits, cell_work(tuned).steps) == (7, 8 * work.steps)
 
 
 def test_work_of_a_convolution():
@@ -448,7 +444,7 @@ def test_work_of_a_convolution():
     maps = (25 + 1) * 32 * 24**2 + (800 + 1) * 32 * 8**2
     work, dense = cell_work(cell), 513 * 64 + 65 * 10
     assert work.operations == 40 * 100 * (maps + dense)
-    seconds = 6 * 100 * (maps + dense) / FLOPS_PER_SECOND + 59_946 * 3e-9
+    seconds = 100 * (maps + dense) * MULTIPLY_ADD + 59_946 * PARAMETER
     assert work.fitting == pytest.approx(40 * seconds)
 
 
@@ -460,7 +456,7 @@ def test_work_adds_up():
 
 def predictions(cell):
     """Rows × draws that a cell is taken to predict."""
-    a_prediction = PREDICTION + 2 * multiply_adds(cell) / PREDICTION_FLOPS
+    a_prediction = PREDICTION["categorical"] + MULTIPLY_ADD * multiply_adds(cell)
     return (cell_work(cell).evaluating - STORING) / a_prediction
 
 
@@ -494,7 +490,7 @@ def test_predictions_of_images():
 def test_predicted_densities_take_longer():
     """Their quantiles and scores see all draws of a row many times."""
     curve = replace(CELL, dataset=Sine(), likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
-    a_prediction = DENSITY + 2 * multiply_adds(curve) / PREDICTION_FLOPS
+    a_prediction = PREDICTION["normal"] + MULTIPLY_ADD * multiply_adds(curve)
     train, test = curve.dataset.rows
     expected = 100 * (3 * test + train + 2 * 501) + 10 * train  # and two curves
     assert (cell_work(curve).evaluating - STORING) / a_prediction == pytest.approx(expected)
@@ -505,13 +501,13 @@ def test_predicted_densities_take_longer():
     assert student > 7 * normal
 
 
-def test_a_map_of_numbers_takes_the_time_of_moments(tmp_path):
+def test_a_map_of_numbers_is_of_moments(tmp_path):
     file = tmp_path / "plane.csv"
     file.write_text("left,up,y\n" + "".join(f"{i},{i % 7},{i / 3}\n" for i in range(40)))
     plane = Table(file=str(file), target="y", task="regression")
     small = replace(CELL, dataset=plane, likelihood=NormalLikelihood(sd=1.0), predict=SHORT)
     large = replace(small, predict=SHORT.model_copy(update={"map": Map(resolution=105)}))
-    a_point = MOMENT + 2 * multiply_adds(small) / PREDICTION_FLOPS
+    a_point = PREDICTION["categorical"] + MULTIPLY_ADD * multiply_adds(small)
     more = cell_work(large).evaluating - cell_work(small).evaluating
     assert more == pytest.approx(100 * (105**2 - 5**2) * a_point)
 
@@ -523,7 +519,7 @@ def test_empty_places_of_a_program_take_as_long_as_others():
     groups = [jobs([replace(CELL, inference=Inference(restarts=5, validation=0))])]
     assert groups[0][0].width == 15
     work = cell_work(groups[0][0].cells[0])
-    around = plan.STARTING + plan.COMPILING + plan.CLOSING + plan.OVERVIEWS
+    around = plan.STARTING + plan.COMPILING + plan.CLOSING
     assert wall_seconds(groups, 1) == pytest.approx(around + 3 * work.fitting + work.evaluating)
 
 
@@ -531,38 +527,17 @@ def test_workers_share_all_but_the_longest_job():
     groups = [jobs(grid((prior,), n, restarts=16)) for prior, n in zip(PRIORS, (3, 1), strict=True)]
     assert [len(cut) for cut in groups] == [3, 1]
     one = cell_work(CELL16).seconds
-    before = plan.STARTING + 4 * plan.CLOSING + plan.OVERVIEWS
+    before = plan.STARTING + 4 * plan.CLOSING
     every = 2 * plan.COMPILING + 4 * one
     assert wall_seconds(groups, workers=1) == pytest.approx(before + every)
     assert wall_seconds(groups, workers=2) == pytest.approx(before + every / 2)
     assert wall_seconds(groups, workers=9) == pytest.approx(before + plan.COMPILING + one)
 
 
-def test_a_sampled_cell_compiles_its_chains_and_is_followed_by_its_sensitivity():
+def test_a_sampled_cell_compiles_its_chains():
     sampled = [jobs([replace(CELL, inference=Mclmc())])]
-    spent = wall_seconds(sampled, 1) - cell_work(sampled[0][0].cells[0]).seconds
-    compiling = plan.COMPILING + plan.COMPILING_CHAINS["mclmc"]
-    closing = plan.CLOSING + plan.SENSITIVITY + plan.OVERVIEWS
-    assert spent == pytest.approx(plan.STARTING + compiling + closing)
-
-
-def test_cells_of_other_priors_and_seeds_share_their_overviews():
-    dataset, inference = CELL.dataset, CELL.inference
-    alike = [
-        replace(CELL, prior=PRIORS[1], hyperprior=HalfNormal(sigma=2)),
-        replace(CELL, dataset=dataset.model_copy(update={"seed": 7})),
-        replace(CELL, inference=inference.model_copy(update={"seed": 7})),
-    ]
-    others = [
-        replace(CELL, sweep="other"),
-        replace(CELL, dataset=dataset.model_copy(update={"noise": 0.1})),
-        replace(CELL, inference=inference.model_copy(update={"guide": "full_rank"})),
-    ]
-    for cell in (*alike, *others):
-        groups = [jobs([CELL]), jobs([cell])]
-        shared = sum(wall_seconds([group], 1) for group in groups) - wall_seconds(groups, 1)
-        of_both = plan.OVERVIEWS if cell in alike else 0.0
-        assert shared == pytest.approx(plan.STARTING + of_both)
+    seconds = wall_seconds(sampled, 1) - cell_work(sampled[0][0].cells[0]).seconds
+    assert seconds == pytest.approx(plan.STARTING + plan.COMPILING_CHAINS + plan.CLOSING)
 
 
 def test_jobs_that_take_all_cores_have_the_machine_to_themselves():

@@ -20,7 +20,7 @@ from pmbnn.data.ood import OOD, NormalNoise, OodSpec
 from pmbnn.experiment import plugins
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
-from pmbnn.experiment.plugins import OUTPUTS, TAKEN, experiment_parts, own_sources, register
+from pmbnn.experiment.plugins import OUTPUTS, TAKEN, experiment_parts, register, sources_of
 from pmbnn.figures.cell_figures import MAP, OF_CLASS_PROBABILITIES, OF_DENSITIES, SURFACE
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
@@ -154,27 +154,22 @@ def test_a_script_may_import_the_file_of_its_experiment(write, tmp_path, monkeyp
             load_experiment(file)
         prior = PRIORS["logistic"]()
         cell = load_experiment(file).cells[1]
-        digests.append((own_sources(cell), own_sources(replace(cell, prior=prior))))
+        digests.append([list(sources_of(c)) for c in (cell, replace(cell, prior=prior))])
     assert digests[0] == digests[1]
     assert digests[0][0] == digests[0][1] != []
+
+
+NO_PLUGIN = "`plugins[0]` must be a Python file or a folder with `__init__.py`, got "
 
 
 @pytest.mark.parametrize(
     ("named", "message"),
     [
         ("a.py", "`plugins` must be a list of Python files, got 'a.py'."),
-        ([3], "`plugins[0]` must be a Python file or a folder with `__init__.py`, got 3."),
-        ([""], "`plugins[0]` must be a Python file or a folder with `__init__.py`, got ''."),
-        (
-            ["parts"],
-            "`plugins[0]` must be a Python file or a folder with `__init__.py`, there is none in "
-            "{folder}/parts.",
-        ),
-        (
-            ["own.yaml"],
-            "`plugins[0]` must be a Python file or a folder with `__init__.py`, got the file "
-            "{folder}/own.yaml.",
-        ),
+        ([3], NO_PLUGIN + "3."),
+        ([""], NO_PLUGIN + "''."),
+        (["parts"], NO_PLUGIN + "{folder}/parts."),
+        (["own.yaml"], NO_PLUGIN + "{folder}/own.yaml."),
         (["none"], "`plugins[0]` names {folder}/none: No such file or directory."),
         (
             ["parts/logistic.py", "none.py"],
@@ -253,7 +248,7 @@ def test_a_package_is_one_plugin(package, tmp_path):
     assert [cell.prior.kind for cell in experiment.cells] == ["normal", "logistic", "logistic"]
     (source,) = experiment.plugins
     assert (source.name, sorted(source.files)) == ("parts/own/", sorted(PACKAGE))
-    assert own_sources(experiment.cells[1]) == [source.digest]
+    assert list(sources_of(experiment.cells[1])) == [source.digest]
     (tmp_path / "experiment.yaml").write_text(resolved_text(experiment, tmp_path))
     assert load_experiment(tmp_path / "experiment.yaml") == experiment
     assert pickle.loads(pickle.dumps(experiment.cells)) == experiment.cells
@@ -521,7 +516,7 @@ def test_a_class_within_a_cell_counts_wherever_it_is(write):
     source = LOGISTIC.replace("Prior", "OodSpec").replace("models.priors", "data.ood")
     sweep = EXPERIMENT["sweeps"][0] | IMAGES
     cells = load_experiment(write(source, sweeps=[sweep])).cells
-    assert [len(own_sources(cell)) for cell in cells] == [1, 0]
+    assert [len(sources_of(cell)) for cell in cells] == [1, 0]
 
 
 def test_a_class_derived_from_one_of_a_plugin_depends_on_both(write, tmp_path):
@@ -535,7 +530,7 @@ def test_a_class_derived_from_one_of_a_plugin_depends_on_both(write, tmp_path):
     )
     sweep = EXPERIMENT["sweeps"][0] | {"prior": "derived"}
     file = write(plugins=["parts/logistic.py", "derived.py"], sweeps=[sweep])
-    assert len(own_sources(load_experiment(file).cells[0])) == 2
+    assert len(sources_of(load_experiment(file).cells[0])) == 2
 
 
 def test_a_metric_counts_for_cells_of_its_kind_of_prediction(write):

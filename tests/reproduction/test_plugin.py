@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plugins import OUTPUTS, experiment_parts, own_sources
+from pmbnn.experiment.plugins import OUTPUTS, experiment_parts, sources_of
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 NAMING = sorted(
@@ -28,4 +28,4 @@ def test_it_registers_figures_and_tables_alone():
     with experiment_parts(experiment.plugins):
         names = {kind: sorted(functions) for kind, functions in OUTPUTS.items()}
     assert names == {"figure": ["gap", "noise"], "table": ["in_between", "symmetry"]}
-    assert own_sources(experiment.cells[0]) == []
+    assert sources_of(experiment.cells[0]) == {}
