@@ -95,7 +95,7 @@ class Sweep(Summarised):
         """The product of all sections, data sets slowest.
 
         Of sections that differ in how restarts are mixed alone, a sampler has a cell of the first
-        only: its chains are always mixed alike.
+        only: its chains are always mixed in one way.
         """
         sections = self.sections
         pairs = [(p.spec, h.spec) for p, h in _pairs(self.written, self.place)]

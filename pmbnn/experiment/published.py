@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from pmbnn.experiment.yaml_file import MOST_BYTES, parse_yaml
+from pmbnn.experiment.yaml_file import parse_yaml, read_text
 from pmbnn.spec.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 
 FILE = "published.yaml"
@@ -281,14 +281,9 @@ def published_text(path: object, folder: Path) -> str | None:
     if not isinstance(path, str) or not path:
         raise must("published", "must be the name of a file", path)
     try:
-        file = folder / path
-        if file.is_file() and file.stat().st_size > MOST_BYTES:
-            raise must("published", f"must name a file of at most {MOST_BYTES:,} bytes", path)
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        rule = f"must name a file beside this one that can be read ({reason})"
-        raise must("published", rule, path) from None
+        return read_text(folder / path)
+    except ConfigError as error:
+        raise ConfigError(f"`published`: {error}") from None
 
 
 def _message(error: dict[str, Any]) -> str:

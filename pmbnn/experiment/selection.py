@@ -49,10 +49,10 @@ def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]
         for text in texts:
             setting = parse_yaml(text, "`--only`")
             setting = tuple(setting) if isinstance(setting, list) else setting
-            found = {cell for cell, value in values.items() if _is(value, text, setting)}
-            if not found:
+            matches = {cell for cell, value in values.items() if _is(value, text, setting)}
+            if not matches:
                 raise must_be_one_of(f"--only {key}", map(_text, values.values()), text)
-            matching |= found
+            matching |= matches
         kept = [cell for cell in kept if cell in matching]
     if not kept:
         raise ConfigError(f"`--only` matches no cell: {' '.join(conditions)}.")

@@ -104,14 +104,14 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_decimal)
 
 
 def read_yaml(path: str | Path) -> dict:
-    """Mapping that a YAML file holds.
+    """Mapping in a YAML file.
 
     Raises
     ------
     ConfigError
-        The file cannot be read, is not YAML, is empty, or holds something else.
+        The file cannot be read, is not YAML, is empty, or contains something else.
     """
-    value = parse_yaml(_read_text(Path(path)), str(path))
+    value = parse_yaml(read_text(Path(path)), str(path))
     if value is None:
         raise ConfigError(f"{path} is empty.")
     if not isinstance(value, dict):
@@ -157,15 +157,18 @@ def _dumped(value: object, **settings: object) -> str:
     return text
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Text of a file of moderate size.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be read, is too large, or is not UTF-8.
+    """
     try:
         if path.is_file() and path.stat().st_size > MOST_BYTES:
             raise ConfigError(f"{path} is too large: must have at most {MOST_BYTES:,} bytes.")
         return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist.") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path} is a folder; name an experiment file in it.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
     except OSError as error:

@@ -1,7 +1,7 @@
 """Caveats of cells: fits that did not converge, choices at an end of their grid.
 
-Beyond a tuned scale, or learning rate, at an end of its candidates there may be a better one: what
-it is compared with is then compared with the grid, not with the best.
+There may be a better scale, or learning rate, beyond one that is at an end of its candidates: a
+comparison with it is then one with the grid, not with the best.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ LEAST_WEIGHT = 0.01
 
 
 def has_converged(record: CellRecord) -> bool:
-    """Whether nothing is known against the convergence of a cell's fit, or of its chains.
+    """Whether a cell's fit, or its chains, have converged as far as was tested.
 
     The status of a cell is that of its best restart; where it predicts with a mixture, the others
     count as well.
@@ -40,9 +40,12 @@ def learning_rate_at_grid_end(record: CellRecord) -> bool | None:
 
 
 def choices_at_end(record: CellRecord) -> list[str]:
-    """Choices of a cell that are at an end of their candidates, in words."""
-    found = {"scale": scale_at_grid_end(record), "learning rate": learning_rate_at_grid_end(record)}
-    return [f"{what} {AT_GRID_END}" for what, at_end in found.items() if at_end]
+    """Names of choices of a cell that are at an end of their candidates."""
+    choices = {
+        "scale": scale_at_grid_end(record),
+        "learning rate": learning_rate_at_grid_end(record),
+    }
+    return [f"{what} {AT_GRID_END}" for what, at_end in choices.items() if at_end]
 
 
 def _at_end(choice: ScaleSelection | LearningRateSearch | None) -> bool | None:
@@ -53,8 +56,8 @@ def _at_end(choice: ScaleSelection | LearningRateSearch | None) -> bool | None:
     else:
         candidates, chosen = choice.candidates, choice.chosen
     # One candidate, or none with a scale, is no choice.
-    known = {candidate for candidate in candidates if candidate is not None}
-    return chosen in (min(known), max(known)) if len(known) > 1 else None
+    distinct = {candidate for candidate in candidates if candidate is not None}
+    return chosen in (min(distinct), max(distinct)) if len(distinct) > 1 else None
 
 
 class Counts(NamedTuple):
@@ -84,36 +87,43 @@ class Counts(NamedTuple):
 
     @property
     def columns(self) -> dict[str, int]:
-        """Counts as columns of a table; of what was tuned, where something was."""
-        found = {"not_converged": self.not_converged}
-        if self.scales:
-            found["scale_at_grid_end"] = self.scales_at_end
-        if self.rates:
-            found["learning_rate_at_grid_end"] = self.rates_at_end
-        return found
+        """Counts as columns of a table; those of choices where something was tuned."""
+        at_end = {
+            f"{what.replace(' ', '_')}_at_grid_end": number
+            for what, (number, total) in self._choices.items()
+            if total
+        }
+        return {"not_converged": self.not_converged} | at_end
 
     @property
     def words(self) -> list[str]:
-        """What there is to say against the cells: ``2 of 5 not converged``; empty if nothing."""
-        found = []
-        if self.not_converged:
-            found.append(f"{self.not_converged} of {self.fitted} not converged")
-        return found + self._at_end
+        """Caveats: ``2 of 5 not converged``; empty without any."""
+        return [caveat for caveats in self._caveats.values() for caveat in caveats]
 
     @property
     def marked_words(self) -> list[str]:
-        """The same, each with the sign that marks it in figures."""
-        signs = {"†": self.words[: bool(self.not_converged)], "‡": self._at_end}
-        return [f"{sign} {', '.join(words)}" for sign, words in signs.items() if words]
+        """Caveats, each with the sign that marks it in figures."""
+        marked = self._caveats.items()
+        return [f"{sign} {', '.join(caveats)}" for sign, caveats in marked if caveats]
 
     @property
-    def _at_end(self) -> list[str]:
-        found = []
-        if self.scales_at_end:
-            found.append(f"scale {AT_GRID_END} in {self.scales_at_end} of {self.scales}")
-        if self.rates_at_end:
-            found.append(f"learning rate {AT_GRID_END} in {self.rates_at_end} of {self.rates}")
-        return found
+    def _caveats(self) -> dict[str, list[str]]:
+        """Caveats by the sign that marks them."""
+        number = self.not_converged
+        at_end = [
+            f"{what} {AT_GRID_END} in {number} of {total}"
+            for what, (number, total) in self._choices.items()
+            if number
+        ]
+        return {"†": [f"{number} of {self.fitted} not converged"] * bool(number), "‡": at_end}
+
+    @property
+    def _choices(self) -> dict[str, tuple[int, int]]:
+        """Numbers of choices at an end of their grid, and of all, by what was chosen."""
+        return {
+            "scale": (self.scales_at_end, self.scales),
+            "learning rate": (self.rates_at_end, self.rates),
+        }
 
 
 def count(records: Iterable[CellRecord]) -> Counts:

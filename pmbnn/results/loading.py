@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 SHOWN_PICTURES = 2
 """Figures of a cell that a notebook shows at most."""
 
-SHOWN_CELLS = 5
-"""Cells that a message names of those there are."""
-
 SHOWN_CHOICES = 12
 """Choices that a message names at most."""
 
@@ -166,8 +163,7 @@ def open_cell(cell: Path | str | StoredCell) -> StoredCell:
     results = Results(folder.parent.parent)
     if folder.parent.name != "cells" or not results.is_finished(folder.name):
         raise ResultsError(
-            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
-            f"{_cells_within(folder)}."
+            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>."
         )
     check_present(folder)
     try:
@@ -177,17 +173,6 @@ def open_cell(cell: Path | str | StoredCell) -> StoredCell:
         return cell
     except (OSError, KeyError, json.JSONDecodeError) as error:
         raise ResultsError(f"The cell `{folder}` cannot be read: {error}.") from error
-
-
-def _cells_within(folder: Path) -> str:
-    """Cells within a folder that is none, for a message."""
-    levels = ("*", "cells/*", "*/cells/*")
-    stored = [path.parent for level in levels for path in folder.glob(f"{level}/metrics.json")]
-    if not stored:
-        return "there are none in it" if folder.is_dir() else "there is no such folder"
-    names = ", ".join(str(path) for path in sorted(stored)[:SHOWN_CELLS])
-    more = len(stored) - SHOWN_CELLS
-    return f"it holds {names}" + (f" and {more} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, repr=False)

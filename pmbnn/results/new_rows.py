@@ -29,7 +29,7 @@ def predict_rows(
     title: str = "rows",
     trust_plugins: bool = False,
 ) -> pd.DataFrame:
-    """What a stored cell predicts for new rows.
+    """Predictions of a stored cell for new rows.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def predict_rows(
     draws
         Posterior draws of each restart; of each chain at most.
     title
-        What the rows are called in messages.
+        Name of the rows in messages.
     trust_plugins
         As that of `restore_cell`.
 
@@ -79,39 +79,44 @@ def predict_rows(
     x = inputs_of_frame(
         rows, features, _fill(dataset, posterior.origin.standardisation.mean), title
     )
-    found = posterior.predict(x, draws)
-    return _table(found, cell.trace["test_predictions"].dataset, rows.index)
+    return _table(posterior.predict(x, draws), cell.trace["test_predictions"].dataset, rows.index)
 
 
 def _fill(dataset: DatasetSpec, mean: np.ndarray) -> np.ndarray | None:
-    """What stands for missing inputs, where the training rows were filled in as well."""
+    """Values for missing inputs, where those of the training rows were filled in as well."""
     means_are_kept = getattr(dataset, "standardise", None) == "feature"
     return mean if means_are_kept and getattr(dataset, "missing", None) == "mean" else None
 
 
-def _table(found: Predictive, test: xr.Dataset, index: pd.Index) -> pd.DataFrame:
-    if isinstance(found, ClassProbabilities):
-        return _of_classes(found, [str(name) for name in test["output"].values], index)
-    assert isinstance(found, Density)
-    if found.mean.ndim == 1:
-        return _of_numbers(found, index)
+def _table(predictive: Predictive, test: xr.Dataset, index: pd.Index) -> pd.DataFrame:
+    if isinstance(predictive, ClassProbabilities):
+        return _class_columns(predictive, [str(name) for name in test["output"].values], index)
+    assert isinstance(predictive, Density)
+    if predictive.mean.ndim == 1:
+        return _number_columns(predictive, index)
     names = [str(name) for name in test[TARGET_NAME].values]
-    parts = [_of_numbers(found.of_target(i), index) for i in range(len(names))]
+    parts = [_number_columns(predictive.of_target(i), index) for i in range(len(names))]
     named = [part.add_prefix(f"{name}_") for name, part in zip(names, parts, strict=True)]
     return pd.concat(named, axis=1)
 
 
-def _of_classes(found: ClassProbabilities, names: Sequence[str], index: pd.Index) -> pd.DataFrame:
+def _class_columns(
+    predictive: ClassProbabilities, names: Sequence[str], index: pd.Index
+) -> pd.DataFrame:
     columns = {
-        "predicted": np.array(names, dtype=object)[found.predicted],
-        "probability": found.mean.max(axis=1),
-        "sd": found.predicted_sd,
+        "predicted": np.array(names, dtype=object)[predictive.predicted],
+        "probability": predictive.mean.max(axis=1),
+        "sd": predictive.predicted_sd,
     }
-    each = {f"probability_{name}": found.mean[:, i] for i, name in enumerate(names)}
+    each = {f"probability_{name}": predictive.mean[:, i] for i, name in enumerate(names)}
     return pd.DataFrame(columns | each, index)
 
 
-def _of_numbers(found: Density, index: pd.Index) -> pd.DataFrame:
-    low, high = found.total_interval
-    columns = {"mean": found.mean, "sd": found.total_sd, "epistemic_sd": found.epistemic_sd}
+def _number_columns(predictive: Density, index: pd.Index) -> pd.DataFrame:
+    low, high = predictive.total_interval
+    columns = {
+        "mean": predictive.mean,
+        "sd": predictive.total_sd,
+        "epistemic_sd": predictive.epistemic_sd,
+    }
     return pd.DataFrame(columns | {"low_95": low, "high_95": high}, index)

@@ -161,8 +161,8 @@ def _common_settings(group: Sequence[CellRecord]) -> dict[str, Any]:
 def repetitions(group: Iterable[CellRecord], name: str) -> list[float | None]:
     """Values of a result, means over the fits of each data seed; with one seed, of every fit.
 
-    Fits to the same data are not independent of each other: a standard error over them and
-    over data seeds alike would be too small.
+    Fits to the same data are not independent of each other: a standard error over all fits would be
+    too small.
     """
     return by_data_seed((record, record.results.get(name)) for record in group)
 

@@ -922,8 +922,8 @@ def test_broken_yaml_is_rejected_with_its_line(folder):
 @pytest.mark.parametrize(
     ("file", "match"),
     [
-        ("nowhere.yaml", "nowhere.yaml does not exist"),
-        (".", "is a folder; name an experiment file"),
+        ("nowhere.yaml", "nowhere.yaml cannot be read: No such file"),
+        (".", "cannot be read: Is a directory"),
     ],
 )
 def test_a_file_that_is_none_is_rejected(folder, file, match):

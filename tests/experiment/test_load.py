@@ -191,12 +191,12 @@ def test_resolved_experiment_has_every_default(load):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.yaml does not exist\.$"):
+    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read: No such file"):
         load_experiment(tmp_path / "none.yaml")
 
 
 def test_folder_in_place_of_a_file(tmp_path):
-    with pytest.raises(ConfigError, match="is a folder; name an experiment file in it"):
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load_experiment(tmp_path)
 
 

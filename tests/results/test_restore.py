@@ -1,6 +1,5 @@
 """Draws of a stored cell, had again from its guide."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -174,22 +173,14 @@ def test_predictions_are_those_that_were_stored(toy_cells):
 def test_a_folder_above_the_cells(toy_cells):
     experiment = toy_cells[0].parent.parent
     for folder in (experiment, toy_cells[0].parent, experiment.parent):
-        with pytest.raises(ResultsError, match=f"it holds .*{re.escape(str(toy_cells[0]))}"):
+        with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
             restore_cell(folder)
 
 
-def test_many_cells_are_counted(tmp_path):
-    for number in range(9):
-        (tmp_path / "cells" / str(number)).mkdir(parents=True)
-        (tmp_path / "cells" / str(number) / "metrics.json").touch()
-    with pytest.raises(ResultsError, match="cells/4 and 4 more"):
-        restore_cell(tmp_path)
-
-
 def test_a_folder_without_cells(tmp_path):
-    with pytest.raises(ResultsError, match="there are none in it"):
+    with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
         restore_cell(tmp_path)
-    with pytest.raises(ResultsError, match="there is no such folder"):
+    with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
         restore_cell(tmp_path / "cells" / "gone")
 
 
