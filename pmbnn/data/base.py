@@ -65,6 +65,13 @@ def check_choice(setting: str, name: str, choices: Sequence[str], title: str) ->
         raise DataSettingError(setting, rule)
 
 
+def check_unique(setting: str, names: Sequence[str], noun: str) -> None:
+    """Raise DataSettingError if a setting has a name twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise DataSettingError(setting, f"must name each {noun} once, got {name!r} twice")
+
+
 def name_of(value: Any) -> str:
     """Name of a class: a number without a needless fraction, a truth value as YAML writes it."""
     value = value.item() if hasattr(value, "item") else value

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from pmbnn.data.base import DataError, DataSettingError, Task, check_choice, show_names
+from pmbnn.data.base import (
+    DataError,
+    DataSettingError,
+    Task,
+    check_choice,
+    check_unique,
+    show_names,
+)
 from pmbnn.data.raw import (
     Arrays,
     RawRows,
     RowSettings,
     check_rows,
-    check_target_names,
     rows_from_arrays,
     several_targets,
 )
@@ -114,7 +120,7 @@ def is_like_number(text: str) -> bool:
 _DIGITS = re.compile(r"[+-]?[0-9.,' ]*[0-9][0-9.,' ]*(?:[eE][+-]?[0-9]+)?")
 
 
-def known_text(column: "Series") -> "Series":
+def stripped_text(column: "Series") -> "Series":
     """Text of the entries that are not missing, by their places, as `cleaned` returns it."""
     text = column.reset_index(drop=True).dropna().astype(str)
     for sign, typed in _SAME.items():
@@ -123,8 +129,8 @@ def known_text(column: "Series") -> "Series":
 
 
 def _text_of_numbers(column: "Series") -> "Series":
-    """As `known_text`, without words that stand for missing numbers."""
-    text = known_text(column)
+    """As `stripped_text`, without words that stand for missing numbers."""
+    text = stripped_text(column)
     return text[~text.str.lower().isin(MISSING_WORDS)]
 
 
@@ -182,12 +188,12 @@ def first_bad_number(column: "Series", notation: Notation = PLAIN) -> int | None
     return int(wrong.index[0])
 
 
-def no_category(column: "Series") -> str | None:
+def doubtful_categories(column: "Series") -> str | None:
     """Description of text that can hardly be categories; None where it can.
 
     Most entries are dates or times, or they differ in more than half of the rows.
     """
-    text = known_text(column)
+    text = stripped_text(column)
     if share_of_rows(text, _A_TIME.fullmatch) > 0.5:
         first = next(filter(_A_TIME.fullmatch, text))
         return f"dates or times such as {first!r}"
@@ -304,7 +310,7 @@ def _features(frame: pd.DataFrame, settings: FrameSettings, title: str) -> list[
             check_choice(setting, name, columns, title)
     if not targets:
         raise DataSettingError("target", "must name a column, got an empty list")
-    check_target_names(targets, "target")
+    check_unique("target", targets, "target")
     for name in targets:
         if name in settings.features:
             raise DataSettingError("features", f"must not name the target, got {name!r}")
@@ -476,7 +482,7 @@ def _as_numbers(
     if wrong is not None:
         rule = f"{place} must be a number, got {column.iloc[wrong]!r}"
         raise DataError(f"{title}, row {wrong + 1}: {rule}; {remedy}.")
-    if remedy_of_text and (text := no_category(column)):
+    if remedy_of_text and (text := doubtful_categories(column)):
         rule = f"{place} must hold numbers or categories, got {text}"
         raise DataError(f"{title}: {rule}: {remedy_of_text}.")
     return None

@@ -19,6 +19,7 @@ from pmbnn.data.base import (
     Standardise,
     Task,
     check_choice,
+    check_unique,
 )
 from pmbnn.data.files import (
     CHECKSUMS,
@@ -337,7 +338,7 @@ def _read(stamp: Stamp) -> "np.ndarray":
 
 
 class ImageFile(NamedTuple):
-    """An image: whether it is for training or testing, its class, and where it is."""
+    """An image file: ``train``, ``test`` or empty; its class; and its path."""
 
     part: str
     label: str
@@ -408,15 +409,15 @@ class Images(UserImages):
     def check(self) -> None:  # noqa: D102
         super().check()
         if self._is_split() and self.split is not None:
-            raise DataSettingError(
-                "split", f"must be left out: {self.path} has the folders train and test itself"
-            )
+            rule = f"must be left out: {self.path} has the folders train and test itself"
+            raise DataSettingError("split", rule)
 
     def _listed(self) -> tuple[Path, tuple[ImageFile, ...]]:
-        """Where the images are, and those of the chosen classes."""
+        """Path of the folder or archive, and the images of the chosen classes."""
         path = find(self.path, self._folders, "path")
         files = _list(_stamps(path), self.path)
         labels = sorted({file.label for file in files})
+        check_unique("classes", self.classes, "class")
         for name in self.classes:
             check_choice("classes", name, labels, self.path)
         if self.classes:

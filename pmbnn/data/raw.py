@@ -14,6 +14,7 @@ from pmbnn.data.base import (
     Seed,
     Standardise,
     Task,
+    check_unique,
     name_of,
     show_names,
 )
@@ -131,7 +132,7 @@ def rows_from_arrays(
         names = ()
     else:
         names = _names(arrays.target_names, target, y.shape[1], "target_names", "targets")
-        check_target_names(names, "target_names")
+        check_unique("target_names", names, "target")
         y, classes = several_targets(y.T, names, settings.task, title, numbers), ()
     read = len(y) if arrays.read is None else arrays.read
     raw = RawRows(x, y, features, classes, numbers, read, title, groups, input_shape, names)
@@ -218,13 +219,6 @@ def _targets(
         rule = f"target `{name}` must have at least two classes"
         raise DataError(f"{title}: {rule}, got {show_names(distinct)} only.")
     return np.searchsorted(distinct, y).astype(np.int64), tuple(map(name_of, distinct))
-
-
-def check_target_names(names: Sequence[str], setting: str) -> None:
-    """Raise DataSettingError where several targets have one name."""
-    for name in names:
-        if names.count(name) > 1:
-            raise DataSettingError(setting, f"must name each target once, got {name!r} twice")
 
 
 def several_targets(

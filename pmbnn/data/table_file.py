@@ -33,9 +33,9 @@ from pmbnn.data.frames import (
     cleaned,
     is_like_number,
     is_number,
-    known_text,
     numbers_of,
     share_of_rows,
+    stripped_text,
 )
 
 PARQUET = (".parquet", ".pq")
@@ -400,7 +400,7 @@ def _is_numeric(column: pd.Series) -> bool:
 
 def _is_foreign(column: pd.Series) -> bool:
     """Whether most of a column is digits with signs between, and some is no plain number."""
-    text = known_text(column)
+    text = stripped_text(column)
     share = share_of_rows(text, is_like_number)
     return share > max(0.5, share_of_rows(text, is_number))
 
@@ -438,7 +438,7 @@ def _notation(
 
 def _best(frame: pd.DataFrame, choices: list[Notation]) -> tuple[list[Notation], str | None]:
     """Notations that fit most entries, and an entry that is another number in some of them."""
-    text = pd.concat([known_text(frame[i]) for i in frame], ignore_index=True)
+    text = pd.concat([stripped_text(frame[i]) for i in frame], ignore_index=True)
     entries = pd.Series([entry for entry in text.unique() if is_like_number(entry)], dtype=str)
     counts = {n: sum(is_number(entry, n) for entry in entries) for n in choices}
     best = [notation for notation, count in counts.items() if count == max(counts.values())]

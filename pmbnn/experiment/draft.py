@@ -138,7 +138,7 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
     """Contents of a column, and whether it can be an input."""
     import pandas as pd
 
-    from pmbnn.data.frames import MOST_LEVELS, first_bad_number, no_category
+    from pmbnn.data.frames import MOST_LEVELS, doubtful_categories, first_bad_number
 
     kinds, different = pd.api.types, column.nunique()
     if not different:
@@ -156,7 +156,7 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
     bad = first_bad_number(column, notation)
     if bad is not None and not _are_mostly_numbers(column, notation):
         return f"no plain numbers, such as {column.iloc[bad]!r}", False
-    if bad is None and (what := no_category(column)):
+    if bad is None and (what := doubtful_categories(column)):
         return what, False
     if different > MOST_LEVELS:
         return f"text, {different} different", False
@@ -165,9 +165,9 @@ def _column(column: "pd.Series", notation: "Notation") -> tuple[str, bool]:
 
 def _are_mostly_numbers(column: "pd.Series", notation: "Notation") -> bool:
     """Whether most entries are numbers, so that the others are mistakes to be named."""
-    from pmbnn.data.frames import is_number, known_text, share_of_rows
+    from pmbnn.data.frames import is_number, share_of_rows, stripped_text
 
-    return share_of_rows(known_text(column), lambda text: is_number(text, notation)) >= 0.5
+    return share_of_rows(stripped_text(column), lambda text: is_number(text, notation)) >= 0.5
 
 
 def _redundant(frame: "pd.DataFrame", summary: TableSummary, title: str) -> tuple[str, ...]:

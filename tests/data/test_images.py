@@ -179,6 +179,7 @@ def test_networks_take_colours():
             "`classes` must be one of `cat`, `dog`, `ship` of images, got 'cow'.",
         ),
         (contents(), {"classes": ("cat",)}, "images: must have at least two classes, got cat."),
+        (contents(), {"classes": ("cat", "cat")}, "`classes` must name each class once, got 'cat'"),
         (
             contents(("train/", "test/")),
             {"train": 19},
