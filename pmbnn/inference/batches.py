@@ -54,7 +54,7 @@ def flatten_for_steps(
         If `batch` is given for a model whose rows are not independent terms.
     """
     size = min(batch or rows, rows)
-    padding = padding_of(rows, size)
+    padding = -rows % LANES if size == rows >= LANES else 0
     graphs = model_graphs(model, jacobian)
     if padding or allow_fewer_rows or batch is not None:
         reason = why_not_in_rows(graphs.flatten(None), model_values(graphs.model))
@@ -171,8 +171,3 @@ def _varied(rows: np.ndarray, rng) -> np.ndarray:
 
 LANES = 64
 """The number of rows of a step is padded to a multiple of this: four vectors of AVX-512."""
-
-
-def padding_of(rows: int, batch: int) -> int:
-    """Number of rows to add to a step that sees all rows."""
-    return 0 if batch < rows or rows < LANES else -rows % LANES

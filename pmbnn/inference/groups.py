@@ -302,13 +302,13 @@ def _with_snapshot(group: _Group, at: GroupState) -> GroupState:
     i = group.snapshot_steps.index(group.done(at))
     _, info = group.advanced(at, 1)
 
-    def put(kept, now):
-        kept = np.array(kept)
-        kept[i] = now
-        return kept
+    def put(stored, new):
+        stored = np.array(stored)
+        stored[i] = new
+        return stored
 
-    now = reported(at.state, group.program), np.asarray(info.kl).reshape(-1)
-    snapshots, kl = jax.tree.map(put, (at.snapshots, at.snapshot_kl), now)
+    snapshot = reported(at.state, group.program), np.asarray(info.kl).reshape(-1)
+    snapshots, kl = jax.tree.map(put, (at.snapshots, at.snapshot_kl), snapshot)
     return at._replace(snapshots=snapshots, snapshot_kl=kl)
 
 

@@ -16,7 +16,6 @@ from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.flat import (
-    Distribution,
     FlatModel,
     Slot,
     as_scalar,
@@ -72,11 +71,12 @@ def build_divergence(
         for run, formula in runs
         for slot in run
     }
-    if settings.kl_scaling == "first_dimension":
-        singles = [([slot], formula) for run, formula in runs for slot in run]
-        terms = _expected(singles, flat, guide, constrained)
-        return _by_first_dimension(singles, terms, constrained, rows, flat.points), forms
+    by_tensor = settings.kl_scaling == "first_dimension"
+    if by_tensor:
+        runs = [([slot], formula) for run, formula in runs for slot in run]
     terms = _expected(runs, flat, guide, constrained)
+    if by_tensor:
+        return _by_first_dimension(runs, terms, constrained, rows, flat.points), forms
     return -guide.entropy(constrained) - sum(terms), forms
 
 
@@ -87,30 +87,25 @@ def _runs(flat: FlatModel, guide: Guide, settings: Inference) -> list[tuple[list
     takes longer than its arithmetic: one operation per run saves time.
     """
     runs: list[tuple[list[Slot], Callable | None]] = []
+    previous = None
     for slot in flat.layout.slots:
-        distribution = flat.distributions[slot.name]
-        formula = _formula(slot, distribution, flat, guide, settings)
-        last = flat.distributions[runs[-1][0][-1].name] if runs else None
+        prior = flat.distributions[slot.name]
+        formula = EXPECTED.get((prior.kind, type(prior.transform)))
+        # A formula also holds given a draw of an independent variable, such as a learned scale.
+        dependent = [flat.free[slot.name]] if guide.is_factorised else list(flat.free.values())
+        if settings.kl == "monte_carlo" or depends_on(prior.parameters, dependent):
+            formula = None
         if (
-            last is not None
-            and formula is not None
+            formula is not None
+            and previous is not None
             and runs[-1][1] is formula
-            and have_equal_parameters(last.parameters, distribution.parameters)
+            and have_equal_parameters(previous.parameters, prior.parameters)
         ):
             runs[-1][0].append(slot)
         else:
             runs.append(([slot], formula))
+        previous = prior
     return runs
-
-
-def _formula(slot: Slot, distribution: Distribution, flat, guide, settings) -> Callable | None:
-    """Formula of the expected log-density of one free variable; None if it is not known."""
-    formula = EXPECTED.get((distribution.kind, type(distribution.transform)))
-    # The formula also holds given a draw of an independent variable, such as a learned scale.
-    dependent = [flat.free[slot.name]] if guide.is_factorised else list(flat.free.values())
-    if settings.kl == "monte_carlo" or depends_on(distribution.parameters, dependent):
-        return None
-    return formula
 
 
 def _expected(runs, flat: FlatModel, guide: Guide, constrained: Arrays) -> list[TensorVariable]:
@@ -136,15 +131,15 @@ def _arguments(run: list[Slot], flat: FlatModel, mean, scale):
 
 
 def _by_first_dimension(
-    singles, terms, constrained: Arrays, rows: int | TensorVariable, points: Sequence[str]
+    runs, terms, constrained: Arrays, rows: int | TensorVariable, points: Sequence[str]
 ) -> TensorVariable:
-    """Sum over tensors of their divergence over their first dimension, times the rows.
+    """Sum over tensors of their divergence divided by their first dimension, times the rows.
 
-    This is what reproduces the printed divergence of one published variational network (26.4
-    at its start, where the sum over its weights is about 10,180).
+    It reproduces the printed divergence of one published variational network (26.4 at its start,
+    where the sum over its weights is about 10,180).
     """
     total = 0.0
-    for ([slot], _), term in zip(singles, terms, strict=True):
+    for ([slot], _), term in zip(runs, terms, strict=True):
         if slot.name in points:
             continue
         entropy = (pt.log(slot.of(constrained["scale"])) + 0.5 * (1 + LOG_2PI)).sum()

@@ -1,4 +1,4 @@
-"""How to fit, as an experiment file says it."""
+"""Settings of fits, as in experiment files."""
 
 from typing import Annotated, Literal, get_args
 
@@ -12,23 +12,23 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_STEPS = 10_000
 
 POINT_GUIDES = ("map", "maximum_likelihood")
-"""Guides that are a single point: nothing is drawn, and there is no entropy."""
+"""Guides that are a single point, without draws and entropy."""
 
 ONE_BY_ONE_GUIDES = (*POINT_GUIDES, "mean_field")
-"""Guides in which some variables can be points beside others that are not."""
+"""Guides in which some variables may be point parameters."""
 
 Estimator = Literal["reparameterisation", "path_derivative", "local_reparameterisation", "flipout"]
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 
 LAYER_ESTIMATORS = ("local_reparameterisation", "flipout")
-"""Estimators that rewrite the matrix products which weights enter through."""
+"""Estimators that rewrite matrix products of weights."""
 
 ONE_POSITION_ESTIMATORS = ("local_reparameterisation",)
-"""Those that take a weight at one place of an observation only: a convolution has many."""
+"""Estimators for weights with one place per observation; those of a convolution have many."""
 
 LARGEST_FULL_RANK = 5_000
-"""Variables of the largest guide with a full covariance: 25 million entries, and two moments
-of each for the optimiser, 300 MB."""
+"""Largest number of variables of a guide with a full covariance: 25 million entries and two moments
+of each for the optimiser take 300 MB."""
 
 
 class Inference(Specification):
@@ -47,11 +47,11 @@ class Inference(Specification):
         Rank of the guide ``low_rank``.
     estimator
         How the gradient is estimated: ``reparameterisation``; ``path_derivative``, without
-        the score of the guide; ``local_reparameterisation``, drawing what weights make of each
-        row instead of weights; ``flipout``, decorrelating the rows by random signs.
+        the score of the guide; ``local_reparameterisation``, which draws the product of weights and
+        inputs for each row; ``flipout``, which decorrelates the rows by random signs.
     kl
-        ``auto`` integrates the divergence from the prior exactly wherever prior and guide
-        allow it; ``monte_carlo`` takes it at the draw.
+        ``auto`` computes the divergence from the prior exactly wherever prior and guide allow it;
+        ``monte_carlo`` computes it at the draw.
     kl_weight
         Factor of the divergence from the prior; 1 is the ELBO, below is tempering.
     kl_annealing
@@ -61,9 +61,9 @@ class Inference(Specification):
         tensor by its first dimension and multiplies it by the number of rows: no ELBO, but
         the objective of one published system, for its reproduction.
     steps, epochs
-        Length of the fit: gradient steps (10,000 unless said), or passes over the rows.
+        Length of the fit: gradient steps (10,000 by default), or passes over the rows.
     batch
-        Rows a step; all of them unless said.
+        Rows per step; all of them by default.
     optimiser
         ``adam``, ``adamax`` or ``sgd``.
     learning_rate
@@ -74,17 +74,17 @@ class Inference(Specification):
         zero on a cosine; ``cosine``, down from the start; ``exponential``, down by the same
         factor at each step.
     decay
-        What an ``exponential`` schedule leaves of the learning rate at the end.
+        Ratio of the last to the first learning rate of an ``exponential`` schedule.
     clip
-        Largest norm of a gradient; longer ones are shortened to it.
+        Largest norm of a gradient; larger ones are scaled down to it.
     iterate_averaging
-        Share of the steps, the last ones, whose parameters are averaged; 0 takes the last.
+        Share of the steps, at the end, whose parameters are averaged; with 0 the last ones count.
     early_stop
         Stop a fit when it has converged; its learning rate must be constant.
     restarts
         Independent fits of a cell.
     seed
-        Decides initial values, noise and minibatches.
+        Seed of initial values, noise and minibatches.
     initial_mean
         Where the guide's means start, in unconstrained space: at ``zero``, at normal draws
         (``random``), at ``uniform`` ones, matrices at normal draws with variance 1 / fan-in and

@@ -4,7 +4,7 @@ The log-probabilities that XLA runs fast do not check labels, and JAX drops PyMC
 parameters. These are checked here, on the data.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
@@ -39,7 +39,7 @@ def interpreted(inputs: Sequence[TensorVariable], outputs):
 
 
 def check_labels(
-    observed: Mapping[str, TensorVariable],
+    labels: Mapping[str, TensorVariable],
     n_classes: Mapping[str, int],
     inputs: Mapping[str, TensorVariable],
     data: Mapping[str, np.ndarray],
@@ -48,14 +48,14 @@ def check_labels(
 
     Parameters
     ----------
-    observed
+    labels
         Values of the discrete observed variables by name, as graphs of `inputs`.
     n_classes
         Number of classes of the variables whose log-probability does not check labels.
     data
         Values of the inputs by name.
     """
-    for name, graph in observed.items():
+    for name, graph in labels.items():
         if isinstance(graph, Constant):
             values = np.asarray(graph.data)
         elif graph in inputs.values():
@@ -77,13 +77,13 @@ def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> Non
     Parameters
     ----------
     shapes
-        Of the unconstrained values of the free variables, by name.
+        Shapes of the unconstrained values of the free variables, by name.
     """
     for variable in model.observed_RVs:
         if has_any_probabilities(model, variable):
             continue
         graph = model.logp(vars=[variable], sum=False)[0]
-        possible, reason = _possible(interpreted(model.value_vars, graph), _points(model, shapes))
+        possible, reason = _possible(model, graph, shapes)
         if possible is None:
             continue
         if reason:
@@ -96,19 +96,15 @@ def check_support(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> Non
             _check(variable.name, values, possible, f"that of {variable.owner.op._print_name[0]}")
 
 
-def _points(model: pm.Model, shapes) -> Iterator[list[np.ndarray]]:
-    rng = np.random.default_rng(0)
-    for _ in range(POINTS):
-        yield [SPREAD * rng.standard_normal(shapes[v.name]) for v in model.value_vars]
-
-
-def _possible(function, points) -> tuple[np.ndarray | None, str]:
+def _possible(model: pm.Model, graph, shapes) -> tuple[np.ndarray | None, str]:
     """Observations with a density at some point; or the rule that parameters break at every point.
 
     The first is None if it cannot be computed.
     """
+    function, rng = interpreted(model.value_vars, graph), np.random.default_rng(0)
     possible, reason = np.array(False), ""
-    for point in points:
+    for _ in range(POINTS):
+        point = [SPREAD * rng.standard_normal(shapes[v.name]) for v in model.value_vars]
         try:
             with np.errstate(all="ignore"):
                 possible, reason = possible | np.isfinite(function(*point)), ""

@@ -190,16 +190,6 @@ def dense_classifier(
     >>> model = dense_classifier(x, y, hidden=(5, 5), prior="laplace",
     ...                          hyperprior="half_cauchy")  # doctest: +SKIP
     """
-    return build_model(
-        Dense(hidden=hidden, activation=activation),
-        prior,
-        hyperprior,
-        CATEGORICAL,
-        _labelled_rows(x, y),
-    )
-
-
-def _labelled_rows(x, y) -> Rows:
     import numpy as np
 
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y)
@@ -213,7 +203,9 @@ def _labelled_rows(x, y) -> Rows:
         raise ValueError(f"`y` must hold class indices 0, 1, …, got {y.min()}.")
     features = tuple(f"x{i + 1}" for i in range(x.shape[1]))
     classes = tuple(str(i) for i in range(max(2, int(y.max()) + 1)))
-    return Rows(x, y.astype(np.int64), features, classes)
+    rows = Rows(x, y.astype(np.int64), features, classes)
+    network = Dense(hidden=hidden, activation=activation)
+    return build_model(network, prior, hyperprior, CATEGORICAL, rows)
 
 
 def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
@@ -234,7 +226,7 @@ def _check_pair(prior: Prior, hyperprior: Hyperprior) -> None:
 
 def _check_likelihood(likelihood: Likelihood, rows: Rows) -> None:
     """Raise ValueError if the likelihood does not fit the targets of the rows."""
-    if not likelihood.fits(rows):
+    if not likelihood.observes(rows.n_classes, rows.n_targets):
         targets = "class labels" if rows.classes else "numbers"
         several = f", {rows.n_targets} a row" if rows.n_targets > 1 else ""
         raise ValueError(

@@ -1,9 +1,9 @@
-"""Samplers of the posterior itself, as a reference for what guides approximate it by.
+"""Samplers of the exact posterior, as a reference for guides.
 
-``settings`` is what an experiment file says of each; ``mclmc``, ``nuts`` and ``smc`` are an engine
-each: a chain's state and kernel, and all chains as compiled programs; ``starts`` is where chains
-start; ``chains`` holds what any engine gives and judges it by functions of the draws; ``run`` draws
-until chains agree, and keeps them on their way.
+``settings`` has the settings of each sampler; ``mclmc``, ``nuts`` and ``smc`` are an engine each:
+the state and kernel of a chain, and all chains as compiled programs; ``starts`` finds the starts of
+chains; ``chains`` has draws, their convergence and the base class of samplers; ``run`` draws until
+chains agree, and stores checkpoints.
 """
 
 import lazy_loader as lazy

@@ -157,7 +157,8 @@ class Evidence(NamedTuple):
 
         The evidence of a run is an unbiased estimate, its logarithm is not.
         """
-        runs = np.unique(np.asarray(runs, np.float64))
+        # Equal values of several chains are different runs.
+        runs = np.sort(np.concatenate([np.unique(chain) for chain in np.asarray(runs, np.float64)]))
         ratios = np.exp(runs - runs.max())
         error = ratios.std(ddof=1) / np.sqrt(len(runs)) / ratios.mean()
         return cls(float(runs.max() + np.log(ratios.mean())), float(error))

@@ -34,6 +34,8 @@ FIRST_STEP = 0.001
 """First step size of the tuning of chains that start in the bulk of the posterior, in units of the
 square root of the dimension."""
 
+STEP = blackjax.mclmc.build_kernel(integrator=isokinetic_mclachlan)
+
 
 class State(NamedTuple):
     """State of a chain.
@@ -93,7 +95,7 @@ def init(start_key, key, log_density: Callable, size: int, settings: Mclmc, dtyp
     walk = blackjax.mclmc.init(position, log_density, direction_key)
     first, second, third = settings.shares
     walk, tuned, _ = blackjax.mclmc_find_L_and_step_size(
-        mclmc_kernel=_step(),
+        mclmc_kernel=STEP,
         num_steps=settings.tuning,
         state=walk,
         rng_key=tuning_key,
@@ -125,14 +127,13 @@ def build_kernel(settings: Mclmc) -> Callable[..., tuple[State, Draw]]:
     Its arguments are the chain's key, from which the key of a draw is derived by its number; its
     state; and the log-density as a function of the vector.
     """
-    step = _step()
 
     def kernel(key, state: State, log_density: Callable) -> tuple[State, Draw]:
         key = jax.random.fold_in(key, state.draws)
 
         def body(i, carry):
             walk, squares, n_not_finite = carry
-            walk, info = step(
+            walk, info = STEP(
                 rng_key=jax.random.fold_in(key, i),
                 state=walk,
                 logdensity_fn=log_density,
@@ -205,7 +206,3 @@ def build_sampler(density: LogDensity, settings: Mclmc) -> MclmcSampler:
             "Take pm.sample, whose result `pb.check` takes as `reference`."
         )
     return MclmcSampler.build(density, settings, init, build_kernel(settings), side_by_side)
-
-
-def _step() -> Callable:
-    return blackjax.mclmc.build_kernel(integrator=isokinetic_mclachlan)

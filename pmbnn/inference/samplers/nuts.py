@@ -125,15 +125,11 @@ def build_kernel(settings: Nuts) -> Callable[..., tuple[State, Draw]]:
             "step_size": state.step_size,
         }
         ends = (walk, info.trajectory_leftmost_state, info.trajectory_rightmost_state)
-        is_broken = jnp.stack([_is_nan(end) for end in ends]).any()
-        draw = Draw(walk.position, statistics, is_broken)
+        is_nan = [jnp.isnan(end.logdensity) | jnp.isnan(end.position).any() for end in ends]
+        draw = Draw(walk.position, statistics, jnp.stack(is_nan).any())
         return state._replace(walk=walk, draws=state.draws + 1), draw
 
     return kernel
-
-
-def _is_nan(state) -> jax.Array:
-    return jnp.isnan(state.logdensity) | jnp.isnan(state.position).any()
 
 
 class NutsSampler(MarkovChains[State]):

@@ -1,4 +1,4 @@
-"""How to sample the posterior itself, as an experiment file says it."""
+"""Settings of samplers, as in experiment files."""
 
 from typing import Annotated, Literal
 
@@ -7,29 +7,29 @@ from pydantic import Field, model_validator
 from pmbnn.spec import Positive, Specification, added
 
 TRAJECTORY = 300
-"""Gradients of a trajectory of NUTS, about: those of a small network under a normal prior; three
-times as many under a Cauchy prior (benchmarks/samplers.txt)."""
+"""Approximate number of gradients of a trajectory of NUTS, for a small network under a normal
+prior; three times as many under a Cauchy prior (benchmarks/samplers.txt)."""
 
 TEMPERATURES = 18
-"""Temperatures of a run of tempered SMC, about: those of the same network."""
+"""Approximate number of temperatures of a run of tempered SMC, for the same network."""
 
 Count = Annotated[int, Field(ge=1)]
 
 
 class Sampling(Specification):
-    """What all samplers are told.
+    """Settings that all samplers have.
 
     Parameters
     ----------
     chains
-        Independent chains, each from a start of its own.
+        Number of independent chains, with independent starts.
     draws
-        Of each chain that are kept, at first; they double, up to eight times as many, until the
-        chains agree on what is predicted.
+        Number of draws of each chain at first; they double, up to eight times as many, until the
+        chains agree on predictions.
     seed
-        Decides starts and moves.
+        Seed of starts and moves.
     validation
-        Share of the training rows held out where a scale is tuned; nothing else is chosen by them.
+        Share of the training rows held out if a scale is tuned; they choose nothing else.
     """
 
     chains: Annotated[int, Field(ge=2, le=10_000)] = 16
@@ -39,20 +39,20 @@ class Sampling(Specification):
 
 
 class Dispersed(Sampling):
-    """Chains that start at points wider apart than the posterior is.
+    """Chains with starts more dispersed than the posterior.
 
     Parameters
     ----------
     spread
-        Starts are drawn from normals of this standard deviation on the unconstrained variables,
-        wider than most posteriors.
+        Standard deviation of the normals from which starts are drawn, on the unconstrained
+        variables; wider than most posteriors.
     descent, descent_rate
-        Steps of Adam uphill from there, and their learning rate, which bring a chain near where
-        the posterior is.
+        Number of steps of Adam uphill from there, and their learning rate, which move a chain
+        towards the posterior.
     uphill
-        What these steps raise: the log-density; or the ELBO of a mean-field normal guide, a tenth
+        Objective of these steps: the log-density; or the ELBO of a mean-field normal guide, a tenth
         of `spread` wide at first, from which the start is then drawn. The mode of many weights is
-        far from where their mass is, and from there a learned scale may shrink to nothing.
+        far from the bulk of the posterior, and from there a learned scale may shrink to zero.
     """
 
     spread: Positive = 2.0
@@ -62,20 +62,21 @@ class Dispersed(Sampling):
 
 
 class Mclmc(Dispersed):
-    """Microcanonical Langevin Monte Carlo: how a chain is tuned and moves.
+    """Settings of microcanonical Langevin Monte Carlo.
 
     Parameters
     ----------
     tuning
-        Steps that step size and decoherence length are tuned in.
+        Number of steps in which step size and decoherence length are tuned.
     shares
-        Of those: for the step size alone, for step size and variances, and for autocorrelations.
+        Shares of these steps: for the step size alone, for step size and variances, and for
+        autocorrelations.
     energy_variance
-        Variance of the energy error of a step for each dimension that the step size is tuned to.
-        Draws of a network's function are within Monte-Carlo error of unbiased at 5e-4; at 0.1 their
+        Target variance of the energy error of a step per dimension, to which the step size is
+        tuned. At 5e-4 the bias of a network's predictions is within Monte-Carlo error; at 0.1 their
         standard deviations are 4 % too large.
     thin
-        Steps for each draw that is kept.
+        Number of steps per draw.
     """
 
     engine: Literal["mclmc"] = "mclmc"
@@ -86,22 +87,22 @@ class Mclmc(Dispersed):
 
     @property
     def gradients(self) -> int:
-        """Gradients of a chain, two a step, its draws not doubled."""
+        """Number of gradients of a chain, two per step, if its draws do not double."""
         return self.descent + 2 * (self.tuning + self.draws * self.thin)
 
 
 class Nuts(Dispersed):
-    """The No-U-Turn Sampler: how a chain is tuned and moves.
+    """Settings of the No-U-Turn Sampler.
 
     Parameters
     ----------
     tuning
-        Trajectories of the warm-up, in which step size and a diagonal mass matrix are adapted in
-        Stan's windows; they are not kept.
+        Number of trajectories of the warm-up, in which step size and a diagonal mass matrix adapt
+        in Stan's windows; they are no draws.
     target_acceptance
-        Mean acceptance probability that the step size is adapted to.
+        Mean acceptance probability to which the step size adapts.
     max_treedepth
-        A trajectory doubles at most so many times.
+        Largest number of doublings of a trajectory.
     """
 
     engine: Literal["nuts"] = "nuts"
@@ -113,28 +114,28 @@ class Nuts(Dispersed):
 
     @property
     def gradients(self) -> int:
-        """Gradients of a chain to be expected, its draws not doubled; trajectories differ."""
+        """Approximate number of gradients of a chain, if its draws do not double."""
         return self.descent + (self.tuning + self.draws) * TRAJECTORY
 
 
 class Smc(Sampling):
-    """Tempered sequential Monte Carlo: how particles get from the prior to the posterior.
+    """Settings of tempered sequential Monte Carlo.
 
-    A chain is an independent run, and its draws are the run's particles: `draws` is their number.
-    Where draws double, further runs follow.
+    A chain is an independent run, and its draws are the particles of the run. If draws double,
+    further runs follow.
 
     Parameters
     ----------
     target_ess
-        Share of the particles that is left as effective sample size by the next temperature.
+        Effective sample size at the next temperature, as a share of the particles.
     moves
-        Trajectories of Hamiltonian Monte Carlo at each temperature.
+        Number of trajectories of Hamiltonian Monte Carlo at each temperature.
     leapfrogs
-        Fewest and most steps of a trajectory, whose length is drawn from between.
+        Smallest and largest number of steps of a trajectory; the number is drawn between them.
     step_size
-        The first one, in units of the particles' standard deviations.
+        First step size, in units of the particles' standard deviations.
     target_acceptance
-        Mean acceptance probability that the step size is adapted to, from move to move.
+        Mean acceptance probability to which the step size adapts, from move to move.
     """
 
     engine: Literal["smc"] = "smc"
@@ -155,7 +156,7 @@ class Smc(Sampling):
 
     @property
     def gradients(self) -> int:
-        """Gradients of a chain to be expected, its draws not doubled; temperatures differ."""
+        """Approximate number of gradients of a chain, if its draws do not double."""
         return self.draws * TEMPERATURES * self.moves * (1 + sum(self.leapfrogs) // 2)
 
 

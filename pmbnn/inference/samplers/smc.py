@@ -134,12 +134,6 @@ def build_kernel(settings: Smc) -> Callable[..., Run]:
     return kernel
 
 
-def is_unfinished(run: Run) -> bool:
-    """Whether there is a next temperature."""
-    beta, is_broken, temperatures = jax.device_get((run.beta, run.is_broken, run.temperatures))
-    return bool(beta < 1 and not is_broken and temperatures < MOST_TEMPERATURES)
-
-
 def _next_temperature(run: Run, settings: Smc) -> tuple[jax.Array, jax.Array]:
     """The next temperature, and logarithms of the particles' weights, ``(particle,)``."""
     left, values = 1 - run.beta, run.log_likelihood
@@ -249,7 +243,9 @@ class SmcSampler:
 
     def _run(self, key: jax.Array, block: jax.Array, prepared: tuple) -> Particles:
         run = self.init(key, block, prepared)
-        while is_unfinished(run):
+        while (
+            float(run.beta) < 1 and not run.is_broken and int(run.temperatures) < MOST_TEMPERATURES
+        ):
             run = self.advance(key, block, run, prepared)
         return jax.device_get(self.finish(key, block, run, prepared))
 

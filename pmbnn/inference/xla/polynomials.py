@@ -1,8 +1,8 @@
-"""Elementary functions in single precision as polynomials, which XLA turns into a few vector steps.
+"""Elementary functions in single precision as polynomials, which XLA vectorises.
 
-Its own logarithm handles every number there is, and its inverse error function is two polynomials
-of which each number needs one. Coefficients are those of least squares at Chebyshev's points,
-highest power first; double precision has JAX's functions.
+The logarithm of XLA handles every number, and its inverse error function evaluates two polynomials
+for each number. Coefficients are from least squares at Chebyshev points, highest power first. In
+double precision the functions are those of JAX.
 
 Gain: half of the time of normal numbers (see `random`), and 0.08 of a large step where scales are
 a softplus by `exp_minus` (``uv run python benchmarks/large_networks.py``).
@@ -53,7 +53,7 @@ EXP = (
 """exp(r) for r within ½ log 2 of 0."""
 
 ROUNDING = np.float32(1.5 * 2**23)
-"""Added to a number of less than 2²², it leaves the nearest integer in the last bits."""
+"""Added to a number below 2²², it puts the nearest integer into the last bits."""
 
 LARGEST = np.float32(87)
 """exp(−LARGEST) is still a normal number."""
@@ -79,9 +79,9 @@ def exp_minus(a: jax.Array) -> jax.Array:
     rounded = a * np.float32(-1 / np.log(2)) + ROUNDING
     n = rounded - ROUNDING
     bits = jax.lax.bitcast_convert_type(rounded, jnp.int32) << 23
-    of_r = _polynomial(EXP, -a - n * LOG_2[0] - n * LOG_2[1])
+    mantissa = _polynomial(EXP, -a - n * LOG_2[0] - n * LOG_2[1])
     return jax.lax.bitcast_convert_type(
-        jax.lax.bitcast_convert_type(of_r, jnp.int32) + bits, jnp.float32
+        jax.lax.bitcast_convert_type(mantissa, jnp.int32) + bits, jnp.float32
     )
 
 
@@ -89,7 +89,7 @@ def log(x: jax.Array) -> jax.Array:
     """Logarithm of positive normal numbers."""
     if x.dtype != jnp.float32:
         return jnp.log(x)
-    # The exponent as an integer, and what is left of the number: between √½ and √2.
+    # The exponent as an integer, and the remaining factor between √½ and √2.
     bits = jax.lax.bitcast_convert_type(x, jnp.int32) - ROOT_HALF
     mantissa = jax.lax.bitcast_convert_type((bits & 0x7FFFFF) + ROOT_HALF, jnp.float32)
     m = mantissa - 1

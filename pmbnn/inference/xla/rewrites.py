@@ -229,8 +229,8 @@ def _max_forward(x, axes):
     return highest, (x, highest)
 
 
-def _max_backward(axes, kept, d):
-    x, highest = kept
+def _max_backward(axes, residuals, d):
+    x, highest = residuals
     # Equal maxima share the gradient, as in JAX.
     is_highest = (x == jnp.expand_dims(highest, axes)).astype(d.dtype)
     return (is_highest * jnp.expand_dims(d / _over(jnp.add, is_highest, axes), axes),)
@@ -248,7 +248,7 @@ def _split_forward(x, lengths):
     return _plain_split(x, lengths), None
 
 
-def _split_backward(lengths, kept, d):
+def _split_backward(lengths, residuals, d):
     # Otherwise XLA loops over all elements and looks up the part of each.
     joined = jnp.concatenate(jax.lax.optimization_barrier(d))
     return (jax.lax.optimization_barrier(joined),)
@@ -269,8 +269,8 @@ def _product_forward(a, b):
     return _thin_product(a, b), (a, b)
 
 
-def _product_backward(kept, d):
-    a, b = kept
+def _product_backward(residuals, d):
+    a, b = residuals
     # The sum over observations is a library product, as XLA does not vectorise its own.
     return d @ b.T, _total(a[j, :, None] * d[j] for j in range(len(a)))
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from pytensor.tensor import TensorVariable
 
-    from pmbnn.data.arrays import Rows
-
 NUMBER = "y"
 """Name of the network output that is the mean of a single numeric target."""
 
@@ -43,10 +41,6 @@ class Likelihood(Specification, ABC):
     def takes(cls, n_classes: int | None) -> bool:
         """Whether it is for labels of this number of classes, or for numbers if that is None."""
         return ("regression" if n_classes is None else "classification") == cls.task
-
-    def fits(self, rows: "Rows") -> bool:
-        """Whether it is for the targets of these rows."""
-        return self.observes(rows.n_classes, rows.n_targets)
 
     @classmethod
     def observes(cls, n_classes: int | None, n_targets: int) -> bool:

@@ -11,7 +11,6 @@ from pmbnn.models.networks.layers import (
     Signal,
     dense_forward,
     dense_parameters,
-    input_signal,
     shape_text,
 )
 
@@ -44,7 +43,8 @@ class Composed(Network):
 
     def _signals(self, input_shape: tuple[int, ...]) -> list[Signal]:
         """Input of each layer, and of the layer of outputs last."""
-        signals = [input_signal(input_shape)]
+        dim = "feature" if len(input_shape) == 1 else "channel"
+        signals = [Signal(input_shape, dim, is_input=True)]
         for index, layer in enumerate(self.composition):
             problem = layer.misfit(signals[-1])
             if problem is not None:

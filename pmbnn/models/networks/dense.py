@@ -1,4 +1,4 @@
-"""Fully connected networks: the features of an image are taken as they come."""
+"""Fully connected networks; an image is a vector of features."""
 
 import math
 from typing import Annotated, Literal

@@ -53,12 +53,6 @@ class Signal(NamedTuple):
         return len(self.shape) == 1
 
 
-def input_signal(input_shape: tuple[int, ...]) -> Signal:
-    """The input of a network."""
-    dim = "feature" if len(input_shape) == 1 else "channel"
-    return Signal(input_shape, dim, is_input=True)
-
-
 class Layer(Specification):
     """A layer as an experiment file names it."""
 

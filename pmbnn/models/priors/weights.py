@@ -52,11 +52,11 @@ class Prior(Specification):
         return self
 
     def n_free(self, weights: int) -> int:
-        """Number of free scalars of a model with so many weights, weights included."""
+        """Number of free scalars of a model with this number of weights, weights included."""
         return weights
 
     def shared(self) -> Mapping[str, "TensorVariable"]:
-        """Variables that all weights of the current model share beside their scale, by name.
+        """Variables that all weights of the current model share, except their scale, by name.
 
         It is called once per model and may create free variables.
         """

@@ -35,6 +35,11 @@ def test_evidence_of_runs_is_a_mean_of_evidences():
     assert str(Evidence(-249.87, 0.123)) == "-249.87 ± 0.12"
 
 
+def test_runs_with_equal_evidences():
+    """As of a model that observes nothing: they are several runs all the same."""
+    assert Evidence.of(np.zeros((3, 4))) == (0.0, 0.0)
+
+
 @pytest.mark.slow
 def test_conjugate_regression():
     """Mean, covariance and evidence are known in closed form."""
