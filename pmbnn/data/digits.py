@@ -157,10 +157,9 @@ def decode(
         image = _upright(opened).convert("RGB" if colour else "L")
         if image.size != (width, height):
             if not scaled:
-                raise ImageError(
-                    f"{name} must have {height} × {width} pixels like the others, got "
-                    f"{image.height} × {image.width}: give `size` to scale all."
-                )
+                rule = f"must have {height} × {width} pixels like the others"
+                size_text = f"{image.height} × {image.width}: give `size` to scale all"
+                raise ImageError(f"{name} {rule}, got {size_text}.")
             image = image.resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(image)
     return pixels.transpose(2, 0, 1) if colour else pixels[None]

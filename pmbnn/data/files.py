@@ -159,9 +159,8 @@ def read_columns(path: Path, names: Sequence[str]) -> "np.ndarray":
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     if missing:
-        raise DataError(
-            f"{path} must have the columns {', '.join(names)}: {missing[0]} is missing."
-        )
+        rule = f"must have the columns {', '.join(names)}"
+        raise DataError(f"{path} {rule}: {missing[0]} is missing.")
     if not rows:
         raise DataError(f"{path} has no rows.")
     return np.array(rows)
@@ -256,13 +255,12 @@ def find_idx(folder: Path, name: str) -> Path:
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder.")
     dimensions = HEADERS[name.split("-")[1]][1]
-    for place in (folder, folder / "mnist"):
-        for dash in ("-", "."):
-            for suffix in ("", ".gz"):
-                path = place / f"{name}{dash}idx{dimensions}-ubyte{suffix}"
-                if path.is_file():
-                    return path
-    raise DataError(f"{name}-idx{dimensions}-ubyte (or .gz) is missing from {folder}.")
+    endings = [f"{dash}idx{dimensions}-ubyte{suffix}" for dash in "-." for suffix in ("", ".gz")]
+    paths = [place / f"{name}{end}" for place in (folder, folder / "mnist") for end in endings]
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        raise DataError(f"{name}-idx{dimensions}-ubyte (or .gz) is missing from {folder}.")
+    return path
 
 
 def read_idx(

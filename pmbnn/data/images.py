@@ -58,9 +58,8 @@ def check_sizes(spec: "Mnist | UserImages", counts: tuple[int, int]) -> None:
     for part, count in zip(PARTS, counts, strict=True):
         size = getattr(spec, part)
         if size is not None and size > count:
-            raise DataSettingError(
-                part, f"must be at most {count}, the images there are, got {size}"
-            )
+            rule = f"must be at most {count}, the images there are, got {size}"
+            raise DataSettingError(part, rule)
     most = counts[0] - (spec.train or 10)
     if spec.validation is not None and spec.validation > most:
         rule = f"must be at most {most}, the images that `train` leaves, got {spec.validation}"
@@ -300,9 +299,8 @@ class Idx(UserImages):
         labels = np.array(self._labels())
         new = np.setdiff1d(y_test, labels)
         if len(new):
-            raise DataError(
-                f"{self.path}: class {new[0]} of the test images has no training image."
-            )
+            label = f"class {new[0]} of the test images"
+            raise DataError(f"{self.path}: {label} has no training image.")
         # Labels need not be counted from 0.
         y_train, y_test = (np.searchsorted(labels, y).astype(np.uint8) for y in (y_train, y_test))
         x_train, x_test = (x.reshape(len(x), -1) for x in (x_train, x_test))
@@ -370,9 +368,8 @@ class Images(UserImages):
         """Height and width of an image."""
         if self.size:
             if len(self.size) != 2:
-                raise DataSettingError(
-                    "size", f"must be a height and a width, got {list(self.size)}"
-                )
+                rule = f"must be a height and a width, got {list(self.size)}"
+                raise DataSettingError("size", rule)
             return self.size
         path, files = self._listed()
         return _size(stamp_of(path), files[0].name)

@@ -89,9 +89,8 @@ class OpenML(SplitRows):
         table, spec = load_frame(self), self
         if self.target is None:
             if table.target is None:
-                raise DataSettingError(
-                    "target", f"must be given: OpenML names none, or several, of {self.title}"
-                )
+                rule = f"must be given: OpenML names none, or several, of {self.title}"
+                raise DataSettingError("target", rule)
             spec = self.model_copy(update={"target": table.target})
         return rows_from_frame(table.frame, spec, self.title)
 

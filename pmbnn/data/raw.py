@@ -153,17 +153,13 @@ def _names(
 
 def _check_shapes(x: np.ndarray, y: np.ndarray, title: str, target: str) -> None:
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
-        raise DataError(
-            f"{title}: must be numbers (row, feature), (row, height, width) or (row, channel, "
-            f"height, width), got shape {x.shape} of {x.dtype}."
-        )
+        shapes = "(row, feature), (row, height, width) or (row, channel, height, width)"
+        raise DataError(f"{title}: must be numbers {shapes}, got shape {x.shape} of {x.dtype}.")
     if x.ndim == 4 and x.shape[1] not in (1, 3):
         raise DataError(f"{title}: images must have 1 or 3 channels, got shape {x.shape}.")
     if y.ndim not in (1, 2) or len(y) != len(x) or y.shape[1:] == (0,):
-        raise DataError(
-            f"{title}: `{target}` must have one target for each of {len(x)} rows, or a row of "
-            f"several, got shape {y.shape}."
-        )
+        rule = f"must have one target for each of {len(x)} rows, or a row of several"
+        raise DataError(f"{title}: `{target}` {rule}, got shape {y.shape}.")
     if not x.size:
         raise DataError(f"{title}: has no rows.")
 

@@ -128,9 +128,8 @@ class Indices(NamesFiles, Split):
         last = raw.read - 1
         if listed.min() < 0 or listed.max() > last:
             wrong = listed[(listed < 0) | (listed > last)][0]
-            raise DataError(
-                f"{title}: must list row numbers from 0 to {last} of {raw.title}, got {wrong}."
-            )
+            rule = f"must list row numbers from 0 to {last} of {raw.title}"
+            raise DataError(f"{title}: {rule}, got {wrong}.")
         if len(np.unique(listed)) < len(listed):
             twice = np.flatnonzero(np.bincount(listed) > 1)[0]
             raise DataError(f"{title}: must list every row once, got {twice} twice.")
@@ -142,16 +141,14 @@ class Indices(NamesFiles, Split):
 
         if path.suffix != ".npz":
             if self.test is not None:
-                raise DataSettingError(
-                    "split.test", f"must be left out with a text file, got {self.test!r}"
-                )
+                rule = f"must be left out with a text file, got {self.test!r}"
+                raise DataSettingError("split.test", rule)
             try:
                 lines = path.read_text(encoding="utf-8-sig").split()
                 return np.array([int(line) for line in lines], dtype=np.int64)
             except (OSError, ValueError) as error:
-                raise DataError(
-                    f"{title}: must be text with a row number a line: {error}."
-                ) from error
+                rule = "must be text with a row number a line"
+                raise DataError(f"{title}: {rule}: {error}.") from error
         if self.test is None:
             raise DataSettingError("split.test", f"must name an array of {title}, got null")
         name = self.test.replace(SEED, str(seed))
@@ -178,10 +175,8 @@ def _checked(raw: "RawRows", train: "np.ndarray", test: "np.ndarray") -> "Parts"
     import numpy as np
 
     if len(train) < 2 or not len(test):
-        raise DataError(
-            f"{raw.title}: must leave at least 2 training rows and 1 test row, got {len(train)} "
-            f"and {len(test)}."
-        )
+        rule = "must leave at least 2 training rows and 1 test row"
+        raise DataError(f"{raw.title}: {rule}, got {len(train)} and {len(test)}.")
     counts = np.bincount(raw.y[train], minlength=len(raw.classes)) if raw.classes else np.ones(1)
     if not counts.all():
         name = raw.classes[int(np.argmin(counts))]
@@ -196,10 +191,8 @@ def _check_classes(raw: "RawRows", least: int) -> None:
     counts = np.bincount(raw.y, minlength=len(raw.classes))
     fewest = int(counts.argmin())
     if counts[fewest] < least:
-        raise DataError(
-            f"{raw.title}: class `{raw.classes[fewest]}` must have at least {least} rows for this "
-            f"split, got {counts[fewest]}."
-        )
+        rule = f"must have at least {least} rows for this split, got {counts[fewest]}"
+        raise DataError(f"{raw.title}: class `{raw.classes[fewest]}` {rule}.")
 
 
 def _check_groups(raw: "RawRows", least: int) -> None:

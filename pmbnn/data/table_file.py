@@ -144,9 +144,8 @@ def _decoding(title: str, extra: str = "") -> Iterator[None]:
     except DataError:
         raise
     except ImportError as error:
-        raise DataError(
-            f"{title}: install `pmbnn[{extra}]` to read it, or save it as CSV."
-        ) from error
+        remedy = f"install `pmbnn[{extra}]` to read it, or save it as CSV"
+        raise DataError(f"{title}: {remedy}.") from error
     # Over a damaged file each decoder raises types of its own.
     except Exception as error:
         raise DataError(f"{title}: cannot be read: {one_line(error)}.") from error
@@ -182,13 +181,11 @@ def _text(path: Path, title: str, encoding: str | None) -> tuple[str, str]:
         # UTF-8 with the mark of its byte order, which Excel writes, or without.
         text = content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except LookupError:
-        raise DataSettingError(
-            "encoding", f"must be one that Python knows, got {encoding!r}"
-        ) from None
+        rule = f"must be one that Python knows, got {encoding!r}"
+        raise DataSettingError("encoding", rule) from None
     except UnicodeDecodeError as error:
-        raise DataSettingError(
-            "encoding", f"must be that of {title}, whose byte {error.start} is none of {encoding!r}"
-        ) from None
+        rule = f"must be that of {title}, whose byte {error.start} is none of {encoding!r}"
+        raise DataSettingError("encoding", rule) from None
     if "\0" in text:
         raise DataError(f"{title}: must be a table, got a binary file.")
     return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
@@ -343,10 +340,8 @@ def _names(text: str, separator: str, above: int, title: str) -> list[str]:
                 front = more == 1 and not is_open and len(header) > 1
             end |= more == 1 and is_open and not front
             if more != front and not (more == 1 and is_open):
-                raise DataError(
-                    f"{title}, line {lines.line_num + above}: must have {len(header)} entries, one "
-                    f"for each column, got {len(row)}."
-                )
+                rule = f"must have {len(header)} entries, one for each column, got {len(row)}"
+                raise DataError(f"{title}, line {lines.line_num + above}: {rule}.")
     except csv.Error as error:
         raise DataError(f"{title}, line {lines.line_num + above}: {one_line(error)}.") from error
     names = [*([""] if front else []), *map(cleaned, header), *([""] if end else [])]
@@ -429,9 +424,8 @@ def _notation(
         # Programs put a semicolon between columns where the comma is the decimal sign.
         decimal = "," if separator == ";" else decimal
         if decimal is None:
-            raise DataSettingError(
-                "decimal", f"must be given: {either!r} of {title} may be a fraction, or thousands"
-            )
+            rule = f"must be given: {either!r} of {title} may be a fraction, or thousands"
+            raise DataSettingError("decimal", rule)
         best = [notation for notation in best if notation.decimal == decimal]
     return best[0]
 
