@@ -15,7 +15,12 @@ from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.samplers.chains import Chains, Samples
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.support import interpreted
-from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax, why_not_finite
+from pmbnn.inference.unsupported import (
+    computed_by_pytensor,
+    first_line,
+    names_in_jax,
+    why_not_finite,
+)
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction import api
 from pmbnn.prediction.draws import KeptDraws
@@ -172,3 +177,8 @@ def test_missing_entries_of_a_vector():
     assert ours(point) == pytest.approx(float(expected), rel=1e-12)
     approx = pb.fit(model, steps=20, progress=False)
     assert approx.sample(3)["y"].shape == (3, 12, 2)
+
+
+def test_an_error_without_a_message_is_named_by_its_class():
+    assert first_line(NotImplementedError()) == "NotImplementedError"
+    assert first_line(ValueError("\nthe reason\nand more")) == "the reason"

@@ -1,5 +1,7 @@
 """Priors and hyperpriors against SciPy, far into both tails."""
 
+from typing import Literal
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -20,6 +22,7 @@ from pmbnn.models.priors import (
     Hierarchical,
     Horseshoe,
     InverseGamma,
+    Prior,
     ScaleMixture,
     StudentT,
     TrainableMean,
@@ -325,3 +328,14 @@ def test_what_a_cell_chooses_from():
     assert Fixed(scale=2.0).candidates == (Fixed(scale=2.0),)
     found = Fixed(scale=Tune(log=(0.1, 10.0, 3))).candidates
     assert [one.scale for one in found] == pytest.approx([0.1, 1, 10])
+
+
+def test_a_prior_can_name_a_distribution_of_pymc():
+    class Logistic(Prior):
+        kind: Literal["logistic"] = "logistic"
+        distribution = "Logistic"
+
+    with pm.Model(coords={"unit": [0, 1]}):
+        weight = Logistic().variable("w", 2.0, ("unit",), {})
+    assert weight.owner.op.name == "logistic"
+    assert [p.eval() for p in weight.owner.op.dist_params(weight.owner)] == [0.0, 2.0]
