@@ -199,9 +199,8 @@ class _Group:
         program, rows = self.program, None
         if program.batch < program.rows:
             arguments = self.rows, program.batch, self.done(at), self.window
-            rows = [batch_indices(r.keys.batches, *arguments) for r in self.replicas]
-            rows = [indices.astype(np.int32) for indices in rows]
-            rows = stack(rows, program.width)
+            indices = (batch_indices(r.keys.batches, *arguments) for r in self.replicas)
+            rows = stack([i.astype(np.int32) for i in indices], program.width)
         # Without the checks of `run`: windows of a small network take less than a millisecond.
         return program.compiled_run(at.state, self.data, self.key, rows, self.rates, self.steps, n)
 

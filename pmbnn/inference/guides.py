@@ -313,9 +313,7 @@ class Point(Guide):
     def shapes(self):  # noqa: D102
         return {"loc": (self.size,)}
 
-    @property
-    def constrained_shapes(self):  # noqa: D102
-        return {"loc": (self.size,)}
+    constrained_shapes = shapes
 
     @property
     def noise(self):  # noqa: D102

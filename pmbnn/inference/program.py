@@ -282,17 +282,11 @@ def split_objective(objective: Objective) -> tuple[Callable[..., tuple], Callabl
 def _build_starter(model, settings: Inference, rows: int, *options) -> Program | None:
     if settings.initial_mean != "map":
         return None
-    changes = {
-        "guide": "map",
-        "kl_scaling": "sum",
-        "early_stop": False,
-        "initial_mean": "fan_in",
-        "estimator": "reparameterisation",
-        "iterate_averaging": 0.0,
-        "steps": max(1, round(MAP_SHARE * settings.total_steps(rows))),
-        "epochs": None,
-    }
-    return build_program(model, settings.model_copy(update=changes), rows, *options)
+    steps = max(1, round(MAP_SHARE * settings.total_steps(rows)))
+    changes = {"guide": "map", "estimator": "reparameterisation", "kl_scaling": "sum"}
+    changes |= {"initial_mean": "fan_in", "iterate_averaging": 0.0, "early_stop": False}
+    settings = settings.model_copy(update=changes | {"steps": steps, "epochs": None})
+    return build_program(model, settings, rows, *options)
 
 
 # Replicas and their data
@@ -367,8 +361,8 @@ def as_list(replicas: Replica | Sequence[Replica], program: Program) -> Sequence
     """Replicas as a list of `program.width`."""
     replicas = [replicas] if isinstance(replicas, Replica) else replicas
     if len(replicas) != program.width:
-        n, got = program.width, len(replicas)
-        raise ValueError(f"`replicas` must be {n} for this program, got {got}.")
+        n = len(replicas)
+        raise ValueError(f"`replicas` must be {program.width} for this program, got {n}.")
     return replicas
 
 
