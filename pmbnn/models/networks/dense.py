@@ -5,33 +5,27 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pmbnn.models.networks.activations import Nonlinear, activate
-from pmbnn.models.networks.base import Network, Parameter, Width
+from pmbnn.models.networks.activations import Nonlinear
+from pmbnn.models.networks.base import Width
+from pmbnn.models.networks.composed import Composed
+from pmbnn.models.networks.layers import DenseLayer
 
 
-class Dense(Network):
+class Dense(Composed):
     """Fully connected layers with one activation between them and a linear last layer."""
 
     kind: Literal["dense"] = "dense"
     hidden: Annotated[tuple[Width, ...], Field(max_length=100)] = (5, 5)
     activation: Nonlinear = "tanh"
 
+    @property
+    def composition(self):  # noqa: D102
+        # Not validated again, as the plan of an experiment asks thousands of times.
+        layer = DenseLayer.model_construct
+        return tuple(layer(units=units, activation=self.activation) for units in self.hidden)
+
     def parameters(self, input_shape, n_outputs):  # noqa: D102
-        widths = (math.prod(input_shape), *self.hidden, n_outputs)
-        names = ("feature", *(f"hidden_{i + 1}" for i in range(len(self.hidden))), "output")
-        parameters = []
-        for layer in range(1, len(widths)):
-            dims, shape = names[layer - 1 : layer + 1], widths[layer - 1 : layer + 1]
-            parameters.append(Parameter(f"weight_{layer}", layer, dims, shape, shape[0]))
-            parameters.append(Parameter(f"bias_{layer}", layer, dims[1:], shape[1:], shape[0]))
-        return tuple(parameters)
+        return super().parameters((math.prod(input_shape),), n_outputs)
 
     def forward(self, x, values, input_shape):  # noqa: D102
-        # Observations on the last axis: XLA vectorises over them, while a matrix that is only
-        # a few units wide makes the product the other way round five times slower.
-        hidden = x.T
-        for layer in range(1, len(self.hidden) + 2):
-            if layer > 1:
-                hidden = activate(hidden, self.activation)
-            hidden = values[f"weight_{layer}"].T @ hidden + values[f"bias_{layer}"][:, None]
-        return hidden.T
+        return super().forward(x, values, (math.prod(input_shape),))
