@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "job": ["run_job"],
         "programs": ["GroupPrograms"],
         "sampling": ["sample_job"],
-        "selection": ["Search", "Selection"],
+        "selection": ["Selection"],
         "tasks": ["CellTask", "JobTask"],
         "trace": ["build_trace"],
     },

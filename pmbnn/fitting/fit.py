@@ -18,7 +18,6 @@ from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import (
-    Search,
     Selection,
     best_restart,
     restart_weights,
@@ -33,6 +32,7 @@ from pmbnn.models.build import model_data
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import LearningRateSearch
 from pmbnn.spec import Tune
 
 # Accuracy on rows that no fit sees, while fits are running
@@ -134,7 +134,13 @@ def fit_job(
         cell.hyperprior.candidates[selection.candidate if selection else 0]
         for cell, selection in zip(cells, selections, strict=True)
     ]
-    fits = _fit_all(cells, datasets, chosen, context)
+    named = [
+        {f"fit/{restart}": hyperprior for restart in range(cell.inference.restarts)}
+        for cell, hyperprior in zip(cells, chosen, strict=True)
+    ]
+    held_out = [_validation_rows(datasets[cell.dataset]) for cell in cells]
+    snapshots = cells[0].predict.diagnostics.steps
+    fits = _fit(cells, training, named, held_out, "fit", context, snapshots)
     seconds = (time.monotonic() - start) / len(cells)
     columns = zip(cells, chosen, training, fits, selections, strict=True)
     return [_fitted(*column, context, seconds) for column in columns]
@@ -142,30 +148,15 @@ def fit_job(
 
 @dataclass(frozen=True)
 class FitContext:
-    """What all fits of a job share.
+    """Programs, learning rate and checkpoints that all fits of a job share.
 
     ``most`` is the number of training rows, where some fits leave part of them out.
     """
 
     programs: GroupPrograms
-    search: Search | None
+    search: LearningRateSearch | None
     checkpoints: Path | None
     most: int | None
-
-
-@dataclass(frozen=True)
-class FitTask:
-    """One fit of a job.
-
-    ``name`` is the fit's within its cell: random numbers derive from both. ``held_out`` are rows
-    that it does not see.
-    """
-
-    cell: Cell
-    rows: Rows
-    hyperprior: Hyperprior
-    name: str
-    held_out: HeldOut | None
 
 
 def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> InferredCell:
@@ -194,7 +185,9 @@ def _fitted(cell, hyperprior, rows, fits, selection, context, seconds) -> Inferr
 
 
 @staged("search")
-def _search(cell: Cell, rows: Rows, programs: GroupPrograms, most: int | None) -> Search:
+def _search(
+    cell: Cell, rows: Rows, programs: GroupPrograms, most: int | None
+) -> LearningRateSearch:
     """Search the group's learning rate on the rows of its first cell."""
     data = model_data(cell.hyperprior.candidates[0], rows, cell.likelihood)
     name = settings_digest(cell)
@@ -220,64 +213,66 @@ def _select(
         rows.split(share, random_seed=cell.inference.seed)
         for cell, rows in zip(cells, training, strict=True)
     ]
-    tasks = [
-        [
-            FitTask(cell, kept, hyperprior, f"choose/{i}/{restart}", (held_out.x, held_out.y))
+    named = [
+        {
+            f"choose/{i}/{restart}": hyperprior
             for i, hyperprior in enumerate(cell.hyperprior.candidates)
             for restart in range(cell.inference.restarts)
-        ]
-        for cell, (kept, held_out) in zip(cells, parts, strict=True)
+        }
+        for cell in cells
     ]
-    kept = parts[0][0]
-    predictor = context.programs.predictor(cells[0], kept)
-    guide = context.programs.program(cells[0], kept, context.most).guide
+    training = [kept for kept, _ in parts]
+    predictor = context.programs.predictor(cells[0], training[0])
+    guide = context.programs.program(cells[0], training[0], context.most).guide
+    held_out = [(rows.x, rows.y) for _, rows in parts]
+    fits = _fit(cells, training, named, held_out, "choose", context)
     return [
-        select_scale(cell, fits, guide, *part, predictor)
-        for cell, fits, part in zip(cells, _fit(tasks, "choose", context), parts, strict=True)
+        select_scale(cell, cell_fits, guide, *part, predictor)
+        for cell, cell_fits, part in zip(cells, fits, parts, strict=True)
     ]
 
 
-def _fit_all(cells, datasets, chosen: Sequence[Hyperprior], context: FitContext) -> list[list[Fit]]:
-    """Restarts of every cell, on all its training rows."""
-    tasks = []
-    for cell, hyperprior in zip(cells, chosen, strict=True):
-        dataset = datasets[cell.dataset]
-        held_out = None
-        if dataset.x_validation is not None:
-            held_out = dataset.x_validation, dataset.y_validation
-        tasks.append(
-            [
-                FitTask(cell, dataset.training, hyperprior, f"fit/{restart}", held_out)
-                for restart in range(cell.inference.restarts)
-            ]
-        )
-    snapshots = cells[0].predict.diagnostics.steps
-    return _fit(tasks, "fit", context, snapshots)
+def _validation_rows(dataset: Dataset) -> HeldOut | None:
+    x, target = dataset.x_validation, dataset.y_validation
+    return None if x is None else (x, target)
 
 
 def _fit(
-    tasks: Sequence[Sequence[FitTask]],
+    cells: Sequence[Cell],
+    training: Sequence[Rows],
+    named: Sequence[Mapping[str, Hyperprior]],
+    held_out: Sequence[HeldOut | None],
     stage: str,
     context: FitContext,
     snapshots: tuple[int, ...] = (),
 ) -> list[list[Fit]]:
-    """Fits of the tasks of each cell, all in one program."""
-    every = [task for cell_tasks in tasks for task in cell_tasks]
+    """Fits of each cell, all in one program.
+
+    Parameters
+    ----------
+    training
+        Rows of each cell that are fitted.
+    named
+        Hyperpriors of each cell's fits by their names; random numbers derive from cell and name.
+    held_out
+        Rows of each cell that no fit sees.
+    """
     replicas = [
         Replica(
-            model_data(task.hyperprior, task.rows, task.cell.likelihood),
-            derive_keys(f"{settings_digest(task.cell)}/{task.name}"),
-            context.search.chosen if context.search else task.cell.inference.learning_rate,
+            model_data(hyperprior, rows, cell.likelihood),
+            derive_keys(f"{settings_digest(cell)}/{name}"),
+            context.search.chosen if context.search else cell.inference.learning_rate,
         )
-        for task in every
+        for cell, rows, hyperpriors in zip(cells, training, named, strict=True)
+        for name, hyperprior in hyperpriors.items()
     ]
-    cell, rows = every[0].cell, every[0].rows
+    cell, rows = cells[0], training[0]
     program = context.programs.program(cell, rows, context.most)
     callback = ValidationCallback(
         program.guide,
         lambda: context.programs.predictor(cell, rows),
         replicas,
-        [task.held_out for task in every],
+        [rows for rows, names in zip(held_out, named, strict=True) for _ in names],
     )
 
     def progress(done, steps, elbo, current):
@@ -288,4 +283,4 @@ def _fit(
     checkpoints = None if context.checkpoints is None else Checkpoints(context.checkpoints / stage)
     fit = ENGINES[cell.inference.engine].fit
     fits = iter(fit(program, replicas, progress, checkpoints, snapshots=snapshots))
-    return [[next(fits) for _ in cell_tasks] for cell_tasks in tasks]
+    return [[next(fits) for _ in names] for names in named]

@@ -1,4 +1,4 @@
-"""What a classifier of images says of held-out ones, and of out-of-distribution ones."""
+"""Predictions of a classifier of images for held-out and out-of-distribution images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BITS = 1 / np.log(2)
 
 @dataclass(frozen=True)
 class OodPrediction:
-    """Out-of-distribution images and what was predicted of them."""
+    """Out-of-distribution images and their predictions."""
 
     images: OodImages
     prediction: ClassProbabilities
@@ -28,7 +28,7 @@ class OodPrediction:
 
 @dataclass(frozen=True)
 class ImageEvaluation:
-    """Predictions beyond the test rows, and numbers by place.
+    """Predictions beyond the test rows, and results by place.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class ImageEvaluation:
     ood
         By the name of each set.
     results
-        ``rejection``: thresholds and what they accept; ``test`` and ``ood``: uncertainty of
-        the test digits and of each set, with the areas under the curves of telling the two
-        apart; ``unavailable``: sets that are unavailable, and why. Entropies in bits. Where
-        rows are set aside, ``held_out``: how well these are predicted.
+        ``rejection``: thresholds and the shares that they accept; ``test`` and ``ood``: uncertainty
+        of the test digits and of each set, with the areas under the curves of detecting the set;
+        ``unavailable``: sets that are unavailable, with the reason. Entropies in bits. Where rows
+        are set aside, ``held_out``: metrics of their predictions.
     """
 
     validation: ClassProbabilities | None
@@ -56,7 +56,7 @@ def evaluate_images(
     Parameters
     ----------
     test
-        What is predicted of the test rows.
+        Predictions of the test rows.
     """
     settings, validation = fitted.cell.predict, None
     if dataset.x_validation is not None:
@@ -81,7 +81,7 @@ def evaluate_images(
     results = {
         "rejection": limits | _rejection(test, dataset.y_test, limits),
         "test": _uncertainty(test, limits),
-        "ood": {name: _ood(of_set, test, limits) for name, of_set in ood.items()},
+        "ood": {name: _ood(prediction, test, limits) for name, prediction in ood.items()},
         "unavailable": unavailable,
     }
     if validation is not None:
@@ -103,7 +103,7 @@ def held_out_metrics(validation: ClassProbabilities, label: np.ndarray) -> dict[
 
 
 def load_images(spec: AnyOod, digits: Digits) -> OodImages:
-    """Images of a kind; those that do not depend on the digits are made once a process.
+    """Images of a kind; those that do not depend on the digits are made once in a process.
 
     Raises
     ------
@@ -118,32 +118,32 @@ def _load_once(spec: AnyOod) -> OodImages:
     return spec.load(no_digits())
 
 
-def uncertainty_scores(found: ClassProbabilities) -> dict[str, np.ndarray]:
+def uncertainty_scores(predictive: ClassProbabilities) -> dict[str, np.ndarray]:
     """Uncertainty scores by name, higher where less certain, ``(observation,)``; bits."""
     return {
-        "sd": found.predicted_sd,
-        "entropy": BITS * found.entropy,
-        "mutual_information": BITS * found.mutual_information,
-        "error_rate": found.expected_error_rate,
-        "top_probability": 1 - found.mean.max(axis=1),
+        "sd": predictive.predicted_sd,
+        "entropy": BITS * predictive.entropy,
+        "mutual_information": BITS * predictive.mutual_information,
+        "error_rate": predictive.expected_error_rate,
+        "top_probability": 1 - predictive.mean.max(axis=1),
     }
 
 
-def _rejected(found: ClassProbabilities, limits) -> dict[str, np.ndarray]:
+def _rejected(predictive: ClassProbabilities, limits) -> dict[str, np.ndarray]:
     return {
-        "by_sd": found.predicted_sd > limits["sd"],
-        "by_confidence": found.mean.max(axis=1) <= limits["confidence_threshold"],
+        "by_sd": predictive.predicted_sd > limits["sd"],
+        "by_confidence": predictive.mean.max(axis=1) <= limits["confidence_threshold"],
     }
 
 
 def _rejection(test: ClassProbabilities, label: np.ndarray, limits) -> dict[str, Any]:
-    """What the thresholds do to the test rows."""
-    correct = test.predicted == label
-    accepted = ~_rejected(test, limits)["by_sd"]
+    """Shares of the test rows that the thresholds accept."""
+    correct, rejected = test.predicted == label, _rejected(test, limits)
+    accepted = ~rejected["by_sd"]
     return {
         "accepted": float(accepted.mean()),
         "accepted_accuracy": float(correct[accepted].mean()) if accepted.any() else None,
-        "accepted_by_confidence": float(1 - _rejected(test, limits)["by_confidence"].mean()),
+        "accepted_by_confidence": float(1 - rejected["by_confidence"].mean()),
         "area_under_risk_coverage": {
             name: rejection.area_under_risk_coverage(score, correct)
             for name, score in uncertainty_scores(test).items()
@@ -151,31 +151,41 @@ def _rejection(test: ClassProbabilities, label: np.ndarray, limits) -> dict[str,
     }
 
 
-def _uncertainty(found: ClassProbabilities, limits) -> dict[str, float]:
+def _uncertainty(predictive: ClassProbabilities, limits) -> dict[str, float]:
     """Means of the scores over a set."""
-    top = found.mean.max(axis=1)
+    top = predictive.mean.max(axis=1)
     return {
         "size": len(top),
-        "entropy": float(BITS * found.entropy.mean()),
-        "geometric_entropy": float(rejection.geometric_entropy(found.mean_log).mean()),
-        "mutual_information": float(BITS * found.mutual_information.mean()),
-        "sd": float(found.predicted_sd.mean()),
-        "error_rate": float(found.expected_error_rate.mean()),
+        "entropy": float(BITS * predictive.entropy.mean()),
+        "geometric_entropy": float(rejection.geometric_entropy(predictive.mean_log).mean()),
+        "mutual_information": float(BITS * predictive.mutual_information.mean()),
+        "sd": float(predictive.predicted_sd.mean()),
+        "error_rate": float(predictive.expected_error_rate.mean()),
         "top_probability": float(top.mean()),
         "top_probability_sd": float(top.std()),
-    } | {f"rejected_{how}": float(r.mean()) for how, r in _rejected(found, limits).items()}
+    } | {f"rejected_{how}": float(r.mean()) for how, r in _rejected(predictive, limits).items()}
 
 
 def _ood(of_set: OodPrediction, test: ClassProbabilities, limits) -> dict[str, Any]:
-    """Uncertainty of a set, how it tells the set from the test digits, and who is rejected."""
-    known, prediction = uncertainty_scores(test), of_set.prediction
-    found: dict[str, Any] = {"source": of_set.images.source} | _uncertainty(prediction, limits)
+    """Uncertainty of a set, areas under the curves of detecting it, and rejected shares."""
+    test_scores, prediction = uncertainty_scores(test), of_set.prediction
+    results: dict[str, Any] = {"source": of_set.images.source} | _uncertainty(prediction, limits)
     for name, score in uncertainty_scores(prediction).items():
-        areas = rejection.detection_metrics(known[name], score)
-        found |= {f"{area}_{name}": value for area, value in areas.items()}
+        areas = rejection.detection_metrics(test_scores[name], score)
+        results |= {f"{area}_{name}": value for area, value in areas.items()}
     rejected = _rejected(prediction, limits)["by_sd"]
     labels = np.array(of_set.images.labels)
-    found["rejected_by_label"] = {
+    results["rejected_by_label"] = {
         str(label): float(rejected[labels == label].mean()) for label in dict.fromkeys(labels)
     }
-    return found
+    return results
+
+
+def pixels(
+    raw: np.ndarray, shape: tuple[int, ...], axis: str
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Dims and bytes of images; noise beyond black and white is cut off. Colours come last."""
+    images = np.rint(255 * raw).clip(0, 255).astype("u1").reshape(-1, *shape)
+    if shape[0] == 1:
+        return (axis, "row", "column"), images[:, 0]
+    return (axis, "row", "column", "channel"), images.transpose(0, 2, 3, 1)

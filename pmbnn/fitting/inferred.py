@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmbnn.experiment.cells import Cell
-from pmbnn.fitting.selection import Search, Selection
+from pmbnn.fitting.selection import Selection
 from pmbnn.inference.result import Fit
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.models.priors import Hyperprior
@@ -14,6 +14,7 @@ from pmbnn.prediction.draws import DrawSource
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import LearningRateSearch
 from pmbnn.spec.display import Summarised
 
 
@@ -55,7 +56,7 @@ class InferredCell(Summarised):
     seconds: float
     fits: tuple[Fit, ...] = ()
     selection: Selection | None = None
-    search: Search | None = None
+    search: LearningRateSearch | None = None
     samples: Samples | None = None
 
     @property

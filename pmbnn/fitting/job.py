@@ -24,7 +24,7 @@ from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
 from pmbnn.results.faults import fault_of
-from pmbnn.results.record import CellRecord, LearningRateSearch, Restart, Sampling, ScaleSelection
+from pmbnn.results.record import CellRecord, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ KEPT_ENTRIES = ("best", "restarts", "kl_forms", "learning_rate_search", "selecti
 
 def _fit_entries(fitted: InferredCell) -> dict[str, Any]:
     """Entries of a record on the fits of a cell."""
-    weights, search = fitted.weights, fitted.search
+    weights = fitted.weights
     return {
         "best": fitted.best,
         "restarts": tuple(
@@ -175,10 +175,7 @@ def _fit_entries(fitted: InferredCell) -> dict[str, Any]:
             for i, f in enumerate(fitted.fits)
         ),
         "kl_forms": dict(fitted.fits[0].kl_forms),
-        "learning_rate_search": search
-        and LearningRateSearch(
-            candidates=search.candidates.tolist(), elbo=search.elbo.tolist(), chosen=search.chosen
-        ),
+        "learning_rate_search": fitted.search,
     }
 
 

@@ -20,9 +20,8 @@ import xarray as xr
 
 from pmbnn.data.arrays import Dataset, Line
 from pmbnn.fitting.evaluation import Evaluation, Plane
-from pmbnn.fitting.image_evaluation import OodPrediction
+from pmbnn.fitting.image_evaluation import OodPrediction, pixels
 from pmbnn.fitting.inferred import InferredCell, single_draws_of_mixture
-from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density, Moments
@@ -48,9 +47,9 @@ def prediction_groups(
     dataset: Dataset,
     predictor: Predictor,
 ) -> dict[str, xr.Dataset]:
-    """Groups with what a cell predicts, ``test_predictions`` among them.
+    """Groups with the predictions of a cell, ``test_predictions`` among them.
 
-    Each kind of prediction registers its own.
+    Each kind of prediction registers its own function.
     """
     raise TypeError(f"There are no groups of a trace for a {type(test).__name__}.")
 
@@ -64,7 +63,7 @@ def _class_groups(test: ClassProbabilities, fitted, evaluation, dataset, predict
     if evaluation.images is not None:
         groups |= image_groups(fitted, evaluation, dataset, predictor)
     if evaluation.diagnosis is not None and evaluation.diagnosis.examples is not None:
-        groups["snapshot_examples"] = snapshot_group(evaluation.diagnosis, dataset, fitted)
+        groups["snapshot_examples"] = evaluation.diagnosis.examples
     return groups
 
 
@@ -99,12 +98,12 @@ def _density_groups(test: Density, fitted, evaluation, dataset, predictor):
 
 
 def target_axes(axis: str, dataset: Dataset) -> tuple[str, ...]:
-    """Axes of what there is one of for each entry of `axis`, and for each of several targets."""
+    """`axis`, and the axis of several targets if the data set has them."""
     return (axis, TARGET_NAME) if dataset.target_names else (axis,)
 
 
 def line_arrays(line: Line) -> dict:
-    """Where a line is, and the truth there; a position of one feature is that feature."""
+    """Positions of a line, and the truth there; a position of one feature is that feature."""
     arrays = {"x": ("point", line.position)}
     if line.truth is not None:
         arrays["truth"] = "point", line.truth
@@ -114,7 +113,7 @@ def line_arrays(line: Line) -> dict:
 
 
 def line_attributes(line: Line) -> dict:
-    """What a position on a line is called, and where its gap is, if it has one."""
+    """Name of the positions on a line, and the position of its gap, if it has one."""
     return {"position": line.name} | ({} if line.gap is None else {"gap": line.gap})
 
 
@@ -138,15 +137,15 @@ def density_arrays(density: Density, *axes: str) -> dict:
 
 
 def probability_arrays(
-    found: ClassProbabilities, axes: tuple[str, ...], shape: tuple[int, ...]
+    predictive: ClassProbabilities, axes: tuple[str, ...], shape: tuple[int, ...]
 ) -> dict:
     """Predicted class probabilities as variables over `axes`, nats."""
-    classes = found.mean.shape[1]
-    by_class = {"probability": found.mean, "sd": found.sd, "votes": found.votes}
+    classes = predictive.mean.shape[1]
+    by_class = {"probability": predictive.mean, "sd": predictive.sd, "votes": predictive.votes}
     by_row = {
-        "entropy": found.entropy,
-        "mutual_information": found.mutual_information,
-        "error_rate": found.expected_error_rate,
+        "entropy": predictive.entropy,
+        "mutual_information": predictive.mutual_information,
+        "error_rate": predictive.expected_error_rate,
     }
     return {
         name: ((*axes, "output"), array.reshape(*shape, classes).astype("f4"))
@@ -160,8 +159,8 @@ def _of_chains(
     """Class probabilities by each chain alone, where there are chains."""
     if not chains:
         return {}
-    found = np.stack([chain.mean.reshape(*shape, -1) for chain in chains])
-    return {"chain_probability": (("chain", *axes, "output"), found.astype("f4"))}
+    probability = np.stack([chain.mean.reshape(*shape, -1) for chain in chains])
+    return {"chain_probability": (("chain", *axes, "output"), probability.astype("f4"))}
 
 
 def predictions_of_test(
@@ -198,10 +197,10 @@ def kept_images(test: ClassProbabilities, label: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate(chosen))
 
 
-def hard_images(found: ClassProbabilities, label: np.ndarray) -> np.ndarray:
+def hard_images(predictive: ClassProbabilities, label: np.ndarray) -> np.ndarray:
     """Numbers of the mistakes and of the least confident images that are kept, ascending."""
-    mistaken, highest = np.flatnonzero(found.predicted != label), found.mean.max(axis=1)
-    by_certainty = np.lexsort((-highest[mistaken], found.expected_error_rate[mistaken]))
+    mistaken, highest = np.flatnonzero(predictive.predicted != label), predictive.mean.max(axis=1)
+    by_certainty = np.lexsort((-highest[mistaken], predictive.expected_error_rate[mistaken]))
     unsure = np.argsort(highest, kind="stable")[:UNSURE]
     return np.union1d(mistaken[by_certainty][:MISTAKEN], unsure)
 
@@ -211,7 +210,7 @@ def kept_pixels(dataset: Dataset, x: np.ndarray, numbers: np.ndarray) -> dict:
     raw = dataset.standardisation.undo(x[numbers])
     return {
         "image_index": (("image",), numbers),
-        "image": _pixels(raw, dataset.input_shape, "image"),
+        "image": pixels(raw, dataset.input_shape, "image"),
     }
 
 
@@ -247,12 +246,12 @@ def _one_of_each(of_set: OodPrediction) -> np.ndarray:
 
 
 def _examples(fitted, dataset: Dataset, predictor: Predictor, numbers, raw) -> dict:
-    """Raw images, and class probabilities of single draws of what the cell predicts with."""
+    """Raw images, and their class probabilities at single draws of the cell."""
     x = dataset.standardisation(raw).astype(np.float32)
     draws = single_draws_of_mixture(fitted, predictor, x, EXAMPLE_DRAWS)
     return {
         "example_index": (("example",), numbers),
-        "example_image": _pixels(raw, dataset.input_shape, "example"),
+        "example_image": pixels(raw, dataset.input_shape, "example"),
         "example_probability": (("draw", "example", "output"), draws["probability"].astype("f4")),
     }
 
@@ -276,52 +275,3 @@ def _surface_group(plane: Plane, dataset: Dataset) -> xr.Dataset:
     }
     coords = {"x1": plane.x1, "x2": plane.x2}
     return xr.Dataset(arrays, coords, {"features": json.dumps(dataset.features)})
-
-
-def _pixels(
-    raw: np.ndarray, shape: tuple[int, ...], axis: str
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """Dims and bytes of images; noise beyond black and white is cut off. Colours come last."""
-    images = np.rint(255 * raw).clip(0, 255).astype("u1").reshape(-1, *shape)
-    if shape[0] == 1:
-        return (axis, "row", "column"), images[:, 0]
-    return (axis, "row", "column", "channel"), images.transpose(0, 2, 3, 1)
-
-
-def diagnosis_arrays(diagnosis: Diagnosis) -> dict:
-    """What the group ``fit`` keeps of the snapshots of a fit."""
-    tensors, densities = ("tensor", "edge"), ("snapshot", "tensor", "bin")
-    arrays = {
-        "snapshot_step": (("snapshot",), diagnosis.steps),
-        "snapshot_kl": (("snapshot",), diagnosis.kl),
-        "mean_edge": (tensors, diagnosis.mean_edges),
-        "sd_edge": (tensors, diagnosis.sd_edges),
-        "snapshot_mean_density": (densities, diagnosis.mean_densities),
-        "snapshot_sd_density": (densities, diagnosis.sd_densities),
-        "part": (("part",), list(diagnosis.parts)),
-        "tensor": (("tensor",), list(diagnosis.tensors)),
-    }
-    for name in ("accuracy", "log_likelihood", "elbo", "evidence"):
-        arrays[f"snapshot_{name}"] = (("part", "snapshot"), getattr(diagnosis, name))
-    return arrays
-
-
-def snapshot_group(diagnosis: Diagnosis, dataset: Dataset, fitted: InferredCell) -> xr.Dataset:
-    """Single images at every snapshot."""
-    examples = diagnosis.examples
-    axes = ("snapshot", "draw", "example", "output")
-    return xr.Dataset(
-        {
-            "probability": (axes, examples.probability.astype("f4")),
-            "image": _pixels(examples.x, dataset.input_shape, "example"),
-            "label": (("example",), np.array(examples.labels, dtype=object)),
-            "kind": (("example",), np.array(examples.kinds, dtype=object)),
-            "snapshot_step": (("snapshot",), diagnosis.steps),
-            "rejected": (("snapshot", "set"), examples.rejected),
-        },
-        coords={"output": list(dataset.classes), "set": list(examples.sets)},
-        attrs={
-            "confidence_threshold": fitted.cell.predict.confidence_threshold,
-            "draws_of": f"the guide of restart {fitted.best}, the best, at every snapshot",
-        },
-    )

@@ -8,13 +8,13 @@ import pymc as pm
 from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
-from pmbnn.fitting.selection import Search
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.flat import ModelGraphs, model_graphs
 from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.samplers.run import build_sampler
 from pmbnn.models.build import build_model
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import LearningRateSearch
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class GroupPrograms:
         """Programs of another group, kept as long as these."""
         return self._once(("other", group), lambda: GroupPrograms(group, width))
 
-    def search(self, find: Callable[[], Search]) -> Search:
+    def search(self, find: Callable[[], LearningRateSearch]) -> LearningRateSearch:
         """The group's search for a learning rate, which the first job makes."""
         return self._once("search", find)
 

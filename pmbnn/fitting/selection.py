@@ -12,12 +12,13 @@ from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.inference.advi import Program
 from pmbnn.inference.guides import Guide
-from pmbnn.inference.result import Fit, Progress, Replica
+from pmbnn.inference.result import Fit, Replica
 from pmbnn.models.build import model_data
 from pmbnn.models.priors import Fixed
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor
+from pmbnn.results.record import LearningRateSearch
 
 SHARE = 0.1
 """Length of the short fits of a learning rate, in lengths of a whole one."""
@@ -26,35 +27,24 @@ REPEATS = 3
 """Short fits of each candidate, as far as they fill one program."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """Candidate learning rates and the mean final ELBO of their short fits, ``(candidate,)``.
-
-    A candidate one of whose fits diverged has the ELBO −∞.
-    """
-
-    candidates: np.ndarray
-    elbo: np.ndarray
-
-    @property
-    def chosen(self) -> float:
-        """The candidate of highest ELBO; the lowest rate if every one diverged."""
-        return float(self.candidates[int(np.argmax(self.elbo))])
-
-
 def search_learning_rate(
     program: Program,
     fit: Callable[..., list[Fit]],
     candidates: tuple[float, ...],
     replica: Callable[[float, int, int], Replica],
-    progress: Progress | None = None,
-) -> Search:
+) -> LearningRateSearch:
     """Short fits at every candidate, as further replicas of the group's program.
 
     Parameters
     ----------
     replica
         The replica to fit at a rate, as the given repeat of the given candidate.
+
+    Returns
+    -------
+    LearningRateSearch
+        A candidate one of whose fits diverged has the ELBO −∞. The candidate of highest ELBO is
+        chosen, the lowest rate if every one diverged.
     """
     repeats = max(1, min(REPEATS, program.width // len(candidates)))
     replicas = [
@@ -62,9 +52,11 @@ def search_learning_rate(
         for number, rate in enumerate(candidates)
         for repeat in range(repeats)
     ]
-    fits = fit(program, replicas, progress, steps=max(1, round(SHARE * program.steps)))
+    fits = fit(program, replicas, steps=max(1, round(SHARE * program.steps)))
     elbo = np.array([-np.inf if one.failed else one.elbo for one in fits])
-    return Search(np.array(candidates), elbo.reshape(len(candidates), repeats).mean(axis=1))
+    elbo = elbo.reshape(len(candidates), repeats).mean(axis=1).tolist()
+    chosen = float(candidates[int(np.argmax(elbo))])
+    return LearningRateSearch(candidates=candidates, elbo=elbo, chosen=chosen)
 
 
 @dataclass(frozen=True)

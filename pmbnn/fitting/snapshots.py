@@ -6,147 +6,103 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.image_evaluation import ImageEvaluation
+from pmbnn.fitting.image_evaluation import ImageEvaluation, pixels
 from pmbnn.fitting.inferred import InferredCell
 from pmbnn.inference.result import Snapshot
-from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor
 
 BINS = 60
-"""Of the histograms of weights."""
+"""Bins of the histograms of weights."""
 
 LAYER = re.compile(r"(?:weight|bias)_\d+")
 
+SCORES = ("accuracy", "log_likelihood", "elbo", "evidence")
+
 EXAMPLES, EXAMPLE_DRAWS = 8, 50
-"""Images of each kind whose single draws are kept, and how many of those."""
+"""Images of each kind whose single draws are kept, and the number of those."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The best restart of a cell at some steps; nats an observation.
+    """The best restart of a cell at some steps.
 
     Attributes
     ----------
-    steps
-        ``(snapshot,)``.
-    parts
-        Rows judged: ``train``, ``validation`` if rows are set aside, ``test``.
-    accuracy, log_likelihood, elbo, evidence
-        ``(part, snapshot)``. The log-likelihood is the mean over draws; the ELBO has the fit's
-        own KL weight; the evidence is its exponential over the number of classes.
-    kl
-        Divergence over the number of training rows, ``(snapshot,)``.
-    tensors
-        Weights and biases, by name.
-    mean_edges, sd_edges
-        Edges of the histograms, ``(tensor, bin + 1)``.
-    mean_densities, sd_densities
-        Of posterior means and standard deviations, ``(snapshot, tensor, bin)``.
+    fit
+        Variables of the group ``fit`` of a trace. ``snapshot_step`` and ``snapshot_kl``, the
+        divergence over the number of training rows, ``(snapshot,)``. ``snapshot_accuracy``,
+        ``snapshot_log_likelihood``, ``snapshot_elbo``, ``snapshot_evidence``,
+        ``(part, snapshot)``, nats an observation, for the parts ``train``, ``validation`` if rows
+        are set aside, ``test``: the log-likelihood is the mean over draws; the ELBO has the fit's
+        own KL weight; the evidence is its exponential over the number of classes. Histograms of
+        posterior means and standard deviations of each tensor of weights or biases:
+        ``mean_edge`` and ``sd_edge``, ``(tensor, edge)``, ``snapshot_mean_density`` and
+        ``snapshot_sd_density``, ``(snapshot, tensor, bin)``.
     examples
-        Images and what single draws say of them; None unless the rows are images.
+        Group ``snapshot_examples``: images with class probabilities of single draws, and the share
+        of each set's images with no class above the threshold (``rejected``). None unless the rows
+        are images.
     """
 
-    steps: np.ndarray
-    parts: tuple[str, ...]
-    accuracy: np.ndarray
-    log_likelihood: np.ndarray
-    kl: np.ndarray
-    elbo: np.ndarray
-    evidence: np.ndarray
-    tensors: tuple[str, ...]
-    mean_edges: np.ndarray
-    sd_edges: np.ndarray
-    mean_densities: np.ndarray
-    sd_densities: np.ndarray
-    examples: "Examples | None"
+    fit: xr.Dataset
+    examples: xr.Dataset | None
 
     def numbers(self) -> dict[str, Any]:
-        """What a record keeps: lists over the steps, those of each part under its name."""
-        names = ("accuracy", "log_likelihood", "elbo", "evidence")
+        """Entries of a record: lists over the steps, those of each part under its name."""
+        scores = {name: self.fit[f"snapshot_{name}"] for name in SCORES}
         parts = {
-            part: {name: getattr(self, name)[i].tolist() for name in names}
-            for i, part in enumerate(self.parts)
+            str(part): {name: score.values[i].tolist() for name, score in scores.items()}
+            for i, part in enumerate(self.fit["part"].values)
         }
-        return {"step": self.steps.tolist(), "kl": self.kl.tolist(), "parts": parts}
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Images at every snapshot.
-
-    Attributes
-    ----------
-    x
-        Raw pixels, ``(example, feature)``.
-    kinds, labels
-        The set that each comes from, and what it shows.
-    probability
-        ``(snapshot, draw, example, class)``.
-    sets, rejected
-        Share of each set's images with no class above the threshold, ``(snapshot, set)``.
-    """
-
-    x: np.ndarray
-    kinds: tuple[str, ...]
-    labels: tuple[str, ...]
-    probability: np.ndarray
-    sets: tuple[str, ...]
-    rejected: np.ndarray
+        steps, kl = (self.fit[f"snapshot_{name}"].values.tolist() for name in ("step", "kl"))
+        return {"step": steps, "kl": kl, "parts": parts}
 
 
 def diagnose(
-    fitted: InferredCell,
-    dataset: Dataset,
-    predictor: Predictor,
-    images: ImageEvaluation | None,
+    fitted: InferredCell, dataset: Dataset, predictor: Predictor, images: ImageEvaluation | None
 ) -> Diagnosis | None:
-    """The best restart at the steps that its settings name; None where they name none."""
+    """The best restart at the steps in its settings; None where there are none."""
     if fitted.samples is not None or not fitted.fits[fitted.best].snapshots:
         return None
     snapshots, best = fitted.fits[fitted.best].snapshots, fitted.sources[fitted.best]
-    sources = [replace(best, parameters=_parameters(best, snapshot)) for snapshot in snapshots]
+    sources = [
+        replace(best, parameters={name: snapshot.constrained[name] for name in best.parameters})
+        for snapshot in snapshots
+    ]
     parts = _parts(dataset, fitted.cell.predict.diagnostics.rows)
-    rows, classes = len(dataset.y_train), len(dataset.classes)
     draws = fitted.cell.predict.diagnostics.draws
-    kl = np.array([snapshot.kl for snapshot in snapshots]) / rows
+    kl = np.array([snapshot.kl for snapshot in snapshots]) / len(dataset.y_train)
     accuracy, log_likelihood = np.empty((2, len(parts), len(kl)))
     for n, source in enumerate(sources):
         for i, (x, label) in enumerate(parts.values()):
             predictive = predictor.predict([source], [1.0], fitted.data, x, draws)
             accuracy[i, n] = np.mean(predictive.predicted == label)
-            log_likelihood[i, n] = _mean_log_likelihood(predictive, label)
+            by_label = np.take_along_axis(predictive.mean_log, label[:, None], axis=1)
+            log_likelihood[i, n] = float(np.mean(by_label))
     elbo = log_likelihood - fitted.cell.inference.kl_weight * kl
     with np.errstate(under="ignore"):
-        evidence = np.exp(elbo / classes)
+        evidence = np.exp(elbo / len(dataset.classes))
     spread = [
         _spread(snapshot, source, fitted.data, predictor, draws)
         for snapshot, source in zip(snapshots, sources, strict=True)
     ]
-    mean_edges, mean_densities = _histograms([{k: m for k, (m, _) in s.items()} for s in spread])
-    sd_edges, sd_densities = _histograms([{k: sd for k, (_, sd) in s.items()} for s in spread])
-    return Diagnosis(
-        steps=np.array([snapshot.step for snapshot in snapshots]),
-        parts=tuple(parts),
-        accuracy=accuracy,
-        log_likelihood=log_likelihood,
-        kl=kl,
-        elbo=elbo,
-        evidence=evidence,
-        tensors=tuple(spread[0]),
-        mean_edges=mean_edges,
-        sd_edges=sd_edges,
-        mean_densities=mean_densities,
-        sd_densities=sd_densities,
-        examples=None if images is None else _examples(fitted, dataset, predictor, images, sources),
-    )
-
-
-def _parameters(source: GuideDraws, snapshot: Snapshot) -> dict[str, np.ndarray]:
-    """Parameters of the guide of a snapshot."""
-    return {name: snapshot.constrained[name] for name in source.parameters}
+    steps = ("snapshot", [snapshot.step for snapshot in snapshots])
+    arrays = {"snapshot_step": steps, "snapshot_kl": ("snapshot", kl)}
+    for i, name in enumerate(("mean", "sd")):
+        edges, densities = _histograms([{k: v[i] for k, v in one.items()} for one in spread])
+        arrays[f"{name}_edge"] = ("tensor", "edge"), edges
+        arrays[f"snapshot_{name}_density"] = ("snapshot", "tensor", "bin"), densities
+    for name, score in zip(SCORES, (accuracy, log_likelihood, elbo, evidence), strict=True):
+        arrays[f"snapshot_{name}"] = ("part", "snapshot"), score
+    fit = xr.Dataset(arrays, {"part": list(parts), "tensor": list(spread[0])})
+    if images is None:
+        return Diagnosis(fit, None)
+    examples = _examples(fitted, dataset, predictor, images, sources)
+    return Diagnosis(fit, examples.assign(snapshot_step=steps))
 
 
 def _parts(dataset: Dataset, rows: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -155,10 +111,6 @@ def _parts(dataset: Dataset, rows: int) -> dict[str, tuple[np.ndarray, np.ndarra
         parts["validation"] = (dataset.x_validation, dataset.y_validation)
     parts["test"] = (dataset.x_test, dataset.y_test)
     return {name: (x[:rows], label[:rows]) for name, (x, label) in parts.items()}
-
-
-def _mean_log_likelihood(predictive: ClassProbabilities, label: np.ndarray) -> float:
-    return float(np.mean(np.take_along_axis(predictive.mean_log, label[:, None], axis=1)))
 
 
 def _spread(
@@ -207,15 +159,17 @@ def _examples(
     predictor: Predictor,
     images: ImageEvaluation,
     sources: Sequence[GuideDraws],
-) -> Examples:
-    raw = dataset.standardisation.undo(dataset.x_test[: fitted.cell.predict.diagnostics.rows])
-    sets = {"test": (raw, [dataset.classes[i] for i in dataset.y_test[: len(raw)]])}
-    for name, of_set in images.ood.items():
-        if name.endswith("_noise"):
-            sets[name] = (of_set.images.x, list(of_set.images.labels))
-    first = [(name, x[:EXAMPLES], labels[:EXAMPLES]) for name, (x, labels) in sets.items()]
-    x = np.concatenate([of_set for _, of_set, _ in first])
+) -> xr.Dataset:
+    """Single images at every snapshot."""
     settings = fitted.cell.predict
+    raw = dataset.standardisation.undo(dataset.x_test[: settings.diagnostics.rows])
+    sets = {"test": (raw, [dataset.classes[i] for i in dataset.y_test[: len(raw)]])}
+    for name, ood in images.ood.items():
+        if name.endswith("_noise"):
+            sets[name] = (ood.images.x, list(ood.images.labels))
+    x = np.concatenate([raw[:EXAMPLES] for raw, _ in sets.values()])
+    labels = [label for _, labels in sets.values() for label in labels[:EXAMPLES]]
+    kinds = [name for name, (raw, _) in sets.items() for _ in raw[:EXAMPLES]]
 
     def probability(source: GuideDraws) -> np.ndarray:
         inputs = dataset.standardisation(x)
@@ -224,14 +178,22 @@ def _examples(
 
     def rejected(source: GuideDraws, raw: np.ndarray) -> float:
         inputs, draws = dataset.standardisation(raw), settings.diagnostics.draws
-        probability = predictor.predict([source], [1.0], fitted.data, inputs, draws).mean
-        return float(np.mean(probability.max(axis=1) <= settings.confidence_threshold))
+        mean = predictor.predict([source], [1.0], fitted.data, inputs, draws).mean
+        return float(np.mean(mean.max(axis=1) <= settings.confidence_threshold))
 
-    return Examples(
-        x=x,
-        kinds=tuple(name for name, of_set, _ in first for _ in of_set),
-        labels=tuple(label for *_, labels in first for label in labels),
-        probability=np.stack([probability(source) for source in sources]),
-        sets=tuple(sets),
-        rejected=np.array([[rejected(s, raw) for raw, _ in sets.values()] for s in sources]),
+    probabilities = np.stack([probability(source) for source in sources]).astype("f4")
+    shares = np.array([[rejected(s, raw) for raw, _ in sets.values()] for s in sources])
+    return xr.Dataset(
+        {
+            "probability": (("snapshot", "draw", "example", "output"), probabilities),
+            "image": pixels(x, dataset.input_shape, "example"),
+            "label": ("example", np.array(labels, dtype=object)),
+            "kind": ("example", np.array(kinds, dtype=object)),
+            "rejected": (("snapshot", "set"), shares),
+        },
+        coords={"output": list(dataset.classes), "set": list(sets)},
+        attrs={
+            "confidence_threshold": settings.confidence_threshold,
+            "draws_of": f"the guide of restart {fitted.best}, the best, at every snapshot",
+        },
     )

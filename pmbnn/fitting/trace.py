@@ -1,28 +1,30 @@
 """A fitted cell as an xarray tree that ArviZ reads.
 
-``posterior`` is what the cell predicts with: one chain of draws of its best restart, or of the
-mixture of its restarts, each restart as often as its weight says. ``posterior_predictive``,
+``posterior`` holds the draws that the cell predicts with: one chain of draws of its best restart,
+or of the mixture of its restarts, each by its weight. ``posterior_predictive``,
 ``log_likelihood`` and ``sample_stats`` belong to these draws. Where a cell has several restarts,
-``restarts`` holds the same variables of each of them, whatever its weight, and ``fit`` and
-``guide`` have the way and the parameters of each. Groups made of draws say in their attribute
-``draws_of`` what these are draws of.
+``restarts`` holds the same variables of each of them, whatever its weight; ``fit`` holds the
+history and ``guide`` the parameters of each. The attribute ``draws_of`` of groups of draws
+describes their distribution.
 
 Small networks are kept in full. Of large ones, the posterior of the last layer and of all
 scales is kept; the guide and its PRNG keys are, so that everything else can be drawn
 again (`pmbnn.results.restore`), and the training rows are named by fingerprint only.
 
+Of a sampler, ``posterior`` has draws of every chain, and ``draws`` the unconstrained vectors that
+the cell predicts with, from which `pmbnn.results.restore` predicts again: of large networks fewer
+draws, and by name those of the last layer and of all scales.
+
 Several targets have a dim ``target_name`` in all groups but ``log_likelihood``, which is of rows:
-what leave-one-out leaves out is a row with all its targets.
+leave-one-out leaves out a row with all its targets.
 
-Where targets were standardised, what belongs to the model speaks of standardised ones, and
-predictions of those in original units, as the attribute ``target_units`` of a group says;
-``constant_data`` has the map between the two.
-
-What a sampler's cell keeps is told in `pmbnn.fitting.sampling`.
+Where targets were standardised, groups of the model are in standardised units and predictions in
+original ones, as the attribute ``target_units`` of a group says; ``constant_data`` has the map
+between the two.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
@@ -32,9 +34,15 @@ from pmbnn.data.arrays import Dataset
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import Evaluation
 from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.prediction_groups import diagnosis_arrays, prediction_groups, target_axes
-from pmbnn.fitting.sampling import LARGE_TRACE_DRAWS, is_kept_of_large, sampled_groups
+from pmbnn.fitting.prediction_groups import prediction_groups, target_axes
+from pmbnn.fitting.sampling import (
+    LARGE_TRACE_DRAWS,
+    kept_values,
+    trace_numbers,
+    trace_values,
+)
 from pmbnn.fitting.snapshots import Diagnosis
+from pmbnn.models.build import LAYER_PARAMETER
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.datatree import history_of
 from pmbnn.prediction.draws import DrawSource, log_density_of_mixture
@@ -57,37 +65,6 @@ TARGET_UNITS = dict.fromkeys(
 """Units of targets in groups that belong to the model, where a data set standardises them."""
 
 
-@dataclass(frozen=True)
-class TraceDraws:
-    """Draws that a trace keeps.
-
-    Attributes
-    ----------
-    of_restart
-        The first draws of the flat vector by each restart that did not diverge, ``(draw, size)``,
-        by its number; none of a large network, unless densities are asked for.
-    named
-        Variables at these draws by name, ``(draw, *shape)`` each; of a large network the last
-        layer and all scales.
-    restart
-        The restart that each draw of the posterior is of, ``(draw,)``: draw ``k`` is the ``k``-th
-        of its restart.
-    """
-
-    of_restart: dict[int, np.ndarray]
-    named: dict[int, dict[str, np.ndarray]]
-    restart: np.ndarray
-
-    @property
-    def posterior(self) -> np.ndarray:
-        """Draws of the posterior, ``(draw, size)``."""
-        return self.pick(self.of_restart)
-
-    def pick(self, of_restart: dict[int, np.ndarray]) -> np.ndarray:
-        """What belongs to the draws of the posterior, from what belongs to those of restarts."""
-        return np.stack([of_restart[i][k] for k, i in enumerate(self.restart)])
-
-
 def build_trace(
     fitted: InferredCell,
     evaluation: Evaluation,
@@ -100,9 +77,11 @@ def build_trace(
     # A figure of curves shows the rows, which are few.
     keeps_rows = not large or bool(evaluation.curves)
     if fitted.samples is not None:
-        groups = sampled_groups(fitted, predictor, model, large)
+        groups = _chain_groups(fitted, predictor, model, large)
     else:
-        groups = _guide_groups(fitted, evaluation, predictor, model, large)
+        groups = _guide_groups(fitted, predictor, model, large)
+        groups["fit"] = _fit_group(fitted, evaluation.diagnosis)
+        groups["guide"] = _parameter_group(fitted, predictor)
     groups["constant_data"] = _constant_data(dataset, keeps_rows, spec.is_user_data)
     if keeps_rows:
         targets = (target_axes("observation", dataset), dataset.y_train)
@@ -125,97 +104,147 @@ def build_trace(
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
 
+# Draws, whether of guides or of chains
+
+
 def _guide_groups(
-    fitted: InferredCell, evaluation: Evaluation, predictor: Predictor, model: pm.Model, large: bool
+    fitted: InferredCell, predictor: Predictor, model: pm.Model, large: bool
 ) -> dict[str, xr.Dataset]:
-    """What is kept of draws of guides, and the guides."""
-    kept = _trace_draws(fitted, predictor, large)
-    groups = _variable_groups(fitted, kept, model)
-    groups |= {
-        "fit": _fit_group(fitted, evaluation.diagnosis),
-        "guide": _guide_group(fitted, predictor),
-    }
-    if not large or fitted.cell.predict.log_likelihood:
-        groups |= _density_groups(fitted, predictor, kept)
-    if not large:
-        groups["posterior_predictive"] = _posterior_predictive(fitted, predictor, kept)
+    """Draws of the mixture of guides as one chain, and those of each restart."""
+    predict, sources = fitted.cell.predict, fitted.sources
+    draws = max(predict.trace_draws, LARGE_TRACE_DRAWS) if large else predict.trace_draws
+    restart_of_draw = source_of_draws(sources, fitted.weights, fitted.best, draws)
+
+    def mixed(by_restart: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Draws of the mixture, ``(1, draw, ...)``: draw ``k`` is the ``k``-th of its restart."""
+        return np.stack([by_restart[i][k] for k, i in enumerate(restart_of_draw)])[None]
+
+    named = {i: _named(fitted, predictor, source, draws, large) for i, source in sources.items()}
+    names = list(named[fitted.best])
+    by_name = {name: {i: arrays[name] for i, arrays in named.items()} for name in names}
+    posterior = {name: mixed(arrays) for name, arrays in by_name.items()}
+    values = None
+    if not large or predict.log_likelihood:
+        values = mixed({i: predictor.values(source, draws) for i, source in sources.items()})
+    rng = np.random.default_rng([*sources[fitted.best].draw_key, 1])
+    coords = {"chain": [0], "draw": range(draws)}
+    groups = _draw_groups(fitted, predictor, model, posterior, values, {}, coords, rng, large)
+    if len(fitted.fits) > 1:
+        arrays = {name: np.stack([*by_restart.values()]) for name, by_restart in by_name.items()}
+        groups["restarts"] = _variables(arrays, "restart", model).assign_coords(
+            restart=list(named), draw=range(draws)
+        )
+        groups["restarts"].attrs["draws_of"] = "the guide of each restart that did not diverge"
     return groups
-
-
-def _trace_draws(fitted: InferredCell, predictor: Predictor, large: bool) -> TraceDraws:
-    draws = fitted.cell.predict.trace_draws
-    if large:
-        draws = max(draws, LARGE_TRACE_DRAWS)
-    sources = fitted.sources
-    named = {i: _named(fitted, predictor, s, draws, large) for i, s in sources.items()}
-    values = {}
-    if not large or fitted.cell.predict.log_likelihood:
-        values = {i: predictor.values(source, draws) for i, source in sources.items()}
-    restart = source_of_draws(sources, fitted.weights, fitted.best, draws)
-    return TraceDraws(values, named, restart)
 
 
 def _named(
     fitted: InferredCell, predictor: Predictor, source: DrawSource, draws: int, large: bool
 ) -> dict[str, np.ndarray]:
     """Variables by name at the first draws of a source, a few of which are in memory at a time."""
-    parts = []
-    for block in predictor.blocks(source, draws):
-        named = predictor.posterior(fitted.data, block)
-        names = [name for name in named if not large or is_kept_of_large(name, named)]
-        parts.append({name: named[name] for name in names})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    blocks = [
+        _kept_by_name(predictor.posterior(fitted.data, block), large)
+        for block in predictor.blocks(source, draws)
+    ]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
-def _chain_coords(kept: TraceDraws) -> dict[str, list[int]]:
-    return {"chain": [0], "draw": list(range(len(kept.restart)))}
+def _kept_by_name(named: dict[str, np.ndarray], large: bool) -> dict[str, np.ndarray]:
+    """The variables that are kept: of large networks the last layer's, and those of no layer."""
+    layers = {name: int(m[1]) for name in named if (m := LAYER_PARAMETER.match(name))}
+    last = max(layers.values(), default=None)
+    return {n: array for n, array in named.items() if not large or layers.get(n, last) == last}
 
 
-def _variable_groups(fitted, kept: TraceDraws, model) -> dict[str, xr.Dataset]:
-    """``posterior``, and ``restarts`` where there are several: weights and scales by name."""
-    names = list(next(iter(kept.named.values())))
-    dims = {name: model.named_vars_to_dims.get(name, ()) for name in names}
-    of_name = {name: {i: named[name] for i, named in kept.named.items()} for name in names}
-    used = {dim for name in names for dim in dims[name]}
-    labels = {name: list(label) for name, label in model.coords.items() if name in used}
-    picked = {
-        name: (("chain", "draw", *dims[name]), kept.pick(of_name[name])[None].astype("f4"))
-        for name in names
+def _chain_groups(
+    sampled: InferredCell, predictor: Predictor, model: pm.Model, large: bool
+) -> dict[str, xr.Dataset]:
+    """Draws of each chain, and the unconstrained vectors that the cell predicts with."""
+    cell, samples, values = sampled.cell, sampled.samples, trace_values(sampled)
+    numbers = trace_numbers(sampled)
+    named = predictor.posterior(sampled.data, values.reshape(-1, values.shape[-1]))
+    posterior = {
+        name: array.reshape(*values.shape[:2], *array.shape[1:])
+        for name, array in _kept_by_name(named, large).items()
     }
-    attrs = {"draws_of": fitted.draws_of}
-    groups = {"posterior": xr.Dataset(picked, _chain_coords(kept) | labels, attrs)}
-    if len(fitted.fits) > 1:
-        every = {
-            name: (("restart", "draw", *dims[name]), np.stack([*array.values()]).astype("f4"))
-            for name, array in of_name.items()
-        }
-        coords = {"restart": list(kept.named), "draw": list(range(len(kept.restart)))}
-        attrs = {"draws_of": "the guide of each restart that did not diverge"}
-        groups["restarts"] = xr.Dataset(every, coords | labels, attrs)
+    statistics = {name: array[:, numbers] for name, array in samples.chains.statistics.items()}
+    coords = {"chain": range(len(values)), "draw": numbers}
+    rng = np.random.default_rng(cell.inference.seed)
+    groups = _draw_groups(
+        sampled, predictor, model, posterior, values, statistics, coords, rng, large
+    )
+    groups["posterior"].attrs |= {"status": samples.status, "reason": samples.reason}
+    kept = values if large else kept_values(cell, samples)
+    groups["draws"] = xr.Dataset(
+        {"values": (("chain", "draw", "parameter"), kept.astype("f4"))},
+        attrs={"slots": _slots(predictor)},
+    )
     return groups
 
 
-def _density_groups(fitted, predictor, kept: TraceDraws) -> dict[str, xr.Dataset]:
-    log_likelihood, log_p = predictor.log_joint(fitted.data, kept.posterior)
-    sources, weights = fitted.sources.values(), fitted.weights.values()
-    log_q = log_density_of_mixture(sources, weights, kept.posterior)
-    coords, attrs = _chain_coords(kept), {"draws_of": fitted.draws_of}
-    axes = ("chain", "draw")
-    of_rows = {"y": ((*axes, "observation"), log_likelihood[None].astype("f4"))}
-    of_draws = {"log_p": (axes, log_p[None]), "log_q": (axes, log_q[None])}
-    return {
-        "log_likelihood": xr.Dataset(of_rows, coords, attrs),
-        "sample_stats": xr.Dataset(of_draws, coords, attrs),
-    }
+def _draw_groups(
+    inferred: InferredCell,
+    predictor: Predictor,
+    model: pm.Model,
+    posterior: Mapping[str, np.ndarray],
+    values: np.ndarray | None,
+    statistics: Mapping[str, np.ndarray],
+    coords: Mapping[str, Sequence[int]],
+    rng: np.random.Generator,
+    large: bool,
+) -> dict[str, xr.Dataset]:
+    """Groups that belong to draws ``(chain, draw)``.
+
+    Parameters
+    ----------
+    posterior
+        Variables by name.
+    values
+        Unconstrained vectors; None of guides of large networks whose densities are not kept.
+    statistics
+        Statistics of chains; those of guides are their densities.
+    rng
+        Generator of the targets of the posterior predictive.
+    """
+    axes, groups = ("chain", "draw", "observation", TARGET_NAME), {}
+    groups["posterior"] = _variables(posterior, "chain", model)
+    if values is not None:
+        flat, shape = values.reshape(-1, values.shape[-1]), values.shape[:2]
+    if not large or inferred.cell.predict.log_likelihood:
+        log_likelihood, log_p = predictor.log_joint(inferred.data, flat)
+        by_row = log_likelihood.reshape(*shape, -1).astype("f4")
+        groups["log_likelihood"] = xr.Dataset({"y": (axes[:3], by_row)})
+        if inferred.samples is None:
+            sources, weights = inferred.sources.values(), inferred.weights.values()
+            log_q = log_density_of_mixture(sources, weights, flat)
+            statistics = {"log_p": log_p.reshape(shape), "log_q": log_q.reshape(shape)}
+    if statistics:
+        arrays = {name: (axes[:2], array) for name, array in statistics.items()}
+        groups["sample_stats"] = xr.Dataset(arrays)
+    if not large:
+        targets = predictor.observations(inferred.data, flat, rng)
+        targets = targets.reshape(*shape, *targets.shape[1:])
+        groups["posterior_predictive"] = xr.Dataset({"y": (axes[: targets.ndim], targets)})
+    attrs = {"draws_of": inferred.draws_of}
+    return {name: group.assign_coords(coords).assign_attrs(attrs) for name, group in groups.items()}
 
 
-def _posterior_predictive(fitted, predictor, kept: TraceDraws) -> xr.Dataset:
-    """Targets drawn at the training rows, one for each posterior draw."""
-    rng = np.random.default_rng([*fitted.fits[fitted.best].keys.draws, 1])
-    targets = predictor.observations(fitted.data, kept.posterior, rng)
-    attrs = {"draws_of": fitted.draws_of}
-    axes = ("chain", "draw", "observation", TARGET_NAME)[: 1 + targets.ndim]
-    return xr.Dataset({"y": (axes, targets[None])}, _chain_coords(kept), attrs)
+def _variables(arrays: Mapping[str, np.ndarray], first: str, model: pm.Model) -> xr.Dataset:
+    """Variables of a model at draws ``(first, draw)``, with the model's dims and labels."""
+    dims = {name: model.named_vars_to_dims.get(name, ()) for name in arrays}
+    used = {dim for name in arrays for dim in dims[name]}
+    return xr.Dataset(
+        {n: ((first, "draw", *dims[n]), array.astype("f4")) for n, array in arrays.items()},
+        {name: list(labels) for name, labels in model.coords.items() if name in used},
+    )
+
+
+def _slots(predictor: Predictor) -> str:
+    """Where in the unconstrained vector each variable lies, as JSON."""
+    return json.dumps([[s.name, s.start, list(s.shape)] for s in predictor.flat.layout.slots])
+
+
+# Fits, guides and data
 
 
 def _fit_group(fitted: InferredCell, diagnosis: Diagnosis | None) -> xr.Dataset:
@@ -229,30 +258,27 @@ def _fit_group(fitted: InferredCell, diagnosis: Diagnosis | None) -> xr.Dataset:
         "learning_rate": (("restart",), [fit.learning_rate for fit in fitted.fits]),
         "weight": (("restart",), [fitted.weights.get(i, 0.0) for i in range(len(fitted.fits))]),
     }
-    arrays |= {} if diagnosis is None else diagnosis_arrays(diagnosis)
+    arrays |= {} if diagnosis is None else dict(diagnosis.fit.variables)
     return history_of(fitted.fits).assign(arrays).assign_attrs(attrs)
 
 
-def _guide_group(fitted: InferredCell, predictor: Predictor) -> xr.Dataset:
-    """Constrained parameters and PRNG keys, from which every draw can be made again.
+def _parameter_group(fitted: InferredCell, predictor: Predictor) -> xr.Dataset:
+    """Constrained parameters of guides and PRNG keys, from which every draw can be made again.
 
     ``scale`` is the standard deviation of every parameter, whatever the guide.
     """
-    slots = [[s.name, s.start, list(s.shape)] for s in predictor.flat.layout.slots]
-    stacked = {
-        name: np.stack([fit.constrained[name] for fit in fitted.fits]).astype("f4")
-        for name in fitted.sources[fitted.best].parameters
-    }
-    stacked["scale"] = np.stack([fit.scale for fit in fitted.fits]).astype("f4")
+    names = fitted.sources[fitted.best].parameters
+    arrays = {name: np.stack([fit.constrained[name] for fit in fitted.fits]) for name in names}
+    arrays["scale"] = np.stack([fit.scale for fit in fitted.fits])
     keys = np.stack([fit.keys.draws for fit in fitted.fits])
     return xr.Dataset(
         {
-            name: (("restart", "parameter", f"{name}_column")[: array.ndim], array)
-            for name, array in stacked.items()
+            name: (("restart", "parameter", f"{name}_column")[: array.ndim], array.astype("f4"))
+            for name, array in arrays.items()
         }
         | {"draw_key": (("restart", "word"), keys)},
         coords={"restart": range(len(fitted.fits))},
-        attrs={"slots": json.dumps(slots)},
+        attrs={"slots": _slots(predictor)},
     )
 
 

@@ -29,12 +29,12 @@ from pmbnn.spec import validated
 from pmbnn.spec.errors import HABITS, check_arguments, must_be_one_of
 
 START_DRAWS = 5
-"""Draws of each guide, as it starts, at which a log-density that is not finite is looked for."""
+"""Draws of each guide at its start, at which terms that are not finite are searched for."""
 
 DTYPES = ("float32", "float64")
 
 PLACES = {name: name for name in Inference.model_fields} | {"seed": "random_seed"}
-"""Arguments of `fit` by the fields of the settings that they are."""
+"""Arguments of `fit` by the fields of the settings."""
 
 ARGUMENTS = {*PLACES.values(), "progress", "dtype", "device"}
 
@@ -43,7 +43,7 @@ ELSEWHERE = {
     "chains": "`restarts` are independent fits.",
     "cores": "all restarts run in one program, on all cores.",
 }
-"""What stands in the place of arguments that `fit` does not have."""
+"""Remedies for arguments that `fit` does not have."""
 
 
 def fit(
@@ -72,7 +72,7 @@ def fit(
         Independent fits, of which the one of highest ELBO counts; small models fit them all at
         once in one program.
     random_seed
-        Decides initial values, noise, minibatches and draws.
+        Seed of initial values, noise, minibatches and draws.
     guide
         ``mean_field``, ``low_rank`` or ``full_rank`` normals on the unconstrained variables, or a
         point: ``map``, ``maximum_likelihood``.
@@ -84,8 +84,8 @@ def fit(
         ``float32`` or ``float64``; by default the first for models of this package and the
         second for others, whose matrices may be nearly singular.
     device
-        What it runs on, and what is computed of it later: ``cpu``, ``gpu`` (the first that JAX
-        finds), or a GPU where there is one.
+        Device of the fit, and of later draws and predictions: ``cpu``, ``gpu`` (the first that JAX
+        finds), or ``auto``, a GPU where there is one.
     **settings
         Further fields of `pmbnn.Inference`: ``estimator``, ``batch``, ``kl_weight``, …
 
@@ -114,30 +114,30 @@ def fit(
     check_arguments(settings, ARGUMENTS, "pb.fit", **ELSEWHERE)
     if steps is None and settings.get("epochs") is None:
         steps = DEFAULT_STEPS
-    given = {"steps": steps, "restarts": restarts, "seed": random_seed, "guide": guide}
-    given |= {"learning_rate": learning_rate, **settings}
-    chosen = validated(Inference, given, PLACES, "pb.fit")
+    named = {"steps": steps, "restarts": restarts, "seed": random_seed, "guide": guide}
+    named |= {"learning_rate": learning_rate, **settings}
+    inference = validated(Inference, named, PLACES, "pb.fit")
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
-        program, fits = fit_model(model, chosen, dtype=dtype)
-    if all(found.failed for found in fits):
+        program, fits = fit_model(model, inference, dtype=dtype)
+    finite = [fit for fit in fits if not fit.failed]
+    if not finite:
         reason = _why_not_finite(program, model, fits)
         if reason is not None:
             raise ValueError(f"`model` cannot be fitted: {reason}.")
         raise ValueError(f"every restart diverged: {fits[0].reason}. Lower `learning_rate`.")
-    finite = [fit for fit in fits if not fit.failed]
     best = max(finite, key=lambda fit: fit.elbo)
     return Posterior(
         origin=model,
-        settings=chosen,
+        settings=inference,
         sources={fit.replica: GuideDraws.from_fit(program.guide, fit) for fit in finite},
         weights={fit.replica: float(fit is best) for fit in finite},
         best=best.replica,
         status=best.status,
         reason=best.reason,
         draws_of=(
-            f"the {chosen.guide.replace('_', '-')} guide of restart {best.replica}, "
+            f"the {inference.guide.replace('_', '-')} guide of restart {best.replica}, "
             f"highest ELBO of {len(fits)}"
         ),
         dtype=dtype,
@@ -147,7 +147,7 @@ def fit(
 
 
 def chosen_dtype(model: pm.Model, dtype: str | None) -> str:
-    """Precision that a model is fitted or sampled in; that of its kind unless given."""
+    """The given precision, or the default of the kind of model."""
     if dtype is None:
         return "float64" if likelihood_of(model) is None else "float32"
     if dtype not in DTYPES:
@@ -156,10 +156,10 @@ def chosen_dtype(model: pm.Model, dtype: str | None) -> str:
 
 
 def _why_not_finite(program: Program, model: pm.Model, fits: Sequence[Fit]) -> str | None:
-    """What of the log-density is not finite at draws of the guides as they start."""
+    """Reason for a log-density that is not finite at draws of the guides at their start."""
     flat, settings, points = flatten_model(model, n_observations(model)), program.settings, []
-    for found in fits:
-        rng = np.random.default_rng(found.keys.initial)
+    for fit in fits:
+        rng = np.random.default_rng(fit.keys.initial)
         means = initial_means(flat.layout, settings, rng)
         spread = settings.initial_scale * rng.standard_normal((START_DRAWS, means.size))
         points += list(means + spread)
@@ -197,7 +197,7 @@ def sample(
     engine
         Name of a sampler: ``mclmc``, ``nuts`` or ``smc``.
     random_seed
-        Decides starts and moves: the same seed gives the same bits.
+        Seed of starts and moves: the same seed gives the same bits.
     progress
         Whether to show draws and agreement.
     dtype
@@ -235,27 +235,27 @@ def sample(
         raise TypeError(f"`model` must be a pm.Model, got {type(model).__name__}.")
     if engine not in SAMPLING:
         raise must_be_one_of("engine", SAMPLING, engine)
-    chosen = _chosen(engine, random_seed, settings)
+    sampling = _sampling(engine, random_seed, settings)
     dtype = chosen_dtype(model, dtype)
     place = device_here(device)
     with running_on(place), shown(progress):
         density = build_log_density(model, n_observations(model), dtype)
         check_support(model, value_shapes(model))
-        sampler = build_sampler(density, chosen)
+        sampler = build_sampler(density, sampling)
         samples = sample_posterior(
             sampler,
             model_values(model),
             compared_functions(model),
-            identity=f"{engine}/{chosen.seed}",
+            identity=f"{engine}/{sampling.seed}",
         )
         if samples.chains.broken.all():
-            reason = _why_chains_are_not_finite(model, chosen, dtype)
+            reason = _why_chains_are_not_finite(model, sampling, dtype)
             if reason is not None:
                 raise ValueError(f"`model` cannot be sampled: {reason}.")
     kept = KeptDraws.spread(samples.chains.merged)
     return Posterior(
         origin=model,
-        settings=chosen,
+        settings=sampling,
         sources={0: kept},
         weights={0: 1.0},
         best=0,
@@ -269,23 +269,23 @@ def sample(
     )
 
 
-def _chosen(engine: str, random_seed: int, further: Mapping[str, object]) -> Sampling:
+def _sampling(engine: str, random_seed: int, further: Mapping[str, object]) -> Sampling:
     """Settings of a sampler from the arguments of `sample`."""
     fields = SAMPLING[engine].model_fields
     places = {name: name for name in fields} | {"seed": "random_seed"}
     elsewhere = {"cores": "all chains run in one program, on all cores."}
     for name in further:
-        found = HABITS.get(name, name)
-        others = [other for other, cls in sorted(SAMPLING.items()) if found in cls.model_fields]
+        field = HABITS.get(name, name)
+        others = [other for other, cls in sorted(SAMPLING.items()) if field in cls.model_fields]
         if others:
-            elsewhere[name] = f"`{found}` is one of {' and '.join(others)}, not of {engine}."
+            elsewhere[name] = f"`{field}` is one of {' and '.join(others)}, not of {engine}."
     arguments = {*places.values(), "progress", "dtype", "device"}
     check_arguments(further, arguments, "pb.sample", **elsewhere)
     return validated(SAMPLING[engine], {"seed": random_seed, **further}, places, "pb.sample")
 
 
 def _why_chains_are_not_finite(model: pm.Model, settings: Sampling, dtype: str) -> str | None:
-    """What of the log-density is finite at none of some points, as far apart as chains start."""
+    """Reason for a log-density that is finite at none of the points where chains may start."""
     flat, spread = flatten_model(model, n_observations(model)), getattr(settings, "spread", 1.0)
     points = np.random.default_rng(settings.seed).standard_normal((CANDIDATES, flat.size))
     return why_not_finite(flat, model_values(model), spread * points, dtype, fewest=CANDIDATES)

@@ -1,4 +1,4 @@
-"""Draws as ArviZ takes them, with the dims and coordinates that PyMC gives them."""
+"""Draws as an ArviZ tree, with the dims and coordinates that PyMC gives them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ type Group = Mapping[str, np.ndarray]
 def build_datatree(
     model: pm.Model, groups: Mapping[str, Group], attrs: Mapping[str, Mapping[str, object]]
 ) -> xr.DataTree:
-    """Draws of a model's variables, and what the model holds beside them.
+    """Draws of a model's variables, with its observed and constant data.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def build_datatree(
         Arrays ``(chain, draw, *shape)`` by name, by the name of their group; empty groups are left
         out.
     attrs
-        Of the groups.
+        Attributes of the groups.
 
     Returns
     -------
@@ -47,13 +47,13 @@ def build_datatree(
     observed = {v.name: model.rvs_to_values[v].eval(mode=mode) for v in model.observed_RVs}
     for name, group in (("observed_data", observed), ("constant_data", find_constants(model))):
         if group:
-            found = arviz_base.dict_to_dataset(group, coords=coords, dims=dims, sample_dims=[])
-            tree[name] = xr.DataTree(found)
+            dataset = arviz_base.dict_to_dataset(group, coords=coords, dims=dims, sample_dims=[])
+            tree[name] = xr.DataTree(dataset)
     return tree
 
 
 def history_of(fits: Sequence[Fit]) -> xr.Dataset:
-    """ELBO of restarts on the way with its two parts, ``(restart, window)``, nats.
+    """ELBO of restarts during their fits, with its two parts, ``(restart, window)``, nats.
 
     A restart that stopped early ends in not-a-number.
     """
@@ -62,8 +62,8 @@ def history_of(fits: Sequence[Fit]) -> xr.Dataset:
     arrays = {name: np.full(shape, np.nan) for name in names}
     for name, array in arrays.items():
         for row, fit in zip(array, fits, strict=True):
-            own = getattr(fit.history, name)
-            row[: len(own)] = own
+            values = getattr(fit.history, name)
+            row[: len(values)] = values
     return xr.Dataset(
         {name: (("restart", "window"), array) for name, array in arrays.items()}
         | {"step": (("window",), longest)},

@@ -32,7 +32,7 @@ class DensityParts:
     Parameters
     ----------
     model
-        Of a network.
+        Model of a network.
     own_bias_scale
         Whether biases are drawn around a fixed scale of their own, `Prior.bias_scale`.
 
@@ -44,29 +44,28 @@ class DensityParts:
 
     def __init__(self, model: pm.Model, own_bias_scale: bool = False) -> None:
         flat = flatten_model(model, rows=None, jacobian=False)
-        of_weight = {name: bool(LAYER_PARAMETER.match(name)) for name in flat.log_priors}
+        weights = [name for name in flat.log_priors if LAYER_PARAMETER.match(name)]
         terms = {
             LIKELIHOOD: [by_row.sum() for by_row in flat.log_likelihoods.values()],
             WEIGHTS: [
                 flat.log_priors[name]
                 if own_bias_scale and name.startswith("bias")
                 else _of_standard(flat, name)
-                for name, own in of_weight.items()
-                if own
+                for name in weights
             ],
-            SCALES: [flat.log_priors[name] for name, own in of_weight.items() if not own],
+            SCALES: [term for name, term in flat.log_priors.items() if name not in weights],
         }
         graphs = {name: sum(parts) for name, parts in terms.items() if parts}
         self.names = list(graphs)
         self._data = list(flat.data)
         vector = flat_vector(flat)
         with precision("float64"):
-            of_one = jax_function([vector, *flat.data.values()], flat.at(vector, graphs.values()))
+            one_draw = jax_function([vector, *flat.data.values()], flat.at(vector, graphs.values()))
 
-        def of_all(values, *data):
-            return jax.lax.map(lambda v: of_one(v, *data), values, batch_size=AT_ONCE)
+        def all_draws(values, *data):
+            return jax.lax.map(lambda v: one_draw(v, *data), values, batch_size=AT_ONCE)
 
-        self._of_all = jax.jit(of_all)
+        self._all_draws = jax.jit(all_draws)
 
     def __call__(self, data: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, np.ndarray]:
         """Parts by name, ``(draw,)``, nats; the likelihood is summed over the rows of the data.
@@ -79,8 +78,8 @@ class DensityParts:
             Draws of the flat vector, ``(draw, size)``.
         """
         with precision("float64"):
-            given = [jnp.asarray(data[name]) for name in self._data]
-            parts = self._of_all(jnp.asarray(values, "float64"), *given)
+            arrays = [jnp.asarray(data[name]) for name in self._data]
+            parts = self._all_draws(jnp.asarray(values, "float64"), *arrays)
         return dict(zip(self.names, map(np.asarray, parts), strict=True))
 
 

@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 LEAST_DRAWS = 25
-"""Fewer have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
+"""Fewer draws have no tail to fit a Pareto distribution to: it takes five of the largest fifth."""
 
 
 def pareto_k(log_ratio: np.ndarray) -> float:
-    """Pareto k-hat of importance ratios by their logarithms, ``(draw,)``.
+    """Pareto k-hat of importance ratios, given their logarithms ``(draw,)``.
 
     Not a number for fewer than `LEAST_DRAWS`, or where some ratio is not finite.
     """
@@ -23,12 +23,12 @@ def pareto_k(log_ratio: np.ndarray) -> float:
 
 
 def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log density of each row by draws that have not seen it, and k-hat of its importance ratios.
+    """Leave-one-out log density of each row, and k-hat of its importance ratios.
 
     Parameters
     ----------
     log_likelihood
-        Of every row at draws given all rows, ``(draw, observation)``, nats.
+        Log-likelihood of every row at draws given all rows, ``(draw, observation)``, nats.
 
     Returns
     -------
@@ -44,21 +44,21 @@ def leave_one_out(log_likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Not at the top: it loads xarray and SciPy's statistics.
     from arviz_stats.base import array_stats
 
-    of_rows = log_likelihood.T.astype(np.float64)
-    draws = of_rows.shape[1]
-    plain = np.log(draws) - logsumexp(-of_rows, axis=1)
-    k = np.full(len(of_rows), -np.inf)
+    by_row = log_likelihood.T.astype(np.float64)
+    draws = by_row.shape[1]
+    log_density = np.log(draws) - logsumexp(-by_row, axis=1)
+    k = np.full(len(by_row), -np.inf)
     # A likelihood that rounds to one at many draws, or to zero, has no tail to fit, and needs none
     # smoothed.
     tail = int(min(draws / 5, 3 * np.sqrt(draws)))
-    lowest = np.partition(of_rows, tail - 1, axis=1)[:, :tail]
+    lowest = np.partition(by_row, tail - 1, axis=1)[:, :tail]
     has_tail = np.ptp(lowest, axis=1) > 0
     if has_tail.any():
-        plain[has_tail], k[has_tail], _ = array_stats.loo(of_rows[has_tail], chain_axis=None)
-    return plain, k
+        log_density[has_tail], k[has_tail], _ = array_stats.loo(by_row[has_tail], chain_axis=None)
+    return log_density, k
 
 
-# Stacking: weights of several fits, chosen by what each says of rows that it leaves out
+# Stacking: weights of several fits, by their leave-one-out densities
 
 
 SMALLEST = 1e-4
@@ -80,8 +80,8 @@ def stacking_weights(log_likelihoods: Sequence[np.ndarray]) -> np.ndarray:
     ----------
     Yao, Vehtari and Gelman (2022), Stacking for non-mixing Bayesian computations, equations 2-4.
     """
-    left_out = [leave_one_out(of_fit)[0] for of_fit in log_likelihoods]
-    return highest_log_score(np.stack(left_out, axis=1))
+    log_densities = [leave_one_out(log_likelihood)[0] for log_likelihood in log_likelihoods]
+    return highest_log_score(np.stack(log_densities, axis=1))
 
 
 def highest_log_score(log_densities: np.ndarray) -> np.ndarray:
@@ -105,7 +105,7 @@ def highest_log_score(log_densities: np.ndarray) -> np.ndarray:
         return -(relative / (relative @ weights)[:, None]).mean(axis=0)
 
     # The mean log-density is concave, and mixtures of every fit are finite: any start will do.
-    found = minimize(
+    optimum = minimize(
         loss,
         np.full(count, 1 / count),
         jac=gradient,
@@ -114,7 +114,7 @@ def highest_log_score(log_densities: np.ndarray) -> np.ndarray:
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
         options={"ftol": 1e-10, "maxiter": 500},
     )
-    weights = np.clip(found.x, 0.0, None)
-    # What the optimiser leaves of a fit without a share is rounding.
+    weights = np.clip(optimum.x, 0.0, None)
+    # Smaller weights are rounding of the optimiser.
     weights[weights < SMALLEST] = 0.0
     return weights / weights.sum()

@@ -1,4 +1,4 @@
-"""What is drawn anew in one output of a notebook, with nothing but IPython.
+"""Redrawing one output of a notebook, with IPython alone.
 
 Rich's own live display needs ipywidgets there, and a notebook that is saved does not keep it.
 """
@@ -16,7 +16,7 @@ EVERY = 0.5
 
 @contextmanager
 def drawn_anew(render: Callable[[], RenderableType]) -> Iterator[None]:
-    """Draw what `render` gives now and then, and as it is last."""
+    """Redraw the output of `render` at intervals, and once more at the end."""
     from IPython.display import display
 
     output, is_over = display(_Drawn(render()), display_id=True), Event()
@@ -36,7 +36,7 @@ def drawn_anew(render: Callable[[], RenderableType]) -> Iterator[None]:
 
 
 class _Drawn(JupyterMixin):
-    """What Rich draws, as a notebook takes it."""
+    """A Rich renderable that notebooks can display."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self.renderable = renderable

@@ -1,4 +1,4 @@
-"""What a call from Python shows while it runs: one line, on a terminal or in a notebook."""
+"""Progress of a call from Python: one line, on a terminal or in a notebook."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[None]:
-    """Show the innermost stage of what is within, and how much of it is done.
+    """Show the innermost stage of the calls within, and how much of it is done.
 
-    On a terminal the line goes when it is over; in a notebook it then says how long stages took.
+    At the end the line disappears from a terminal; a notebook then shows the times of the stages.
     """
     if not wanted:
         yield
@@ -37,17 +37,17 @@ def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[Non
     task = bar.add_task("", total=None, words="")
     is_over = False
 
-    def told(stages: tuple[StageUpdate, ...]) -> None:
+    def show(stages: tuple[StageUpdate, ...]) -> None:
         if not stages:
             return
-        news, total = stages[-1], stages[-1].total or None
-        if bar.tasks[0].description != news.stage:
-            bar.reset(task, total=total, description=news.stage)
-        bar.update(task, completed=news.done, total=total, words=news.words)
+        update, total = stages[-1], stages[-1].total or None
+        if bar.tasks[0].description != update.stage:
+            bar.reset(task, total=total, description=update.stage)
+        bar.update(task, completed=update.done, total=total, words=update.words)
 
     with live(console, lambda: times_text(seconds) if is_over else bar):
         try:
-            with on_progress(told), measured() as seconds:
+            with on_progress(show), measured() as seconds:
                 yield
         finally:
             is_over = True
@@ -56,7 +56,7 @@ def shown(wanted: bool = True, console: "Console | None" = None) -> Iterator[Non
 def live(
     console: "Console", render: "Callable[[], RenderableType]"
 ) -> AbstractContextManager[object]:
-    """Within it, what is drawn anew in place; in a notebook it stays as it is last."""
+    """Draw the output of `render` in place until the end; in a notebook the last output stays."""
     if console.is_jupyter:
         from pmbnn.prediction.notebook import drawn_anew
 
@@ -67,20 +67,21 @@ def live(
 
 
 def is_live(console: "Console") -> bool:
-    """Whether what is printed can be drawn anew in place."""
+    """Whether printed output can be redrawn in place."""
     return console.is_terminal or console.is_jupyter
 
 
 def times_text(seconds: Counter[str]) -> str:
-    """Stages and how long they took in words, the longest first."""
-    lasted = [(stage, spent) for stage, spent in seconds.most_common() if spent >= 0.05]
+    """Stages and their times as text, the longest first."""
     return ", ".join(
-        f"{stage} {f'{spent:.1f} s' if spent < 10 else duration(spent)}" for stage, spent in lasted
+        f"{stage} {f'{spent:.1f} s' if spent < 10 else duration(spent)}"
+        for stage, spent in seconds.most_common()
+        if spent >= 0.05
     )
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes and seconds."""
+    """Text of a number of seconds, with minutes from one minute on."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 

@@ -1,4 +1,4 @@
-"""When a classifier had better say nothing: rejected images, and scores of uncertainty.
+"""Rejection of uncertain predictions, and scores of uncertainty.
 
 A score, ``(observation,)``, is higher where a prediction is less certain.
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 PERCENTILE = 99
-"""Of the held-out digits, this share in percent is accepted by their own threshold."""
+"""Percentage of the held-out digits that their own threshold accepts."""
 
 HELD_OUT = ("validation_predictions", "test_predictions")
 """Groups of a trace with predictions of rows that were not fitted, in order of preference."""
@@ -25,13 +25,13 @@ class Threshold:
     Attributes
     ----------
     sd
-        The threshold itself.
+        The threshold.
     percentile
-        Share of held-out rows, in percent, that are not more uncertain.
+        Percentage of the held-out rows that are not more uncertain.
     group
-        The group of the trace that holds their predictions.
+        The group of the trace with the predictions of these rows.
     rows
-        Their number.
+        Number of these rows.
     """
 
     sd: float
@@ -53,8 +53,8 @@ def rejection_threshold(trace: "xr.DataTree", percentile: float) -> Threshold:
     """
     for group in HELD_OUT:
         if group in trace.children:
-            kept = trace[group].to_dataset()
-            p, sd = (kept[name].values for name in ("probability", "sd"))
+            dataset = trace[group].to_dataset()
+            p, sd = (dataset[name].values for name in ("probability", "sd"))
             uncertainty = np.take_along_axis(sd, p.argmax(axis=1)[:, None], axis=1)
             limit = float(np.percentile(uncertainty, percentile))
             return Threshold(limit, percentile, group, len(uncertainty))
@@ -62,7 +62,7 @@ def rejection_threshold(trace: "xr.DataTree", percentile: float) -> Threshold:
 
 
 def geometric_entropy(mean_log: np.ndarray) -> np.ndarray:
-    """Entropy in bits as one write-up takes it, ``(observation,)``.
+    """Entropy in bits of the geometric mean of probabilities, ``(observation,)``.
 
     That of exp of the mean log-probability, an unnormalised geometric mean over draws, given
     ``mean_log`` of shape ``(observation, class)`` in nats; it is not the predictive entropy.
@@ -72,7 +72,7 @@ def geometric_entropy(mean_log: np.ndarray) -> np.ndarray:
 
 
 def detection_metrics(known: np.ndarray, unknown: np.ndarray) -> dict[str, float]:
-    """Areas under the curves of telling unknown observations from known ones by a score.
+    """Areas under the curves of detecting unknown observations by a score.
 
     ``auroc`` is the probability that a random unknown one scores higher than a random known
     one, ties counting half; ``aupr`` is the mean precision with the unknown ones as positives.
@@ -93,10 +93,10 @@ def threshold(held_out: np.ndarray, percentile: float = PERCENTILE) -> float:
 
 
 def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Share accepted, and share of mistakes among those, as ever less certain ones are.
+    """Coverage and risk: share accepted, and share of mistakes among the accepted.
 
-    Both ``(observation,)``, in order of score. Observations of equal score are accepted together:
-    each has the risk of all up to the last of them.
+    Both ``(observation,)``, in ascending order of the score. Observations of equal score are
+    accepted together: each has the risk of all up to the last of them.
 
     References
     ----------
@@ -105,7 +105,7 @@ def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, n
     order = np.argsort(score, kind="stable")
     mistakes = np.cumsum(~np.asarray(correct, bool)[order])
     accepted = np.arange(1, len(score) + 1)
-    # Among ties the order says nothing.
+    # The order among ties is arbitrary.
     last = np.searchsorted(score[order], score[order], side="right") - 1
     return accepted / len(score), (mistakes / accepted)[last]
 

@@ -1,11 +1,11 @@
-"""What to predict from a fitted network, as an experiment file says it."""
+"""Settings of predictions in an experiment file."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from pmbnn.data.ood import AnyOod
-from pmbnn.spec import Specification
+from pmbnn.spec import Specification, added
 
 
 class Map(Specification):
@@ -18,13 +18,7 @@ class Map(Specification):
 
     resolution: Annotated[int, Field(ge=2, le=1000)] = 100
     margin: Annotated[float, Field(ge=0, le=10)] = 0.1
-    draws: Annotated[int, Field(ge=2)] | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_given(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Names of cells are digests of this, and older than the field.
-        found = serialise(self)
-        return found if self.draws is not None else {k: found[k] for k in found if k != "draws"}
+    draws: Annotated[int, Field(ge=2)] | None = added(None)
 
 
 class Fresh(Specification):
@@ -40,7 +34,7 @@ class Fresh(Specification):
 
 
 class Diagnostics(Specification):
-    """Snapshots of a fit on its way.
+    """Snapshots of a fit at chosen steps.
 
     After each of ``steps`` steps the guide is kept, and later judged by ``draws`` draws on the
     first ``rows`` training rows and as many held-out ones. Steps beyond the end are left out.
@@ -58,13 +52,13 @@ class Diagnostics(Specification):
 
 
 class Predict(Specification):
-    """What is predicted and kept of a cell.
+    """Predictions of a cell, and the draws that are kept.
 
     ``draws`` of each restart are taken for predictions, and the first ``trace_draws`` of them
     kept in the trace. ``log_likelihood`` keeps the log-likelihood of every training row for
     large networks too; small ones always keep it. ``mixture`` says which restarts predict: the
-    ``best``, all alike (``equal``), all weighted by their evidence (``elbo``), or by what they say
-    of training rows left out (``stacked``; small networks only). Samplers mix their chains alike.
+    ``best``, all with equal weights (``equal``), all weighted by their evidence (``elbo``) or by
+    leave-one-out scores (``stacked``; small networks only). Chains of samplers have equal weights.
 
     ``ood`` names out-of-distribution images to show to a classifier of images; an image is
     rejected if no class has a probability above ``confidence_threshold``.
@@ -86,7 +80,7 @@ class Predict(Specification):
         return self.map.draws or self.draws
 
     @model_validator(mode="after")
-    def _told_apart(self):
+    def _distinct_names(self):
         names = [spec.name for spec in self.ood]
         if len(set(names)) < len(names):
             raise ValueError(f"must not repeat a kind in `ood`, got {', '.join(names)}")

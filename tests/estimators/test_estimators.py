@@ -1,5 +1,6 @@
 """Networks as scikit-learn's estimators: what they predict, keep, and how they are shared."""
 
+import json
 import os
 import pickle
 import subprocess
@@ -18,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from tiers import slow_but
 
 import pmbnn as pb
-from pmbnn.estimators import fitted
+from pmbnn.estimators import fitted, storage
 from pmbnn.fitting import programs
 
 FEW = {"hidden": (3,), "steps": 200, "draws": 50}
@@ -191,6 +192,11 @@ def test_specifications_and_labels_survive_a_file(tmp_path):
     found = pb.BNNClassifier.load(tmp_path / "fitted.nc")
     assert (found.network, found.prior) == (network, pb.Laplace())
     assert found.predict(x).dtype == bool
+
+
+def test_a_search_for_a_rate_survives_a_file():
+    rate = pb.Tune(log=(0.001, 0.1, 3))
+    assert storage._read(json.loads(json.dumps(storage._written(rate)))) == rate
 
 
 def test_other_files_are_refused(tmp_path, classifier):

@@ -16,7 +16,7 @@ from pmbnn.fitting import job
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms, graph_model
-from pmbnn.fitting.snapshots import BINS, diagnose
+from pmbnn.fitting.snapshots import BINS, SCORES, diagnose
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
@@ -66,7 +66,7 @@ def diagnosed(cell):
         dataset=dataset,
         predictor=predictor,
         evaluation=evaluation,
-        found=evaluation.diagnosis,
+        found=named(evaluation.diagnosis),
         snapshots=fitted.fits[fitted.best].snapshots,
     )
 
@@ -103,6 +103,24 @@ def forward(posterior, x):
 def part(case, name):
     x, label = (getattr(case.dataset, f"{v}_{name}")[:ROWS] for v in "xy")
     return x, label
+
+
+def named(diagnosis):
+    """Arrays of a diagnosis."""
+    fit = diagnosis.fit
+    snapshot = {name: fit[f"snapshot_{name}"].values for name in ("kl", *SCORES)}
+    return SimpleNamespace(
+        steps=fit["snapshot_step"].values,
+        parts=fit["part"].values,
+        tensors=tuple(fit["tensor"].values),
+        mean_edges=fit["mean_edge"].values,
+        sd_edges=fit["sd_edge"].values,
+        mean_densities=fit["snapshot_mean_density"].values,
+        sd_densities=fit["snapshot_sd_density"].values,
+        numbers=diagnosis.numbers,
+        examples=diagnosis.examples,
+        **snapshot,
+    )
 
 
 def test_steps_and_parts(case):
@@ -144,7 +162,7 @@ def test_the_elbo_is_that_of_the_history(points):
     last = replace(best, snapshots=best.snapshots[-1:])
     fits = tuple(last if fit is best else fit for fit in points.fitted.fits)
     fitted = replace(points.fitted, cell=cell, fits=fits)
-    found = diagnose(fitted, points.dataset, points.predictor, None)
+    found = named(diagnose(fitted, points.dataset, points.predictor, None))
     assert found.elbo[0, 0] == pytest.approx(best.history.elbo[-1] / 40, abs=0.1)
     assert found.kl[0] == pytest.approx(best.history.kl[-1] / 40, rel=0.05)
 
@@ -228,18 +246,18 @@ def test_scales_that_are_all_alike_are_in_one_bin(digits):
 
 def test_examples(digits):
     examples, dataset = digits.found.examples, digits.dataset
-    assert examples.kinds == ("test",) * 8 + ("normal_noise",) * 8
+    assert tuple(examples["kind"].values) == ("test",) * 8 + ("normal_noise",) * 8
     shown = tuple(dataset.classes[i] for i in dataset.y_test[:8])
-    assert examples.labels == (*shown, *("",) * 8)
-    raw = dataset.standardisation.undo(dataset.x_test[:8])
-    np.testing.assert_allclose(examples.x[:8], raw, atol=1e-6)
+    assert tuple(examples["label"].values) == (*shown, *("",) * 8)
     noise = digits.evaluation.images.ood["normal_noise"].images.x
-    np.testing.assert_allclose(examples.x[8:], noise[:8], atol=1e-6)
-    assert examples.probability.shape == (3, 50, 16, 10)
-    x = dataset.standardisation(examples.x)
+    raw = np.concatenate([dataset.standardisation.undo(dataset.x_test[:8]), noise[:8]])
+    shown = np.rint(255 * raw).clip(0, 255).reshape(-1, 28, 28)
+    np.testing.assert_array_equal(examples["image"], shown)
+    assert examples["probability"].shape == (3, 50, 16, 10)
+    x = dataset.standardisation(raw)
     for n, snapshot in enumerate(digits.snapshots):
         p = forward(posterior_at(digits, snapshot, 50), x)
-        np.testing.assert_allclose(examples.probability[n], p, atol=1e-5)
+        np.testing.assert_allclose(examples["probability"][n], p, atol=1e-5)
 
 
 def test_who_is_rejected_at_each_snapshot(digits):
@@ -247,13 +265,14 @@ def test_who_is_rejected_at_each_snapshot(digits):
     examples, dataset = digits.found.examples, digits.dataset
     noise = digits.evaluation.images.ood["normal_noise"].images.x
     sets = {"test": dataset.x_test[:ROWS], "normal_noise": dataset.standardisation(noise)}
-    assert examples.sets == tuple(sets)
+    assert list(examples["set"].values) == list(sets)
+    rejected = examples["rejected"].values
     for n, snapshot in enumerate(digits.snapshots):
         posterior = posterior_at(digits, snapshot)
         for i, x in enumerate(sets.values()):
             top = forward(posterior, x).mean(axis=0).max(axis=1)
-            assert examples.rejected[n, i] == pytest.approx(np.mean(top <= 0.3))
-    assert examples.rejected[0, 0] > examples.rejected[-1, 0]
+            assert rejected[n, i] == pytest.approx(np.mean(top <= 0.3))
+    assert rejected[0, 0] > rejected[-1, 0]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """How far an approximation is from a reference, in numbers and in words."""
 
 import re
+from types import SimpleNamespace
 
 import arviz_base
 import numpy as np
@@ -8,6 +9,8 @@ import pymc as pm
 import pytest
 
 from pmbnn.data.arrays import Rows
+from pmbnn.inference.guides import Point
+from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, dense_classifier
 from pmbnn.models.likelihoods import Normal
 from pmbnn.models.networks import Dense
@@ -15,7 +18,9 @@ from pmbnn.models.priors import Fixed, HalfNormal
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prediction.api import fit, sample
 from pmbnn.prediction.chain_errors import floor_of, moments, standard_error, total_variation
-from pmbnn.prediction.check import Agreement, check
+from pmbnn.prediction.check import BLOCKS, Agreement, _blocks, _Drawn, check
+from pmbnn.prediction.draws import GuideDraws
+from pmbnn.prediction.predictor import checked_inputs
 
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(30), np.linspace(0, 2, 30)])
@@ -217,3 +222,48 @@ def test_what_is_no_approximation_or_reference(full_rank):
         check(full_rank, {})
     with pytest.raises(ValueError, match="`x` must be left out"):
         check(full_rank, exact_draws(), X)
+
+
+class Recorded:
+    """A predictor that keeps the inputs it is asked about."""
+
+    def __init__(self):
+        self.inputs = []
+
+    def predict(self, sources, weights, data, x, draws):
+        self.inputs.append(x)
+        return SimpleNamespace(mean=np.array([[0.4, 0.6]]))
+
+
+def test_inputs_are_in_their_own_units():
+    """They are standardised as those of `predict` are; the training inputs are already."""
+    x, predictor = rng.normal(size=(6, 2)), Recorded()
+    guide = GuideDraws(Point(1), {"loc": np.zeros(1)}, np.zeros(4, np.uint32))
+    approx = SimpleNamespace(
+        model=dense_classifier(x, np.arange(6) % 2, hidden=()),
+        standardised=lambda inputs: (inputs - 1) / 2,
+        predictor=predictor,
+        settings=Inference(),
+        sources={0: guide},
+        best=0,
+    )
+    drawn = _Drawn({}, np.zeros((2, 3, 1)), "converged", "made")
+    for given, expected in ((None, x), (x + 5, (x + 4) / 2)):
+        predictor.inputs.clear()
+        ours, theirs, _ = _blocks(approx, drawn, given)
+        assert (ours.shape, theirs.shape) == ((BLOCKS, 1, 2), (2, 1, 2))
+        assert len(predictor.inputs) == BLOCKS + 2
+        assert all(np.array_equal(inputs, expected) for inputs in predictor.inputs)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0, 2.0, 3.0]], r"`x` must have shape \(observation, 2\), got \(1, 3\)"),
+        (np.zeros((0, 2)), "`x` must have at least one observation, got none"),
+        ([[0.0, 1.0], [2.0, np.nan]], r"`x\[1, 1\]` must be finite, got nan"),
+    ],
+)
+def test_inputs_that_no_model_takes(x, message):
+    with pytest.raises(ValueError, match=message):
+        checked_inputs(x, {"x": np.zeros((5, 2))})
