@@ -1,4 +1,4 @@
-"""What the parent process hands to its workers: cells with everything that names them."""
+"""Tasks of workers: cells with their names, identities and fingerprints of their data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TaskWithData(Protocol):
-    """What has a cell, and the fingerprint that its data must have."""
+    """A task with a cell, and the fingerprint that its data must have."""
 
     cell: Cell
     fingerprint: str
@@ -36,8 +36,8 @@ class CellTask:
     width: int | None = None
     machine: str | None = None
 
-    def record(self, **known: Any) -> CellRecord:
-        """Record of the cell with what is known of its fit, by the names of its fields."""
+    def record(self, **entries: Any) -> CellRecord:
+        """Record of the cell, with further fields by name."""
         return CellRecord(
             sweep=self.cell.sweep,
             name=self.name,
@@ -51,7 +51,7 @@ class CellTask:
                 StoredPlugin(name=name, sha256=digest, sections=sections)
                 for digest, (name, sections) in sources_of(self.cell).items()
             ),
-            **known,
+            **entries,
         )
 
 
@@ -59,7 +59,7 @@ class CellTask:
 class JobTask:
     """Cells that are fitted together; jobs of one `group` share their compiled programs.
 
-    ``search_cell`` is the cell that the group's learning rate is searched on, where it is.
+    ``search_cell`` is the cell on whose data the learning rate is searched for, if it is.
     """
 
     group: str
@@ -69,12 +69,12 @@ class JobTask:
 
     @property
     def tasks(self) -> tuple[CellTask, ...]:
-        """The cells, and the one that is searched on."""
+        """The cells, and the search cell if there is one."""
         return self.cells if self.search_cell is None else (*self.cells, self.search_cell)
 
     @property
     def identity(self) -> str:
-        """Hexadecimal digits that decide every number of the job."""
+        """Hexadecimal digits that identify the job and its checkpoints."""
         return checkpoint_name(task.name for task in self.cells)
 
     def run(
@@ -83,7 +83,7 @@ class JobTask:
         stored: Callable[[CellRecord], None],
         programs: "GroupPrograms | None" = None,
     ) -> "GroupPrograms":
-        """Do it; see `run_job`."""
+        """Run the job; see `run_job`."""
         from pmbnn.fitting.job import run_job
 
         return run_job(self, folder, stored, programs)

@@ -49,10 +49,10 @@ def rows_of(likelihood: Likelihood, input_shape: tuple[int, ...] = (2,)) -> Rows
 
 
 def evaluate(
-    graphs: "Sequence[TensorVariable]", given: "Mapping[TensorVariable, np.ndarray]"
+    graphs: "Sequence[TensorVariable]", values: "Mapping[TensorVariable, np.ndarray]"
 ) -> list[np.ndarray]:
     """Values of graphs, interpreted in Python: a compilation takes longer for one value."""
-    return _interpreted(graphs, list(given))(*given.values())
+    return _interpreted(graphs, list(values))(*values.values())
 
 
 def _interpreted(graphs, inputs) -> Callable[..., list[np.ndarray]]:

@@ -11,7 +11,7 @@ from pmbnn.experiment.cells import REGISTRIES
 from pmbnn.experiment.load import as_written, check_data, load_experiment, resolved_text
 from pmbnn.experiment.yaml_file import yaml_text
 from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
-from pmbnn.models.networks import Dense, Network, ShapeError
+from pmbnn.models.networks import Dense, Network
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,
@@ -72,11 +72,9 @@ def check_specification(spec: Specification, section: str, **others: Any) -> Non
     )
     again = cls.model_validate_json(spec.model_dump_json())
     assert again == spec, f"`{cls.__name__}` must equal what its JSON reads as, got {again!r}"
-    try:
-        hashes = hash(again), hash(spec)
-    except TypeError as error:
-        raise AssertionError(f"`{cls.__name__}` must be hashable: {error}") from error
-    assert hashes[0] == hashes[1], f"`{cls.__name__}` must have equal hashes where it is equal"
+    with assertion(f"`{cls.__name__}` must be hashable"):
+        same = hash(again) == hash(spec)
+    assert same, f"`{cls.__name__}` must have equal hashes where it is equal"
     sweep = {"name": "check", **USUAL, **others, section: [as_written(spec)]}
     text = yaml_text({"name": "check", "sweeps": [sweep]})
     for _ in range(2):  # as it is written by hand, then as the results keep it
@@ -111,9 +109,9 @@ def check_prior(prior: Prior | type[Prior]) -> None:
             _check_scale(prior)
     for hyperprior in _that_meet(prior):
         check_model(SMALL, prior, hyperprior, Categorical())
-    usual = Fixed() if prior.has_scale else Fixed(scale=None)
+    fixed = Fixed() if prior.has_scale else Fixed(scale=None)
     for likelihood in _every(LIKELIHOODS):
-        check_model(SMALL, prior, usual, likelihood)
+        check_model(SMALL, prior, fixed, likelihood)
 
 
 def check_hyperprior(hyperprior: Hyperprior | type[Hyperprior]) -> None:
@@ -168,12 +166,8 @@ def check_network(
         Outputs to declare parameters for.
     """
     network = specification_of(network, Network)
-    try:
+    with assertion(f"`{network.kind}` must take the shape {input_shape}"):
         parameters = network.parameters(input_shape, n_outputs)
-    except ShapeError as error:
-        raise AssertionError(
-            f"`{network.kind}` must take the shape {input_shape}: {error}"
-        ) from error
     data = {"kind": "moons", "noise": 0.4} if len(input_shape) == 1 else "mnist"
     check_specification(network, "network", dataset=data)
     names = [p.name for p in parameters]

@@ -316,4 +316,5 @@ def test_settings_that_cannot_be_a_key():
         noise: float = 0.1
         ranges: list[float] = [1.0]
 
-    rejects(check_dataset, register(Listed), "`Listed` must be hashable: unhashable type: 'list'")
+    message = "`Listed` must be hashable: TypeError: unhashable type: 'list'"
+    rejects(check_dataset, register(Listed), message)
