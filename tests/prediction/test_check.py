@@ -248,7 +248,7 @@ def test_inputs_are_in_their_own_units():
         best=0,
     )
     drawn = _Drawn({}, np.zeros((2, 3, 1)), "converged", "made")
-    for given, expected in ((None, x), (x + 5, (x + 4) / 2)):
+    for given, expected in ((None, x), (x + 5, approx.standardised(x + 5))):
         predictor.inputs.clear()
         ours, theirs, _ = _blocks(approx, drawn, given)
         assert (ours.shape, theirs.shape) == ((BLOCKS, 1, 2), (2, 1, 2))
