@@ -3,7 +3,7 @@
 A combination is significantly worse than the best if the whole interval of its paired difference
 is above zero. The intervals of all pairs of combinations hold at once with probability 95 %
 (`pairwise_half_widths`): however many there are, and although the best is chosen on the same data,
-a ranking calls some combination worse that is not with probability 5 % at most. That an interval
+a ranking calls some combination worse that is not with probability 5 % or less. That an interval
 holds zero does not show that the two are equal.
 """
 
