@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -347,6 +347,9 @@ logarithmic axis."""
 MOST_TICKS = 8
 """Fixed scales that are named below a panel at most."""
 
+LAYERS_APART = 0.25
+"""Distance of the numbers of two layers, where that of two hyperpriors is at least 1."""
+
 LINES = ("-", "--", "-.")
 """Lines of learned scales."""
 
@@ -393,7 +396,13 @@ def plot_scales(
     rows = comparable_rows(combinations)
     first = rows[0].row, rows[0].learned[0]
     measures = {m: w for m, w in MEASURES.items() if np.isfinite(combinations.score(*first, m)[0])}
-    heights = [1.0] * len(measures) + [0.22 * max(len(r.learned) for r in rows) + 0.1]
+    scales = {
+        (row.row, column): [load(r.name) for r in combinations.finished(row.row, column)]
+        for row in rows
+        for column in row.learned
+    }
+    apart = max(1.0, LAYERS_APART * max(len(set().union(*cells)) for cells in scales.values()))
+    heights = [1.0] * len(measures) + [0.22 * apart * max(len(r.learned) for r in rows) + 0.1]
     figure = style.new_figure(4.3 * len(rows) + 1.0, 2.1 * sum(heights) + 1.6)
     panels = figure.subplots(
         len(heights), len(rows), sharex=True, sharey="row", squeeze=False, height_ratios=heights
@@ -403,12 +412,13 @@ def plot_scales(
         column[0].set_title(f"{combinations.rows[row.row]} {marks}".rstrip())
         for axes, measure in zip(column, measures, strict=False):
             _draw_measure(axes, combinations, row, measure)
-        _draw_learned(column[-1], combinations, row, load)
+        learned = {combinations.columns[c]: scales[row.row, c] for c in row.learned}
+        _draw_learned(column[-1], learned, apart)
         column[-1].set_xlabel("scale of the prior")
     for axes, label in zip(panels[:, 0], (*measures.values(), "learned"), strict=True):
         axes.set_ylabel(label)
-    scales = sorted({scale for row in rows for scale in row.fixed})
-    ticks = scales[:: -(-len(scales) // MOST_TICKS)]
+    fixed = sorted({scale for row in rows for scale in row.fixed})
+    ticks = fixed[:: -(-len(fixed) // MOST_TICKS)]
     panels[0, 0].set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])  # all panels share them
     panels[0, 0].set_xticks([], minor=True)
     handles, labels = panels[0, 0].get_legend_handles_labels()
@@ -443,24 +453,24 @@ def _draw_measure(axes: Axes, combinations: Combinations, row: Row, measure: str
 
 
 def _draw_learned(
-    axes: Axes, combinations: Combinations, row: Row, load: Callable[[str], Mapping[str, float]]
+    axes: Axes, learned: Mapping[str, Sequence[Mapping[str, float]]], apart: float
 ) -> None:
-    """Write every layer's number at its learned scale, and draw the range over data seeds."""
-    for height, column in enumerate(row.learned):
-        cells = [load(record.name) for record in combinations.finished(row.row, column)]
-        names = sorted(set().union(*cells), key=layer_number)
+    """Write every layer's number at its learned scale, and draw the range over data seeds.
+
+    ``learned`` has the scales of each cell by the name of the hyperprior; these are ``apart``.
+    """
+    for line, cells in enumerate(learned.values()):
+        names, colour = sorted(set().union(*cells), key=layer_number), _colour(line)
         for number, name in enumerate(names, start=1):
             scales = np.array([cell[name] for cell in cells if name in cell])
-            y = height + 0.25 * (number - (len(names) + 1) / 2)
+            y = apart * line + LAYERS_APART * (number - (len(names) + 1) / 2)
             middle = float(np.exp(np.log(scales).mean()))
-            axes.hlines(y, scales.min(), scales.max(), color=_colour(height), linewidth=1.2)
-            look = {"color": _colour(height), "fontsize": style.TICK_SIZE, "va": "center"}
+            axes.hlines(y, scales.min(), scales.max(), color=colour, linewidth=1.2)
+            look = {"color": colour, "fontsize": style.TICK_SIZE, "ha": "center", "va": "center"}
             box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
-            text = str(number) if len(names) > 1 else "all"
-            axes.text(middle, y, text, ha="center", bbox=box, **look)
-    names = [combinations.columns[column] for column in row.learned]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+            axes.text(middle, y, str(number) if len(names) > 1 else "all", bbox=box, **look)
+    axes.set_yticks(apart * np.arange(len(learned)), list(learned))
+    axes.set_ylim(apart * (len(learned) - 0.4), -0.6 * apart)
     axes.grid(axis="x", linewidth=0.7)
     axes.set_axisbelow(True)
 

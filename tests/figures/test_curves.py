@@ -73,6 +73,14 @@ def test_limits_hold_every_trace(trace):
     assert low < 0 and high > 52
 
 
+def test_a_spread_without_end_leaves_the_limits_finite(trace):
+    """Student's t noise of hardly more than two degrees of freedom."""
+    tree = trace(mean=2.0)
+    tree["curve_1"]["total_sd"][3] = np.inf
+    np.testing.assert_array_equal(limits([tree], "curve_1"), limits([trace(mean=2.0)], "curve_1"))
+    assert plot_curves(tree, "title").axes
+
+
 def test_cells_beneath_each_other_share_their_scales(trace):
     figure = plot_compared_curves([trace(), trace(mean=20.0)], ["one", "two"], "title")
     panels = np.array(figure.axes).reshape(2, 2)

@@ -57,6 +57,23 @@ def test_learned_scales_stand_where_they_are(made):
         assert places == {"1": pytest.approx(0.5), "2": pytest.approx(second)}
 
 
+def test_scales_of_many_layers_keep_their_order_and_stay_in_the_panel(made):
+    deep = {f"layer_{number}_scale": 0.3 * number for number in range(1, 12)}
+    axes = plot_scales(combine(records(made)), lambda name: deep, "moons").axes[-1]
+    places = [(text.get_text(), text.get_position()) for text in axes.texts]
+    assert [text for text, _ in places] == [str(number) for number in range(1, 12)]
+    np.testing.assert_allclose([x for _, (x, _) in places], 0.3 * np.arange(1, 12))
+    bottom, top = axes.get_ylim()
+    assert all(top < y < bottom for _, (_, y) in places)
+
+
+def test_ticks_are_at_the_fixed_scales(made):
+    figure = plot_scales(combine(records(made, scales=(0.3, 1.0, 3.0))), load, "moons")
+    for axes in figure.axes:
+        assert axes.get_xticks().tolist() == [0.3, 1.0, 3.0]
+        assert axes.get_xticks(minor=True).tolist() == []
+
+
 def test_words(made, words):
     figure = plot_scales(combine(records(made)), load, "moons")
     expected = {"normal", "Laplace", "test accuracy", "excess error", "half-normal", "fixed"}

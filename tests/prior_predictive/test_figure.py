@@ -99,3 +99,12 @@ def test_functions_over_ranges_with_the_targets_among_them(factor, scale, made, 
 def test_curves_without_a_posterior(words):
     figure = plot_prior_curves(curves(1.0), None, "a title", "for a reason")
     assert words(figure).count("for a reason") == 2
+
+
+def test_the_legend_of_one_range_stays_on_its_figure(made):
+    one = curves(1.0).drop_nodes("curve_2")
+    figure = plot_prior_curves(one, made.curves_trace(ranges=((-1, 1),)), "a title")
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
