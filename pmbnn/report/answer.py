@@ -1,6 +1,5 @@
-"""What the page leads with: the best combinations on each data set, and how certain that is."""
+"""The answer, with which the page begins: the best combinations on each data set."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,8 +16,8 @@ from pmbnn.compare.intervals import (
 from pmbnn.compare.ranking import NO_SCORE, rank_combinations
 from pmbnn.compare.scores import RANKED_WORDS, ranking_score
 from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
-from pmbnn.report.numbers import plain, signed
-from pmbnn.report.tables import Entry, against_entry
+from pmbnn.report.numbers import interval, plain, plain_with_error, signed
+from pmbnn.report.tables import Entry, caveats_entry
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import Combinations, error_note
 from pmbnn.spec import Specification
@@ -44,7 +43,7 @@ NOT_RANKED = (
 class Ranked(NamedTuple):
     """A combination in words: its score, its paired difference to the best, the verdict.
 
-    ``against`` says how many of its cells did not converge, or chose an end of a grid.
+    ``caveats`` says how many of its cells did not converge, or chose an end of a grid.
     """
 
     combination: str
@@ -52,7 +51,7 @@ class Ranked(NamedTuple):
     difference: str
     interval: str
     verdict: Entry
-    against: Entry
+    caveats: Entry
 
 
 class Answer(NamedTuple):
@@ -65,13 +64,13 @@ class Answer(NamedTuple):
     lead
         The answer in a few sentences.
     score
-        What is ranked by.
+        Name of the score by which combinations are ranked.
     rows
         Every combination, the best first.
     leaders
         Cells of the first combinations, one data seed.
-    leaders_words
-        Which data seed that is.
+    leaders_seed
+        That data seed, in words, where there are several.
     conditions
         Conditions of the answer.
     """
@@ -81,7 +80,7 @@ class Answer(NamedTuple):
     score: str
     rows: list[Ranked]
     leaders: list[tuple[str, Thumbnail]]
-    leaders_words: str
+    leaders_seed: str
     conditions: str
 
 
@@ -89,16 +88,14 @@ def answer_of(grid: Grid) -> Answer:
     """The ranking of a grid's combinations, in words."""
     table = rank_combinations(grid.combinations)
     name = ranking_score(grid.sheet.records)
-    score = RANKED_WORDS[name] if name else ""
-    return Answer(
-        title=grid.title,
-        lead=_lead(table, score, grid.combinations) if name else [NOT_RANKED],
-        score=score,
-        rows=[_ranked(row, grid.combinations) for row in table.to_dict("records")] if name else [],
-        leaders=_leaders(grid, table) if name else [],
-        leaders_words=f"data seed {grid.seeds[0]}" if len(grid.seeds) > 1 else "",
-        conditions=_conditions(grid.sheet.records, name, table),
-    )
+    conditions = _conditions(grid.sheet.records, name, table)
+    seed = f"data seed {grid.seeds[0]}" if len(grid.seeds) > 1 else ""
+    if name is None:
+        return Answer(grid.title, [NOT_RANKED], "", [], [], seed, conditions)
+    score = RANKED_WORDS[name]
+    lead = _lead(table, score, grid.combinations)
+    rows = [_ranked(row, grid.combinations) for row in table.to_dict("records")]
+    return Answer(grid.title, lead, score, rows, _leaders(grid, table), seed, conditions)
 
 
 def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[str]:
@@ -106,28 +103,30 @@ def _lead(table: pd.DataFrame, score: str, combinations: Combinations) -> list[s
     first, others = table.iloc[0], table.iloc[1:]
     if first["verdict"] != BEST:
         return ["No combination has a score."]
-    words = f"Lowest {score}: {_name(first)}, {_with_error(first['mean'], first['se'])} nats"
-    found = [f"{words} ({_seeds(first['seeds'], combinations.overlap)})."]
-    if against := combinations.caveats(first["row"], first["column"]).words:
-        found.append(f"Of its cells: {', '.join(against)}.")
+    score_text = plain_with_error(first["mean"], first["se"], 3)
+    note = error_note(f"{first['seeds']} data seeds", combinations.overlap)
+    note = "one data seed" if first["seeds"] == 1 else note
+    lead = [f"Lowest {score}: {_name(first)}, {score_text} nats ({note})."]
+    if caveats := combinations.caveats(first["row"], first["column"]).words:
+        lead.append(f"Of its cells: {', '.join(caveats)}.")
     if others.empty:
-        return [*found, "It is the only combination: there is none to compare it with."]
+        return [*lead, "It is the only combination: there is none to compare it with."]
     groups = dict(tuple(others.groupby("verdict")))
     if NOT_WORSE in groups:
-        found.append(f"Not significantly worse: {_names(groups[NOT_WORSE])}.")
+        lead.append(f"Not significantly worse: {_names(groups[NOT_WORSE])}.")
     if SIGNIFICANTLY_WORSE in groups:
         worse = groups[SIGNIFICANTLY_WORSE]
-        low, high = (plain(worse["difference"].agg(end), 2) for end in ("min", "max"))
+        low, high = plain(worse["difference"].min(), 2), plain(worse["difference"].max(), 2)
         by = f"by {low}" if low == high else f"by {low} to {high}"
-        found.append(f"Significantly worse, {by} nats: {_names(worse)}.")
+        lead.append(f"Significantly worse, {by} nats: {_names(worse)}.")
     if NO_INTERVAL in groups:
         unknown = groups[NO_INTERVAL]
         few = (unknown["shared"] < LEAST_SEEDS).all()
         reason = f" with fewer than {LEAST_SEEDS} data seeds" if few else ""
-        found.append(f"No interval{reason}: {_names(unknown)}.")
+        lead.append(f"No interval{reason}: {_names(unknown)}.")
     if NO_SCORE in groups:
-        found.append(f"No score: {_names(groups[NO_SCORE])}.")
-    return found
+        lead.append(f"No score: {_names(groups[NO_SCORE])}.")
+    return lead
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -138,32 +137,17 @@ def _names(rows: pd.DataFrame) -> str:
     return ", ".join(_name(row) for row in rows.to_dict("records"))
 
 
-def _seeds(number: int, overlap: float) -> str:
-    return "one data seed" if number == 1 else error_note(f"{number} data seeds", overlap)
-
-
-def _with_error(mean: float, error: float) -> str:
-    return f"{plain(mean, 3)} ± {plain(error, 2)}" if math.isfinite(error) else plain(mean, 3)
-
-
 def _ranked(row: Mapping[str, Any], combinations: Combinations) -> Ranked:
     verdict = str(row["verdict"])
-    words = verdict
-    if verdict == NO_INTERVAL and row["shared"] < LEAST_SEEDS:
-        words = f"fewer than {LEAST_SEEDS} data seeds: {verdict}"
-    difference = signed(row["difference"])
-    if difference and math.isfinite(row["difference_se"]):
-        difference += f" ± {plain(row['difference_se'], 2)}"
-    interval = ""
-    if math.isfinite(row["low"]):
-        interval = f"{signed(row['low'], 2)} to {signed(row['high'], 2)}"
+    few_seeds = verdict == NO_INTERVAL and row["shared"] < LEAST_SEEDS
+    reason = f"fewer than {LEAST_SEEDS} data seeds: " if few_seeds else ""
     return Ranked(
         _name(row),
-        _with_error(row["mean"], row["se"]),
-        difference,
-        interval,
-        Entry(words, badge=BADGES[verdict]),
-        against_entry(combinations.caveats(row["row"], row["column"]).words),
+        plain_with_error(row["mean"], row["se"], 3),
+        plain_with_error(signed(row["difference"]), row["difference_se"]),
+        interval(row["low"], row["high"]),
+        Entry(reason + verdict, badge=BADGES[verdict]),
+        caveats_entry(combinations.caveats(row["row"], row["column"]).words),
     )
 
 
@@ -183,22 +167,22 @@ def _conditions(records: Iterable[CellRecord], name: str | None, table: pd.DataF
     cells = [record.cell for record in records]
     inferences = [cell.inference for cell in cells]
     guides = _values(inferences, "guide")
-    words = [f"guide {guides.replace('_', ' ')}"] if guides else []
+    conditions = [f"guide {guides.replace('_', ' ')}"] if guides else []
     for key in ("steps", "epochs", "restarts"):
         value = _values(inferences, key)
-        words += [f"{key} {value}"] if value else []
-    words += [f"data seeds {_values([cell.dataset for cell in cells], 'seed')}"]
+        conditions += [f"{key} {value}"] if value else []
+    conditions += [f"data seeds {_values([cell.dataset for cell in cells], 'seed')}"]
     if name == "excess_nll":
         sizes = sorted({cell.predict.fresh.size for cell in cells})
-        words += [f"{', '.join(f'{size:,}' for size in sizes)} fresh points"]
+        conditions += [f"{', '.join(f'{size:,}' for size in sizes)} fresh points"]
     if name == "validation_nll":
-        words += ["fits on the training rows that are left"]
+        conditions += ["fits on the training rows that are left"]
     if table["low"].notna().any():
-        words += [
+        conditions += [
             f"{100 * LEVEL:g} % intervals of paired differences over data seeds, which hold at "
             "once for all pairs of combinations"
         ]
-    return "Conditions of this ranking: " + "; ".join(words) + "."
+    return "Conditions of this ranking: " + "; ".join(conditions) + "."
 
 
 def _values(specs: Iterable[Specification], name: str) -> str:

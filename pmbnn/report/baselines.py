@@ -1,4 +1,4 @@
-"""Networks beside baseline models, where a results folder has tables of them."""
+"""Section on networks beside baseline models, where a results folder has tables of them."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from pmbnn.compare.baselines import (
 from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
-from pmbnn.report.numbers import signed, to_error
+from pmbnn.report.numbers import interval, signed, to_error
 from pmbnn.report.tables import Entry, PlainTable
 from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
 from pmbnn.results.tables import with_unit
 
-WORDS = {
+NAMES = {
     "nll": "NLL",
     "rmse": "RMSE",
     "crps": "CRPS",
@@ -35,7 +35,7 @@ WORDS = {
     "brier_score": "Brier score",
     "expected_calibration_error": "calibration error",
 }
-"""Headings of metrics that are not their names."""
+"""Names of metrics that differ from those of their columns."""
 
 BADGES = {
     BETTER: "converged",
@@ -58,27 +58,27 @@ SENTENCE = {
 class Difference(NamedTuple):
     """Network less method, with its interval, and the verdict; empty where nothing is paired."""
 
-    words: str = ""
+    text: str = ""
     hint: str = ""
     verdict: Entry | None = None
 
 
 class MethodRow(NamedTuple):
-    """A method in words: its means with standard errors, and what the network differs by.
+    """A method in words: its means with standard errors, and the network's differences from it.
 
-    ``against`` says on how many data seeds networks did not converge, or chose an end of a grid.
+    ``caveats`` says on how many data seeds networks did not converge, or chose an end of a grid.
     """
 
     name: str
     note: str
-    against: str
+    caveats: str
     seeds: str
     numbers: list[str]
     differences: list[Difference]
 
 
 class DataView(NamedTuple):
-    """Methods on one data set; ``lead`` says in sentences whom the network is better than."""
+    """Methods on one data set; ``lead`` has the verdicts on the network in sentences."""
 
     title: str
     lead: list[str]
@@ -90,8 +90,8 @@ class DataView(NamedTuple):
 class BaselineView(NamedTuple):
     """Baseline models of one experiment.
 
-    ``tally`` counts verdicts, where there are several data sets; ``notes`` say what else there is
-    to know of the table.
+    ``tally`` counts verdicts, where there are several data sets; ``notes`` are sources of numbers,
+    or why the tables are left out.
     """
 
     experiment: str
@@ -106,10 +106,10 @@ def baseline_views(folders: Sequence[ExperimentResults]) -> list[BaselineView]:
 
 
 def _view(folder: ExperimentResults) -> BaselineView | None:
-    stale = [file for file in _files(folder) if folder.is_stale(file)]
+    files = [file for file in (FILE, PAIRED_FILE) if (folder.results.folder / file).is_file()]
+    stale = {file: COMMANDS[file] for file in files if folder.is_stale(file)}
     if stale:
-        words = f"Left out, {stale_line({file: COMMANDS[file] for file in stale})}."
-        return BaselineView(folder.name, [words], None, [])
+        return BaselineView(folder.name, [f"Left out, {stale_line(stale)}."], None, [])
     try:
         means, paired = read_baselines(folder.results)
     except ResultsError as error:
@@ -117,16 +117,11 @@ def _view(folder: ExperimentResults) -> BaselineView | None:
     if means.empty:
         return None
     sets = [
-        _of_data(str(data), rows.dropna(axis=1, how="all"), paired[paired["data"] == data])
+        _data_view(str(data), rows.dropna(axis=1, how="all"), paired[paired["data"] == data])
         for data, rows in means.groupby("data", sort=False)
     ]
     counts = _counts(folder.name, tally(paired)) if paired["data"].nunique() > 1 else None
     return BaselineView(folder.name, list(_notes(folder)), counts, sets)
-
-
-def _files(folder: ExperimentResults) -> list[str]:
-    """Tables of baseline models that the folder holds."""
-    return [file for file in (FILE, PAIRED_FILE) if (folder.results.folder / file).is_file()]
 
 
 def _notes(folder: ExperimentResults) -> Iterator[str]:
@@ -141,10 +136,10 @@ def _counts(experiment: str, counts: pd.DataFrame) -> PlainTable:
     """Verdicts over data sets, a row a method and a column a metric."""
     metrics = list(counts["metric"].unique())
     rows = []
-    for method, own in counts.groupby("method", sort=False):
-        found = own.set_index("metric").to_dict("index")
-        rows.append([str(method), *(_count(found.get(metric)) for metric in metrics)])
-    headings = ["network against", *map(_words, metrics)]
+    for method, table in counts.groupby("method", sort=False):
+        by_metric = table.set_index("metric").to_dict("index")
+        rows.append([str(method), *(_count(by_metric.get(metric)) for metric in metrics)])
+    headings = ["network against", *map(_metric_name, metrics)]
     return PlainTable(f"Verdicts over data sets, {experiment}", headings, rows)
 
 
@@ -154,7 +149,7 @@ def _count(row: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{row[verdict]} {verdict}" for verdict in VERDICTS if row[verdict])
 
 
-def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
+def _data_view(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
     """Every method that the network is paired with, and the network."""
     metrics, differences = metric_columns(means), list(paired["metric"].unique())
     by_method = {
@@ -168,10 +163,10 @@ def _of_data(title: str, means: pd.DataFrame, paired: pd.DataFrame) -> DataView:
             "; ".join(against_words(row)),
             str(row["seeds"]),
             [_number(row, metric) for metric in metrics],
-            [_difference(own.get(metric)) for metric in differences],
+            [_difference(pairs.get(metric)) for metric in differences],
         )
         for row in means.to_dict("records")
-        if (own := by_method.get((row["method"], row["kind"]), {})) or row["kind"] != SINGLE
+        if (pairs := by_method.get((row["method"], row["kind"]), {})) or row["kind"] != SINGLE
     ]
     headings = [list(map(_heading, names)) for names in (metrics, differences)]
     return DataView(title, list(_lead(paired)), *headings, rows)
@@ -183,26 +178,26 @@ def _lead(paired: pd.DataFrame) -> Iterator[str]:
         yield "Nothing is paired: no cell has a score of held-out rows."
     others = paired[paired["kind"] != SINGLE]
     for metric, rows in others.groupby("metric", sort=False):
-        said = [
-            f"{words} {_names(rows.loc[rows['verdict'] == verdict, 'method'])}"
-            for verdict, words in SENTENCE.items()
+        phrases = [
+            f"{phrase} {_names(rows.loc[rows['verdict'] == verdict, 'method'])}"
+            for verdict, phrase in SENTENCE.items()
             if (rows["verdict"] == verdict).any()
         ]
-        if said:
-            yield f"By {_words(str(metric))} the network is {', '.join(said)}."
+        if phrases:
+            yield f"By {_metric_name(str(metric))} the network is {', '.join(phrases)}."
 
 
 def _names(methods: pd.Series) -> str:
-    words = ["that chosen by ELBO" if method == BY_ELBO else str(method) for method in methods]
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    names = ["that chosen by ELBO" if method == BY_ELBO else str(method) for method in methods]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _words(metric: str) -> str:
-    return WORDS.get(metric, metric.replace("_", " "))
+def _metric_name(metric: str) -> str:
+    return NAMES.get(metric, metric.replace("_", " "))
 
 
 def _heading(metric: str) -> str:
-    return with_unit(_words(metric), metric)
+    return with_unit(_metric_name(metric), metric)
 
 
 def _number(row: Mapping[str, Any], metric: str) -> str:
@@ -212,11 +207,10 @@ def _number(row: Mapping[str, Any], metric: str) -> str:
 def _difference(row: Mapping[str, Any] | None) -> Difference:
     if row is None:
         return Difference()
-    words, hint = signed(row["difference"]), ""
-    if interval := signed(row["low"], 2):
-        words += f" ({interval} to {signed(row['high'], 2)})"
-        hint = f"p = {row['p_value']:.2g}; "
-    hint += f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on "
-    return Difference(
-        words, f"{hint}{row['behind']}", Entry(row["verdict"], badge=BADGES[row["verdict"]])
+    text, hint = signed(row["difference"]), ""
+    if ends := interval(row["low"], row["high"]):
+        text, hint = f"{text} ({ends})", f"p = {row['p_value']:.2g}; "
+    hint += (
+        f"ahead on {row['ahead']} data seeds, level on {row['level']}, behind on {row['behind']}"
     )
+    return Difference(text, hint, Entry(row["verdict"], badge=BADGES[row["verdict"]]))

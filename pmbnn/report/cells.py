@@ -1,4 +1,4 @@
-"""A cell as the page shows it: its record, what its trace holds, and names for both."""
+"""A cell as the page shows it: its record, parts of its trace, and names for both."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -37,16 +37,16 @@ from pmbnn.results.reading import (
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError
 
-# The little of a trace that the page draws: how the fit went, the last layer, the maps
+# Parts of a trace that the page draws: ELBO of the fit, weights of the last layer, maps
 
 
-WANTED = {
+ARRAYS = {
     "fit": "elbo|step",
     "posterior": WEIGHT.pattern,
     "restarts": WEIGHT.pattern,
     "predictions": "probability|sd",
 }
-"""Arrays by group, as regular expressions."""
+"""Arrays that are read, as regular expressions, by group."""
 
 MOST_POINTS = 60
 """Points of a line: more cannot be told apart at the width of a small figure."""
@@ -73,7 +73,8 @@ class Weights(NamedTuple):
     """Posterior of the last layer's weights under the restart predicted with.
 
     ``density`` is ``(curve, point)``, each scaled to a highest value of 1: a curve for each
-    weight, ``away`` telling which leave out zero, or one of all draws where weights are many.
+    weight, or one of all draws where weights are many. ``away`` says of each weight whether its
+    interval leaves out zero.
     """
 
     at: np.ndarray
@@ -82,7 +83,7 @@ class Weights(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What was found of a trace; parts that it does not have are None."""
+    """Parts of a trace; those that it does not have are None."""
 
     training: Training | None = None
     weights: Weights | None = None
@@ -101,7 +102,7 @@ def read_parts(results: Results, name: str) -> Parts:
     if not path.is_file():
         return Parts()
     try:
-        trace = load_arrays(results, name, WANTED)
+        trace = load_arrays(results, name, ARRAYS)
     except OSError as error:
         raise ResultsError(f"The trace `{path}` cannot be read: {error}.") from error
     return Parts(_training(trace), _weights(trace), _plane(trace))
@@ -131,7 +132,7 @@ def _weights(trace: xr.DataTree) -> Weights | None:
 
 
 def _density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Density of draws, smoothed by normal kernels of a width that suits both peak and tails."""
+    """Kernel density of draws, with a width that suits both peak and tails."""
     # Silverman's rule with the interquartile range alone, as the standard deviation of Cauchy
     # tails says nothing of the peak, and no narrower than the points are apart.
     low, high = np.quantile(draws, (0.25, 0.75))
@@ -145,8 +146,8 @@ def _density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _plane(trace: xr.DataTree) -> PlaneMap | None:
     if "predictions" not in trace.children:
         return None
-    held = trace["predictions"].dataset
-    return plane_map(trace) if {"x1", "x2", "output"} <= set(held.dims) else None
+    dims = set(trace["predictions"].dataset.dims)
+    return plane_map(trace) if {"x1", "x2", "output"} <= dims else None
 
 
 class Figure(NamedTuple):
@@ -165,16 +166,16 @@ class CellView:
     key
         Name of its detail on the page.
     experiment
-        Name of the experiment it is of.
+        Name of its experiment.
     record
-        What metrics.json holds.
+        Content of metrics.json.
     added
         Numbers that the page adds to the record: ``standard_error`` of its accuracy, and number
         of last-layer ``weights`` away from zero.
     parts
-        What its trace holds.
+        Parts of its trace.
     figures
-        Those in its folder.
+        Figures in its folder.
     """
 
     key: str
@@ -186,12 +187,12 @@ class CellView:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The record as plain content, with what the page adds: where published numbers look."""
+        """The record as dictionaries, with what the page adds; published numbers look there."""
         return self.record.model_dump() | dict(self.added)
 
     @property
-    def words(self) -> Mapping[str, str]:
-        """Names of what was set, for tables: sweep, data, network, prior, hyperprior, seed."""
+    def settings(self) -> Mapping[str, str]:
+        """Settings in words, for tables: sweep, data, network, prior, hyperprior, seed."""
         cell = self.record.cell
         return {
             "sweep": self.record.sweep,
@@ -205,7 +206,7 @@ class CellView:
     @property
     def title(self) -> str:
         """Data, prior, hyperprior, main score and data seed in words."""
-        return f"{cell_title(self.record)}, data seed {self.words['seed']}"
+        return f"{cell_title(self.record)}, data seed {self.settings['seed']}"
 
     @property
     def combination(self) -> str:
@@ -214,52 +215,53 @@ class CellView:
 
     @property
     def summary(self) -> str:
-        """Its main score, the scale that was chosen, and what there is to say against it."""
+        """Its main score, the scale that was chosen, and its caveats."""
         results = self.record.results
         if not results:
             return self.record.status.replace("_", " ")
-        words, scale = [], self.record.chosen_scale
+        parts, scale = [], self.record.chosen_scale
         if self.record.predictive in SCORES:
             name, form = SCORES[self.record.predictive].main
-            words += [form.format(results[name])] if results.get(name) is not None else []
-        words += [f"σ {scale:.2g}"] if scale is not None else []
-        words += [] if has_converged(self.record) else ["not converged"]
-        return ", ".join(words + choices_at_end(self.record))
+            parts += [form.format(results[name])] if results.get(name) is not None else []
+        parts += [f"σ {scale:.2g}"] if scale is not None else []
+        parts += [] if has_converged(self.record) else ["not converged"]
+        return ", ".join(parts + choices_at_end(self.record))
 
 
 def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -> list[CellView]:
     """Every cell of some folders, each trace and figure opened once; helpers share the reading."""
-    owned = [(folder, record) for folder in folders for record in folder.records]
-    reads = [partial(_read_cell, folder.results, record.name) for folder, record in owned]
-    with stage("reading", len(owned), "cell") as report_progress:
-        found = helpers.share(reads, report_progress)
-    cells = []
-    for number, ((folder, record), (parts, figures)) in enumerate(zip(owned, found, strict=True)):
-        added = _added(record, parts)
-        cells.append(CellView(f"cell-{number}", folder.name, record, added, parts, figures))
-    return cells
+    records = [(folder, record) for folder in folders for record in folder.records]
+    reads = [partial(_read_cell, folder.results, record.name) for folder, record in records]
+    with stage("reading", len(records), "cell") as report_progress:
+        contents = helpers.share(reads, report_progress)
+    return [
+        CellView(f"cell-{number}", folder.name, record, _added(record, parts), parts, figures)
+        for number, ((folder, record), (parts, figures)) in enumerate(
+            zip(records, contents, strict=True)
+        )
+    ]
 
 
 def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Figure, ...]]:
-    """What the page shows of a cell's folder: parts of its trace, and its figures."""
+    """Parts of the trace of a cell, and its figures."""
     paths = sorted((results.cells / name).glob("*.png"))
     return read_parts(results, name), tuple(Figure(path, figure_image(path)) for path in paths)
 
 
 def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
     """Numbers that the page adds to a record."""
-    found: dict[str, Any] = {}
+    added: dict[str, Any] = {}
     error = accuracy_error(record)
     if error is not None:
-        found["standard_error"] = {"accuracy": error}
+        added["standard_error"] = {"accuracy": error}
     if parts.weights is not None:
         away = parts.weights.away
-        found["weights"] = {"away_from_zero": int(np.sum(away)), "number": int(away.size)}
-    return found
+        added["weights"] = {"away_from_zero": int(np.sum(away)), "number": int(away.size)}
+    return added
 
 
 def accuracy_error(record: CellRecord) -> float | None:
-    """Standard error of an accuracy on so many test rows; None if they are not known."""
+    """Standard error of an accuracy on that many test rows; None if their number is unknown."""
     accuracy = record.results.get("accuracy")
     rows = getattr(record.cell.dataset, "test", None)
     rows = rows or (record.images or {}).get("test", {}).get("size")

@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from pmbnn.compare.claims import FILE, against_words, read_claims
-from pmbnn.report.numbers import WHERE_CORRECTED, plain
-from pmbnn.report.tables import DataTable, Entry, Heading, against_entry
+from pmbnn.report.numbers import WHERE_CORRECTED, plain_with_error
+from pmbnn.report.tables import DataTable, Entry, Heading, caveats_entry
 from pmbnn.results.loading import ExperimentResults
 
-WORDS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",
-         "against": "against", "measure": "measure", "unit": "unit"}  # fmt: skip
+COLUMNS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",
+           "against": "against", "measure": "measure", "unit": "unit"}  # fmt: skip
+"""Columns of text, with their headings."""
 
 
 def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
     """Every row of the folders' tables, with means ± standard errors over data seeds."""
     current = [folder for folder in folders if not folder.is_stale(FILE)]
     tables = [read_claims(folder.results.folder / FILE) for folder in current]
-    held = [table for table in tables if not table.empty]
-    if not held:
+    tables = [table for table in tables if not table.empty]
+    if not tables:
         return None
     headings = [
-        *(Heading(title, choose=name != "measure") for name, title in WORDS.items()),
+        *(Heading(title, choose=name != "measure") for name, title in COLUMNS.items()),
         Heading("mean", number=True, note=f"± {WHERE_CORRECTED}"),
         Heading("seeds", number=True),
         Heading(
@@ -31,18 +32,17 @@ def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
         Heading("sweep", choose=True),
         Heading("experiment", choose=True),
     ]
-    rows = [_row(row) for row in pd.concat(held).to_dict("records")]
+    rows = [_row(row) for row in pd.concat(tables).to_dict("records")]
     return DataTable("claims", "Comparisons in numbers", "rows", headings, rows)
 
 
 def _row(row: Mapping[str, object]) -> list[Entry]:
     mean, error = (_finite(row[name]) for name in ("mean", "se"))
-    words = f"{plain(mean)} ± {plain(error, 2)}" if error is not None else plain(mean)
     return [
-        *(Entry(str(row[name])) for name in WORDS),
-        Entry(words, mean),
+        *(Entry(str(row[name])) for name in COLUMNS),
+        Entry(plain_with_error(mean, error), mean),
         Entry(str(row["seeds"]), float(row["seeds"])),
-        against_entry(against_words(row)),
+        caveats_entry(against_words(row)),
         Entry(str(row["sweep"])),
         Entry(str(row["experiment"])),
     ]

@@ -32,9 +32,8 @@ class Grid(NamedTuple):
     @property
     def highest_sd(self) -> float:
         """Upper end of the colour scale that all maps of uncertainty of this grid share."""
-        shown = [self.cells[record.name] for record in self.sheet.records]
-        planes = [cell.parts.plane for cell in shown if cell.parts.plane is not None]
-        return style.upper_limit((plane.sd for plane in planes), HIGHEST_SD)
+        planes = (self.cells[record.name].parts.plane for record in self.sheet.records)
+        return style.upper_limit((p.sd for p in planes if p is not None), HIGHEST_SD)
 
     def at(self, place: Place, seed: int) -> list[CellView]:
         """Cells of a combination with a data seed."""
@@ -43,11 +42,11 @@ class Grid(NamedTuple):
 
 
 class Thumbnail(NamedTuple):
-    """What stands for a cell and opens it: its maps, its figure, or the rise of its ELBO."""
+    """A button that opens a cell: its maps, its figure, or a drawing of its ELBO."""
 
     key: str
     title: str
-    words: str
+    summary: str
     images: tuple[Image, ...] = ()
     figure: Image | None = None
     drawing: Drawing | None = None
@@ -73,37 +72,31 @@ class GridView(NamedTuple):
 def grids(cells: Sequence[CellView]) -> Iterator[Grid]:
     """A grid for each data set of every sweep."""
     for name in dict.fromkeys(cell.experiment for cell in cells):
-        own = {cell.record.name: cell for cell in cells if cell.experiment == name}
-        for sheet in sheets([cell.record for cell in own.values()]):
-            yield Grid(name, sheet, combine(sheet.records), own)
+        by_name = {cell.record.name: cell for cell in cells if cell.experiment == name}
+        for sheet in sheets([cell.record for cell in by_name.values()]):
+            yield Grid(name, sheet, combine(sheet.records), by_name)
 
 
 def grid_view(number: int, grid: Grid) -> GridView:
-    """Everything of a grid that is shown."""
-    highest = grid.highest_sd
-    rows, columns = grid.combinations.shape
+    """Tables of a grid's thumbnails, one for each data seed."""
+    highest, combinations = grid.highest_sd, grid.combinations
+
+    def place(row: int, column: int, seed: int) -> list[Thumbnail] | str:
+        cells = [thumbnail(cell, highest) for cell in grid.at((row, column), seed)]
+        return cells or combinations.absence(row, column)
+
     tables = []
     for seed in grid.seeds:
-        lines = [
-            (
-                grid.combinations.rows[row],
-                [_place(grid, (row, column), seed, highest) for column in range(columns)],
-            )
-            for row in range(rows)
+        rows = [
+            (name, [place(row, column, seed) for column in range(len(combinations.columns))])
+            for row, name in enumerate(combinations.rows)
         ]
-        tables.append(SeedTable(f"grid-{number}-{seed}", seed, lines))
-    return GridView(number, grid.title, grid.combinations.columns, tables)
-
-
-def _place(grid: Grid, place: Place, seed: int, highest: float) -> list[Thumbnail] | str:
-    cells = grid.at(place, seed)
-    if not cells:
-        return grid.combinations.absence(*place)
-    return [thumbnail(cell, highest) for cell in cells]
+        tables.append(SeedTable(f"grid-{number}-{seed}", seed, rows))
+    return GridView(number, grid.title, combinations.columns, tables)
 
 
 def thumbnail(cell: CellView, highest: float) -> Thumbnail:
-    """What stands for a cell; its map of uncertainty ends at ``highest``."""
+    """Thumbnail of a cell; the colours of its map of uncertainty end at ``highest``."""
     shown = Thumbnail(cell.key, cell.title, cell.summary)
     plane = cell.parts.plane
     if plane is not None:

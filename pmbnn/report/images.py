@@ -1,9 +1,10 @@
-"""Images inside the page: drawn or read, made small, written as data addresses."""
+"""Images inside the page: drawn or read, made small, encoded as data addresses."""
 
 import base64
 import io
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from matplotlib.colors import Colormap
 from PIL import Image as Raster
 
-from pmbnn.experiment.published import PublishedFigure, PublishedTable
+from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures import sheet_of, sheets
 from pmbnn.figures.style import reduce_colours
 from pmbnn.results.faults import MOST_PIXELS
@@ -41,7 +42,7 @@ class Image(NamedTuple):
 
 
 def figure_image(path: Path, widest: int = WIDEST) -> Image:
-    """The figure of a file, no wider than that.
+    """The figure of a file, at most that many pixels wide.
 
     Raises
     ------
@@ -115,30 +116,23 @@ def _address(png: bytes) -> str:
 
 
 class Overview(NamedTuple):
-    """An overview: the name of its part of the page, what it is of, its file, its folder."""
+    """An overview: the name of its part of the page, its group and title, its file and folder."""
 
     key: str
     group: str
-    words: str
+    title: str
     path: Path
     folder: str
 
     @property
     def place(self) -> str:
-        """Where it lies, from the folder that holds the results folder."""
+        """Path of its file, from the folder that holds the results folder."""
         return f"{self.folder}/figures/{self.path.name}"
 
     @property
     def image(self) -> Image:
         """The figure itself."""
         return figure_image(self.path)
-
-
-class OverviewGroup(NamedTuple):
-    """Overviews of one data set."""
-
-    title: str
-    overviews: list[Overview]
 
 
 class RepeatedFigure(NamedTuple):
@@ -152,46 +146,43 @@ class RepeatedFigure(NamedTuple):
 
 def find_overviews(folders: Sequence[ExperimentResults]) -> dict[str, list[Overview]]:
     """Overviews of every folder by the name of its experiment, in the order of its records."""
-    found: dict[str, list[Overview]] = {}
-    number = 0
+    overviews: dict[str, list[Overview]] = {}
+    numbers = count()
     for folder in folders:
-        own = {sheet.file: sheet for sheet in sheets(folder.records)}
-        order = {file: at for at, file in enumerate(own)}
-        placed = [(sheet_of(path, own), path) for path in folder.figures]
-        placed.sort(key=lambda pair: (order.get(pair[0], len(order)), pair[1].name))
-        for file, path in placed:
-            group = f"{own[file].records[0].sweep}: {own[file].title}" if file else "of all cells"
+        by_file = {sheet.file: sheet for sheet in sheets(folder.records)}
+        # Figures that are of no sheet come last.
+        order = {file: number for number, file in enumerate([*by_file, ""])}
+        figures = [(sheet_of(path, by_file), path) for path in folder.figures]
+        for file, path in sorted(figures, key=lambda pair: (order[pair[0]], pair[1].name)):
+            sheet = by_file.get(file)
+            group = "of all cells" if sheet is None else f"{sheet.records[0].sweep}: {sheet.title}"
             kind = path.stem.removeprefix(file).strip("-").replace("-", " ")
-            name = folder.results.folder.resolve().name
-            overview = Overview(f"figure-{number}", group, f"{kind}: {group}", path, name)
-            found.setdefault(folder.name, []).append(overview)
-            number += 1
-    return found
+            name, key = folder.results.folder.resolve().name, f"figure-{next(numbers)}"
+            overview = Overview(key, group, f"{kind}: {group}", path, name)
+            overviews.setdefault(folder.name, []).append(overview)
+    return overviews
 
 
-def grouped(overviews: Sequence[Overview]) -> list[OverviewGroup]:
-    """Overviews of each data set together."""
+def grouped(overviews: Sequence[Overview]) -> dict[str, list[Overview]]:
+    """Overviews of each data set together, by its title."""
     groups: dict[str, list[Overview]] = {}
     for overview in overviews:
         groups.setdefault(overview.group, []).append(overview)
-    return [OverviewGroup(title, shown) for title, shown in groups.items()]
+    return groups
 
 
 def repeated_figures(
     published: PublishedTable, overviews: Mapping[str, Sequence[Overview]]
 ) -> list[RepeatedFigure]:
     """Every published figure, with the command that draws ours and where ours is."""
-    return [_repeated(figure, published.command, overviews) for figure in published.figures]
-
-
-def _repeated(
-    figure: PublishedFigure, command: str, overviews: Mapping[str, Sequence[Overview]]
-) -> RepeatedFigure:
-    ours = [
-        overview
-        for experiment in figure.experiments
-        for overview in overviews.get(experiment, ())
-        if any(fnmatchcase(overview.path.stem, pattern) for pattern in figure.files)
-    ]
-    command = figure.command or command.replace("{experiment}", figure.experiments[0])
-    return RepeatedFigure(figure.name, figure.shows, command, ours)
+    figures = []
+    for figure in published.figures:
+        ours = [
+            overview
+            for experiment in figure.experiments
+            for overview in overviews.get(experiment, ())
+            if any(fnmatchcase(overview.path.stem, pattern) for pattern in figure.files)
+        ]
+        command = published.command.replace("{experiment}", figure.experiments[0])
+        figures.append(RepeatedFigure(figure.name, figure.shows, figure.command or command, ours))
+    return figures

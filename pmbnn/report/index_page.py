@@ -15,9 +15,9 @@ from pmbnn.results.tables import of_targets, with_unit
 
 
 class CellRow(NamedTuple):
-    """A cell in the table: where its link leads, and what stands in the columns."""
+    """A cell in the table: its name, the address of its link, and the entries of its columns."""
 
-    words: str
+    name: str
     link: str
     status: str
     reason: str
@@ -31,13 +31,15 @@ def index_page(
     cells: Path,
     superseded: str = "",
 ) -> str:
-    """One HTML page that needs nothing but the folder it lies in; that of the cells is `cells`.
+    """HTML page of a results folder, which refers to files of this folder alone.
 
-    `superseded` says how many cells are left out.
+    `cells` is the folder of the cells; `superseded` says how many of them are left out.
     """
-    known = list(dict.fromkeys(c for scores in scores_of(records) for c in scores.index))
-    held = of_targets(known, (name for record in records for name in record.results))
-    columns = [c for name in known for c in ([c for c in held if held[c][0] == name] or [name])]
+    scores = list(dict.fromkeys(name for scores in scores_of(records) for name in scores.index))
+    results = of_targets(scores, (name for record in records for name in record.results))
+    columns = []
+    for score in scores:
+        columns += [name for name, (base, _) in results.items() if base == score] or [score]
     tables = ["metrics.csv", "summary.csv"]
     if any(record.images for record in records):
         tables.append("ood.csv")
@@ -54,10 +56,10 @@ def index_page(
 
 def _row(record: CellRecord, columns: Sequence[str], cells: Path) -> CellRow:
     cell, results = record.cell, record.results
-    words = f"{record.sweep}: {seed_label(cell)}, {combination_label(cell)}"
+    label = f"{record.sweep}: {seed_label(cell)}, {combination_label(cell)}"
     numbers = [fixed(results.get(column), 4) for column in columns]
     scores = SCORES.get(record.predictive or "")
     figures = () if scores is None else scores.figures
     file = next((name for name in figures if (cells / record.name / name).is_file()), RECORD)
     status = ", ".join([record.status, *choices_at_end(record)])
-    return CellRow(words, f"cells/{record.name}/{file}", status, record.reason, numbers)
+    return CellRow(label, f"cells/{record.name}/{file}", status, record.reason, numbers)

@@ -1,4 +1,4 @@
-"""The page: the answer first, and everything that leads to it, in one file that needs no other."""
+"""The report: one HTML file, the answer first, then everything that it rests on."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from pmbnn.report.details import cell_detail
 from pmbnn.report.gallery import grid_view, grids
 from pmbnn.report.images import find_overviews, grouped
 from pmbnn.report.prior_predictive import ATLAS, atlas_sheets
-from pmbnn.report.published_table import PublishedView, published_view
+from pmbnn.report.published_table import published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of, status_table, unfinished_table
 from pmbnn.report.tables import cell_table, mean_table
@@ -21,12 +21,12 @@ from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
 
 VERDICTS = {"verdicts": "Verdicts"}
-"""Section that stands first where a posterior was sampled."""
+"""First section, where a posterior was sampled."""
 
 ANSWER = {"answer": "Answer"}
 
 BASELINES = {"baselines": "Baseline models"}
-"""Section where baseline models were fitted, by `pmbnn baselines`."""
+"""Section on baseline models, where `pmbnn baselines` fitted some."""
 
 SECTIONS = {
     "maps": "Maps",
@@ -36,9 +36,8 @@ SECTIONS = {
     "diagnostics": "Diagnostics",
     "runs": "What was run",
 }
-"""Sections of every page after the answer; what priors say, where functions were drawn from them,
-and published numbers, where an experiment names some, follow."""
-
+"""Sections of every page after the answer. Prior predictive checks and published numbers follow,
+where there are some."""
 
 NamedTable = tuple[PublishedTable, list[str]]
 """A table of published numbers, and the experiments that name it."""
@@ -51,7 +50,7 @@ def report_page(
     cells = read_cells(folders, helpers)
     laid_out = list(grids(cells))
     overviews, verdicts = find_overviews(folders), verdict_views(folders)
-    usual, atlas = baseline_views(folders), atlas_sheets(folders)
+    baselines, atlas = baseline_views(folders), atlas_sheets(folders)
     published = [
         published_view(number, table, [c for c in cells if c.experiment in names], overviews)
         for number, (table, names) in enumerate(t for t in tables if t[0].groups or t[0].figures)
@@ -65,20 +64,20 @@ def report_page(
         script=script,
         sections=(VERDICTS if verdicts else {})
         | ANSWER
-        | (BASELINES if usual else {})
+        | (BASELINES if baselines else {})
         | SECTIONS
         | (ATLAS if atlas else {})
         | ({"published": "Published"} if published else {}),
         n_cells=len(cells),
         verdicts=verdicts,
         answers=[answer_of(grid) for grid in laid_out],
-        baselines=usual,
+        baselines=baselines,
         grids=[grid_view(number, grid) for number, grid in enumerate(laid_out)],
         cell_table=cell_table(cells),
         mean_table=mean_table(cells),
         claims=claims_data_table(folders),
-        claimed=_claimed(published),
-        overviews={name: grouped(own) for name, own in overviews.items()},
+        claimed={name: claim for view in published for name, claim in view.claims.items()},
+        overviews={name: grouped(figures) for name, figures in overviews.items()},
         atlas=atlas,
         statuses=status_table(cells),
         unfinished=unfinished_table(cells),
@@ -86,11 +85,6 @@ def report_page(
         published=published,
         details=map(cell_detail, cells),
     )
-
-
-def _claimed(published: Sequence[PublishedView]) -> dict[str, str]:
-    """What was claimed, by the comparison that tests it."""
-    return {name: words for view in published for name, words in view.claims.items()}
 
 
 def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
@@ -101,7 +95,7 @@ def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
     ResultsError
         If one is not as it must be.
     """
-    found: dict[str, list[str]] = {}
+    experiments: dict[str, list[str]] = {}
     tables: dict[str, PublishedTable] = {}
     for folder in folders:
         path = folder.results.folder / FILE
@@ -112,5 +106,5 @@ def published_tables(folders: Sequence[ExperimentResults]) -> list[NamedTable]:
             tables[text] = tables.get(text) or read_published(text, str(path))
         except (OSError, ValueError) as error:
             raise ResultsError(f"`{path}` cannot be read: {error}") from error
-        found.setdefault(text, []).append(folder.name)
-    return [(tables[text], names) for text, names in found.items()]
+        experiments.setdefault(text, []).append(folder.name)
+    return [(tables[text], names) for text, names in experiments.items()]

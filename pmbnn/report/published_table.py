@@ -1,4 +1,4 @@
-"""Published numbers beside ours, and what their marks mean."""
+"""Published numbers beside ours, and the meaning of their marks."""
 
 import math
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pmbnn.experiment.published import Published, PublishedTable, are_meant
 from pmbnn.report.cells import CellView
 from pmbnn.report.images import Overview, RepeatedFigure, repeated_figures
-from pmbnn.report.numbers import WHERE_CORRECTED, plain, signed
+from pmbnn.report.numbers import WHERE_CORRECTED, plain, plain_with_error, signed
 from pmbnn.report.tables import DataTable, Entry, Heading
 from pmbnn.results.groups import best_group
 from pmbnn.results.names import settings_row
@@ -18,7 +18,7 @@ from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of
 
 
 SCALES: Mapping[str, float] = {"%": 100.0, "points": 100.0, "min": 1 / 60}
-"""What numbers of metrics.json, in shares and seconds, are multiplied by for a unit."""
+"""Factors from the units of metrics.json, shares and seconds, by the unit of a published number."""
 
 
 class Comparison(NamedTuple):
@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
     difference
         Ours less published, or less the nearer end of a range; None where either is no number.
     cells
-        Those that hold ours.
+        Cells that hold ours.
     """
 
     published: Published
@@ -55,36 +55,36 @@ def beside(published: Sequence[Published], cells: Sequence[CellView]) -> list[Co
 def _beside(
     number: Published, by_name: Mapping[str, Published], cells: Sequence[CellView]
 ) -> Comparison:
-    ours, error, found = _our_value(number, cells)
+    ours, error, cells_of_ours = _our_value(number, cells)
     if number.over is not None and isinstance(ours, float):
         below = _our_value(by_name[number.over], cells)[0]
         is_number = isinstance(below, float) and below != 0
         ours, error = (ours / below if is_number else None), math.nan
-    return Comparison(number, ours, error, _relative_difference(ours, number.value), found)
+    difference = _relative_difference(ours, number.value)
+    return Comparison(number, ours, error, difference, cells_of_ours)
 
 
 def _our_value(
     number: Published, cells: Sequence[CellView]
 ) -> tuple[float | str | None, float, tuple[CellView, ...]]:
-    """Ours of a number: mean, standard error, and the cells it is of."""
+    """Our value of a number: mean, standard error, and the cells that hold it."""
     if number.path is None:
         return None, math.nan, ()
-    held = [cell for cell in cells if _is_meant(cell, number)]
+    chosen = [cell for cell in cells if _is_meant(cell, number)]
     if number.choose == "best":
-        chosen = {r.name for r in best_group([cell.record for cell in held])}
-        held = [cell for cell in held if cell.record.name in chosen]
-    found = [(cell, value_at(cell.content, number.path)) for cell in held]
-    found = [(cell, value) for cell, value in found if value is not None]
-    meant = tuple(cell for cell, _ in found)
-    values = [value for _, value in found]
+        best = {record.name for record in best_group([cell.record for cell in chosen])}
+        chosen = [cell for cell in chosen if cell.record.name in best]
+    every = [(cell, value_at(cell.content, number.path)) for cell in chosen]
+    values = [(cell, value) for cell, value in every if value is not None]
     if not values:
         return None, math.nan, ()
-    if not all(isinstance(value, int | float) for value in values):
-        return str(values[0]), math.nan, meant
+    with_value = tuple(cell for cell, _ in values)
+    if not all(isinstance(value, int | float) for _, value in values):
+        return str(values[0][1]), math.nan, with_value
+    ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in values)
+    mean, error = mean_and_error(ours, overlap_of(cell.record for cell in with_value))
     # A spread of rounding errors is none.
-    ours = by_data_seed((cell.record, _in_unit(value, number)) for cell, value in found)
-    mean, error = mean_and_error(ours, overlap_of(cell.record for cell in meant))
-    return mean, error if error > 1e-12 * abs(mean) else math.nan, meant
+    return mean, error if error > 1e-12 * abs(mean) else math.nan, with_value
 
 
 def _is_meant(cell: CellView, number: Published) -> bool:
@@ -96,7 +96,7 @@ def _is_meant(cell: CellView, number: Published) -> bool:
 
 
 def value_at(record: Any, path: str) -> Any:
-    """What lies at a path of names and places in lists; None if there is no such place."""
+    """Value at a path of names and list indices; None if there is no such path."""
     for part in path.split("/"):
         try:
             record = record[int(part)] if isinstance(record, list | tuple) else record[part]
@@ -111,7 +111,7 @@ def _in_unit(value: float, number: Published) -> float:
 
 
 def _relative_difference(ours: float | str | None, value: Any) -> float | None:
-    """By how much ours is above a value, or outside a range."""
+    """Ours less a value, or less the nearer end of a range."""
     if not isinstance(ours, float) or isinstance(value, str):
         return None
     low, high = value if isinstance(value, tuple) else (value, value)
@@ -129,7 +129,7 @@ MARKS = {
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 SHARES = ("accuracy",)
-"""Units that are left out beside a number: it is a share."""
+"""Units that are not written beside a number, which is a share."""
 
 FOUND, HELD = "found", "holds (test)"
 ABSENT, NO_NUMBER = "not among these results", "no stored number"
@@ -161,13 +161,13 @@ class PublishedView(NamedTuple):
     Attributes
     ----------
     title
-        The results that it stands beside.
+        Names of the experiments that it is compared with.
     standings
-        How many numbers have ours beside them, and why the others have not.
+        Number of comparisons of each standing, in words.
     marks, studies
-        What marks and names of studies mean; each mark with its class and number.
+        Meanings of marks, each with its number, and of the names of studies.
     claims
-        What was claimed, by the comparison that tests it.
+        Published claims, by the comparison that tests each.
     figures
         Published figures, and where ours are.
     table
@@ -189,7 +189,7 @@ def published_view(
     cells: Sequence[CellView],
     overviews: Mapping[str, Sequence[Overview]],
 ) -> PublishedView:
-    """A table beside the cells of the experiments that name it; ``number`` tells it from others."""
+    """A table beside the cells of the experiments that name it; ``number`` is its own."""
     comparisons = beside(published.numbers, cells)
     standings = Counter(map(_standing, comparisons))
     marks = Counter(c.published.mark for c in comparisons)
@@ -197,12 +197,8 @@ def published_view(
     rows = [_row(comparison) for comparison in comparisons]
     return PublishedView(
         title=", ".join(dict.fromkeys(cell.experiment for cell in cells)),
-        standings=[f"{standings[s]} {words}" for s, words in STANDINGS.items() if standings[s]],
-        marks=[
-            (mark_entry(mark), meaning, marks[mark])
-            for mark, (_, meaning) in MARKS.items()
-            if marks[mark]
-        ],
+        standings=[f"{standings[s]} {text}" for s, text in STANDINGS.items() if standings[s]],
+        marks=[(mark_entry(m), meaning, marks[m]) for m, (_, meaning) in MARKS.items() if marks[m]],
         studies=published.studies,
         claims=published.claims,
         figures=repeated_figures(published, overviews),
@@ -211,7 +207,7 @@ def published_view(
 
 
 def mark_entry(mark: str) -> Entry:
-    """Mark of a number with a colour of its own."""
+    """Mark of a number as a badge."""
     return Entry(MARKS[mark][0], badge=f"mark-{mark}")
 
 
@@ -249,9 +245,7 @@ def _value(number: Published) -> str:
 
 
 def _unit(unit: str) -> str:
-    if not unit or unit in SHARES:
-        return ""
-    return f" {unit}"
+    return f" {unit}" if unit and unit not in SHARES else ""
 
 
 def _number(value: object) -> float | None:
@@ -263,14 +257,14 @@ def _ours(comparison: Comparison) -> Entry:
     ours = comparison.ours
     if ours is None:
         return Entry(_standing(comparison), quiet=True)
-    words = plain(ours, 4) if isinstance(ours, float) else ours
-    error = plain(comparison.error, 2)
-    words = f"{words}{NO_BREAK}±{NO_BREAK}{error}" if error else words
-    words += _unit(comparison.published.unit) if isinstance(ours, float) else ""
-    entry = Entry(words, ours if isinstance(ours, float) else None)
+    if isinstance(ours, str):
+        entry = Entry(ours)
+    else:
+        text = plain_with_error(ours, comparison.error).replace(" ± ", f"{NO_BREAK}±{NO_BREAK}")
+        entry = Entry(text + _unit(comparison.published.unit), ours)
     if len(comparison.cells) == 1:
         cell = comparison.cells[0]
-        return entry._replace(opens=cell.key, label=f"{words}, open cell: {cell.title}")
+        return entry._replace(opens=cell.key, label=f"{entry.text}, open cell: {cell.title}")
     return entry
 
 
@@ -282,7 +276,7 @@ def _difference(comparison: Comparison) -> str:
 
 
 def _origin(comparison: Comparison) -> Entry:
-    """Where ours is from, or what makes it."""
+    """Experiment file of ours, with the number of cells, or the test that holds the number."""
     number, cells = comparison.published, comparison.cells
     if comparison.ours is None and number.held_by:
         return Entry(number.held_by, code=True)

@@ -1,4 +1,4 @@
-"""Figures and comparisons of a results folder, made again where they are missing or stale."""
+"""Figures and comparisons of a results folder that are missing or stale, made again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,12 +18,12 @@ from pmbnn.results.loading import ExperimentResults, find_overviews
 
 
 class Part(NamedTuple):
-    """Something that is made of a folder's cells: its name, what of it is due, what makes that.
+    """Figures or a table made of a folder's cells: the name, and how it is made.
 
-    ``due`` finds drawings, or says whether there is anything; ``make`` is given what it found.
+    ``due`` returns what is missing or stale, or whether something is; ``make`` makes that.
     """
 
-    words: str
+    name: str
     due: Callable[[ExperimentResults], Any]
     make: Callable[[ExperimentResults, Any, Helpers], object]
 
@@ -33,30 +33,30 @@ def rebuild(
 ) -> ExperimentResults:
     """The folder with all figures and comparisons that its cells give.
 
-    What is there and was made of these cells is left alone. What cannot be made or written is
+    Files that were made of these cells are left alone. Those that cannot be made or written are
     left out, and a line says so.
 
     Parameters
     ----------
     folder
-        As it was read; its cells are not changed.
+        The results as read; cells are not changed.
     say
         Called with a line on each part that is made, or cannot be.
     helpers
-        That share the work.
+        Processes that share the work.
     """
     for part in PARTS:
         try:
             if due := part.due(folder):
                 check_writable(folder.results.folder)
-                say(f"{folder.name}: making {part.words} from {len(folder.records)} stored cells")
+                say(f"{folder.name}: making {part.name} from {len(folder.records)} stored cells")
                 part.make(folder, due, helpers)
         except (ResultsError, StorageError) as error:
             say(f"{error} Figures and comparisons that are missing or stale are left out.")
             break
         except (OSError, LookupError, ValueError) as error:
             reason = " ".join(str(error).split())
-            say(f"{folder.name}: {part.words} left out, {type(error).__name__}: {reason}")
+            say(f"{folder.name}: {part.name} left out, {type(error).__name__}: {reason}")
     return replace(folder, figures=find_overviews(folder.results, folder.records))
 
 
@@ -65,10 +65,6 @@ def _write_claims(folder: ExperimentResults, _: bool, helpers: Helpers) -> None:
     table = claims_table(folder.name, folder.results, folder.records, helpers)
     write_claims(folder.results.folder / CLAIMS, table)
     folder.note_made([CLAIMS])
-
-
-def _lacks_verdicts(folder: ExperimentResults) -> bool:
-    return folder.is_stale(VERDICTS) and have_reference(folder)
 
 
 def _write_verdicts(folder: ExperimentResults, *_: object) -> None:
@@ -90,5 +86,5 @@ PARTS = (
     ),
     Part("figures of priors", lambda f: outdated_priors(f.results, f.records), _draw),
     Part("comparisons", lambda f: f.is_stale(CLAIMS), _write_claims),
-    Part("verdicts", _lacks_verdicts, _write_verdicts),
+    Part("verdicts", lambda f: f.is_stale(VERDICTS) and have_reference(f), _write_verdicts),
 )

@@ -1,4 +1,4 @@
-"""What was run, where its numbers come from, and how the fits went."""
+"""Sections on what was run, where the numbers come from, and how the fits went."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ PROVENANCE_MISSING = "provenance.json is missing"
 class DataSource(NamedTuple):
     """A data set in words, where it came from, and its fingerprint."""
 
-    words: str
+    name: str
     source: str
     fingerprint: str
 
 
 class Run(NamedTuple):
-    """What is known of one results folder's run."""
+    """Provenance of one results folder."""
 
     name: str
     statuses: list[tuple[Entry, int]]
@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 def run_of(folder: ExperimentResults) -> Run:
-    """What is known of a results folder's run."""
+    """Provenance of a results folder."""
     statuses = Counter(record.status for record in folder.records)
     seconds = sum(record.seconds or 0 for record in folder.records)
     measures = {
@@ -50,7 +50,7 @@ def run_of(folder: ExperimentResults) -> Run:
         {name: str(version) for name, version in folder.provenance.get("versions", {}).items()},
         [
             DataSource(
-                _dataset_words(entry["dataset"]),
+                _dataset_name(entry["dataset"]),
                 str(entry.get("source", "")),
                 str(entry.get("fingerprint", "")),
             )
@@ -63,33 +63,26 @@ def _origin(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Date, machine and seeds."""
     if not provenance:
         return {"origin": PROVENANCE_MISSING}
-    machine = provenance.get("machine", {})
-    words = ", ".join(
-        [str(machine.get("system", "")), f"{machine.get('cores', '?')} cores", *_device(machine)]
-        if machine
-        else []
-    )
+    machine, parts = provenance.get("machine", {}), []
+    if machine:
+        parts = [str(machine.get("system", "")), f"{machine.get('cores', '?')} cores"]
+        device = str(machine.get("device", "cpu"))
+        parts += [] if device == "cpu" else [device]
     seeds = provenance.get("seeds", {}).get("inference", [])
     return {
         "written": str(provenance.get("written", "")),
-        "machine": words,
+        "machine": ", ".join(parts),
         "seeds of the fits": ", ".join(map(str, seeds)),
     }
 
 
-def _device(machine: Mapping[str, Any]) -> list[str]:
-    """What fits ran on, where that is not the processor."""
-    device = str(machine.get("device", "cpu"))
-    return [] if device == "cpu" else [device]
-
-
-def _dataset_words(dataset: Mapping[str, Any]) -> str:
-    told = [
+def _dataset_name(dataset: Mapping[str, Any]) -> str:
+    settings = [
         f"{name.removesuffix('.kind')} {value}"
         for name, value in settings_row(dataset).items()
         if name != "kind" and value not in (None, "")
     ]
-    return ", ".join([str(dataset.get("kind", "")), *told])
+    return ", ".join([str(dataset.get("kind", "")), *settings])
 
 
 # How the fits went: verdicts by data set, and every cell whose fit did not converge
@@ -97,20 +90,14 @@ def _dataset_words(dataset: Mapping[str, Any]) -> str:
 
 def status_table(cells: Sequence[CellView]) -> PlainTable:
     """Number of cells with each verdict, a row a data set of a sweep."""
-    rows = pd.DataFrame(
-        [(f"{c.experiment}, {c.record.sweep}: {c.words['data']}", c.record.status) for c in cells],
-        columns=["data", "status"],
-    )
-    found = [status for status in STATUSES if status in set(rows["status"])]
-    found += sorted(set(rows["status"]) - set(STATUSES))
-    counts = pd.crosstab(rows["data"], rows["status"]).reindex(
-        index=rows["data"].unique(), columns=found
-    )
-    return PlainTable(
-        "Verdicts on the fits",
-        ("data", *(status.replace("_", " ") for status in found)),
-        [(data, *map(str, row)) for data, row in zip(counts.index, counts.values, strict=True)],
-    )
+    names = [f"{c.experiment}, {c.record.sweep}: {c.settings['data']}" for c in cells]
+    rows = pd.DataFrame({"data": names, "status": [cell.record.status for cell in cells]})
+    counts = pd.crosstab(rows["data"], rows["status"]).reindex(rows["data"].unique())
+    statuses = [status for status in STATUSES if status in counts]
+    counts = counts[statuses + sorted(set(counts) - set(statuses))]
+    headings = ["data", *(status.replace("_", " ") for status in counts)]
+    texts = [list(map(str, row)) for row in counts.itertuples()]
+    return PlainTable("Verdicts on the fits", headings, texts)
 
 
 def unfinished_table(cells: Sequence[CellView]) -> DataTable | None:
@@ -128,8 +115,8 @@ def unfinished_table(cells: Sequence[CellView]) -> DataTable | None:
     rows = [
         [
             Entry(cell.combination, opens=cell.key, label=f"Open {cell.title}"),
-            Entry(cell.words["data"]),
-            Entry(cell.words["seed"]),
+            Entry(cell.settings["data"]),
+            Entry(cell.settings["seed"]),
             status_entry(cell.record.status),
             Entry(cell.record.reason),
         ]

@@ -1,4 +1,4 @@
-"""Tables of the page, sorted and filtered by their readers: of cells and of combinations."""
+"""Tables of the page, which readers can sort and filter: of cells and of combinations."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from pmbnn.results.tables import CORRECTED, mean_over_seeds, of_targets, overlap
 
 
 class Heading(NamedTuple):
-    """Heading of a column; whether it holds numbers, and whether rows are chosen by it.
+    """Heading of a column; whether it holds numbers, and whether a list filters rows by it.
 
-    ``start`` is the choice that is made at first, ``note`` says more of the heading.
+    ``start`` is the first choice of that list, ``note`` explains the heading.
     """
 
     title: str
@@ -26,25 +26,25 @@ class Heading(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands in a row under a heading.
+    """An entry of a table.
 
     Attributes
     ----------
-    words
-        What is read; rows are chosen by it.
+    text
+        Text that is read; rows are filtered by it.
     order
         Number it is sorted by, if it has one.
     badge
         Class of its colour, where it is a badge.
     opens, label
-        Key of the cell that it opens, and what it is called by those who do not see it.
+        Key of the cell that it opens, and its label for screen readers.
     note, hint
-        What stands below it, and what is shown when it is pointed at.
+        Text below it, and the tooltip.
     code, quiet
-        Whether it is set as code, or stands back.
+        Whether it is set as code, or in a muted colour.
     """
 
-    words: str
+    text: str
     order: float | None = None
     badge: str = ""
     opens: str = ""
@@ -55,25 +55,17 @@ class Entry(NamedTuple):
     quiet: bool = False
 
 
-class Choice(NamedTuple):
-    """A list of what stands in a column, by its place, to choose rows by."""
-
-    at: int
-    heading: Heading
-    words: tuple[str, ...]
-
-
 class DataTable(NamedTuple):
-    """A table with what filters it above.
+    """A table that can be sorted and filtered.
 
     Attributes
     ----------
     name
-        Starts the names of its parts.
+        Start of the names of its parts.
     title
-        Names it for those who do not see it.
+        Its title for screen readers.
     noun
-        What a row is, in the plural.
+        Name of its rows, in the plural.
     headings
         The first is the heading of its row.
     rows
@@ -87,19 +79,15 @@ class DataTable(NamedTuple):
     rows: Sequence[Sequence[Entry]]
 
     @property
-    def choices(self) -> list[Choice]:
-        """Columns by which rows are chosen; none where all rows say the same."""
-        found = []
-        for at, heading in enumerate(self.headings):
-            if heading.choose:
-                words = tuple(dict.fromkeys(row[at].words for row in self.rows if row[at].words))
-                if len(words) > 1:
-                    found.append(Choice(at, heading, words))
-        return found
+    def choices(self) -> dict[int, list[str]]:
+        """Texts to filter rows by, by the number of their column; none where all are equal."""
+        columns = {n: [row[n].text for row in self.rows] for n in range(len(self.headings))}
+        choices = {n: list(filter(None, dict.fromkeys(texts))) for n, texts in columns.items()}
+        return {n: c for n, c in choices.items() if self.headings[n].choose and len(c) > 1}
 
 
 class PlainTable(NamedTuple):
-    """A table to be read: headings, and rows of words."""
+    """A table of text: headings and rows."""
 
     title: str
     headings: Sequence[str]
@@ -109,11 +97,10 @@ class PlainTable(NamedTuple):
 # Tables of results: a row a cell, and a row a combination with means over seeds
 
 
-FIRST = ("data", "prior", "hyperprior")
-CHOICES = "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
+FIRST, LAST = ("data", "prior", "hyperprior"), ("network", "sweep")
+"""Columns of settings before and after the results."""
 
-LAST = ("network", "sweep")
-"""Names of what was set, before and after the results."""
+CHOICES = "a tuned scale or learning rate at an end of its candidates: one beyond may be better"
 
 STATUSES = ("converged", "not_converged", "undecided", "improper")
 """Statuses of a fit that is there; any other is a failure."""
@@ -125,25 +112,25 @@ def status_entry(status: str, reason: str = "") -> Entry:
     return Entry(status.replace("_", " "), badge=kind, hint=reason)
 
 
-def against_entry(words: Sequence[str]) -> Entry:
-    """What there is to say against cells, marked; empty if nothing."""
-    return Entry("; ".join(words), badge="not_converged" if words else "")
+def caveats_entry(caveats: Sequence[str]) -> Entry:
+    """Caveats of cells as a badge; empty if there are none."""
+    return Entry("; ".join(caveats), badge="not_converged" if caveats else "")
 
 
 def result_columns(cells: Sequence[CellView]) -> dict[str, Column]:
-    """Results that have a column, where any cell has them."""
-    held = [n for cell in cells for n, value in cell.record.results.items() if value is not None]
-    known: dict[str, Column] = {}
+    """Columns of the results that any cell has."""
+    results = [n for cell in cells for n, value in cell.record.results.items() if value is not None]
+    columns: dict[str, Column] = {}
     for scores in scores_of(cell.record for cell in cells):
         for name, column in scores.columns.items():
-            known[name] = _of_both(known.get(name, column), column)
+            columns[name] = _common_column(columns.get(name, column), column)
     return {
-        name: known[of]._replace(title=f"{known[of].title}{words}")
-        for name, (of, words) in of_targets(known, held).items()
+        name: columns[base]._replace(title=f"{columns[base].title}{target}")
+        for name, (base, target) in of_targets(columns, results).items()
     }
 
 
-def _of_both(first: Column, second: Column) -> Column:
+def _common_column(first: Column, second: Column) -> Column:
     """Column of cells of several kinds, with the unit that they share."""
     if first.unit == second.unit:
         return second
@@ -156,65 +143,65 @@ def cell_table(cells: Sequence[CellView]) -> DataTable:
     results = result_columns(cells)
     headings = [
         Heading("cell", number=True),
-        *(Heading(word, choose=True) for word in FIRST),
+        *(Heading(name, choose=True) for name in FIRST),
         Heading("seed", number=True, note="of the data set"),
         *(Heading(c.heading, number=True, note=c.note) for c in results.values()),
         Heading("status", choose=True),
         Heading("choices", choose=True, note=CHOICES),
         Heading("seconds", number=True),
         Heading("KL weight", number=True),
-        *(Heading(word, choose=True) for word in (*LAST, "experiment")),
+        *(Heading(name, choose=True) for name in (*LAST, "experiment")),
     ]
     rows = [_cell_row(number, cell, results) for number, cell in enumerate(cells, 1)]
     return DataTable("cells", "All cells", "cells", headings, rows)
 
 
 def _cell_row(number: int, cell: CellView, results: Mapping[str, Column]) -> list[Entry]:
-    record, words = cell.record, cell.words
+    record, settings = cell.record, cell.settings
     weight = getattr(record.cell.inference, "kl_weight", None)
+    errors = cell.added.get("standard_error", {})
     label = f"Open cell {number}: {cell.title}"
-    return [
+    entries = [
         Entry(str(number), number, opens=cell.key, label=label),
-        *(Entry(words[word]) for word in FIRST),
-        Entry(words["seed"], _order(words["seed"])),
-        *(_result(cell, name, column.decimals) for name, column in results.items()),
+        *(Entry(settings[name]) for name in FIRST),
+        Entry(settings["seed"], _order(settings["seed"])),
+    ]
+    for name, column in results.items():
+        value = record.results.get(name)
+        entries.append(Entry(with_error(value, errors.get(name), column.decimals), value))
+    return [
+        *entries,
         status_entry(record.status, record.reason),
-        against_entry(choices_at_end(record)),
+        caveats_entry(choices_at_end(record)),
         Entry(fixed(record.seconds, 1), record.seconds),
         Entry(plain(weight), weight),
-        *(Entry(words[word]) for word in LAST),
+        *(Entry(settings[name]) for name in LAST),
         Entry(cell.experiment),
     ]
 
 
-def _result(cell: CellView, name: str, decimals: int) -> Entry:
-    value = cell.record.results.get(name)
-    error = cell.added.get("standard_error", {}).get(name)
-    return Entry(with_error(value, error, decimals), value)
-
-
-def _order(words: str) -> float | None:
+def _order(text: str) -> float | None:
     try:
-        return float(words)
+        return float(text)
     except ValueError:
         return None
 
 
 def mean_table(cells: Sequence[CellView]) -> DataTable | None:
     """Means over seeds of every combination that was run with several; None without."""
-    groups = [group for group in _combinations(cells) if len(group) > 1]
+    groups = [group for group in _repetitions(cells) if len(group) > 1]
     if not groups:
         return None
     results = result_columns([cell for group in groups for cell in group])
     note = f"± {WHERE_CORRECTED}"
     headings = [
         Heading("combination"),
-        *(Heading(word, choose=True) for word in FIRST),
+        *(Heading(name, choose=True) for name in FIRST),
         Heading("seeds", number=True),
         Heading("of its cells", note="those that did not converge, or chose an end of a grid"),
         *(Heading(c.heading, number=True, note=note) for c in results.values()),
         Heading("KL weight", number=True),
-        *(Heading(word, choose=True) for word in (*LAST, "experiment")),
+        *(Heading(name, choose=True) for name in (*LAST, "experiment")),
     ]
     rows = [_mean_row(number, group, results) for number, group in enumerate(groups, 1)]
     title = f"Means over seeds ± {_error_title(groups)}"
@@ -226,36 +213,33 @@ def _error_title(groups: Sequence[Sequence[CellView]]) -> str:
     corrected = [overlap_of(cell.record for cell in group) > 0 for group in groups]
     if not any(corrected):
         return "standard error"
-    words = f"standard error, {CORRECTED}"
-    return words if all(corrected) else f"{words} where data seeds split the same rows anew"
+    where = "" if all(corrected) else " where data seeds split the same rows anew"
+    return f"standard error, {CORRECTED}{where}"
 
 
-def _combinations(cells: Sequence[CellView]) -> list[list[CellView]]:
+def _repetitions(cells: Sequence[CellView]) -> list[list[CellView]]:
     """Cells that differ in their seeds only, together."""
-    found = []
+    repetitions = []
     for experiment in dict.fromkeys(cell.experiment for cell in cells):
-        own = {cell.record.name: cell for cell in cells if cell.experiment == experiment}
-        groups = group_by_settings([cell.record for cell in own.values()])
-        found += [[own[record.name] for record in group] for group in groups]
-    return found
+        by_name = {cell.record.name: cell for cell in cells if cell.experiment == experiment}
+        groups = group_by_settings([cell.record for cell in by_name.values()])
+        repetitions += [[by_name[record.name] for record in group] for group in groups]
+    return repetitions
 
 
 def _mean_row(number: int, group: Sequence[CellView], results: Mapping[str, Column]) -> list[Entry]:
-    first, words = group[0], group[0].words
+    first, settings = group[0], group[0].settings
     usable = [cell.record for cell in group if cell.record.results]
     weight = getattr(first.record.cell.inference, "kl_weight", None)
     entries = [
         Entry(str(number), number),
-        *(Entry(words[word]) for word in FIRST),
+        *(Entry(settings[name]) for name in FIRST),
         Entry(str(len(usable)), len(usable)),
-        against_entry(count(usable).words),
+        caveats_entry(count(usable).words),
     ]
     for name, column in results.items():
         mean, error = mean_over_seeds(usable, name)
-        entries.append(Entry(with_error(mean, error, column.decimals), _finite(mean)))
+        order = mean if math.isfinite(mean) else None
+        entries.append(Entry(with_error(mean, error, column.decimals), order))
     entries.append(Entry(plain(weight), weight))
-    return [*entries, *(Entry(words[word]) for word in LAST), Entry(first.experiment)]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return [*entries, *(Entry(settings[name]) for name in LAST), Entry(first.experiment)]

@@ -1,10 +1,10 @@
-"""What the page says first of sampled cells: whether a prior matters, and whether ADVI is right."""
+"""The first section on sampled cells: whether a prior matters, and whether ADVI is faithful."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pmbnn.compare.contrasts import COLUMN, FILE, read_contrasts_table, sentence
-from pmbnn.report.numbers import signed
+from pmbnn.report.numbers import interval, signed
 from pmbnn.report.tables import Entry
 from pmbnn.results.loading import ExperimentResults
 
@@ -23,7 +23,7 @@ BADGES = {
 class ContrastRow(NamedTuple):
     """A contrast on a data set, in words; differences are in thousandths of a nat.
 
-    ``note`` says what stands in the way of a verdict, or of its being believed.
+    ``note`` says why there is no verdict, or why it may be wrong.
     """
 
     contrast: str
@@ -70,16 +70,17 @@ def _view(folder: ExperimentResults) -> VerdictView | None:
 
 def _lead(rows: Sequence[dict]) -> str:
     """Counts of both verdicts, the margin, and the level of the intervals."""
-    said = "exploratory: the experiment file names none" if rows[0]["exploratory"] else "named"
+    exploratory = "exploratory: the experiment file names none"
+    origin = exploratory if rows[0]["exploratory"] else "named beforehand"
     decided = sum(row["posterior_verdict"] != "undecided" for row in rows)
     faithful = sum(row["advi_verdict"] == "faithful" for row in rows)
     wrong = sum(row["advi_verdict"] in ("distorts", "reverses") for row in rows)
     return (
-        f"Of {len(rows)} contrasts ({said} beforehand) the posterior decides {decided} against a "
+        f"Of {len(rows)} contrasts ({origin}) the posterior decides {decided} against a "
         f"margin of {1000 * rows[0]['margin']:g} thousandths of a nat; ADVI is faithful in "
         f"{faithful} and distorts or reverses {wrong}. All intervals hold at once, with "
         "probability 95 %."
-    ).replace("names none beforehand", "names none")
+    )
 
 
 def _row(row: dict) -> ContrastRow:
@@ -100,7 +101,5 @@ def _entry(verdict: str) -> Entry:
 
 def _interval(row: dict, name: str) -> str:
     mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
-    if mean != mean:
-        return ""
-    words = signed(mean, 2)
-    return words if low != low else f"{words} ({signed(low, 2)} to {signed(high, 2)})"
+    ends = interval(low, high)
+    return f"{signed(mean, 2)} ({ends})" if ends else signed(mean, 2)

@@ -43,12 +43,12 @@ def test_the_lead_names_the_best_and_who_is_not_significantly_worse(three):
 
 def test_rows_have_the_paired_difference_and_its_interval(three):
     first, second, third = answer(three).rows
-    assert (first.difference, first.interval, first.verdict.words) == ("", "", "best")
+    assert (first.difference, first.interval, first.verdict.text) == ("", "", "best")
     assert second.difference == "+0.0667 ± 0.088"
     assert third.difference == "+3.21 ± 0.0058"
     low, high = map(float, third.interval.split(" to "))
     assert 0 < low < 3.21 < high and low + high == pytest.approx(2 * 3.21, abs=0.1)
-    assert third.verdict.words == "significantly worse"
+    assert third.verdict.text == "significantly worse"
 
 
 def test_maps_beside_it_are_of_those_that_may_be_best(three):
@@ -57,7 +57,7 @@ def test_maps_beside_it_are_of_those_that_may_be_best(three):
         "normal × half-normal",
         "Laplace × half-normal",
     ]
-    assert found.leaders_words == "data seed 0"
+    assert found.leaders_seed == "data seed 0"
     assert [shown.key for _, shown in found.leaders] == ["cell-0", "cell-3"]
 
 
@@ -73,7 +73,7 @@ def test_few_data_seeds_show_nobody_to_be_worse(made, seeds):
     found = answer([r for prior, own in scores.items() for r in cells(made, prior, own[:seeds])])
     assert ("(one data seed)" in found.lead[0]) == (seeds == 1)
     assert found.lead[1] == "No interval with fewer than 3 data seeds: Laplace × half-normal."
-    assert found.rows[1].verdict.words == "fewer than 3 data seeds: no interval"
+    assert found.rows[1].verdict.text == "fewer than 3 data seeds: no interval"
     assert "intervals" not in found.conditions
 
 

@@ -37,11 +37,11 @@ def test_one_data_set_in_words(view_of, make):
     assert names[0].startswith("network chosen") and names[-1] == "normal × tuned"
     first, by_elbo, forest, *_ = data.rows
     assert (first.note, first.numbers) == ("normal × tuned (2)", ["0.9", "0.346 ± 0.012"])
-    assert not any(one.words for one in first.differences)
-    assert (by_elbo.differences[0].words, by_elbo.differences[0].verdict.words) == (
+    assert not any(one.text for one in first.differences)
+    assert (by_elbo.differences[0].text, by_elbo.differences[0].verdict.text) == (
         "−0.2", "no interval",
     )  # fmt: skip
-    assert forest.differences[0].words == "−0.2 (−0.3 to −0.1)"
+    assert forest.differences[0].text == "−0.2 (−0.3 to −0.1)"
     assert forest.differences[0].hint.startswith("p = 0.03; ahead on 2 data seeds")
 
 

@@ -76,7 +76,7 @@ def test_rows_have_numbers_with_errors(folder):
     headings = [heading.title for heading in sheet.table.headings]
     expected = ["prior", "hyperprior", "constant functions", "length of the boundary"]
     assert headings == [*expected, "its sd over functions"]
-    first, second = ([entry.words for entry in row] for row in sheet.table.rows)
+    first, second = ([entry.text for entry in row] for row in sheet.table.rows)
     assert first == ["normal", "fixed 0.1 (candidate)", "0.25 ± 0.013", "0.8765 ± 0.02", "0.125"]
     assert second[1] == "fixed 10 (candidate)"
     (view,) = sheet.views

@@ -93,7 +93,7 @@ def test_the_ranking_and_the_answer(records, views):
 def test_the_page(views):
     table = mean_table(views)
     at = [heading.title for heading in table.headings].index("accuracy")
-    assert [row[at].words for row in table.rows] == [f"0.8500 ± {ERROR:.4f}"] * 2
+    assert [row[at].text for row in table.rows] == [f"0.8500 ± {ERROR:.4f}"] * 2
     assert table.title == f"Means over seeds ± standard error, {CORRECTED}"
     assert CORRECTED in table.headings[at].note
     number = {"quantity": "accuracy", "value": 0.8, "path": "results/accuracy"}

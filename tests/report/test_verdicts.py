@@ -37,8 +37,8 @@ def test_counts_and_rows(folder, make):
     )
     first, second, _ = view.rows
     assert first.differences == ["−2 (−3 to −1)"] * 3
-    assert (first.posterior.words, first.posterior.badge) == ("better", "converged")
-    assert (first.advi.words, first.advi.badge) == ("distorts", "failed")
+    assert (first.posterior.text, first.posterior.badge) == ("better", "converged")
+    assert (first.advi.text, first.advi.badge) == ("distorts", "failed")
     assert "the first is better under the posterior" in first.sentence
     assert second.sentence.endswith("Few seeds.")
 
@@ -56,7 +56,7 @@ def test_without_a_reference_there_is_no_section(folder, make):
 
 def test_without_fits_there_is_no_verdict_on_advi(folder, make):
     (view,) = verdict_views([folder(make.contrast("a", "better", ""))])
-    assert view.rows[0].advi.words == "" and view.rows[0].advi.badge == ""
+    assert view.rows[0].advi.text == "" and view.rows[0].advi.badge == ""
 
 
 def test_verdicts_on_other_cells_are_not_shown(folder, make):
