@@ -105,13 +105,6 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
-class MissingData:
-    """Data sets that a worker cannot read as they are: reasons by fingerprint."""
-
-    reasons: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class RemoteTask:
     """A job as it is sent to a worker, and from there to the worker's process.
 
@@ -133,17 +126,17 @@ class RemoteTask:
     def run(
         self,
         folder: Path,
-        stored: "Callable[[CellRecord | MissingData], None]",
+        stored: "Callable[[CellRecord | dict[str, str]], None]",
         programs: "GroupPrograms | None" = None,
     ) -> "GroupPrograms | None":
-        """Run the job, or report the data that are missing and run nothing."""
+        """Run the job; or report why data sets are missing, by fingerprint, and run nothing."""
         load_sources(self.sources)
         placed = list(zip(self.files, self.paths, strict=True))
         with copies({file.setting: path for file, path in placed if file.setting is not None}):
             job = pickle.loads(self.pickled)
             rows = {file.fingerprint: path for file, path in placed if file.fingerprint}
             if reasons := _missing_data(job, rows):
-                stored(MissingData(reasons))
+                stored(reasons)
                 return programs
             return self._with_machine(job).run(folder, stored, programs)
 

@@ -177,7 +177,6 @@ class WorkerPool:
         self.workers: tuple[WorkerInfo, ...] = ()
         self.cores: dict[str, int] = {}
         self._left_out: dict[str, WorkerInfo] = {}
-        self._reported: set[str] = set()
 
     @property
     def usable(self) -> list[WorkerInfo]:
@@ -204,12 +203,12 @@ class WorkerPool:
         ClusterLostError
             If that is so because machines must be repaired.
         """
+        reported = {worker.address for worker in self.workers if worker.unfit is not None}
         self.workers = tuple(self._left_out.get(worker.address, worker) for worker in workers)
         self.cores = assign_cores(self.usable, self.cores)
         unfit = [worker for worker in self.workers if worker.unfit is not None]
         for worker in unfit:
-            if worker.address not in self._reported:
-                self._reported.add(worker.address)
+            if worker.address not in reported:
                 say(f"left out: worker {worker.address}: {worker.unfit}")
         if unfit and not self.usable:
             # No other command repairs a machine.

@@ -33,7 +33,6 @@ from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, WRITER, Results
 from pmbnn.sweep.cluster.child import (
     DataFile,
-    MissingData,
     PackedCell,
     RemoteTask,
     RunSettings,
@@ -253,7 +252,7 @@ def _run(worker: Worker, child: Child, task: RemoteTask) -> TaskResult | WorkerI
                         reported = now
                         progress = replace(event, job=task.number)
                         worker.log_event(settings.topic, pickle.dumps(progress))
-                case Stored(_, MissingData(reasons)):
+                case Stored(_, dict(reasons)):
                     result = replace(result, missing=reasons)
                 case Stored(_, record):
                     cells.append(_packed(record, child.folder, settings))
