@@ -6,7 +6,13 @@ from pathlib import Path
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.cells import Cell, Experiment
-from pmbnn.experiment.load import as_written, experiment_of, load_experiment, resolved
+from pmbnn.experiment.load import (
+    as_written,
+    check_data,
+    experiment_of,
+    load_experiment,
+    resolved,
+)
 from pmbnn.experiment.selection import wanted_cells
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.results.present import present_list
@@ -70,6 +76,7 @@ def references(
         kind = f" of device {devices[0].kind}" if devices[0].is_accelerator else ""
         raise ResultsError(f"`{folder}` has no finished fit{kind} to hold against the posterior.")
     after = with_sampler(before, settings, folder)
+    check_data(after)
     posteriors = {c.posterior for c in finished if c.prior.has_scale and not c.is_tempered}
     cells = [c for c in after.cells if c.inference == settings and c.posterior in posteriors]
     return References(after, tuple(cells), tuple(_left_out(finished)))

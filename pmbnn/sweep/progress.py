@@ -81,22 +81,20 @@ of all workers together."""
 
 
 def write_times(
-    results: Results, cells: int, workers: int, of_workers: Counter[str], of_command: Counter[str]
+    results: Results,
+    cells: int,
+    workers: int,
+    worker_seconds: Counter[str],
+    command_seconds: Counter[str],
 ) -> None:
     """Add a run to the table."""
     import pandas as pd
 
     finished = datetime.now(UTC).isoformat(timespec="seconds")
+    run = {"finished": finished, "cells": cells, "workers": workers}
     rows = [
-        {
-            "finished": finished,
-            "cells": cells,
-            "workers": workers,
-            "of": of,
-            "stage": stage,
-            "seconds": round(spent, 3),
-        }
-        for of, seconds in (("workers", of_workers), ("command", of_command))
+        run | {"of": of, "stage": stage, "seconds": round(spent, 3)}
+        for of, seconds in (("workers", worker_seconds), ("command", command_seconds))
         for stage, spent in seconds.most_common()
     ]
     path = results.folder / FILE
@@ -104,12 +102,11 @@ def write_times(
     results.write_table(FILE, pd.concat([*before, pd.DataFrame(rows)], ignore_index=True))
 
 
-def shares(seconds: Counter[str], least: float = 0.01) -> str:
-    """Stages and their shares in words, the longest first; those below `least` are left out."""
+def shares(seconds: Counter[str]) -> str:
+    """Stages and their shares of the time in words, the longest first, down to 1 %."""
     total = sum(seconds.values())
-    named = [
+    return ", ".join(
         f"{stage} {spent / total:.0%}"
         for stage, spent in seconds.most_common()
-        if spent >= least * total > 0
-    ]
-    return ", ".join(named)
+        if spent >= 0.01 * total > 0
+    )

@@ -200,7 +200,7 @@ def run_experiment(
     are_references
         Whether the wanted cells are those that `pmbnn check` samples.
     """
-    with measured() as of_command:
+    with measured() as command_seconds:
         with following(options.console, options.quiet), stage("load"):
             prepared = prepare(experiment, folder, options.devices)
         results = prepared.results
@@ -216,7 +216,7 @@ def run_experiment(
                     cluster.begin(folder, options.print)
                 local = processes(options.n_workers, options.devices)
                 at_once = local if cluster is None else cluster.threads
-                of_workers = _fit_missing(prepared, missing, at_once, drawer, options, cluster)
+                worker_seconds = _fit_missing(prepared, missing, at_once, drawer, options, cluster)
             if not prepared.missing(list(prepared.tasks)):
                 # Of jobs that were stopped and fitted otherwise since.
                 results.remove_checkpoints()
@@ -226,9 +226,9 @@ def run_experiment(
             with following(options.console, options.quiet):
                 write_what_follows(prepared, records, options)
             if missing:
-                write_times(results, len(missing), at_once, of_workers, of_command)
+                write_times(results, len(missing), at_once, worker_seconds, command_seconds)
             if missing and not options.quiet:
-                options.print(f"time of workers: {shares(of_workers)}")
+                options.print(f"time of workers: {shares(worker_seconds)}")
     failed = tuple(record for record in records if record.name in names and record.failed)
     return Outcome(folder, tuple(records), failed)
 
