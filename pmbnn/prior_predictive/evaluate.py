@@ -253,7 +253,7 @@ def _numbers_of_target(
     mean, sd = (getattr(dataset.target_standardisation, name)[i] for name in ("mean", "sd"))
     outputs, noise = (np.asarray(v, np.float64) for v in (components.mean(), components.std()))
     numbers = measures.number_measures(mean + sd * outputs, sd * noise)
-    low, high = mean + sd * mixture(cell.likelihood, [parameters], None).total_interval()
+    low, high = mean + sd * mixture(cell.likelihood, [parameters], [1.0]).total_interval()
     within = float(np.mean((low <= y) & (y <= high)))
     return numbers | {"target_range": float(np.ptp(y)), "targets_within": within}
 

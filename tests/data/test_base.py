@@ -85,11 +85,13 @@ def test_near_constant_columns_and_targets_are_named():
 def test_estimators_do_not_divide_by_rounding_errors(monkeypatch):
     made = []
     monkeypatch.setattr(
-        BNNRegressor, "_fit", lambda self, x, y, of_targets: made.append((y, of_targets))
+        BNNRegressor,
+        "_fit",
+        lambda self, x, y, target_standardisation: made.append((y, target_standardisation)),
     )
     BNNRegressor().fit(np.arange(100.0)[:, None], np.full(100, 14.62))
-    [(y, of_targets)] = made
-    assert of_targets.sd.tolist() == [1]
+    [(y, standardisation)] = made
+    assert standardisation.sd.tolist() == [1]
     np.testing.assert_allclose(y, 0, atol=1e-12)
 
 

@@ -15,7 +15,7 @@ from pmbnn.core.stages import on_progress
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import jobs, search_cells
+from pmbnn.experiment.plan import search_cells
 from pmbnn.fitting.fit import fit_job
 from pmbnn.fitting.programs import GroupPrograms
 from pmbnn.fitting.selection import search_learning_rate
@@ -172,16 +172,15 @@ def test_every_job_gets_the_search_cell_of_the_full_plan(tmp_path, wanted):
     """Whatever part of the plan is wanted; with many restarts, every cell is a job."""
     run = prepared(tmp_path, TUNED | {"restarts": 9})
     cells = list(run.tasks)
-    cut = jobs(cells, [cells[i] for i in wanted])
-    tasks = [runner._task(run, job) for job in cut]
+    tasks = run.jobs([cells[i] for i in wanted])
     assert [task.cells for task in tasks] == [(run.tasks[cells[i]],) for i in sorted(wanted)]
     assert {task.search_cell for task in tasks} == {run.tasks[cells[0]]}
 
 
 def test_a_plain_learning_rate_has_no_search_cell(tmp_path):
     run = prepared(tmp_path, PLAIN)
-    (job,) = jobs(list(run.tasks))
-    assert runner._task(run, job).search_cell is None
+    (task,) = run.jobs(list(run.tasks))
+    assert task.search_cell is None
 
 
 def identities(run):

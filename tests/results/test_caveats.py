@@ -165,7 +165,7 @@ def test_rows_are_marked_on_the_page(records, views, tmp_path):
     assert badges == ["not_converged", "", "not_converged", "", "", ""]
     table = mean_table(views)
     at = [heading.title for heading in table.headings].index("of its cells")
-    assert [row[at].words for row in table.rows] == [
+    assert [row[at].text for row in table.rows] == [
         "scale at an end of the grid in 2 of 3",
         "2 of 3 not converged",
     ]
@@ -177,7 +177,7 @@ def test_the_answer_says_how_many_of_its_cells(views):
     (grid,) = grids(views)
     answer = answer_of(grid)
     assert answer.lead[1] == "Of its cells: 2 of 3 not converged."
-    assert [row.against.words for row in answer.rows] == [
+    assert [row.caveats.text for row in answer.rows] == [
         "2 of 3 not converged",
         "scale at an end of the grid in 2 of 3",
     ]
