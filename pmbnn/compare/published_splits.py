@@ -15,7 +15,8 @@ import pandas as pd
 from pmbnn.data import DataError
 from pmbnn.data.files import find, stamp_of
 from pmbnn.data.table_file import read_table
-from pmbnn.experiment.published import FILE, read_published
+from pmbnn.experiment.published import FILE as PUBLISHED_FILE
+from pmbnn.experiment.published import read_published
 from pmbnn.results.specifications import stored_data_folder
 from pmbnn.results.store import Results
 
@@ -112,7 +113,7 @@ def stored_splits(results: Results) -> tuple[list[PublishedMethod], list[str]]:
     DataError
         If a file is not as it must be.
     """
-    path = results.folder / FILE
+    path = results.folder / PUBLISHED_FILE
     if not path.is_file():
         return [], []
     methods: list[PublishedMethod] = []

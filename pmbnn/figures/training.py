@@ -17,7 +17,7 @@ DIAGNOSTICS = {
 }
 """Name of each diagnostic in words, and its unit if it has one, by its name in a trace."""
 
-COLUMNS = 3
+PANELS_A_ROW = 3
 """Panels beside each other at most."""
 
 WIDE = 30.0
@@ -52,11 +52,11 @@ def plot_training(trace: xr.DataTree, title: str) -> Figure:
     shown = [name for name in DIAGNOSTICS if f"snapshot_{name}" in fit]
     if not shown:
         raise ValueError("The group `fit` must have `snapshot_accuracy`.")
-    rows = -(-len(shown) // COLUMNS)
+    rows = -(-len(shown) // PANELS_A_ROW)
     figure = style.new_figure(11.0, 3.0 * rows + 1.0)
-    panels = list(figure.subplots(rows, min(COLUMNS, len(shown)), squeeze=False).flat)
+    panels = list(figure.subplots(rows, min(PANELS_A_ROW, len(shown)), squeeze=False).flat)
     for axes, name in zip(panels, shown, strict=False):
-        _draw(axes, steps, fit[f"snapshot_{name}"])
+        _draw_values(axes, steps, fit[f"snapshot_{name}"])
         heading, unit = DIAGNOSTICS[name]
         scale = "logarithmic scale" if axes.get_yscale() != "linear" else ""
         axes.set(title=heading, ylabel=", ".join(filter(None, (unit, scale))))
@@ -68,7 +68,7 @@ def plot_training(trace: xr.DataTree, title: str) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, steps: np.ndarray, values: xr.DataArray) -> None:
+def _draw_values(axes: Axes, steps: np.ndarray, values: xr.DataArray) -> None:
     """Draw one line for each part, or one for all where the diagnostic has no parts."""
     if "part" in values.dims:
         lines = values.transpose("part", "snapshot").values

@@ -20,7 +20,7 @@ from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.record import LearningRateSearch
 
-SHARE = 0.1
+SHORT_FIT = 0.1
 """Length of the short fits of a learning rate, in lengths of a whole one."""
 
 REPEATS = 3
@@ -52,7 +52,7 @@ def search_learning_rate(
         for number, rate in enumerate(candidates)
         for repeat in range(repeats)
     ]
-    fits = fit(program, replicas, steps=max(1, round(SHARE * program.steps)))
+    fits = fit(program, replicas, steps=max(1, round(SHORT_FIT * program.steps)))
     elbo = np.array([-np.inf if one.failed else one.elbo for one in fits])
     elbo = elbo.reshape(len(candidates), repeats).mean(axis=1).tolist()
     chosen = float(candidates[int(np.argmax(elbo))])

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from pmbnn.compare.claims import FILE, against_words, read_claims
+from pmbnn.compare.claims import FILE as CLAIMS_FILE
+from pmbnn.compare.claims import against_words, read_claims
 from pmbnn.report.numbers import WHERE_CORRECTED, plain_with_error
 from pmbnn.report.tables import DataTable, Entry, Heading, caveats_entry
 from pmbnn.results.loading import ExperimentResults
@@ -17,8 +18,8 @@ COLUMNS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "
 
 def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
     """Every row of the folders' tables, with means ± standard errors over data seeds."""
-    current = [folder for folder in folders if not folder.is_stale(FILE)]
-    tables = [read_claims(folder.results.folder / FILE) for folder in current]
+    current = [folder for folder in folders if not folder.is_stale(CLAIMS_FILE)]
+    tables = [read_claims(folder.results.folder / CLAIMS_FILE) for folder in current]
     tables = [table for table in tables if not table.empty]
     if not tables:
         return None
@@ -32,11 +33,11 @@ def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
         Heading("sweep", choose=True),
         Heading("experiment", choose=True),
     ]
-    rows = [_row(row) for row in pd.concat(tables).to_dict("records")]
+    rows = [_claim_row(row) for row in pd.concat(tables).to_dict("records")]
     return DataTable("claims", "Comparisons in numbers", "rows", headings, rows)
 
 
-def _row(row: Mapping[str, object]) -> list[Entry]:
+def _claim_row(row: Mapping[str, object]) -> list[Entry]:
     mean, error = (_finite(row[name]) for name in ("mean", "se"))
     return [
         *(Entry(str(row[name])) for name in COLUMNS),

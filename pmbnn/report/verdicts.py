@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pmbnn.compare.contrasts import COLUMN, FILE, read_contrasts_table, sentence
+from pmbnn.compare.contrasts import COLUMN, read_contrasts_table, sentence
+from pmbnn.compare.contrasts import FILE as CONTRASTS_FILE
 from pmbnn.report.numbers import interval, signed
 from pmbnn.report.tables import Entry
 from pmbnn.results.loading import ExperimentResults
 
-BADGES = {
+CONTRAST_BADGES = {
     "better": "converged",
     "equivalent": "converged",
     "worse": "failed",
@@ -59,16 +60,16 @@ def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
 
 
 def _view(folder: ExperimentResults) -> VerdictView | None:
-    if folder.is_stale(FILE):
+    if folder.is_stale(CONTRASTS_FILE):
         return None
     table = read_contrasts_table(folder.results)
     if table.empty or table["reference"].isna().all():
         return None
     rows = table[table["reference"].notna()].to_dict("records")
-    return VerdictView(folder.name, _lead(rows), [_row(row) for row in rows])
+    return VerdictView(folder.name, _contrasts_lead(rows), [_contrast_row(row) for row in rows])
 
 
-def _lead(rows: Sequence[dict]) -> str:
+def _contrasts_lead(rows: Sequence[dict]) -> str:
     """Counts of both verdicts, the margin, and the level of the intervals."""
     exploratory = "exploratory: the experiment file names none"
     origin = exploratory if rows[0]["exploratory"] else "named beforehand"
@@ -83,7 +84,7 @@ def _lead(rows: Sequence[dict]) -> str:
     )
 
 
-def _row(row: dict) -> ContrastRow:
+def _contrast_row(row: dict) -> ContrastRow:
     return ContrastRow(
         contrast=row["contrast"],
         data=f"{row['data']} ({row['seeds']} data seeds)",
@@ -96,7 +97,7 @@ def _row(row: dict) -> ContrastRow:
 
 
 def _entry(verdict: str) -> Entry:
-    return Entry(verdict, badge=BADGES[verdict]) if verdict else Entry("")
+    return Entry(verdict, badge=CONTRAST_BADGES[verdict]) if verdict else Entry("")
 
 
 def _interval(row: dict, name: str) -> str:
