@@ -30,6 +30,7 @@ from .figures.plot import plot as plot
 from .inference import advi as advi
 from .inference import samplers as samplers
 from .inference.settings import Inference as Inference
+from .models import hyperpriors as hyperpriors
 from .models import likelihoods as likelihoods
 from .models import networks as networks
 from .models import priors as priors
@@ -59,7 +60,6 @@ from .models.priors import ScaleMixture as ScaleMixture
 from .models.priors import StudentT as StudentT
 from .models.priors import TrainableMean as TrainableMean
 from .models.priors import Tune as Tune
-from .models.priors import hyperpriors as hyperpriors
 from .prediction.api import fit as fit
 from .prediction.api import sample as sample
 from .prediction.check import Agreement as Agreement

@@ -11,7 +11,7 @@ from pmbnn.inference.advi import build_program, constrained_parameters, init, pr
 from pmbnn.inference.batches import batch_indices
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.models.networks.convolution import convolve, max_pool
+from pmbnn.models.layers import convolve, max_pool
 
 
 def model(task: Task, x, y) -> pm.Model:

@@ -21,9 +21,9 @@ from pmbnn.data.arrays import Rows
 from pmbnn.inference.flat import IMPROPER
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import build_model, model_data
+from pmbnn.models.layers import relative_slopes
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Network
-from pmbnn.models.networks.activations import relative_slopes
 from pmbnn.models.point import PointRV
 from pmbnn.models.priors import Fixed, Normal
 from pmbnn.prediction.draws import unconstrained_draws

@@ -24,7 +24,7 @@ from pmbnn.inference.guides import build_guide, inverse_softplus
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import ROW_DATA, dense_classifier
-from pmbnn.models.networks.convolution import convolve, max_pool
+from pmbnn.models.layers import convolve, max_pool
 
 ROWS = 12
 RNG = np.random.default_rng(0)

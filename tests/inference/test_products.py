@@ -15,7 +15,7 @@ from pmbnn.inference.estimators import rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.products import find_products, linear_in
 from pmbnn.models.build import dense_classifier
-from pmbnn.models.networks.convolution import convolve, max_pool
+from pmbnn.models.layers import convolve, max_pool
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, ScaleMixture
 
 ROWS = 12

@@ -19,11 +19,11 @@ from pmbnn.models.networks import (
     Convolution,
     Dense,
     Flatten,
+    Known,
     Layered,
     MaxPool,
     ShapeError,
 )
-from pmbnn.models.networks.known import Known
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,

@@ -9,10 +9,10 @@ from tiers import slow_but
 
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
+from pmbnn.models.layers import DenseLayer
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense, Layered
-from pmbnn.models.networks.layers import DenseLayer
 from pmbnn.models.priors import (
     HYPERPRIORS,
     PRIORS,

@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.signal import correlate
 
-from pmbnn.models.networks.convolution import average_pool, convolve, max_pool
+from pmbnn.models.layers import average_pool, convolve, max_pool
 
 ROWS = 4
 SHAPES = [(1, 5, 5), (2, 6, 4), (3, 7, 9)]

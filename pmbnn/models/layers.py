@@ -10,19 +10,263 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from pmbnn.models.networks.activations import Activation, activate
-from pmbnn.models.networks.base import Parameter, Width
-from pmbnn.models.networks.convolution import (
-    Padding,
-    average_pool,
-    convolve,
-    max_pool,
-    positions,
-)
 from pmbnn.spec import Specification, added
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
+
+
+# What every network has: parameters, their number, and a forward pass
+
+
+Width = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class ShapeError(ValueError):
+    """A network that cannot be built on inputs of some shape.
+
+    Attributes
+    ----------
+    problem
+        What does not fit, as text that follows the name of the place.
+    field, index
+        The field of the network that does not fit and the entry in it; None for all of it.
+    """
+
+    def __init__(self, problem: str, field: str | None = None, index: int | None = None) -> None:
+        super().__init__(problem, field, index)
+        self.problem, self.field, self.index = problem, field, index
+
+    def __str__(self) -> str:
+        """The problem with its place, as seen from the network."""
+        return self.at("network" if self.field is None else f"network.{self.field}") + "."
+
+    def at(self, place: str) -> str:
+        """The problem after the place of the field, or of the network, in a file."""
+        entry = "" if self.index is None else f"[{self.index}]"
+        return f"`{place}{entry}` {self.problem}"
+
+
+class Parameter(NamedTuple):
+    """One array of weights or biases.
+
+    Attributes
+    ----------
+    name, layer
+        ``weight_1`` of layer 1; layers without weights are not counted.
+    dims, shape
+        The last axis is that of the layer's units.
+    fan_in
+        Inputs that one unit sums over.
+    positions
+        Number of places of an observation where it is used: many in a convolution.
+    """
+
+    name: str
+    layer: int
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    fan_in: int
+    positions: int = 1
+
+    @property
+    def size(self) -> int:
+        """Number of scalar parameters."""
+        return math.prod(self.shape)
+
+    @property
+    def is_bias(self) -> bool:
+        """Whether it holds biases, as its name says."""
+        return self.name.startswith("bias_")
+
+
+class Network(Specification):
+    """A network as an experiment file names it.
+
+    An *input shape* is ``(feature,)`` for points and ``(channel, row, column)`` for images.
+    Rows of data are flat either way: the features of an image are its pixels, the columns
+    fastest and the channels slowest.
+    """
+
+    kind: str
+
+    def parameters(self, input_shape: tuple[int, ...], n_outputs: int) -> tuple[Parameter, ...]:
+        """Every parameter, first layer first; weights have dims ``(input, ..., unit)``.
+
+        Raises
+        ------
+        ShapeError
+            If the network cannot take inputs of that shape.
+        """
+        raise NotImplementedError
+
+    def size(self, input_shape: tuple[int, ...], n_outputs: int) -> int:
+        """Number of scalar weights and biases."""
+        return sum(p.size for p in self.parameters(input_shape, n_outputs))
+
+    def multiply_adds(self, input_shape: tuple[int, ...], n_outputs: int) -> int:
+        """Multiplications and additions that one observation takes, counted in pairs."""
+        return sum(p.size * p.positions for p in self.parameters(input_shape, n_outputs))
+
+    def forward(
+        self,
+        x: "TensorVariable",
+        values: Mapping[str, "TensorVariable"],
+        input_shape: tuple[int, ...],
+    ) -> "TensorVariable":
+        """Outputs ``(observation, output)`` for inputs ``(observation, feature)``."""
+        raise NotImplementedError
+
+
+# Activations by their names in experiment files, and their slopes
+
+
+Nonlinear = Literal["tanh", "relu", "sigmoid"]
+Activation = Literal["tanh", "relu", "sigmoid", "linear"]
+
+
+def activate(values: "TensorVariable", activation: Activation) -> "TensorVariable":
+    """The activation of every element."""
+    import pytensor.tensor as pt
+
+    if activation == "linear":
+        return values
+    if activation == "relu":
+        return pt.maximum(values, 0.0)
+    return {"tanh": pt.tanh, "sigmoid": pt.sigmoid}[activation](values)
+
+
+def relative_slopes(outputs: "TensorVariable") -> "list[TensorVariable]":
+    """Slope of each activation in the graph of outputs, relative to its steepest slope.
+
+    Elementwise, in the shape of the hidden units: for tanh and sigmoid 1 at zero and near 0 where
+    they saturate; for rectified units 1 where they are on and 0 where they are off.
+
+    Parameters
+    ----------
+    outputs
+        Outputs of a network's `forward`. Only the operations of `activate` are recognised.
+    """
+    from pytensor.graph.traversal import ancestors
+    from pytensor.scalar import Maximum, Sigmoid, Tanh
+    from pytensor.tensor.elemwise import Elemwise
+
+    forms = {
+        Tanh: lambda value: 1 - value**2,
+        Sigmoid: lambda value: 4 * value * (1 - value),
+        Maximum: lambda value: (value > 0).astype(value.dtype),
+    }
+    slopes = []
+    for v in ancestors([outputs]):
+        op = None if v.owner is None else v.owner.op
+        form = forms.get(type(op.scalar_op)) if isinstance(op, Elemwise) else None
+        if form is not None:
+            slopes.append(form(v))
+    return slopes
+
+
+# Convolution and pooling in PyTensor, in the form that XLA runs fast on a CPU
+#
+# Images have the axes ``(channel, row, column, observation)``: observations last, because XLA
+# vectorises over the last axis. A convolution is a product of its kernels with patches: XLA's own
+# is many times slower inside a loop (jax issue 12868), as are its gradients.
+
+
+Padding = Literal["valid", "same"]
+
+
+def convolve(
+    images: "TensorVariable",
+    kernels: "TensorVariable",
+    shape: tuple[int, int, int],
+    size: int,
+    padding: Padding = "valid",
+    bias: "TensorVariable | None" = None,
+    units: int = -1,
+    stride: int = 1,
+) -> "TensorVariable":
+    """Cross-correlation of images with kernels, ``(output channel, row, column, observation)``.
+
+    Parameters
+    ----------
+    images
+        ``(input channel, row, column, observation)``.
+    kernels
+        ``(input channel, size, size, output channel)``.
+    shape
+        Channels, rows and columns of `images`: known numbers, which slices need.
+    size
+        Rows and columns of a kernel; odd with padding ``same``.
+    padding
+        ``valid``, kernels within the image only; or ``same``, zeros around it.
+    bias
+        Added at every position, ``(output channel,)``.
+    units
+        Number of output channels; JAX needs it for gradients where the type of `kernels` does
+        not tell.
+    stride
+        Rows and columns between neighbouring positions of a kernel.
+    """
+    import pytensor.tensor as pt
+
+    channels, rows, columns = shape
+    observations = images.shape[-1]
+    if padding == "same":
+        reach, inner = size // 2, images
+        rows, columns = rows + 2 * reach, columns + 2 * reach
+        images = pt.zeros((channels, rows, columns, observations))
+        images = images[:, reach:-reach, reach:-reach].set(inner) if reach else inner
+    rows, columns = (positions(length, size, stride) for length in (rows, columns))
+    steps = None if stride == 1 else stride
+
+    def every(start: int, number: int) -> slice:
+        return slice(start, start + (number - 1) * stride + 1, steps)
+
+    windows = [
+        images[:, every(i, rows), every(j, columns), :] for i in range(size) for j in range(size)
+    ]
+    patches = pt.stack(windows, axis=1).reshape((channels * size**2, -1))
+    flat = kernels.reshape((channels * size**2, -1))
+    maps = flat.T @ patches
+    if bias is not None:
+        # Next to the product, where estimators that rewrite products find it.
+        maps = maps + bias[:, None]
+    return maps.reshape((units, rows, columns, observations))
+
+
+def positions(length: int, size: int, stride: int) -> int:
+    """Number of positions of a kernel along an axis of `length` pixels, padding included."""
+    return (length - size) // stride + 1
+
+
+def max_pool(images: "TensorVariable", shape: tuple[int, int, int], size: int) -> "TensorVariable":
+    """Maxima over squares that do not overlap; rows and columns left over are dropped.
+
+    Parameters
+    ----------
+    images
+        ``(channel, row, column, observation)``.
+    shape
+        Channels, rows and columns of `images`.
+    size
+        Rows and columns of a square.
+    """
+    return _squares(images, shape, size).max(axis=(2, 4))
+
+
+def average_pool(
+    images: "TensorVariable", shape: tuple[int, int, int], size: int
+) -> "TensorVariable":
+    """Means over squares that do not overlap; arguments and what is dropped as `max_pool`."""
+    return _squares(images, shape, size).sum(axis=(2, 4)) / size**2
+
+
+def _squares(images, shape: tuple[int, int, int], size: int) -> "TensorVariable":
+    """Squares side by side, ``(channel, row, within, column, within, observation)``."""
+    channels, rows, columns = (shape[0], shape[1] // size, shape[2] // size)
+    whole = images[:, : rows * size, : columns * size, :]
+    return whole.reshape((channels, rows, size, columns, size, images.shape[-1]))
+
 
 Size = Annotated[int, Field(ge=1, le=1000)]
 

@@ -1,4 +1,8 @@
-"""Distributions of weights and biases: one class each, and the registry of all."""
+"""Weight priors and the hyperpriors on their scale: one registry of each, one class an entry.
+
+Every weight prior has location 0. A hyperprior is what stands in the place of its scale: a
+constant (``fixed``) or a positive distribution, learned with the weights.
+"""
 
 from collections.abc import Mapping
 from math import log
@@ -6,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Positive, Specification, added, registry
+from pmbnn.models.hyperpriors import (
+    HYPERPRIORS,
+    Fixed,
+    HalfCauchy,
+    HalfNormal,
+    Hierarchical,
+    Hyperprior,
+    InverseGamma,
+    PointScale,
+)
+from pmbnn.spec import Positive, Specification, Tune, added, registry
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
@@ -296,3 +310,27 @@ class Flat(Prior):
 PRIORS: dict[str, type[Prior]] = registry(
     Normal, Laplace, Cauchy, StudentT, ScaleMixture, TrainableMean, Horseshoe, Flat
 )
+
+
+__all__ = [
+    "HYPERPRIORS",
+    "PRIORS",
+    "STANDARD",
+    "Cauchy",
+    "Fixed",
+    "Flat",
+    "HalfCauchy",
+    "HalfNormal",
+    "Hierarchical",
+    "Horseshoe",
+    "Hyperprior",
+    "InverseGamma",
+    "Laplace",
+    "Normal",
+    "PointScale",
+    "Prior",
+    "ScaleMixture",
+    "StudentT",
+    "TrainableMean",
+    "Tune",
+]
