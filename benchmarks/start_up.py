@@ -46,7 +46,7 @@ RATES = {"a given learning rate": "0.02", "tuned ones": "{tune: {log: [0.001, 0.
 NAMING = """
 import sys
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.names import cell_label
+from pmbnn.experiment.cells import cell_label
 from pmbnn.experiment.plan import identity, jobs, search_cells
 
 cells = load_experiment(sys.argv[1]).cells

@@ -24,9 +24,9 @@ from .data.ood import OodSpec as OodSpec
 from .estimators.classifier import BNNClassifier as BNNClassifier
 from .estimators.regressor import BNNRegressor as BNNRegressor
 from .experiment.load import load_experiment as load_experiment
+from .experiment.plan import show_versions as show_versions
 from .experiment.plugins import register as register
-from .experiment.versions import show_versions as show_versions
-from .figures.plot import plot as plot
+from .figures.overviews import plot as plot
 from .inference import advi as advi
 from .inference import samplers as samplers
 from .inference.settings import Inference as Inference
@@ -72,11 +72,11 @@ from .prediction.settings import Diagnostics as Diagnostics
 from .prediction.settings import Fresh as Fresh
 from .prediction.settings import Map as Map
 from .prediction.settings import Predict as Predict
-from .results.derived import prune as prune
-from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
-from .results.new_rows import predict_rows as predict_rows
+from .results.loading import predict_rows as predict_rows
+from .results.reading import prune as prune
+from .results.reading import verify as verify
 from .spec import Positive as Positive
 from .sweep.stages import run as run
 

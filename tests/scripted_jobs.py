@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pmbnn.core.stages import StageUpdate
 from pmbnn.processes.workers import Finished, Progressed, Stored
-from pmbnn.results.faults import fault_of
+from pmbnn.results.present import fault_of
 from pmbnn.results.record import CellRecord, StoredFile
 
 

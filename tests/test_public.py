@@ -16,7 +16,7 @@ import yaml
 
 import pmbnn as pb
 from pmbnn import experiment, testing
-from pmbnn.experiment import versions
+from pmbnn.experiment import plan
 
 ROOT = Path(pb.__file__).parents[1]
 STUBS = {pb: pb.__file__, testing: testing.__file__}
@@ -91,9 +91,9 @@ def test_a_tree_that_is_not_installed_has_a_version(monkeypatch):
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr(versions, "version", without_metadata)
-    assert versions.decisive_versions()["pmbnn"] == version("pmbnn")
-    assert versions.installed_versions(versions.RECORDED)["pmbnn"] == version("pmbnn")
+    monkeypatch.setattr(plan, "version", without_metadata)
+    assert plan.decisive_versions()["pmbnn"] == version("pmbnn")
+    assert plan.installed_versions(plan.RECORDED)["pmbnn"] == version("pmbnn")
 
 
 def test_the_citation_is_of_this_version():

@@ -69,7 +69,7 @@ COMMANDS += ("schema",)
 READ_AND_PLAN = (
     "experiment.load",
     "experiment.plan",
-    "experiment.selection",
+    "experiment.plan",
     "data",
     "data.ood",
     "data.images",
@@ -82,7 +82,7 @@ READ_RESULTS = (
     "figures",
     "figures.stage",
     "sweep.cells",
-    "sweep.progress",
+    "sweep.outputs",
     "sweep.stages",
     "report.page",
     "report.rebuild",

@@ -8,21 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pmbnn.core.machine import CPU, Device, slowness
-from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cells import Cell, Experiment, cell_label
 from pmbnn.experiment.cost import cell_work
 from pmbnn.experiment.load import data_source
-from pmbnn.experiment.names import cell_label
-from pmbnn.experiment.plan import group_key, job_label, settings_digest, width
+from pmbnn.experiment.plan import (
+    decisive_versions,
+    group_key,
+    job_label,
+    settings_digest,
+    wanted_cells,
+    width,
+)
 from pmbnn.experiment.plugins import experiment_parts, sources_of
-from pmbnn.experiment.selection import wanted_cells
-from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prediction.progress import duration
 from pmbnn.spec import Tune
 from pmbnn.spec.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.programs import GroupPrograms
+    from pmbnn.fitting.fit import GroupPrograms
 
 type Truths = Literal["prior", "posterior"]
 

@@ -5,9 +5,15 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
-from pmbnn.calibration.ranks import valid_ranks
-from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
-from pmbnn.calibration.table import FILE, calibration_table
+from pmbnn.calibration.store import (
+    FILE,
+    StoredRanks,
+    all_ranks,
+    calibration_table,
+    load_ranks,
+    missing_simulations,
+    valid_ranks,
+)
 from pmbnn.core.machine import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmbnn.calibration.ranks import FAILED, ranks_among
-from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
+from pmbnn.calibration.store import (
+    FAILED,
+    StoredRanks,
+    load_ranks,
+    missing_simulations,
+    ranks_among,
+    save_ranks,
+)
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.plan import group_key, settings_digest, width
+from pmbnn.fitting.fit import GroupPrograms, best_restart, graph_model
 from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
-from pmbnn.fitting.programs import GroupPrograms, graph_model
 from pmbnn.fitting.sampling import sample_job
-from pmbnn.fitting.selection import best_restart
 from pmbnn.inference.engines import ENGINES
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit, PrngKeys, Replica, derive_keys
@@ -30,7 +35,7 @@ from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.predictor import Predictor, functions_of
-from pmbnn.prior_predictive.functions import seeded_prior_draws
+from pmbnn.prior_predictive.evaluate import seeded_prior_draws
 from pmbnn.results.reading import scale_draws
 from pmbnn.results.store import Results
 

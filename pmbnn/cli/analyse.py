@@ -21,7 +21,7 @@ from pmbnn.cli.command import (
 from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
-    from pmbnn.compare.published_splits import PublishedMethod
+    from pmbnn.compare.baselines import PublishedMethod
     from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
@@ -61,8 +61,7 @@ def baselines(
     Exit status: 0 done, 2 bad input, 3 I/O error (disk full, permissions): fix it and rerun the
     same command.
     """
-    from pmbnn.compare.baselines import KEYS
-    from pmbnn.compare.published_splits import read_splits
+    from pmbnn.compare.baselines import KEYS, read_splits
     from pmbnn.spec.errors import must_be_one_of
 
     keys = [] if methods == "none" else [key.strip() for key in methods.split(",")]
@@ -76,8 +75,7 @@ def baselines(
 
 def _baselines(folder: Path, keys: Sequence[str], splits: "Sequence[PublishedMethod]") -> None:
     from pmbnn.cli.tables import baselines_tables
-    from pmbnn.compare.baselines import make_baselines, write_baselines
-    from pmbnn.compare.published_splits import stored_splits
+    from pmbnn.compare.baselines import make_baselines, stored_splits, write_baselines
     from pmbnn.results.store import ResultsError
 
     stored = open_results(folder)
@@ -171,7 +169,7 @@ def compare(folders: ResultsFolders) -> None:
 def _compare(folder: Path) -> None:
     from pmbnn.cli.tables import contrasts_table, regret_table
     from pmbnn.compare.contrasts import make_verdicts, sentence, write_verdicts
-    from pmbnn.results.groups import invalid_chains
+    from pmbnn.results.names import invalid_chains
     from pmbnn.results.store import ResultsError
 
     stored, console = open_results(folder), new_console()
@@ -214,11 +212,11 @@ def report(
     opened = [open_results(folder) for folder in dict.fromkeys(folders)]
     with Helpers(cores(), sum(len(stored.records) for stored in opened)) as helpers:
         # They import what this process imports next.
-        helpers.start("pmbnn.report.rebuild", "pmbnn.report.cells")
+        helpers.start("pmbnn.report.rebuild", "pmbnn.report.tables")
         from pmbnn.report.page import published_tables, report_page
         from pmbnn.report.rebuild import rebuild
         from pmbnn.report.rendering import check_writable, write_page
-        from pmbnn.sweep.progress import following
+        from pmbnn.sweep.outputs import following
 
         folder, console = out or folders[0], Console(stderr=True)
         tables = published_tables(opened)
@@ -271,7 +269,7 @@ def prune(
     Exit status: 0 done, 2 bad input, 3 another process writes the folder, or I/O error (disk
     full, permissions): fix it and rerun the same command.
     """
-    from pmbnn.results.derived import prune as remove_superseded
+    from pmbnn.results.reading import prune as remove_superseded
 
     removed = remove_superseded(folder, dry_run, wait)
     for cell in removed:

@@ -110,7 +110,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: typer.Context) -> object:
         """Run it."""
-        from pmbnn.results.faults import StorageError, named_faults
+        from pmbnn.results.present import StorageError, named_faults
         from pmbnn.spec.errors import UserError
 
         try:
@@ -167,7 +167,7 @@ def writing_to(path: Path) -> Iterator[None]:
     ResultsError, StorageError
         If it cannot be written.
     """
-    from pmbnn.results.faults import NO_FOLDER, ResultsError, storage_error
+    from pmbnn.results.present import NO_FOLDER, ResultsError, storage_error
 
     try:
         yield
@@ -179,7 +179,7 @@ def writing_to(path: Path) -> Iterator[None]:
 
 def check_parent(path: Path | None, option: str) -> None:
     """Raise ResultsError if an option names a file in a folder that does not exist."""
-    from pmbnn.results.faults import ResultsError
+    from pmbnn.results.present import ResultsError
 
     if path is not None and not path.parent.is_dir():
         raise ResultsError(f"`{option}` must lie in a folder that exists, got `{path}`.")

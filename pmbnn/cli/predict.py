@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pmbnn.data.digits import UserImage
-    from pmbnn.prediction.class_probabilities import ClassProbabilities
-    from pmbnn.prediction.rejection import Threshold
+    from pmbnn.prediction.class_probabilities import ClassProbabilities, Threshold
     from pmbnn.results.loading import StoredCell
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -160,7 +159,7 @@ def _read_images(files: list[Path], whole: bool, invert: bool | None):
 def _answer(path: Path, images: "list[UserImage]", draws: int, percentile: float) -> Answer:
     import numpy as np
 
-    from pmbnn.prediction.rejection import rejection_threshold
+    from pmbnn.prediction.class_probabilities import rejection_threshold
     from pmbnn.results.loading import open_cell
     from pmbnn.results.store import ResultsError
 
@@ -267,11 +266,11 @@ def _rule(answer: Answer) -> str:
 
 def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.classification import Predictions
-    from pmbnn.figures.own_images import plot_own_images
+    from pmbnn.figures.image_sheets import plot_own_images
     from pmbnn.figures.style import save_figure
-    from pmbnn.results.derived import cells_digest, note_files
     from pmbnn.results.names import cell_title
     from pmbnn.results.present import present_records
+    from pmbnn.results.reading import cells_digest, note_files
     from pmbnn.results.store import Results
 
     first = answers[0]
@@ -322,8 +321,7 @@ def _predict_table(
         If it is not one table, or cannot be predicted for.
     """
     from pmbnn.data import DataError
-    from pmbnn.results.loading import open_cell
-    from pmbnn.results.new_rows import predict_rows
+    from pmbnn.results.loading import open_cell, predict_rows
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")
@@ -347,7 +345,7 @@ def _read_table(file: Path, cell: "StoredCell") -> "pd.DataFrame":
 
     Columns of categories stay text.
     """
-    from pmbnn.data.files import stamp_of
+    from pmbnn.data.base import stamp_of
     from pmbnn.data.table_file import SEPARATORS, Format, read_table
 
     dataset = cell.record.cell.dataset

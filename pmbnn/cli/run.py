@@ -76,7 +76,7 @@ def sweep(
     """
     from pmbnn.core.machine import find_devices
     from pmbnn.experiment.load import load_experiment
-    from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
+    from pmbnn.experiment.plan import default_folder, read_shard, wanted_cells
 
     with ExitStack() as stack:
         cluster = None
@@ -233,7 +233,7 @@ def calibrate(
     from pmbnn.calibration.plan import plan_calibration, plan_lines
     from pmbnn.core.machine import cores, find_devices
     from pmbnn.experiment.load import load_experiment
-    from pmbnn.experiment.selection import default_folder
+    from pmbnn.experiment.plan import default_folder
 
     truths = "posterior" if around_data else "prior"
     devices, experiment = find_devices(device), load_experiment(file)
@@ -242,7 +242,7 @@ def calibrate(
         typer.echo("\n".join(plan_lines(plan, workers or cores(), devices)))
         return
     from pmbnn.calibration.run import calibrate
-    from pmbnn.calibration.table import COUNTS, FILE, notes, summary
+    from pmbnn.calibration.store import COUNTS, FILE, notes, summary
     from pmbnn.cli.tables import make_table
     from pmbnn.processes.progress import RunOptions
 
@@ -280,7 +280,7 @@ def prior(
     writes the folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
     from pmbnn.experiment.load import load_experiment
-    from pmbnn.experiment.selection import default_folder, wanted_cells
+    from pmbnn.experiment.plan import default_folder, wanted_cells
     from pmbnn.prior_predictive.plan import plan_lines, plan_priors
 
     experiment = load_experiment(file)

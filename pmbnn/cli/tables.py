@@ -14,18 +14,22 @@ from pmbnn.compare.baselines import CHOSEN, against_words, metric_columns, tally
 from pmbnn.compare.claims import ALL, CLAIMS, HYPERPRIORS, KEYS, unit_of_measure
 from pmbnn.compare.contrasts import COLUMN
 from pmbnn.report.numbers import to_error
-from pmbnn.results.caveats import AT_GRID_END, NOT_CONVERGED, count, has_converged
-from pmbnn.results.groups import Variant, best_group, families, group_by_settings, grouped, variants
 from pmbnn.results.names import (
     OF_POSTERIOR,
+    Variant,
+    best_group,
     combination_label,
     dataset_label,
     distinct,
+    families,
+    group_by_settings,
+    grouped,
     scale_label,
     seed_label,
     setting_words,
+    variants,
 )
-from pmbnn.results.record import CellRecord
+from pmbnn.results.record import AT_GRID_END, NOT_CONVERGED, CellRecord, count, has_converged
 from pmbnn.results.tables import (
     SCORE_WORDS,
     error_note,

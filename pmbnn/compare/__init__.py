@@ -30,7 +30,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "simultaneous_intervals",
             "t_interval",
         ],
-        "ranking": ["rank_combinations"],
-        "scores": ["SCORES", "Scores"],
+        "scores": ["SCORES", "Scores", "rank_combinations"],
     },
 )

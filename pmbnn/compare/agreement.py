@@ -28,11 +28,17 @@ from pmbnn.prediction.chain_errors import (
     wasserstein,
     without_each,
 )
-from pmbnn.results.caveats import NOT_CONVERGED
-from pmbnn.results.groups import CHAINS, LADDER, pairs, sampler_pairs
-from pmbnn.results.names import differences, method_name, posterior_row
+from pmbnn.results.names import (
+    CHAINS,
+    LADDER,
+    differences,
+    method_name,
+    pairs,
+    posterior_row,
+    sampler_pairs,
+)
 from pmbnn.results.reading import WEIGHT, load_arrays, switched_off
-from pmbnn.results.record import CellRecord
+from pmbnn.results.record import NOT_CONVERGED, CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import table_of
 
@@ -51,7 +57,7 @@ def agreement_table(results: Results, records: Sequence[CellRecord]) -> pd.DataF
     """A row for each fitted cell and sampled cell of the same posterior.
 
     Where there are several samplers, the later ones are compared with the first as fits are.
-    Those of `pmbnn.results.groups.invalid_chains` are passed over.
+    Those of `pmbnn.results.names.invalid_chains` are passed over.
 
     Columns: ``sweep``, ``name``, the settings that name the posterior, ``guide`` and ``mixture`` of
     its restarts, its ``fit_status``, the ``seconds`` that it took, ``engine``, ``reference`` (the

@@ -30,8 +30,7 @@ from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
 
 if TYPE_CHECKING:
-    from pmbnn.prediction.density_parts import DensityParts
-    from pmbnn.prediction.predictor import Predictor
+    from pmbnn.prediction.predictor import DensityParts, Predictor
 
 FILE = "sensitivity.csv"
 """File of a results folder that holds its table."""
@@ -241,8 +240,7 @@ def _programs(
 ) -> Programs:
     """Programs of a cell's graph, compiled if they are missing."""
     from pmbnn.models.build import build_model
-    from pmbnn.prediction.density_parts import DensityParts
-    from pmbnn.prediction.predictor import Predictor
+    from pmbnn.prediction.predictor import DensityParts, Predictor
 
     prior, likelihood, network = (specs[name] for name in ("prior", "likelihood", "network"))
     parts = (network, prior, dict(hyperprior.structure), dict(likelihood.structure))

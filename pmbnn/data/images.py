@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from pmbnn.data.base import (
+    CHECKSUMS,
     SIDE,
     DataError,
     DatasetSpec,
     DataSettingError,
+    Stamp,
     Standardise,
     Task,
     check_choice,
     check_unique,
-)
-from pmbnn.data.files import (
-    CHECKSUMS,
-    Stamp,
     find,
     find_idx,
     local_folder,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
-from pmbnn.data.base import SIDE, DataError, Seed
-from pmbnn.data.files import local_folder, located, read_idx_folder
+from pmbnn.data.base import SIDE, DataError, Seed, local_folder, located, read_idx_folder
 from pmbnn.data.images import ORIGINAL_ROWS
 from pmbnn.spec import Specification, named, registry
 from pmbnn.spec.display import Summarised

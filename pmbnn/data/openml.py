@@ -18,8 +18,15 @@ from urllib.error import HTTPError
 
 from pydantic import Field, model_validator
 
-from pmbnn.data.base import DataError, DataSettingError, Missing, Redundant, Standardise
-from pmbnn.data.files import located, one_line
+from pmbnn.data.base import (
+    DataError,
+    DataSettingError,
+    Missing,
+    Redundant,
+    Standardise,
+    located,
+    one_line,
+)
 from pmbnn.data.tabular import SplitRows, TaskSetting
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.files import NamesFiles, find, one_line, read_archive
+from pmbnn.data.base import DataError, DataSettingError, NamesFiles, find, one_line, read_archive
 from pmbnn.spec import Specification, renamed_values
 
 if TYPE_CHECKING:

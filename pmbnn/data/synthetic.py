@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.data.base import DataError, DatasetSpec
-from pmbnn.data.files import VARIABLE, local_folder, read_columns
+from pmbnn.data.base import VARIABLE, DataError, DatasetSpec, local_folder, read_columns
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from pmbnn.data.base import DataError, DataSettingError
-from pmbnn.data.files import Stamp, one_line
+from pmbnn.data.base import DataError, DataSettingError, Stamp, one_line
 from pmbnn.data.frames import (
     MOST_LEVELS,
     NOTATION,

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from pmbnn.data.base import DatasetSpec, Missing, Redundant, Standardise, Task
-from pmbnn.data.files import NamesFiles, Stamp, find, read_archive, stamp_of
+from pmbnn.data.base import (
+    DatasetSpec,
+    Missing,
+    NamesFiles,
+    Redundant,
+    Stamp,
+    Standardise,
+    Task,
+    find,
+    read_archive,
+    stamp_of,
+)
 from pmbnn.data.splits import AnySplit, RandomSplit
 from pmbnn.data.synthetic import CURVE_POINTS
 from pmbnn.spec import added

@@ -1,10 +1,12 @@
 """The base of both estimators: their parameters as a cell, and its fit."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from numbers import Integral
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pymc as pm
@@ -13,28 +15,216 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pmbnn.core.machine import device_here, running_on
+from pmbnn.core.machine import Device, current_device, device_here, running_on
 from pmbnn.data.arrays import (
     Dataset,
+    Rows,
     Standardisation,
     fit_standardisation,
     identity_standardisation,
 )
-from pmbnn.data.base import DEFAULT_LIKELIHOODS
-from pmbnn.estimators.fitted import InMemoryData, fitted, rounded_up
-from pmbnn.estimators.storage import read_estimator, write_estimator
+from pmbnn.data.base import DEFAULT_LIKELIHOODS, DatasetSpec
 from pmbnn.experiment.cells import ENGINES, Cell
+from pmbnn.experiment.cost import is_large
+from pmbnn.experiment.plan import group_key
+from pmbnn.fitting.fit import GroupPrograms, fit_job
+from pmbnn.fitting.sampling import sample_job
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
+from pmbnn.models.build import NetworkParts
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood
 from pmbnn.models.networks import NETWORKS, Dense, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior
-from pmbnn.prediction.posterior import Posterior
-from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.class_probabilities import Predictive
+from pmbnn.prediction.datatree import history_of
+from pmbnn.prediction.posterior import Posterior, read
+from pmbnn.prediction.posterior_file import dataset_of, read_part, save, section_of
+from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.prediction.progress import shown
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Tune, named, validated
+from pmbnn.spec import Specification, Tune, named, plain, validated
 from pmbnn.spec.errors import must_be_one_of
+
+# The posterior of an estimator: its cell fitted or sampled, by programs that fits share
+
+
+SHAPES = 8
+"""Models of different shape whose programs a process keeps."""
+
+STEPS_OF_ROWS = 16
+"""Numbers of rows between two powers of two that programs are compiled for: rows that a fit leaves
+empty are a sixteenth at most, and the folds of a cross-validation share one program."""
+
+
+class InMemoryData(DatasetSpec):
+    """Shape of arrays in memory, which decides the compiled programs.
+
+    ``observations`` is the number of rows, rounded up as `rounded_up` does.
+    """
+
+    kind: Literal["given"] = "given"
+    observations: int
+    features: int
+    classes: int | None = None
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Numbers of training and test rows."""
+        return self.observations, 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of input features."""
+        return self.features
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of classes; None where the targets are numbers."""
+        return self.classes
+
+
+def rounded_up(rows: int) -> int:
+    """Number of rows that a program is compiled for."""
+    step = max(1, 2 ** (rows.bit_length() - 1) // STEPS_OF_ROWS)
+    return -(-rows // step) * step
+
+
+class SharedPrograms(GroupPrograms):
+    """Programs that fits of similar numbers of rows share."""
+
+    def program(self, cell: Cell, rows: Rows, most: int | None = None):  # noqa: D102
+        return super().program(cell, rows, None if cell.is_sampled else cell.dataset.observations)
+
+
+@lru_cache(maxsize=SHAPES)
+def _programs(group: str, width: int, device: Device) -> SharedPrograms:
+    """Programs of a group on a device."""
+    return SharedPrograms(group, width)
+
+
+def programs_of(cell: Cell) -> SharedPrograms:
+    """Compiled programs of a cell, shared by all cells of its shape in a process."""
+    one_by_one = cell.is_sampled or is_large(cell)
+    width = 1 if one_by_one else cell.inference.restarts
+    return _programs(group_key(cell), width, current_device())
+
+
+def fitted(cell: Cell, dataset: Dataset) -> Posterior:
+    """The posterior of a cell given the training rows of a data set.
+
+    Raises
+    ------
+    ValueError
+        If every restart, or some chain, met what is not finite.
+    """
+    programs, datasets, rows = programs_of(cell), {cell.dataset: dataset}, dataset.training
+    if cell.is_sampled:
+        (inferred,) = sample_job([cell], datasets, programs)
+    else:
+        (inferred,) = fit_job([cell], datasets, programs, search_cell=cell)
+    if inferred.best is None:
+        what = "some chain" if cell.is_sampled else "every restart"
+        raise ValueError(f"{what} diverged: {inferred.reason}.")
+    parts = (cell.network, cell.prior, inferred.hyperprior, cell.likelihood, rows.take([0]))
+    maps = dataset.standardisation, dataset.target_standardisation
+    return Posterior(
+        origin=NetworkModel(NetworkParts(*parts), rows, *maps),
+        settings=cell.inference,
+        sources=inferred.sources,
+        weights=inferred.weights,
+        best=inferred.best,
+        status=inferred.status,
+        reason=inferred.reason,
+        draws_of=inferred.draws_of,
+        n_draws=cell.predict.draws,
+        history=None if cell.is_sampled else history_of(inferred.fits),
+        samples=inferred.samples,
+    )
+
+
+# Fitted estimators as netCDF files: those of their posteriors, with their parameters
+
+
+def write_estimator(
+    path: Path, estimator: BaseEstimator, posterior: Posterior, learned: Mapping[str, np.ndarray]
+) -> None:
+    """Write an estimator, its posterior, and its learned attributes."""
+    parameters = {name: _written(v) for name, v in estimator.get_params(deep=False).items()}
+    attrs = {
+        "class": type(estimator).__name__,
+        "parameters": json.dumps(parameters),
+        "learned": json.dumps({name: array.dtype.kind for name, array in learned.items()}),
+    }
+    arrays = {name: _storable(array) for name, array in learned.items()}
+    save(posterior, path, dataset_of(arrays).assign_attrs(attrs))
+
+
+def read_estimator(
+    path: Path, cls: type[BaseEstimator]
+) -> tuple[dict[str, Any], Posterior, dict[str, np.ndarray]]:
+    """Parameters of an estimator of a class, its posterior, and its learned attributes.
+
+    Raises
+    ------
+    ValueError
+        If the file does not hold such an estimator.
+    """
+    posterior, stored = read(path)
+    content = "a posterior" if stored is None else f"a {stored.attrs.get('class')}"
+    if content != f"a {cls.__name__}":
+        raise ValueError(f"`{path}` must hold a {cls.__name__}, got {content}.")
+    parameters = {name: _read(v) for name, v in json.loads(stored.attrs["parameters"]).items()}
+    kinds = json.loads(stored.attrs["learned"])
+    learned = {name: _learned(stored[name].values, kind) for name, kind in kinds.items()}
+    return parameters, posterior, learned
+
+
+SECTION = "section"
+"""Key of a written specification with the section that it belongs to."""
+
+TUNE = "tune"
+"""Section of candidate values."""
+
+
+def _written(value: object) -> Any:
+    """A parameter as JSON has it; specifications with their section."""
+    match value:
+        case Specification():
+            section = TUNE if isinstance(value, Tune) else section_of(value)
+            return {SECTION: section, "settings": value.model_dump(mode="json")}
+        case np.random.RandomState():
+            raise ValueError("`random_state` must be a number or None to be saved.")
+        case Mapping():
+            return {key: _written(entry) for key, entry in value.items()}
+    return plain(value)
+
+
+def _read(value: Any) -> Any:
+    """A parameter as `_written` wrote it; JSON has no tuples."""
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    if SECTION not in value:
+        return {name: _read(entry) for name, entry in value.items()}
+    section, settings = value[SECTION], value["settings"]
+    return Tune(**settings) if section == TUNE else read_part(section, settings)
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    """An array of a kind that netCDF has."""
+    if array.dtype.kind == "b":
+        return array.astype("i1")
+    return array.astype(str) if array.dtype.kind == "O" else array
+
+
+def _learned(array: np.ndarray, kind: str) -> np.ndarray | int:
+    """An attribute as it was before it was stored."""
+    if array.ndim == 0:
+        return array.item()
+    if kind in "UO":
+        return array.astype(object if kind == "O" else str)
+    return array.astype(bool) if kind == "b" else array
 
 
 class BayesianNetwork(BaseEstimator):

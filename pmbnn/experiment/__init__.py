@@ -5,10 +5,9 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "cells": ["Cell", "Experiment"],
+        "cells": ["Cell", "Experiment", "cell_label", "short_name", "spec_label"],
         "expand": ["Sweep"],
         "load": ["check_data", "load_experiment", "resolved", "resolved_text"],
-        "names": ["cell_label", "short_name", "spec_label"],
         "plan": [
             "Job",
             "group_key",
@@ -17,9 +16,9 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "search_cells",
             "print_plan",
             "settings_digest",
+            "select_cells",
         ],
         "plugins": ["load_plugins", "register", "trusting"],
-        "selection": ["select_cells"],
         "yaml_file": ["parse_yaml", "read_yaml", "yaml_text"],
     },
 )

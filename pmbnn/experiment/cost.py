@@ -13,8 +13,7 @@ from dataclasses import dataclass, fields
 from pmbnn.core.machine import total_memory
 from pmbnn.data import Synthetic
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.cells import Cell, choosing_rows
-from pmbnn.experiment.names import model_words
+from pmbnn.experiment.cells import Cell, choosing_rows, model_words
 from pmbnn.models.networks import Network
 
 LARGE_NETWORK = 2_000

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pmbnn.data import DataError
-from pmbnn.data.base import show_names
-from pmbnn.data.files import stamp_of
+from pmbnn.data.base import show_names, stamp_of
 from pmbnn.experiment.yaml_file import flow_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.files import beside
+from pmbnn.data.base import beside
 from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts

@@ -10,12 +10,28 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Mapping, Sequence
+import os
+import platform
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
 
-from pmbnn.core.machine import CPU, Device, cores, device_text, processes, slowness
+from pmbnn import __version__
+from pmbnn.core.machine import (
+    CPU,
+    Device,
+    cores,
+    device_text,
+    find_devices,
+    processes,
+    slowness,
+    total_memory,
+)
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cells import SOURCES, Cell, Experiment, model_words, short_name, spec_label
 from pmbnn.experiment.cost import (
     Work,
     assumed_rows,
@@ -27,13 +43,15 @@ from pmbnn.experiment.cost import (
     total_work,
 )
 from pmbnn.experiment.expand import Sweep
-from pmbnn.experiment.names import model_words, spec_label
+from pmbnn.experiment.load import check_data
 from pmbnn.experiment.plugins import sources_of
+from pmbnn.experiment.yaml_file import parse_yaml
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import Hyperprior
 from pmbnn.spec import Specification, Tune
+from pmbnn.spec.errors import ConfigError, must, must_be_one_of, show
 
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""
@@ -346,3 +364,205 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(1, round(seconds))} s"
+
+
+# Package versions that affect results, and the machine, for reports of problems
+
+
+DECISIVE = ("pmbnn", "pymc", "pytensor", "jax", "jaxlib", "optax", "numpy")
+"""Packages whose versions can change the numbers of a cell."""
+
+RECORDED = (*DECISIVE, "scipy", "scikit-learn", "mlxtend", "arviz", "xarray", "matplotlib")
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of packages, by name; this one need not be installed, only importable."""
+    return {name: __version__ if name == "pmbnn" else version(name) for name in names}
+
+
+def decisive_versions() -> dict[str, str]:
+    """Installed versions of the packages that can change the numbers of a cell."""
+    return installed_versions(DECISIVE)
+
+
+def show_versions() -> None:
+    """Print the versions of this package and of what it stands on, and the machine."""
+    memory = total_memory()
+    versions = installed_versions(RECORDED)
+    lines = {
+        "pmbnn": versions.pop("pmbnn"),
+        "python": platform.python_version(),
+        **versions,
+        "system": platform.platform(),
+        "processor": platform.machine(),
+        "cores": f"{cores()} of {os.cpu_count()}",
+        "memory": "unknown" if memory is None else f"{memory / 1e9:.1f} GB",
+        "devices": device_text(find_devices("auto")),
+    }
+    width = max(map(len, lines))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))
+
+
+# Cells picked by ``KEY=VALUE``, the same key again means *or*; and shards of a job array
+
+
+_ABSENT = object()
+"""Value under a key that the kind of a cell does not have."""
+
+
+def select_cells(cells: Sequence[Cell], conditions: Sequence[str]) -> list[Cell]:
+    """Cells that meet every condition, in their order.
+
+    Parameters
+    ----------
+    conditions
+        ``KEY=VALUE`` each. A key is ``sweep``, a section with a kind (``prior``) or a dotted
+        field (``dataset.seed``, ``predict.map.resolution``); a value is YAML, such as
+        ``[5, 5]`` for ``network.hidden``; ``tune`` stands for every tuned scale, and a list of
+        layers is named as in the tables, ``conv6x5.valid.tanh-flatten``.
+
+    Raises
+    ------
+    ConfigError
+        A condition cannot be read, its key is unknown, or nothing meets it.
+    """
+    allowed: dict[str, list[str]] = {}
+    for condition in conditions:
+        key, equals, text = (part.strip() for part in condition.partition("="))
+        if not (key and equals and text):
+            raise ConfigError(f"`--only` must be KEY=VALUE, got {show(condition)}.")
+        allowed.setdefault(key, []).append(text)
+    kept = list(cells)
+    for key, texts in allowed.items():
+        values = {cell: value for cell in cells if (value := _value(cell, key)) is not _ABSENT}
+        if not values:
+            raise must_be_one_of("--only", _keys(cells), key)
+        matching: set[Cell] = set()
+        for text in texts:
+            setting = parse_yaml(text, "`--only`")
+            setting = tuple(setting) if isinstance(setting, list) else setting
+            matches = {cell for cell, value in values.items() if _is(value, text, setting)}
+            if not matches:
+                raise must_be_one_of(f"--only {key}", map(_text, values.values()), text)
+            matching |= matches
+        kept = [cell for cell in kept if cell in matching]
+    if not kept:
+        raise ConfigError(f"`--only` matches no cell: {' '.join(conditions)}.")
+    return kept
+
+
+def _value(cell: Cell, key: str) -> object:
+    """Value of a cell under a key; the kind, where the key names a section."""
+    if key == "sweep":
+        return cell.sweep
+    section, *path = key.split(".")
+    value: object = cell.settings.get(section, _ABSENT)
+    for name in path or ["kind"]:
+        has_field = isinstance(value, Specification) and name in type(value).model_fields
+        value = getattr(value, name) if has_field else _ABSENT
+    return _ABSENT if isinstance(value, Specification) and value.expands else value
+
+
+def _is(value: object, text: str, setting: object) -> bool:
+    """Whether a value of a cell is that of a condition, as its text or as YAML."""
+    # True == 1 in Python, but not in an experiment file.
+    same = setting == value and isinstance(setting, bool) == isinstance(value, bool)
+    return same or _text(value) == text
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Specification):
+        return type(value).__name__.lower()
+    if isinstance(value, tuple) and any(isinstance(entry, Specification) for entry in value):
+        return "-".join(short_name(entry.model_dump(mode="json")) for entry in value)
+    return value if isinstance(value, str) else show(value)
+
+
+def _keys(cells: Sequence[Cell]) -> set[str]:
+    """Every key that some cell has."""
+    # Few distinct specifications stand behind many cells.
+    specs = {(name, spec) for cell in cells for name, spec in cell.settings.items()}
+    fields = {f"{section}.{path}" for section, spec in specs for path in _paths(spec)}
+    with_kind = {s for s, source in SOURCES.items() if getattr(source, "tag", None) == "kind"}
+    return {"sweep"} | with_kind | fields
+
+
+def _paths(spec: Specification) -> list[str]:
+    """Dotted names of a specification's fields, without the kind."""
+    paths = []
+    for name in type(spec).model_fields:
+        value = getattr(spec, name)
+        if isinstance(value, Specification) and value.expands:
+            paths += [f"{name}.{path}" for path in _paths(value)]
+        elif name != "kind":
+            paths.append(name)
+    return paths
+
+
+# Fixed parts of an experiment, one for each task of a job array
+
+
+class Shard(NamedTuple):
+    """The part ``number``, from 1, of ``of`` parts of an experiment."""
+
+    number: int
+    of: int
+
+
+def read_shard(value: str | Sequence[int], place: str = "--shard") -> Shard:
+    """Shard of ``3/8`` or ``(3, 8)``.
+
+    Raises
+    ------
+    ConfigError
+        If the value is no shard.
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", value.strip())
+        numbers = tuple(map(int, match.groups())) if match else ()
+    else:
+        numbers = tuple(value)
+    whole = len(numbers) == 2 and all(type(number) is int for number in numbers)
+    if not whole or not 1 <= numbers[0] <= numbers[1]:
+        raise must(place, "must be one of so many parts, such as 3/8: from 1/8 to 8/8", value)
+    return Shard(*numbers)
+
+
+def in_shard(
+    experiment: Experiment,
+    wanted: Sequence[Cell],
+    shard: Shard | None,
+    devices: Sequence[Device] = (CPU,),
+) -> list[Cell]:
+    """Wanted cells of a shard; all without one.
+
+    They depend on the experiment and the kind of device alone. Jobs are dealt one by one,
+    as they are cut from the full plan: each cell stays at its place of its job, and so keeps every
+    digit, and shards take about equally long.
+    """
+    if shard is None:
+        return list(wanted)
+    dealt = jobs(experiment.cells, device=devices[0])[shard.number - 1 :: shard.of]
+    chosen = {cell for job in dealt for cell in job.wanted}
+    return [cell for cell in wanted if cell in chosen]
+
+
+def wanted_cells(
+    experiment: Experiment,
+    only: Sequence[str] = (),
+    shard: Shard | None = None,
+    devices: Sequence[Device] = (CPU,),
+) -> list[Cell]:
+    """Cells of an experiment that meet some conditions and are in a shard; data are checked first.
+
+    Parameters are those of `select_cells` and `in_shard`, which raise ConfigError, and so does
+    `check_data`.
+    """
+    check_data(experiment)
+    return in_shard(experiment, select_cells(list(experiment.cells), only), shard, devices)
+
+
+def default_folder(name: str, shard: Shard | None = None) -> Path:
+    """Default results folder of an experiment; no two shards write the same folder."""
+    part = "" if shard is None else f"-shard-{shard.number}-of-{shard.of}"
+    return Path("results") / f"{name}{part}"

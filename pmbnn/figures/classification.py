@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from pmbnn.figures import style
+from pmbnn.prediction.class_probabilities import HELD_OUT, risk_coverage
 from pmbnn.prediction.metrics import BINS, expected_calibration_error
-from pmbnn.prediction.rejection import HELD_OUT, risk_coverage
 from pmbnn.results.reading import values_of
 
 TEST = "test_predictions"

@@ -16,7 +16,12 @@ from pmbnn.figures.classification import (
     rows_name,
 )
 from pmbnn.figures.image_sheets import PredictedImage, examples_of, kept_images
-from pmbnn.prediction.rejection import PERCENTILE, Threshold, rejection_threshold, threshold
+from pmbnn.prediction.class_probabilities import (
+    PERCENTILE,
+    Threshold,
+    rejection_threshold,
+    threshold,
+)
 from pmbnn.results.reading import values_of
 
 COLOURS = ("black", *style.CLASS_COLOURS[:6])

@@ -1,8 +1,11 @@
 """Overviews of a results folder: which there are for a set of cells, and what draws each."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,35 +13,64 @@ import pandas as pd
 from matplotlib.figure import Figure
 from xarray import DataTree
 
-from pmbnn.figures.cell_figures import (
-    CURVES,
-    MAP,
-    OF_CLASS_PROBABILITIES,
-    OF_DENSITIES,
-    SURFACE,
-    CellFigure,
-    draw_cell,
+from pmbnn.figures.classification import (
+    plot_class_pairs,
+    plot_reliability,
+    plot_risk_coverage,
+    plot_uncertainty,
 )
-from pmbnn.figures.grids import plot_accuracy_overview, plot_design, plot_grid
-from pmbnn.figures.ladder import plot_ladder
-from pmbnn.figures.maps import MapPair, plot_map_overview, plot_posterior_maps
-from pmbnn.figures.regression import MOST, plot_compared_curves
-from pmbnn.figures.weights import comparable_rows, plot_last_layer, plot_scales, shown_rows
-from pmbnn.results.derived import is_current
-from pmbnn.results.groups import (
+from pmbnn.figures.grids import plot_accuracy_overview, plot_design, plot_grid, plot_ladder
+from pmbnn.figures.image_sheets import (
+    plot_confident_mistakes,
+    plot_least_confident,
+    plot_most_uncertain,
+    plot_points,
+    plot_samples,
+    plot_snapshot_examples,
+)
+from pmbnn.figures.maps import (
+    MapPair,
+    plot_map_overview,
+    plot_plane,
+    plot_posterior_maps,
+    plot_surface,
+)
+from pmbnn.figures.ood import plot_letters, plot_ood, plot_ood_examples
+from pmbnn.figures.regression import (
+    MOST,
+    plot_compared_curves,
+    plot_curves,
+    plot_pit,
+    plot_predicted_observed,
+)
+from pmbnn.figures.weights import (
+    comparable_rows,
+    plot_last_layer,
+    plot_network,
+    plot_scales,
+    plot_training,
+    plot_weights,
+    shown_rows,
+)
+from pmbnn.results.loading import ExperimentResults, StoredCell, load_results
+from pmbnn.results.names import (
     LADDER,
     Variant,
     best_group,
+    cell_title,
+    combination_title,
+    dataset_label,
+    dataset_title,
     families,
     group_by_settings,
     pairs,
     variants,
 )
-from pmbnn.results.names import combination_title, dataset_label, dataset_title
 from pmbnn.results.reading import (
     SCALE,
     WEIGHT,
     PlaneMap,
+    is_current,
     last_layer,
     learned_scales,
     load_arrays,
@@ -49,6 +81,116 @@ from pmbnn.results.reading import (
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import SCORE_WORDS, combine
+from pmbnn.spec.errors import must_be_one_of
+
+# Kinds of figures of one cell, with the groups of a trace that each needs to be drawn
+
+
+class CellFigure(NamedTuple):
+    """One kind of figure.
+
+    Attributes
+    ----------
+    file
+        End of the name of its file.
+    plot
+        Function of a trace, with the groups below, and a title that draws it.
+    needs
+        Groups, which may be patterns, each with an array it must hold for this to be drawn.
+    uses
+        Further groups that are read where the trace has them.
+    arrays
+        Regular expression of the arrays of these groups that are read.
+    """
+
+    file: str
+    plot: Callable[[DataTree, str], Figure]
+    needs: tuple[tuple[str, str], ...]
+    uses: tuple[str, ...] = ()
+    arrays: str = ".*"
+
+    def groups(self, stored: Mapping[str, frozenset[str]]) -> list[str]:
+        """Groups to load of a trace that holds these arrays; none if it cannot be drawn."""
+        needed = [
+            [g for g, arrays in stored.items() if fnmatchcase(g, pattern) and name in arrays]
+            for pattern, name in self.needs
+        ]
+        if not all(needed):
+            return []
+        used = [group for group in self.uses if group in stored]
+        return list(dict.fromkeys(chain(*needed, used)))
+
+
+def draw_cell(
+    results: Results, record: CellRecord, figure: CellFigure, groups: list[str], which: str = ""
+) -> Figure:
+    """Figure of a stored cell from these groups of its trace; its title ends in `which`."""
+    trace = load_arrays(results, record.name, dict.fromkeys(groups, figure.arrays))
+    return figure.plot(trace, f"{cell_title(record)}{which}")
+
+
+TEST = "test_predictions"
+IMAGES = ((TEST, "image"),)
+VALIDATION = ("validation_predictions",)
+ROWS = (("constant_data", "x"), ("observed_data", "y"))
+
+MAP = CellFigure(
+    "map", plot_plane, (("predictions", "x1"),), (TEST,), arrays="probability|sd|x|label"
+)
+CURVES = CellFigure("curves", plot_curves, (("curve_*", "mean"), *ROWS))
+
+SURFACE = CellFigure(
+    "map",
+    plot_surface,
+    (("predictions", "mean"), (TEST, "target")),
+    arrays="mean|epistemic_sd|x|target",
+)
+
+OF_DENSITIES = (
+    CURVES,
+    SURFACE,
+    CellFigure(
+        "predicted-observed",
+        plot_predicted_observed,
+        ((TEST, "total_interval"), (TEST, "target")),
+        arrays="mean|target|total_interval",
+    ),
+    CellFigure("pit", plot_pit, ((TEST, "pit"),), arrays="pit"),
+)
+"""In the order in which a page shows them."""
+
+OF_CLASS_PROBABILITIES = (
+    # Points of a plane are those that a map was drawn of.
+    CellFigure("points", plot_points, (*ROWS, ("predictions", "x1"))),
+    CellFigure("samples", plot_samples, IMAGES),
+    CellFigure("training", plot_training, (("fit", "snapshot_accuracy"),)),
+    CellFigure("classes", plot_class_pairs, IMAGES),
+    CellFigure("gallery", plot_most_uncertain, IMAGES),
+    CellFigure("uncertainty", plot_uncertainty, IMAGES, VALIDATION),
+    CellFigure("confident-mistakes", plot_confident_mistakes, IMAGES, VALIDATION),
+    CellFigure("least-confident", plot_least_confident, IMAGES, VALIDATION),
+    CellFigure(
+        "reliability",
+        plot_reliability,
+        ((TEST, "probability"), (TEST, "label")),
+        arrays="probability|sd|label",
+    ),
+    CellFigure("risk-coverage", plot_risk_coverage, IMAGES),
+    CellFigure("ood", plot_ood, ((TEST, "sd"), ("ood_*", "sd")), VALIDATION),
+    CellFigure(
+        "ood-examples", plot_ood_examples, ((TEST, "sd"), ("ood_*", "example_image")), VALIDATION
+    ),
+    CellFigure("letters", plot_letters, (*IMAGES, ("ood_letters", "example_image")), VALIDATION),
+    CellFigure(
+        "weights", plot_weights, (("fit", "snapshot_mean_density"),), ("snapshot_examples",)
+    ),
+    CellFigure(
+        "network", plot_network, (("posterior", "weight_1"), ("fit", "elbo")), ("restarts",)
+    ),
+    CellFigure("examples", plot_snapshot_examples, (("snapshot_examples", "probability"),)),
+)
+"""In the order in which a page shows them."""
+
 
 LONGEST_VARIANT = 60
 """Letters of a file name that say which variant it is of; longer ones become a number."""
@@ -280,3 +422,73 @@ def sheet_figures(
         return {}
     of_cell = _shown_cell_figures(results, sheet, kinds.of_cell)
     return dict(of_cell) | dict(kinds.of_sheet(results, sheet, records))
+
+
+# One figure of stored results by its name, drawn anew
+
+
+def plot(
+    results: ExperimentResults | StoredCell | Path | str, kind: str, **settings: object
+) -> Figure:
+    """A figure of stored cells, drawn anew from their traces; nothing is fitted.
+
+    Parameters
+    ----------
+    results
+        A results folder, opened by `load_results`, or its path; or one of its cells.
+    kind
+        Of the figure: how the names of files in ``figures/`` end (``maps``, ``accuracy``,
+        ``design``, ``last-layer``, ``points``, ...), or ``map``. What shows one cell alone shows
+        the best by held-out score of those that are left.
+    **settings
+        Which cells, as for `ExperimentResults.cell`: ``dataset="moons"``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A notebook shows it; `savefig` writes it, and in a script `show` opens a window.
+
+    Raises
+    ------
+    ValueError
+        If no cell has these settings, they have no such figure, or several, of other data.
+    TypeError
+        If `results` is something else.
+
+    Examples
+    --------
+    >>> pb.plot(results, "maps", dataset="circles")  # doctest: +SKIP
+    """
+    selected = _opened(results).select(**settings)
+    figures = [
+        (name, sheet.title, draw)
+        for sheet in sheets(selected.records)
+        if sheet.finished
+        for name, draw in sheet_figures(selected.results, sheet, selected.records).items()
+    ]
+    asked = [(title, draw) for name, title, draw in figures if name == kind]
+    if not asked:
+        raise must_be_one_of("kind", {name for name, *_ in figures}, kind)
+    if len(asked) > 1:
+        titles = "; ".join(title for title, _ in asked)
+        raise ValueError(
+            f"`{kind}` is a figure of each of {len(asked)}: {titles}. Say which cells, as by "
+            "`dataset=...`."
+        )
+    ((_, draw),) = asked
+    return draw()
+
+
+def _opened(results: object) -> ExperimentResults:
+    """Results that are given whole, by their folder, or as one of their cells."""
+    if isinstance(results, ExperimentResults):
+        return results
+    if isinstance(results, StoredCell):
+        folder, record = Results(results.folder.parent.parent), results.record
+        return ExperimentResults(record.sweep, folder, (record,), {}, ())
+    if isinstance(results, str | os.PathLike):
+        return load_results(Path(results))
+    raise TypeError(
+        "`results` must be what `load_results` gives, one of its cells, or a results folder, got "
+        f"{type(results).__name__}."
+    )

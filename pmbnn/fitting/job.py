@@ -13,17 +13,13 @@ from xarray import DataTree
 from pmbnn.core.stages import stage, staged
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.arrays import Dataset
-from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import fit_job
-from pmbnn.fitting.importance import importance_results
-from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.programs import GroupPrograms
+from pmbnn.fitting.evaluation import evaluate, importance_results
+from pmbnn.fitting.fit import GroupPrograms, InferredCell, Selection, fit_job
 from pmbnn.fitting.sampling import sample_job
-from pmbnn.fitting.selection import Selection
 from pmbnn.fitting.trace import build_trace
-from pmbnn.inference.convergence import final_mean
+from pmbnn.inference.result import final_mean
 from pmbnn.models.priors import Fixed
-from pmbnn.results.faults import fault_of
+from pmbnn.results.present import fault_of
 from pmbnn.results.record import CellRecord, Restart, Sampling, ScaleSelection
 from pmbnn.results.store import Results, Writer, trace_writer
 

@@ -13,10 +13,8 @@ from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
-from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.programs import GroupPrograms
-from pmbnn.fitting.selection import Selection, candidate_scales
-from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.fitting.fit import GroupPrograms, InferredCell, Selection, candidate_scales
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.chains import Samples
 from pmbnn.inference.samplers.run import sample_posterior
 from pmbnn.models.build import model_data

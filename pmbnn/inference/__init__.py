@@ -12,11 +12,10 @@ __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     submodules={"advi", "samplers"},
     submod_attrs={
-        "checkpoint": ["Checkpoints"],
         "advi": ["Program", "build_program"],
         "engines": ["ENGINES", "fit_model"],
         "flat": ["FlatModel", "flat_vector", "flatten_model", "Layout", "Slot"],
-        "groups": ["fit"],
+        "groups": ["fit", "Checkpoints"],
         "guides": ["Guide", "build_guide"],
         "log_density": ["LogDensity", "build_log_density"],
         "result": [

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pymc as pm
 
+from pmbnn.inference.estimators import depends_on
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
-from pmbnn.inference.products import depends_on
-from pmbnn.inference.support import interpreted
+from pmbnn.inference.observed import interpreted
 
 FEW, MORE = 3, 5
 """Rows that a model is tried with, and rows that hold the same ones and others."""

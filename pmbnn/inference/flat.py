@@ -24,8 +24,7 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.type import RandomType
 
-from pmbnn.inference.observed import elementwise_logp, number_of_classes
-from pmbnn.inference.support import check_labels, uncast
+from pmbnn.inference.observed import check_labels, elementwise_logp, number_of_classes, uncast
 from pmbnn.models.point import PointRV
 from pmbnn.spec.display import Summarised
 

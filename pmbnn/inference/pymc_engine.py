@@ -13,12 +13,11 @@ import pymc as pm
 import pytensor
 
 from pmbnn.core.stages import stage
-from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.convergence import final_mean, verdict
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import MeanField, initial_means, softplus
-from pmbnn.inference.optimisers import relative_rate
-from pmbnn.inference.result import Fit, History, Progress, Replica
+from pmbnn.inference.program import relative_rate
+from pmbnn.inference.result import Fit, History, Progress, Replica, final_mean, verdict
 from pmbnn.inference.settings import Inference
 from pmbnn.spec.display import Summarised
 

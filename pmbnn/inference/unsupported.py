@@ -14,7 +14,7 @@ from pytensor.tensor import TensorVariable
 
 from pmbnn.inference.batches import abstract, cast
 from pmbnn.inference.flat import FlatModel, flat_vector
-from pmbnn.inference.support import interpreted, place_of
+from pmbnn.inference.observed import interpreted, place_of
 from pmbnn.inference.xla.compile import jax_function, precision
 
 TERMS = ("log_priors", "potentials", "log_likelihoods")

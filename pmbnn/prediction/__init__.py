@@ -10,14 +10,12 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "class_probabilities": ["ClassProbabilities"],
+        "class_probabilities": ["ClassProbabilities", "Predictive", "rejection_threshold"],
         "density": ["Density"],
         "draws": ["DrawSource", "GuideDraws", "KeptDraws"],
         "metrics": ["metrics_of"],
         "posterior": ["Posterior"],
-        "predictive": ["Predictive"],
         "predictor": ["PREDICTIVES", "Predictor"],
-        "rejection": ["rejection_threshold"],
         "settings": ["Predict"],
     },
 )

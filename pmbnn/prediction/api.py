@@ -12,12 +12,12 @@ from pmbnn.inference.engines import fit_model
 from pmbnn.inference.flat import flatten_model, n_observations, value_shapes
 from pmbnn.inference.guides import initial_means
 from pmbnn.inference.log_density import build_log_density
+from pmbnn.inference.observed import check_support
 from pmbnn.inference.result import Fit
+from pmbnn.inference.samplers.chains import CANDIDATES
 from pmbnn.inference.samplers.run import build_sampler, sample_posterior
 from pmbnn.inference.samplers.settings import SAMPLING, Sampling
-from pmbnn.inference.samplers.starts import CANDIDATES
 from pmbnn.inference.settings import DEFAULT_STEPS, Inference
-from pmbnn.inference.support import check_support
 from pmbnn.inference.unsupported import why_not_finite
 from pmbnn.models.build import likelihood_of
 from pmbnn.prediction.datatree import history_of

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from pmbnn.prediction.class_probabilities import ClassProbabilities
-from pmbnn.prediction.predictive import Predictive
+from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 
 
 def jackknife_error(left_out: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:

@@ -4,18 +4,92 @@ Draws are regenerated from the guide one at a time inside the compiled loop; onl
 moments are kept, so memory grows with neither the number of draws nor that of the rows.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from pmbnn.prediction import metrics
-from pmbnn.prediction.predictive import Predictive, Weights
 from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import jax
+    import xarray as xr
+
+    from pmbnn.data.arrays import Rows, Standardisation
+    from pmbnn.prediction.draws import DrawSource
+    from pmbnn.prediction.predictor import Predictor
+
+
+# What every kind of prediction has in common
+
+
+type Weights = Sequence[float]
+"""Weights of sources in a mixture, with sum 1."""
+
+
+class Predictive(ABC):
+    """Prediction for each observation by posterior draws; one subclass for each kind.
+
+    A likelihood names its kind by `key`. Metrics, groups of a trace, tables and figures are
+    found by the type, in a registry of their own each.
+    """
+
+    key: ClassVar[str]
+    """Name of the kind, in likelihoods, records and traces."""
+
+    block: ClassVar[int]
+    """Rows whose single draws are in memory at once."""
+
+    mean: np.ndarray
+    """Predicted mean, observations first."""
+
+    @classmethod
+    @abstractmethod
+    def of_mixtures(
+        cls,
+        predictor: "Predictor",
+        sources: "Sequence[DrawSource]",
+        mixtures: Sequence[Weights],
+        data: Mapping[str, np.ndarray],
+        x: np.ndarray,
+        draws: int,
+        target: np.ndarray | None,
+    ) -> list[Self]:
+        """One prediction for each mixture of the sources; see `Predictor.predict_mixtures`."""
+
+    @classmethod
+    @abstractmethod
+    def nll(
+        cls,
+        predictor: "Predictor",
+        source: "DrawSource",
+        data: Mapping[str, np.ndarray],
+        rows: "Rows",
+        draws: int,
+    ) -> float:
+        """Mean negative log-density of the targets of some rows under one source, in nats."""
+
+    @abstractmethod
+    def log_score(self, target: np.ndarray) -> np.ndarray:
+        """Log-probability or log-density of the targets, ``(observation,)``, in nats.
+
+        A prediction that was scored when it was made returns that score, whatever `target`.
+        """
+
+    def in_units_of(self, standardisation: "Standardisation") -> Self:
+        """The same prediction in the units that targets had before they were standardised.
+
+        Only predictions of numbers have units.
+        """
+        return self
+
+    def n_correct(self, target: np.ndarray) -> int | None:
+        """Number of targets that are predicted exactly; None where no target can be."""
+        return None
+
 
 BLOCK = 512
 """Rows predicted at once. One length for all, the last block padded, so that a group compiles one
@@ -177,3 +251,112 @@ def _class_metrics(predictive: ClassProbabilities, target: np.ndarray) -> dict[s
 def _of_class(values: np.ndarray, label: np.ndarray) -> np.ndarray:
     """One class's value of each observation, ``(observation,)``."""
     return np.take_along_axis(values, label[:, None], axis=1)[:, 0]
+
+
+# Rejection of uncertain predictions, and scores of uncertainty
+#
+# A score, ``(observation,)``, is higher where a prediction is less certain.
+
+
+PERCENTILE = 99
+"""Percentage of the held-out digits that their own threshold accepts."""
+
+HELD_OUT = ("validation_predictions", "test_predictions")
+"""Groups of a trace with predictions of rows that were not fitted, in order of preference."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Uncertainty above which an image is rejected.
+
+    Attributes
+    ----------
+    sd
+        The threshold.
+    percentile
+        Percentage of the held-out rows that are not more uncertain.
+    group
+        The group of the trace with the predictions of these rows.
+    rows
+        Number of these rows.
+    """
+
+    sd: float
+    percentile: float
+    group: str
+    rows: int
+
+
+def rejection_threshold(trace: "xr.DataTree", percentile: float) -> Threshold:
+    """Percentile of the uncertainty of a cell's held-out rows.
+
+    Those of the validation rows are taken where the trace keeps them, for a threshold chosen on
+    test rows has seen them.
+
+    Raises
+    ------
+    ValueError
+        If the trace keeps neither.
+    """
+    for group in HELD_OUT:
+        if group in trace.children:
+            dataset = trace[group].to_dataset()
+            p, sd = (dataset[name].values for name in ("probability", "sd"))
+            uncertainty = np.take_along_axis(sd, p.argmax(axis=1)[:, None], axis=1)
+            limit = float(np.percentile(uncertainty, percentile))
+            return Threshold(limit, percentile, group, len(uncertainty))
+    raise ValueError(f"The trace must have one of the groups {', '.join(sorted(HELD_OUT))}.")
+
+
+def geometric_entropy(mean_log: np.ndarray) -> np.ndarray:
+    """Entropy in bits of the geometric mean of probabilities, ``(observation,)``.
+
+    That of exp of the mean log-probability, an unnormalised geometric mean over draws, given
+    ``mean_log`` of shape ``(observation, class)`` in nats; it is not the predictive entropy.
+    """
+    mean_log = np.asarray(mean_log, np.float64)
+    return -np.sum(np.exp(mean_log) * mean_log, axis=1) / np.log(2)
+
+
+def detection_metrics(known: np.ndarray, unknown: np.ndarray) -> dict[str, float]:
+    """Areas under the curves of detecting unknown observations by a score.
+
+    ``auroc`` is the probability that a random unknown one scores higher than a random known
+    one, ties counting half; ``aupr`` is the mean precision with the unknown ones as positives.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    is_unknown = np.repeat([0, 1], [len(known), len(unknown)])
+    scores = np.concatenate([known, unknown])
+    return {
+        "auroc": float(roc_auc_score(is_unknown, scores)),
+        "aupr": float(average_precision_score(is_unknown, scores)),
+    }
+
+
+def threshold(held_out: np.ndarray, percentile: float = PERCENTILE) -> float:
+    """Score that `percentile` of the held-out observations do not exceed."""
+    return float(np.percentile(held_out, percentile))
+
+
+def risk_coverage(score: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coverage and risk: share accepted, and share of mistakes among the accepted.
+
+    Both ``(observation,)``, in ascending order of the score. Observations of equal score are
+    accepted together: each has the risk of all up to the last of them.
+
+    References
+    ----------
+    Geifman and El-Yaniv (2017), Selective Classification for Deep Neural Networks, section 2.
+    """
+    order = np.argsort(score, kind="stable")
+    mistakes = np.cumsum(~np.asarray(correct, bool)[order])
+    accepted = np.arange(1, len(score) + 1)
+    # The order among ties is arbitrary.
+    last = np.searchsorted(score[order], score[order], side="right") - 1
+    return accepted / len(score), (mistakes / accepted)[last]
+
+
+def area_under_risk_coverage(score: np.ndarray, correct: np.ndarray) -> float:
+    """Mean over coverages of the share of mistakes among what is accepted."""
+    return float(risk_coverage(score, correct)[1].mean())

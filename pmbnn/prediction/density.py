@@ -14,7 +14,7 @@ import numpy as np
 from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
-from pmbnn.prediction.predictive import Predictive, Weights
+from pmbnn.prediction.class_probabilities import Predictive, Weights
 from pmbnn.spec.display import Summarised
 
 LEVEL = 0.95

@@ -13,15 +13,15 @@ import xarray as xr
 
 from pmbnn.core.machine import Device, current_device, running_on
 from pmbnn.inference.batches import model_values
-from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
+from pmbnn.inference.result import final_mean
 from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import jax_function, precision
 from pmbnn.models.build import NetworkParts, likelihood_of
-from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive
 from pmbnn.prediction.datatree import build_datatree
 from pmbnn.prediction.draws import (
     DrawSource,
@@ -33,7 +33,6 @@ from pmbnn.prediction.draws import (
 )
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.posterior_file import read_fields, save
-from pmbnn.prediction.predictive import Predictive
 from pmbnn.prediction.predictor import NetworkModel, Predictor, checked_inputs
 from pmbnn.spec.display import Summarised
 from pmbnn.spec.errors import check_whole

@@ -8,11 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
 
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Rows, Standardisation
 from pmbnn.inference.batches import cast, model_values
+from pmbnn.inference.estimators import depends_on
 from pmbnn.inference.flat import (
+    FlatModel,
     ModelGraphs,
     at_flat_inputs,
     flat_vector,
@@ -20,15 +24,14 @@ from pmbnn.inference.flat import (
     model_graphs,
 )
 from pmbnn.inference.observed import observations_last
-from pmbnn.inference.products import depends_on
 from pmbnn.inference.samplers.run import Functions
 from pmbnn.inference.unsupported import computed_by_pytensor, names_in_jax
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
 from pmbnn.inference.xla.rewrites import computed_once
-from pmbnn.models.build import OBSERVED, ROW_DATA, NetworkParts, likelihood_of
+from pmbnn.models.build import LAYER_PARAMETER, OBSERVED, ROW_DATA, NetworkParts, likelihood_of
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import STANDARD
-from pmbnn.prediction.class_probabilities import ClassProbabilities
+from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive, Weights
 from pmbnn.prediction.density import Density
 from pmbnn.prediction.draws import (
     DrawSource,
@@ -39,7 +42,6 @@ from pmbnn.prediction.draws import (
     over_draws,
     spread_numbers,
 )
-from pmbnn.prediction.predictive import Predictive, Weights
 
 PREDICTIVES: dict[str, type[Predictive]] = {cls.key: cls for cls in (ClassProbabilities, Density)}
 """Kinds of predictions by the key that likelihoods name them by."""
@@ -414,3 +416,87 @@ def functions_of(
 def spread_rows(x: np.ndarray, most: int = INPUTS) -> np.ndarray:
     """At most `most` rows, evenly spread over all."""
     return x[spread_numbers(len(x), most)]
+
+
+# The log-density of a network's draws in parts: likelihood, prior of weights, prior of scales
+
+
+LIKELIHOOD, WEIGHTS, SCALES = "likelihood", "weights", "scales"
+
+AT_ONCE = 64
+"""Draws side by side."""
+
+
+class DensityParts:
+    """Parts of a model's log-density at draws of its flat vector; compiled once, for any rows.
+
+    Priors are densities of the variables on their own scale, without the Jacobians of their
+    transformations. That of the weights is of standard draws where scales are learned, whether
+    the model has these or the weights themselves: raised to a power it then is, but for a constant,
+    the density of another distribution of weights at each scale, and says nothing of the scale
+    itself. Prior scales of single weights, and prior means, count as weights; learned scales, what
+    all weights share, and the noise of a likelihood as scales.
+
+    Parameters
+    ----------
+    model
+        Model of a network.
+    own_bias_scale
+        Whether biases are drawn around a fixed scale of their own, `Prior.bias_scale`.
+
+    Attributes
+    ----------
+    names
+        ``likelihood``, ``weights`` and, where any are learned, ``scales``.
+    """
+
+    def __init__(self, model: pm.Model, own_bias_scale: bool = False) -> None:
+        flat = flatten_model(model, rows=None, jacobian=False)
+        weights = [name for name in flat.log_priors if LAYER_PARAMETER.match(name)]
+        terms = {
+            LIKELIHOOD: [by_row.sum() for by_row in flat.log_likelihoods.values()],
+            WEIGHTS: [
+                flat.log_priors[name]
+                if own_bias_scale and name.startswith("bias")
+                else _of_standard(flat, name)
+                for name in weights
+            ],
+            SCALES: [term for name, term in flat.log_priors.items() if name not in weights],
+        }
+        graphs = {name: sum(parts) for name, parts in terms.items() if parts}
+        self.names = list(graphs)
+        self._data = list(flat.data)
+        vector = flat_vector(flat)
+        with precision("float64"):
+            one_draw = jax_function([vector, *flat.data.values()], flat.at(vector, graphs.values()))
+
+        def all_draws(values, *data):
+            return jax.lax.map(lambda v: one_draw(v, *data), values, batch_size=AT_ONCE)
+
+        self._all_draws = jax.jit(all_draws)
+
+    def __call__(self, data: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, np.ndarray]:
+        """Parts by name, ``(draw,)``, nats; the likelihood is summed over the rows of the data.
+
+        Parameters
+        ----------
+        data
+            Values of the model's data variables.
+        values
+            Draws of the flat vector, ``(draw, size)``.
+        """
+        with precision("float64"):
+            arrays = [jnp.asarray(data[name]) for name in self._data]
+            parts = self._all_draws(jnp.asarray(values, "float64"), *arrays)
+        return dict(zip(self.names, map(np.asarray, parts), strict=True))
+
+
+def _of_standard(flat: FlatModel, name: str) -> TensorVariable:
+    """Log-prior of a weight, or of it over its scale where it is drawn around a learned one."""
+    term, layer = flat.log_priors[name], LAYER_PARAMETER.fullmatch(name)
+    scales = (f"layer_{layer[1]}_scale", "network_scale") if layer else ()
+    scale = next((flat.posterior[s] for s in scales if s in flat.posterior), None)
+    if scale is None:
+        return term
+    # Each weight is its scale times a standard draw: the density of the draw is so much higher.
+    return term + pt.sum(pt.log(scale) + pt.zeros_like(flat.free[name]))

@@ -4,28 +4,322 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import xarray as xr
+from pymc.pytensorf import collect_default_updates, reseed_rngs
+from pytensor.compile.mode import Mode
 
 from pmbnn.core.stages import stage
-from pmbnn.data.arrays import Dataset, Line
+from pmbnn.data.arrays import Dataset, Line, Rows
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import map_points
 from pmbnn.fitting.job import load_dataset, raise_fault, reason_of
-from pmbnn.fitting.prediction_groups import line_arrays, line_attributes, target_axes
-from pmbnn.models.build import build_model
+from pmbnn.fitting.trace import line_arrays, line_attributes, target_axes
+from pmbnn.inference.flat import IMPROPER
+from pmbnn.inference.xla.compile import jax_function, precision
+from pmbnn.models.build import build_model, model_data
+from pmbnn.models.layers import relative_slopes
+from pmbnn.models.likelihoods import Likelihood
+from pmbnn.models.networks import Network
+from pmbnn.models.point import PointRV
+from pmbnn.models.priors import Fixed, Normal
+from pmbnn.prediction.chain_errors import jackknife_error, without_each
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.density import LEVEL, Density, mixture
-from pmbnn.prediction.predictor import spread_rows
-from pmbnn.prior_predictive import measures
-from pmbnn.prior_predictive.functions import PriorFunctions
+from pmbnn.prediction.draws import unconstrained_draws
+from pmbnn.prediction.predictor import Predictor, spread_rows
 from pmbnn.prior_predictive.store import StoredPrior, save_prior
 from pmbnn.results.store import Results
 from pmbnn.spec.errors import must_be_one_of
 
 if TYPE_CHECKING:
     from pmbnn.prior_predictive.plan import PriorTask
+
+
+# Functions drawn from a prior: what a network says before it has seen any data
+#
+# Draws of weights come from PyMC's own generators, which are exact for every prior that can be
+# drawn
+# from. They are interpreted: a compiler would take longer than thousands of draws. What a network
+# says with given weights does not depend on their prior, so that one compiled program serves every
+# prior and hyperprior.
+
+
+FLAT = 0.05
+"""Share of the steepest slope below which a hidden unit is saturated: tanh beyond ±0.975."""
+
+
+def prior_draws(
+    model: pm.Model, names: Sequence[str], random_seed: int
+) -> Callable[[int], dict[str, np.ndarray]]:
+    """Function that takes further draws of some variables from the prior of a model.
+
+    Parameters
+    ----------
+    names
+        Names of free variables and deterministics.
+
+    Returns
+    -------
+    Callable
+        Function of a number of draws, which gives arrays ``(draw, *shape)`` by name.
+
+    Raises
+    ------
+    ValueError
+        If a free variable has an improper prior, or the model has a potential.
+    """
+    improper = [v.name for v in model.free_RVs if isinstance(v.owner.op, (*IMPROPER, PointRV))]
+    if improper:
+        raise ValueError(f"`model` must have proper priors, but that of `{improper[0]}` is not.")
+    if model.potentials:
+        name = model.potentials[0].name
+        raise ValueError(f"`model` must have no potential to be drawn from, but it has `{name}`.")
+    draw = _interpreted([model[name] for name in names], random_seed)
+    return lambda draws: _stacked(names, [draw() for _ in range(draws)])
+
+
+def seeded_prior_draws(model: pm.Model, seeds: Sequence[Sequence[int]]) -> np.ndarray:
+    """One draw of a model's flat vector for each seed, ``(draw, size)``, double precision.
+
+    Parameters
+    ----------
+    model
+        A model with proper priors; its data variables have their values.
+    seeds
+        Unsigned 32-bit words of each draw, which decide it whatever others are drawn.
+    """
+    variables = model.free_RVs
+    generators = list(collect_default_updates(variables))
+    draw, drawn = _interpreted(variables), []
+    for seed in seeds:
+        reseed_rngs(generators, list(seed))
+        drawn.append(draw())
+    named = _stacked([v.name for v in variables], drawn)
+    return unconstrained_draws(model, {name: values[None] for name, values in named.items()})[0]
+
+
+def _interpreted(variables: Sequence, random_seed: int | None = None) -> Callable:
+    with pytensor.config.change_flags(cxx=""):
+        return pm.compile([], variables, random_seed=random_seed, mode=Mode("py", None))
+
+
+def _stacked(names: Sequence[str], draws: Sequence[Sequence]) -> dict[str, np.ndarray]:
+    return {name: np.stack(v) for name, v in zip(names, zip(*draws, strict=True), strict=True)}
+
+
+class PriorFunctions:
+    """What networks of one shape say with given weights, compiled once for all priors.
+
+    Parameters
+    ----------
+    rows
+        Data of the shape that networks take; one row will do.
+    dtype
+        ``float32`` or ``float64``: heavy tails leave the range of the first.
+
+    Attributes
+    ----------
+    names
+        Variables that decide a function: weights, biases and what the likelihood learns.
+    """
+
+    def __init__(
+        self, network: Network, likelihood: Likelihood, rows: Rows, dtype: str = "float64"
+    ) -> None:
+        row, usual = rows.take([0]), Fixed()
+        # Under a normal prior these variables are all that is free, whatever the prior to come.
+        self.model = build_model(network, Normal(), usual, likelihood, row)
+        self.names = [v.name for v in self.model.free_RVs]
+        self.data = model_data(usual, row, likelihood)
+        self.predictor = Predictor(self.model, likelihood, dtype=dtype)
+        self._saturated = self._build_saturated(network, rows.input_shape)
+
+    def draws(
+        self, model: pm.Model, draws: int, random_seed: int, at_once: int
+    ) -> Iterator[np.ndarray]:
+        """Flat vectors drawn from another model's prior, ``(draw, size)``, some at a time.
+
+        Raises
+        ------
+        ValueError
+            As `prior_draws` does.
+        """
+        draw = prior_draws(model, self.names, random_seed)
+        for start in range(0, draws, at_once):
+            named = draw(min(at_once, draws - start))
+            one_chain = {name: values[None] for name, values in named.items()}
+            yield unconstrained_draws(self.model, one_chain)[0]
+
+    def parameters(self, values: np.ndarray, x: np.ndarray) -> dict[str, np.ndarray]:
+        """What the likelihood names, of draws ``(draw, size)``; see `Predictor.parameters`."""
+        return self.predictor.parameters(self.data, values, x)
+
+    def saturated(self, values: np.ndarray, x: np.ndarray) -> np.ndarray | None:
+        """Share of hidden units and inputs where a unit is saturated, ``(draw,)``.
+
+        A unit is so where its slope is less than `FLAT` of its steepest; a rectified one, where
+        it is off. None if no activation is known.
+        """
+        if self._saturated is None:
+            return None
+        with precision(self.predictor.dtype):
+            values, x = (jnp.asarray(v, self.predictor.dtype) for v in (values, x))
+            return np.asarray(self._saturated(values, x), np.float64)
+
+    def _build_saturated(self, network: Network, input_shape: tuple[int, ...]):
+        flat, vector = self.predictor.flat, self.predictor.vector
+        outputs = network.forward(flat.data["x"], flat.posterior, input_shape)
+        slopes = relative_slopes(outputs)
+        if not slopes:
+            return None
+        flattened = pt.concatenate([slope.ravel() for slope in slopes])
+        graphs = flat.at(vector, [pt.mean(pt.lt(flattened, FLAT))])
+        with precision(self.predictor.dtype):
+            share = jax_function([vector, flat.data["x"]], graphs)
+        return jax.jit(jax.vmap(lambda values, x: share(values, x)[0], (0, None)))
+
+
+# What functions drawn from a prior have in common: NumPy in, numbers with their errors out
+#
+# Names that end in ``_mcse`` are Monte-Carlo standard errors of what stands before.
+
+
+BLOCKS = 20
+"""Blocks of draws for jackknife errors of what is not a mean over draws."""
+
+TINY = np.finfo(np.float64).tiny
+
+
+def boundary_length(x1: np.ndarray, x2: np.ndarray, probability: np.ndarray) -> float:
+    """Length of all lines where another class becomes the most probable, in widths of the map.
+
+    Marching squares on the difference of logarithms, which unlike probabilities of a steep function
+    is near a straight line between two points. Where it jumps from one point to the next, lines
+    run in eight directions and are 7 % too long on average and up to 16 %, however fine the map;
+    what is narrower than a point is not seen. Of networks whose units are nearly all saturated, on
+    maps of 100 points a side, the two nearly make up for each other.
+
+    Parameters
+    ----------
+    x1, x2
+        Coordinates of the points, in one unit; the width is the reach of `x1`.
+    probability
+        Of each class, ``(x1, x2, class)``.
+    """
+    from contourpy import LineType, contour_generator
+
+    log = np.log(np.maximum(np.asarray(probability, np.float64), TINY))
+    classes, total = log.shape[-1], 0.0
+    # Of two classes one has the lines of both; of more, every line is found from both sides.
+    for own in range(classes if classes > 2 else 1):
+        ahead = log[..., own] - np.delete(log, own, axis=-1).max(axis=-1)
+        lines = contour_generator(x1, x2, ahead.T, line_type=LineType.Separate).lines(0.0)
+        total += sum(np.hypot(*np.diff(line, axis=0).T).sum() for line in lines)
+    return float(total / (2 if classes > 2 else 1) / (x1[-1] - x1[0]))
+
+
+def class_measures(probability: np.ndarray) -> dict[str, float]:
+    """Numbers of functions that give class probabilities.
+
+    ``constant`` is the share of functions whose most probable class is the same at all inputs;
+    ``expected_entropy`` the entropy of one function's probabilities, a mean over inputs and
+    functions, and ``entropy`` that of their mean over functions, both in nats; ``common_class``
+    the larger of a function's mean class probabilities over inputs, its mean over functions and
+    its standard deviation ``common_class_sd``.
+
+    Parameters
+    ----------
+    probability
+        ``(draw, observation, class)``.
+    """
+    p = np.asarray(probability, np.float64)
+    label = p.argmax(axis=-1)
+    numbers = share("constant", (label == label[:, :1]).all(axis=1))
+    numbers |= mean("expected_entropy", _entropy(p).mean(axis=1))
+    numbers |= {"entropy": float(_entropy(p.mean(axis=0)).mean())}
+    blocks = [part.mean(axis=0) for part in np.array_split(p, min(BLOCKS, len(p)))]
+    entropies = [_entropy(others).mean() for others in without_each(blocks)]
+    numbers |= {"entropy_mcse": jackknife_error(entropies)}
+    common = p.mean(axis=1).max(axis=-1)
+    return numbers | mean("common_class", common) | {"common_class_sd": float(common.std())}
+
+
+def number_measures(function: np.ndarray, noise: np.ndarray) -> dict[str, float]:
+    """Numbers of functions that give numbers; medians, which heavy tails have as well.
+
+    ``output_range`` is the median over functions of largest less smallest value at the inputs,
+    ``output_sd`` the median over inputs of the half width of the central 68 % of the functions;
+    ``noise`` the median standard deviation of the noise; all in the units of the targets.
+
+    Parameters
+    ----------
+    function
+        ``(draw, observation)``.
+    noise
+        Standard deviations, ``(draw, observation)`` or ``(draw, 1)``.
+    """
+    low, high = np.quantile(function, (0.16, 0.84), axis=0)
+    return (
+        median("output_range", np.ptp(function, axis=1))
+        | {"output_sd": float(np.median((high - low) / 2))}
+        | median("noise", np.median(noise, axis=1))
+    )
+
+
+def for_target(numbers: dict[str, float], target: str) -> dict[str, float]:
+    """Numbers of one of several targets: its name stands in theirs, before ``_mcse``."""
+    return {
+        f"{name.removesuffix('_mcse')}_{target}{'_mcse' * name.endswith('_mcse')}": value
+        for name, value in numbers.items()
+    }
+
+
+def mean(name: str, values: np.ndarray) -> dict[str, float]:
+    """Mean over draws, ``(draw,)``, and its error."""
+    error = values.std(ddof=1) / np.sqrt(len(values))
+    return {name: float(values.mean()), f"{name}_mcse": float(error)}
+
+
+def share(name: str, is_one: np.ndarray) -> dict[str, float]:
+    """Share of draws that something is true of, and its error.
+
+    References
+    ----------
+    Agresti and Coull (1998), Approximate is better than "exact" for interval estimation of binomial
+    proportions: the error of two more successes and two more failures, which is not zero where
+    all draws say the same.
+    """
+    draws = len(is_one) + 4
+    p = (is_one.sum() + 2) / draws
+    return {name: float(is_one.mean()), f"{name}_mcse": float(np.sqrt(p * (1 - p) / draws))}
+
+
+def median(name: str, values: np.ndarray) -> dict[str, float]:
+    """Median over draws, ``(draw,)``, and its error.
+
+    References
+    ----------
+    Maritz and Jarrett (1978), A note on estimating the variance of the sample median.
+    """
+    from scipy.stats.mstats import mjci
+
+    # Rounding may take the variance of equal draws below zero.
+    with np.errstate(invalid="ignore"):
+        error = np.nan_to_num(mjci(values, prob=[0.5])[0])
+    return {name: float(np.median(values)), f"{name}_mcse": float(error)}
+
+
+def _entropy(p: np.ndarray) -> np.ndarray:
+    """Entropy over the last axis, nats."""
+    return -np.sum(p * np.log(np.maximum(p, TINY)), axis=-1)
+
 
 type Programs = dict[tuple, PriorFunctions]
 """Compiled programs by network, likelihood and shape of the data."""
@@ -53,7 +347,7 @@ class PriorEvaluation(NamedTuple):
     Attributes
     ----------
     numbers
-        Numbers by name, with their Monte-Carlo errors; see `pmbnn.prior_predictive.measures`.
+        Numbers by name, with their Monte-Carlo errors; see `pmbnn.prior_predictive.evaluate`.
     groups
         Groups that figures are drawn of: ``predictions`` over the plane as a trace has it, with
         single functions beside it; or ``curve_1``, ... on lines, and ``rows``. None of images.
@@ -130,7 +424,7 @@ def evaluate_prior(
 
     evaluation = KINDS[kind](cell, dataset, rows, functions, batches())
     if saturated[0] is not None:
-        evaluation.numbers.update(measures.mean("saturated", np.concatenate(saturated)))
+        evaluation.numbers.update(mean("saturated", np.concatenate(saturated)))
     return evaluation
 
 
@@ -169,10 +463,10 @@ def _evaluate_classes(
         at_rows.append(probability(values, x))
         if plane is not None:
             plane.add(probability(values, plane.x))
-    numbers = measures.class_measures(np.concatenate(at_rows))
+    numbers = class_measures(np.concatenate(at_rows))
     if plane is None:
         return PriorEvaluation(numbers, {})
-    numbers |= measures.mean("boundary_length", np.array(plane.lengths))
+    numbers |= mean("boundary_length", np.array(plane.lengths))
     return PriorEvaluation(numbers, {"predictions": plane.group(list(dataset.classes))})
 
 
@@ -193,7 +487,7 @@ class _Plane:
         self.total = self.total + maps.sum(axis=0)
         # About one half: the squares of small deviations keep their digits.
         self.squares = self.squares + ((maps - 0.5) ** 2).sum(axis=0)
-        self.lengths += [measures.boundary_length(self.x1, self.x2, one) for one in maps]
+        self.lengths += [boundary_length(self.x1, self.x2, one) for one in maps]
         self.first += list(maps[: MAPS - len(self.first)].astype("f4"))
 
     def group(self, classes: list[str]) -> xr.Dataset:
@@ -231,7 +525,7 @@ def _evaluate_numbers(
     columns, names, numbers = y.reshape(len(y), -1).T, dataset.target_names, {}
     for i, parameters in enumerate(cell.likelihood.by_target(at_rows)):
         target_numbers = _numbers_of_target(cell, dataset, parameters, columns[i], i)
-        numbers |= measures.for_target(target_numbers, names[i]) if names else target_numbers
+        numbers |= for_target(target_numbers, names[i]) if names else target_numbers
     if not lines:
         return PriorEvaluation(numbers, {})
     axes = target_axes("point", dataset)[1:]
@@ -252,7 +546,7 @@ def _numbers_of_target(
     components = cell.likelihood.components(parameters)
     mean, sd = (getattr(dataset.target_standardisation, name)[i] for name in ("mean", "sd"))
     outputs, noise = (np.asarray(v, np.float64) for v in (components.mean(), components.std()))
-    numbers = measures.number_measures(mean + sd * outputs, sd * noise)
+    numbers = number_measures(mean + sd * outputs, sd * noise)
     low, high = mean + sd * mixture(cell.likelihood, [parameters], [1.0]).total_interval()
     within = float(np.mean((low <= y) & (y <= high)))
     return numbers | {"target_range": float(np.ptp(y)), "targets_within": within}

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from pmbnn.data import DataError
 from pmbnn.data.base import DatasetSpec
-from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cells import Cell, Experiment, cell_label
 from pmbnn.experiment.load import data_source
-from pmbnn.experiment.names import cell_label
-from pmbnn.experiment.plan import identity, settings_digest
+from pmbnn.experiment.plan import decisive_versions, identity, settings_digest
 from pmbnn.experiment.plugins import experiment_parts
-from pmbnn.experiment.versions import decisive_versions
 from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.settings import Predict

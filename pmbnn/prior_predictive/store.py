@@ -12,8 +12,8 @@ import xarray as xr
 
 from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
-from pmbnn.results.faults import check_fits, reading_netcdf
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
+from pmbnn.results.present import check_fits, reading_netcdf
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.store import PRIORS, Results, ResultsError, trace_writer
 from pmbnn.results.tables import of_targets, table_of, with_unit

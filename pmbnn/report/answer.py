@@ -1,10 +1,15 @@
 """The answer, with which the page begins: the best combinations on each data set."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from pmbnn.compare.claims import FILE as CLAIMS_FILE
+from pmbnn.compare.claims import against_words, read_claims
+from pmbnn.compare.contrasts import COLUMN, read_contrasts_table, sentence
+from pmbnn.compare.contrasts import FILE as CONTRASTS_FILE
 from pmbnn.compare.intervals import (
     BEST,
     LEAST_SEEDS,
@@ -13,11 +18,11 @@ from pmbnn.compare.intervals import (
     NOT_WORSE,
     SIGNIFICANTLY_WORSE,
 )
-from pmbnn.compare.ranking import NO_SCORE, rank_combinations
-from pmbnn.compare.scores import RANKED_WORDS, ranking_score
-from pmbnn.report.gallery import Grid, Thumbnail, thumbnail
-from pmbnn.report.numbers import interval, plain, plain_with_error, signed
-from pmbnn.report.tables import Entry, caveats_entry
+from pmbnn.compare.scores import NO_SCORE, RANKED_WORDS, rank_combinations, ranking_score
+from pmbnn.report.details import Grid, Thumbnail, thumbnail
+from pmbnn.report.numbers import WHERE_CORRECTED, interval, plain, plain_with_error, signed
+from pmbnn.report.tables import DataTable, Entry, Heading, caveats_entry
+from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import Combinations, error_note
 from pmbnn.spec import Specification
@@ -189,3 +194,148 @@ def _values(specs: Iterable[Specification], name: str) -> str:
     """All values of a setting in words; empty where it is not set."""
     values = dict.fromkeys(getattr(spec, name, None) for spec in specs)
     return ", ".join(str(value) for value in values if value is not None)
+
+
+# Sparsity, uncertainty and scales in numbers, where a results folder has a table of them
+
+
+COLUMNS = {"claim": "of what", "data": "data", "prior": "prior", "hyperprior": "hyperprior",
+           "against": "against", "measure": "measure", "unit": "unit"}  # fmt: skip
+"""Columns of text, with their headings."""
+
+
+def claims_data_table(folders: Sequence[ExperimentResults]) -> DataTable | None:
+    """Every row of the folders' tables, with means ± standard errors over data seeds."""
+    current = [folder for folder in folders if not folder.is_stale(CLAIMS_FILE)]
+    tables = [read_claims(folder.results.folder / CLAIMS_FILE) for folder in current]
+    tables = [table for table in tables if not table.empty]
+    if not tables:
+        return None
+    headings = [
+        *(Heading(title, choose=name != "measure") for name, title in COLUMNS.items()),
+        Heading("mean", number=True, note=f"± {WHERE_CORRECTED}"),
+        Heading("seeds", number=True),
+        Heading(
+            "of its cells", note="or pairs: not converged, and a fixed scale at an end of its grid"
+        ),
+        Heading("sweep", choose=True),
+        Heading("experiment", choose=True),
+    ]
+    rows = [_claim_row(row) for row in pd.concat(tables).to_dict("records")]
+    return DataTable("claims", "Comparisons in numbers", "rows", headings, rows)
+
+
+def _claim_row(row: Mapping[str, object]) -> list[Entry]:
+    mean, error = (_finite(row[name]) for name in ("mean", "se"))
+    return [
+        *(Entry(str(row[name])) for name in COLUMNS),
+        Entry(plain_with_error(mean, error), mean),
+        Entry(str(row["seeds"]), float(row["seeds"])),
+        caveats_entry(against_words(row)),
+        Entry(str(row["sweep"])),
+        Entry(str(row["experiment"])),
+    ]
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+# The first section on sampled cells: whether a prior matters, and whether ADVI is faithful
+
+
+CONTRAST_BADGES = {
+    "better": "converged",
+    "equivalent": "converged",
+    "worse": "failed",
+    "faithful": "converged",
+    "distorts": "failed",
+    "reverses": "failed",
+    "undecided": "not_converged",
+}
+"""Colours of the verdicts."""
+
+
+class ContrastRow(NamedTuple):
+    """A contrast on a data set, in words; differences are in thousandths of a nat.
+
+    ``note`` says why there is no verdict, or why it may be wrong.
+    """
+
+    contrast: str
+    data: str
+    differences: list[str]
+    posterior: Entry
+    advi: Entry
+    sentence: str
+    note: str
+
+
+class VerdictView(NamedTuple):
+    """The verdicts of one experiment.
+
+    Attributes
+    ----------
+    experiment
+        Its name.
+    lead
+        How many contrasts were decided, and whether they were named beforehand.
+    rows
+        Every contrast and data set.
+    """
+
+    experiment: str
+    lead: str
+    rows: list[ContrastRow]
+
+
+def verdict_views(folders: Sequence[ExperimentResults]) -> list[VerdictView]:
+    """Verdicts of the folders that hold some of sampled cells."""
+    return [view for folder in folders if (view := _view(folder)) is not None]
+
+
+def _view(folder: ExperimentResults) -> VerdictView | None:
+    if folder.is_stale(CONTRASTS_FILE):
+        return None
+    table = read_contrasts_table(folder.results)
+    if table.empty or table["reference"].isna().all():
+        return None
+    rows = table[table["reference"].notna()].to_dict("records")
+    return VerdictView(folder.name, _contrasts_lead(rows), [_contrast_row(row) for row in rows])
+
+
+def _contrasts_lead(rows: Sequence[dict]) -> str:
+    """Counts of both verdicts, the margin, and the level of the intervals."""
+    exploratory = "exploratory: the experiment file names none"
+    origin = exploratory if rows[0]["exploratory"] else "named beforehand"
+    decided = sum(row["posterior_verdict"] != "undecided" for row in rows)
+    faithful = sum(row["advi_verdict"] == "faithful" for row in rows)
+    wrong = sum(row["advi_verdict"] in ("distorts", "reverses") for row in rows)
+    return (
+        f"Of {len(rows)} contrasts ({origin}) the posterior decides {decided} against a "
+        f"margin of {1000 * rows[0]['margin']:g} thousandths of a nat; ADVI is faithful in "
+        f"{faithful} and distorts or reverses {wrong}. All intervals hold at once, with "
+        "probability 95 %."
+    )
+
+
+def _contrast_row(row: dict) -> ContrastRow:
+    return ContrastRow(
+        contrast=row["contrast"],
+        data=f"{row['data']} ({row['seeds']} data seeds)",
+        differences=[_interval(row, name) for name in COLUMN],
+        posterior=_entry(row["posterior_verdict"]),
+        advi=_entry(row["advi_verdict"]),
+        sentence=sentence(row),
+        note=row["note"],
+    )
+
+
+def _entry(verdict: str) -> Entry:
+    return Entry(verdict, badge=CONTRAST_BADGES[verdict]) if verdict else Entry("")
+
+
+def _interval(row: dict, name: str) -> str:
+    mean, low, high = (1000 * row[name + end] for end in ("", "_low", "_high"))
+    ends = interval(low, high)
+    return f"{signed(mean, 2)} ({ends})" if ends else signed(mean, 2)

@@ -15,8 +15,8 @@ from PIL import Image as Raster
 from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures import sheet_of, sheets
 from pmbnn.figures.style import reduce_colours
-from pmbnn.results.faults import MOST_PIXELS
 from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.present import MOST_PIXELS
 from pmbnn.results.reading import PlaneMap
 from pmbnn.results.store import ResultsError
 

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
 from pmbnn.processes.helpers import ALONE, Helpers
-from pmbnn.report.answer import answer_of
+from pmbnn.report.answer import answer_of, claims_data_table, verdict_views
 from pmbnn.report.baselines import baseline_views
-from pmbnn.report.cells import read_cells
-from pmbnn.report.claims_section import claims_data_table
-from pmbnn.report.details import cell_detail
-from pmbnn.report.gallery import grid_view, grids
+from pmbnn.report.details import cell_detail, grid_view, grids
 from pmbnn.report.images import find_overviews, grouped
 from pmbnn.report.prior_predictive import ATLAS, atlas_sheets
 from pmbnn.report.published_table import published_view
 from pmbnn.report.rendering import content_policy, own_file, render
 from pmbnn.report.runs import run_of, status_table, unfinished_table
-from pmbnn.report.tables import cell_table, mean_table
-from pmbnn.report.verdicts import verdict_views
+from pmbnn.report.tables import cell_table, mean_table, read_cells
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import ResultsError
 

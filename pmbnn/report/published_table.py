@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pmbnn.experiment.published import Published, PublishedTable, are_meant
-from pmbnn.report.cells import CellView
 from pmbnn.report.images import Overview, RepeatedFigure, repeated_figures
 from pmbnn.report.numbers import WHERE_CORRECTED, plain, plain_with_error, signed
-from pmbnn.report.tables import DataTable, Entry, Heading
-from pmbnn.results.groups import best_group
-from pmbnn.results.names import settings_row
+from pmbnn.report.tables import CellView, DataTable, Entry, Heading
+from pmbnn.results.names import best_group, settings_row
 from pmbnn.results.tables import by_data_seed, mean_and_error, overlap_of
 
 # Published numbers beside ours: which cells hold ours, and by how much they differ

@@ -13,8 +13,8 @@ from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_ov
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.rendering import check_writable
-from pmbnn.results.faults import ResultsError, StorageError
 from pmbnn.results.loading import ExperimentResults, find_overviews
+from pmbnn.results.present import ResultsError, StorageError
 
 
 class Part(NamedTuple):

@@ -6,9 +6,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from pmbnn.report.cells import CellView
 from pmbnn.report.numbers import fixed, plain
-from pmbnn.report.tables import STATUSES, DataTable, Entry, Heading, PlainTable, status_entry
+from pmbnn.report.tables import (
+    STATUSES,
+    CellView,
+    DataTable,
+    Entry,
+    Heading,
+    PlainTable,
+    status_entry,
+)
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import settings_row
 

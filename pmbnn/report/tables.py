@@ -2,14 +2,277 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from pmbnn.compare.scores import Column, scores_of
-from pmbnn.report.cells import CellView
+import numpy as np
+import xarray as xr
+
+from pmbnn.compare.scores import SCORES, Column, scores_of
+from pmbnn.core.stages import stage
+from pmbnn.processes.helpers import ALONE, Helpers
+from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import WHERE_CORRECTED, fixed, plain, with_error
-from pmbnn.results.caveats import choices_at_end, count
-from pmbnn.results.groups import group_by_settings
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import (
+    cell_title,
+    combination_title,
+    dataset_title,
+    group_by_settings,
+    network_title,
+    scale_title,
+    title,
+)
+from pmbnn.results.reading import (
+    WEIGHT,
+    PlaneMap,
+    away_from_zero,
+    best_restart,
+    last_layer,
+    load_arrays,
+    plane_map,
+    values_of,
+)
+from pmbnn.results.record import CellRecord, choices_at_end, count, has_converged
+from pmbnn.results.store import Results, ResultsError
 from pmbnn.results.tables import CORRECTED, mean_over_seeds, of_targets, overlap_of
+
+# A cell as the page shows it: its record, parts of its trace, and names for both
+
+
+# Parts of a trace that the page draws: ELBO of the fit, weights of the last layer, maps
+
+
+ARRAYS = {
+    "fit": "elbo|step",
+    "posterior": WEIGHT.pattern,
+    "restarts": WEIGHT.pattern,
+    "predictions": "probability|sd",
+}
+"""Arrays that are read, as regular expressions, by group."""
+
+MOST_POINTS = 60
+"""Points of a line: more cannot be told apart at the width of a small figure."""
+
+MOST_CURVES = 24
+"""Weights up to which each has a density of its own; of more, all draws have one together."""
+
+SHOWN = (0.005, 0.995)
+"""Quantiles of all draws between which densities are drawn: Cauchy tails reach far."""
+
+QUARTILES_APART = 1.3489795
+"""Distance of the quartiles of the standard normal distribution."""
+
+
+class Training(NamedTuple):
+    """Mean ELBO of each window of steps, ``(restart, window)``, and the restart predicted with."""
+
+    step: np.ndarray
+    elbo: np.ndarray
+    best: int
+
+
+class Weights(NamedTuple):
+    """Posterior of the last layer's weights under the restart predicted with.
+
+    ``density`` is ``(curve, point)``, each scaled to a highest value of 1: a curve for each
+    weight, or one of all draws where weights are many. ``away`` says of each weight whether its
+    interval leaves out zero.
+    """
+
+    at: np.ndarray
+    density: np.ndarray
+    away: np.ndarray
+
+
+class Parts(NamedTuple):
+    """Parts of a trace; those that it does not have are None."""
+
+    training: Training | None = None
+    weights: Weights | None = None
+    plane: PlaneMap | None = None
+
+
+def read_parts(results: Results, name: str) -> Parts:
+    """Parts of the trace of a cell, all empty where it has none.
+
+    Raises
+    ------
+    ResultsError
+        If the trace cannot be read.
+    """
+    path = results.cells / name / "trace.nc"
+    if not path.is_file():
+        return Parts()
+    try:
+        trace = load_arrays(results, name, ARRAYS)
+    except OSError as error:
+        raise ResultsError(f"The trace `{path}` cannot be read: {error}.") from error
+    return Parts(_training(trace), _weights(trace), _plane(trace))
+
+
+def _training(trace: xr.DataTree) -> Training | None:
+    if "fit" not in trace.children or "elbo" not in trace["fit"].dataset:
+        return None
+    elbo = values_of(trace, "fit", "elbo", "restart", "window")
+    step = values_of(trace, "fit", "step")
+    kept = np.unique(np.linspace(0, len(step) - 1, MOST_POINTS).round().astype(int))
+    return Training(step[kept], elbo[:, kept], best_restart(trace))
+
+
+def _weights(trace: xr.DataTree) -> Weights | None:
+    if not {"fit", "posterior"} <= set(trace.children):
+        return None
+    try:
+        draws = last_layer(trace)
+    except ValueError:  # a posterior without weights
+        return None
+    if len(draws) < 2 or not np.isfinite(draws).all():
+        return None
+    curves = draws.T if draws.shape[1] <= MOST_CURVES else draws.reshape(1, -1)
+    at = np.linspace(*np.quantile(draws, SHOWN), MOST_POINTS)
+    return Weights(at, np.array([_density(c, at) for c in curves]), away_from_zero(draws))
+
+
+def _density(draws: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Kernel density of draws, with a width that suits both peak and tails."""
+    # Silverman's rule with the interquartile range alone, as the standard deviation of Cauchy
+    # tails says nothing of the peak, and no narrower than the points are apart.
+    low, high = np.quantile(draws, (0.25, 0.75))
+    spread = (high - low) / QUARTILES_APART
+    width = max(0.9 * spread * len(draws) ** -0.2, at[1] - at[0], np.finfo(float).tiny)
+    # Point by point: all weights of a large layer at once would fill the memory.
+    density = np.array([np.exp(-0.5 * ((x - draws) / width) ** 2).sum() for x in at])
+    return density / max(density.max(), np.finfo(float).tiny)
+
+
+def _plane(trace: xr.DataTree) -> PlaneMap | None:
+    if "predictions" not in trace.children:
+        return None
+    dims = set(trace["predictions"].dataset.dims)
+    return plane_map(trace) if {"x1", "x2", "output"} <= dims else None
+
+
+class Figure(NamedTuple):
+    """A figure in a cell's folder: its file, and the image of it for the page."""
+
+    path: Path
+    image: Image
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell.
+
+    Attributes
+    ----------
+    key
+        Name of its detail on the page.
+    experiment
+        Name of its experiment.
+    record
+        Content of metrics.json.
+    added
+        Numbers that the page adds to the record: ``standard_error`` of its accuracy, and number
+        of last-layer ``weights`` away from zero.
+    parts
+        Parts of its trace.
+    figures
+        Figures in its folder.
+    """
+
+    key: str
+    experiment: str
+    record: CellRecord
+    added: Mapping[str, Any]
+    parts: Parts
+    figures: tuple[Figure, ...]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The record as dictionaries, with what the page adds; published numbers look there."""
+        return self.record.model_dump() | dict(self.added)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings in words, for tables: sweep, data, network, prior, hyperprior, seed."""
+        cell = self.record.cell
+        return {
+            "sweep": self.record.sweep,
+            "data": dataset_title(cell.dataset),
+            "network": network_title(cell.network),
+            "prior": title(cell.prior),
+            "hyperprior": scale_title(cell.hyperprior),
+            "seed": str(getattr(cell.dataset, "seed", "")),
+        }
+
+    @property
+    def title(self) -> str:
+        """Data, prior, hyperprior, main score and data seed in words."""
+        return f"{cell_title(self.record)}, data seed {self.settings['seed']}"
+
+    @property
+    def combination(self) -> str:
+        """Prior and hyperprior in words."""
+        return combination_title(self.record.cell, self.record.chosen_scale)
+
+    @property
+    def summary(self) -> str:
+        """Its main score, the scale that was chosen, and its caveats."""
+        results = self.record.results
+        if not results:
+            return self.record.status.replace("_", " ")
+        parts, scale = [], self.record.chosen_scale
+        if self.record.predictive in SCORES:
+            name, form = SCORES[self.record.predictive].main
+            parts += [form.format(results[name])] if results.get(name) is not None else []
+        parts += [f"σ {scale:.2g}"] if scale is not None else []
+        parts += [] if has_converged(self.record) else ["not converged"]
+        return ", ".join(parts + choices_at_end(self.record))
+
+
+def read_cells(folders: Sequence[ExperimentResults], helpers: Helpers = ALONE) -> list[CellView]:
+    """Every cell of some folders, each trace and figure opened once; helpers share the reading."""
+    records = [(folder, record) for folder in folders for record in folder.records]
+    reads = [partial(_read_cell, folder.results, record.name) for folder, record in records]
+    with stage("reading", len(records), "cell") as report_progress:
+        contents = helpers.share(reads, report_progress)
+    return [
+        CellView(f"cell-{number}", folder.name, record, _added(record, parts), parts, figures)
+        for number, ((folder, record), (parts, figures)) in enumerate(
+            zip(records, contents, strict=True)
+        )
+    ]
+
+
+def _read_cell(results: Results, name: str) -> tuple[Parts, tuple[Figure, ...]]:
+    """Parts of the trace of a cell, and its figures."""
+    paths = sorted((results.cells / name).glob("*.png"))
+    return read_parts(results, name), tuple(Figure(path, figure_image(path)) for path in paths)
+
+
+def _added(record: CellRecord, parts: Parts) -> dict[str, Any]:
+    """Numbers that the page adds to a record."""
+    added: dict[str, Any] = {}
+    error = accuracy_error(record)
+    if error is not None:
+        added["standard_error"] = {"accuracy": error}
+    if parts.weights is not None:
+        away = parts.weights.away
+        added["weights"] = {"away_from_zero": int(np.sum(away)), "number": int(away.size)}
+    return added
+
+
+def accuracy_error(record: CellRecord) -> float | None:
+    """Standard error of an accuracy on that many test rows; None if their number is unknown."""
+    accuracy = record.results.get("accuracy")
+    rows = getattr(record.cell.dataset, "test", None)
+    rows = rows or (record.images or {}).get("test", {}).get("size")
+    if accuracy is None or not rows:
+        return None
+    return math.sqrt(accuracy * (1 - accuracy) / rows)
 
 
 class Heading(NamedTuple):

@@ -5,8 +5,7 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "faults": ["StorageError"],
-        "integrity": ["Problem", "verify"],
+        "present": ["StorageError"],
         "loading": [
             "ExperimentResults",
             "StoredCell",
@@ -14,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             "restore_cell",
             "sample_posterior",
         ],
-        "derived": ["Superseded", "prune"],
+        "reading": ["Superseded", "prune", "Problem", "verify"],
         "record": ["CellRecord"],
         "store": ["Results", "ResultsError", "FolderBusyError", "writing"],
     },

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pmbnn.data import DATASETS
-from pmbnn.data.files import beside
+from pmbnn.data.base import beside
 from pmbnn.experiment.cells import SOURCES, Unknown, stored_specification
 from pmbnn.experiment.load import data_folder
 from pmbnn.experiment.plugins import METRIC, stored_parts
 from pmbnn.experiment.yaml_file import read_yaml
-from pmbnn.results.faults import ResultsError
+from pmbnn.results.present import ResultsError
 from pmbnn.results.record import CellRecord
 from pmbnn.spec import Specification
 from pmbnn.spec.errors import ConfigError

@@ -23,16 +23,17 @@ from filelock import FileLock, Timeout
 from pmbnn.prediction.trace_file import Writer as Writer
 from pmbnn.prediction.trace_file import flush, load_tree
 from pmbnn.prediction.trace_file import trace_writer as trace_writer
-from pmbnn.results.faults import (
+from pmbnn.results.present import (
     ResultsError,
     check_fits,
+    is_finished,
     read_json_text,
     reading_netcdf,
     storage_error,
+    stored_names,
     storing,
     unwritable,
 )
-from pmbnn.results.present import is_finished, stored_names
 from pmbnn.results.record import RECORD, CellRecord, OtherFormatError, StoredFile, finite
 
 # One writer of a results folder: a second one waits, or is an error that names the first

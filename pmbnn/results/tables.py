@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pmbnn.results.caveats import Counts, count, learning_rate_at_grid_end, scale_at_grid_end
-from pmbnn.results.groups import group_by_settings, grouped
-from pmbnn.results.names import distinct, settings_row, title
-from pmbnn.results.record import CellRecord
+from pmbnn.results.names import distinct, group_by_settings, grouped, settings_row, title
+from pmbnn.results.record import (
+    CellRecord,
+    Counts,
+    count,
+    learning_rate_at_grid_end,
+    scale_at_grid_end,
+)
 
 SEED = "dataset.seed"
 

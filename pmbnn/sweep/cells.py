@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING
 
 from pmbnn.core.machine import CPU, Device, device_text
 from pmbnn.data import DatasetSpec
-from pmbnn.experiment.cells import Cell, Experiment
+from pmbnn.experiment.cells import Cell, Experiment, cell_label
 from pmbnn.experiment.cost import takes_all_cores
 from pmbnn.experiment.load import data_source, resolved_text
-from pmbnn.experiment.names import cell_label
-from pmbnn.experiment.plan import content_digest, identity, jobs, search_cells, width
+from pmbnn.experiment.plan import (
+    RECORDED,
+    content_digest,
+    decisive_versions,
+    identity,
+    installed_versions,
+    jobs,
+    search_cells,
+    width,
+)
 from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
-from pmbnn.experiment.versions import RECORDED, decisive_versions, installed_versions
 from pmbnn.fitting.tasks import CellTask, JobTask
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.processes.workers import Event, Finished, Stored, run_jobs, turns
@@ -90,7 +97,7 @@ class Run:
 def prepare(experiment: Experiment, folder: Path, devices: tuple[Device, ...] = (CPU,)) -> Run:
     """Load every data set of an experiment and name every cell; nothing is written.
 
-    Its data were checked: see `pmbnn.experiment.selection.wanted_cells`. Cells that are fitted on
+    Its data were checked: see `pmbnn.experiment.plan.wanted_cells`. Cells that are fitted on
     another kind of device than a processor have other names.
 
     Raises

@@ -13,7 +13,7 @@ from pmbnn.experiment.load import (
     load_experiment,
     resolved,
 )
-from pmbnn.experiment.selection import wanted_cells
+from pmbnn.experiment.plan import wanted_cells
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.results.present import present_list
 from pmbnn.results.store import ResultsError

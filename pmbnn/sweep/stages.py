@@ -20,8 +20,7 @@ from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import cell_work, memory_line, most_memory, too_large_lines
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import job_label
-from pmbnn.experiment.selection import default_folder, read_shard, wanted_cells
+from pmbnn.experiment.plan import default_folder, job_label, read_shard, wanted_cells
 from pmbnn.figures import (
     CellDrawer,
     draw_files,
@@ -34,28 +33,28 @@ from pmbnn.prior_predictive.run import keep_present_priors
 from pmbnn.processes.helpers import Helpers
 from pmbnn.processes.progress import RunOptions
 from pmbnn.processes.workers import Progressed, Stored
-from pmbnn.report.index_page import index_page
-from pmbnn.results.derived import (
+from pmbnn.report.rendering import index_page
+from pmbnn.results.loading import ExperimentResults, load_results
+from pmbnn.results.names import invalid_chains, other_scales
+from pmbnn.results.present import FILE as CELLS
+from pmbnn.results.present import (
+    left_behind,
+    left_behind_line,
+    named_faults,
+    present_records,
+    read_list,
+    superseded_line,
+    superseded_names,
+)
+from pmbnn.results.reading import (
     INDEX,
     STALE,
     TABLES,
     cells_digest,
     note_files,
+    set_aside_broken,
     set_aside_stale,
     stale_line,
-)
-from pmbnn.results.faults import named_faults
-from pmbnn.results.groups import invalid_chains, other_scales
-from pmbnn.results.integrity import set_aside_broken
-from pmbnn.results.loading import ExperimentResults, load_results
-from pmbnn.results.present import FILE as CELLS
-from pmbnn.results.present import (
-    left_behind,
-    left_behind_line,
-    present_records,
-    read_list,
-    superseded_line,
-    superseded_names,
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import writing
@@ -69,8 +68,7 @@ from pmbnn.sweep.cells import (
     write_tables,
 )
 from pmbnn.sweep.in_memory import experiment_in_memory
-from pmbnn.sweep.outputs import make_outputs
-from pmbnn.sweep.progress import Display, following, shares, write_times
+from pmbnn.sweep.outputs import Display, following, make_outputs, shares, write_times
 
 if TYPE_CHECKING:
     from distributed import Client

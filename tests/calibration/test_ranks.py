@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.calibration.ranks import (
+from pmbnn.calibration.store import (
     ERROR,
     FAILED,
     RankEcdf,

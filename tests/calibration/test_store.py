@@ -10,7 +10,7 @@ from pmbnn.calibration.store import (
     missing_simulations,
     save_ranks,
 )
-from pmbnn.results.faults import StorageError
+from pmbnn.results.present import StorageError
 from pmbnn.results.store import TEMPORARY, Results, ResultsError
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pmbnn.calibration.ranks import FAILED, rank_ecdfs
-from pmbnn.calibration.table import calibration_table
+from pmbnn.calibration.store import FAILED, calibration_table, rank_ecdfs
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting import fit as fitting
 from pmbnn.fitting import job
-from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.fit import InferredCell
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.processes.progress import RunOptions
 from pmbnn.results.record import CellRecord

@@ -7,7 +7,7 @@ import xarray as xr
 
 from pmbnn.compare.agreement import FILE, agreement_table, write_agreement
 from pmbnn.prediction.chain_errors import MARGIN, distance_verdict
-from pmbnn.results.groups import pairs, sampler_pairs
+from pmbnn.results.names import pairs, sampler_pairs
 from pmbnn.results.store import Results, trace_writer
 
 GUIDED = {"engine": "compiled", "guide": "mean_field", "kl_weight": 1.0, "kl_scaling": "sum"}

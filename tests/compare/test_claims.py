@@ -14,9 +14,9 @@ from pmbnn.compare.claims import (
     SCALES,
     SPARSITY,
     claims_table,
+    measures_of,
     read_claims,
 )
-from pmbnn.compare.measures import measures_of
 from pmbnn.results.reading import load_arrays, load_groups
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from pmbnn.compare import agreement
 from pmbnn.compare.agreement import ladder_table, write_agreement
-from pmbnn.figures.ladder import plot_ladder
-from pmbnn.results.groups import LADDER
+from pmbnn.figures.grids import plot_ladder
+from pmbnn.results.names import LADDER
 from pmbnn.results.store import Results
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.compare.measures import (
+from pmbnn.compare.claims import (
     UncertaintyAndError,
     at_points,
     boundary_measures,

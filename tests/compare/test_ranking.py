@@ -14,8 +14,7 @@ from pmbnn.compare.intervals import (
     pairwise_half_widths,
     t_interval,
 )
-from pmbnn.compare.ranking import NO_SCORE, rank_combinations
-from pmbnn.compare.scores import HELD_OUT, SCORES, ranking_score
+from pmbnn.compare.scores import HELD_OUT, NO_SCORE, SCORES, rank_combinations, ranking_score
 from pmbnn.prediction.predictor import PREDICTIVES
 from pmbnn.results.tables import combine
 

@@ -32,8 +32,8 @@ from pmbnn.models.priors import (
     Laplace,
     Normal,
 )
-from pmbnn.prediction.density_parts import DensityParts
 from pmbnn.prediction.draws import unconstrained_draws
+from pmbnn.prediction.predictor import DensityParts
 from pmbnn.results.store import ResultsError, trace_writer
 from pmbnn.sweep.cells import prepare
 

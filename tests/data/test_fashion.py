@@ -12,7 +12,7 @@ import sklearn.datasets
 from tiers import slow_but
 
 from pmbnn.data import DataError, ood, openml
-from pmbnn.data.files import copies
+from pmbnn.data.base import copies
 from pmbnn.data.ood import Digits, Fashion
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cluster.jobs import pack_ood

@@ -16,7 +16,7 @@ import sklearn.datasets
 from tiers import slow_but
 
 from pmbnn.data import DataError, Mnist, arrays, images, ood, openml
-from pmbnn.data import files as data_files
+from pmbnn.data import base as data_files
 from pmbnn.spec.errors import ConfigError
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")

@@ -11,7 +11,7 @@ import pytest
 
 import pmbnn as pb
 from pmbnn.data import DataError, Table
-from pmbnn.data.files import stamp_of
+from pmbnn.data.base import stamp_of
 from pmbnn.data.frames import MISSING_WORDS, NOTATIONS, inputs_of_frame, is_number
 from pmbnn.data.table_file import Format, read_table
 

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from tiers import slow_but
 
 import pmbnn as pb
-from pmbnn.estimators import fitted, storage
-from pmbnn.fitting import programs
+from pmbnn.estimators import base
+from pmbnn.fitting import fit
 
 FEW = {"hidden": (3,), "steps": 200, "draws": 50}
 SAMPLER = {"engine": "mclmc", "settings": {"chains": 2, "draws": 20, "tuning": 200, "thin": 2}}
@@ -125,15 +125,15 @@ def test_model_and_trace(classifier):
 
 
 def test_one_shape_compiles_once(monkeypatch):
-    built, compiled = [], programs.ENGINES["compiled"]
+    built, compiled = [], fit.ENGINES["compiled"]
 
     def build_program(*args, **kwargs):
         built.append(args)
         return compiled.build_program(*args, **kwargs)
 
     counting = compiled._replace(build_program=build_program)
-    monkeypatch.setitem(programs.ENGINES, "compiled", counting)
-    fitted._programs.cache_clear()
+    monkeypatch.setitem(fit.ENGINES, "compiled", counting)
+    base._programs.cache_clear()
     x, y = labelled()  # as `classifier`, whose compiled program is found on the disk
     estimator = pb.BNNClassifier(**FEW)
     for rows in (60, 59):
@@ -196,7 +196,7 @@ def test_specifications_and_labels_survive_a_file(tmp_path):
 
 def test_a_search_for_a_rate_survives_a_file():
     rate = pb.Tune(log=(0.001, 0.1, 3))
-    assert storage._read(json.loads(json.dumps(storage._written(rate)))) == rate
+    assert base._read(json.loads(json.dumps(base._written(rate)))) == rate
 
 
 def test_other_files_are_refused(tmp_path, classifier):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmbnn.experiment.names import short_name
+from pmbnn.experiment.cells import short_name
 
 
 @pytest.mark.parametrize(

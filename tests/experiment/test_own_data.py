@@ -26,9 +26,9 @@ from pmbnn.data import (
     Table,
     openml,
 )
-from pmbnn.data.files import stamp_of
+from pmbnn.data.base import stamp_of
+from pmbnn.experiment.cells import cell_label
 from pmbnn.experiment.load import check_data, load_experiment, resolved_text
-from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import jobs
 from pmbnn.figures import draw_cells, missing_cell_figures
 from pmbnn.figures.image_sheets import plot_samples

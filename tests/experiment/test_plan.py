@@ -12,7 +12,7 @@ from pmbnn.data.ood import NormalNoise
 from pmbnn.data.synthetic import Sine
 from pmbnn.experiment import plan
 from pmbnn.experiment.axes import Choice
-from pmbnn.experiment.cells import Cell, Experiment, choosing_rows
+from pmbnn.experiment.cells import Cell, Experiment, cell_label, choosing_rows
 from pmbnn.experiment.cost import (
     CHAIN_LENGTH,
     MULTIPLY_ADD,
@@ -27,7 +27,6 @@ from pmbnn.experiment.cost import (
 )
 from pmbnn.experiment.expand import Sweep
 from pmbnn.experiment.load import as_written
-from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import (
     group_key,
     identity,

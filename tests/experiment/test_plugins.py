@@ -21,7 +21,7 @@ from pmbnn.experiment import plugins
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity, settings_digest
 from pmbnn.experiment.plugins import OUTPUTS, TAKEN, experiment_parts, register, sources_of
-from pmbnn.figures.cell_figures import MAP, OF_CLASS_PROBABILITIES, OF_DENSITIES, SURFACE
+from pmbnn.figures.overviews import MAP, OF_CLASS_PROBABILITIES, OF_DENSITIES, SURFACE
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior

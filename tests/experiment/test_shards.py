@@ -4,8 +4,7 @@ import pytest
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.plan import jobs
-from pmbnn.experiment.selection import Shard, default_folder, in_shard, read_shard
+from pmbnn.experiment.plan import Shard, default_folder, in_shard, jobs, read_shard
 from pmbnn.spec.errors import ConfigError
 
 TEXT = """

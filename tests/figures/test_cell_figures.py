@@ -4,7 +4,7 @@ import pytest
 import xarray as xr
 from matplotlib.figure import Figure
 
-from pmbnn.figures.cell_figures import (
+from pmbnn.figures.overviews import (
     CURVES,
     MAP,
     OF_CLASS_PROBABILITIES,

@@ -15,7 +15,7 @@ from pmbnn.figures.ood import (
     rejected_letters,
     scores_of,
 )
-from pmbnn.prediction.rejection import Threshold
+from pmbnn.prediction.class_probabilities import Threshold
 
 TITLE = "MNIST: a cell"
 SETS = ["test digits", "normal noise", "uniform noise", "rotated 90", "letters"]

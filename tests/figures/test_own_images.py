@@ -8,8 +8,8 @@ import pytest
 from pmbnn.data.digits import UserImage
 from pmbnn.figures import style
 from pmbnn.figures.classification import Predictions
-from pmbnn.figures.own_images import plot_own_images
-from pmbnn.prediction.rejection import Threshold
+from pmbnn.figures.image_sheets import plot_own_images
+from pmbnn.prediction.class_probabilities import Threshold
 
 CLASSES = ("0", "1", "2")
 LETTERS = ("a", "b", "c")

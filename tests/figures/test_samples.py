@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.cell_figures import OF_CLASS_PROBABILITIES
 from pmbnn.figures.image_sheets import plot_points, plot_samples, samples_by_class
+from pmbnn.figures.overviews import OF_CLASS_PROBABILITIES
 from pmbnn.results.reading import PHOTOGRAPHS
 
 RAW = np.array([[0.0, 1.0], [2.0, -1.0], [4.0, 3.0]])

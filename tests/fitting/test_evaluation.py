@@ -12,8 +12,7 @@ from scripted import ScriptedPredictor
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import FRESH_SEED, evaluate
-from pmbnn.fitting.inferred import InferredCell
-from pmbnn.fitting.selection import best_restart, restart_weights
+from pmbnn.fitting.fit import InferredCell, best_restart, restart_weights
 from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference

@@ -16,18 +16,16 @@ from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.plan import settings_digest
 from pmbnn.fitting import fit as fitting
-from pmbnn.fitting import programs as of_groups
+from pmbnn.fitting import fit as of_groups
 from pmbnn.fitting.fit import (
     GroupPrograms,
-    fit_job,
-)
-from pmbnn.fitting.selection import (
     Selection,
     best_restart,
+    fit_job,
     restart_weights,
     scored_restarts,
 )
-from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import MeanField
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference

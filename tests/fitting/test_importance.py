@@ -8,8 +8,8 @@ from scipy import stats
 
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Cell
-from pmbnn.fitting.importance import importance_results
-from pmbnn.fitting.inferred import InferredCell
+from pmbnn.fitting.evaluation import importance_results
+from pmbnn.fitting.fit import InferredCell
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical

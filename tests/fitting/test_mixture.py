@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from scripted import ScriptedPredictor
 
-from pmbnn.fitting.inferred import predict_mixture, single_draws_of_mixture
+from pmbnn.fitting.fit import predict_mixture, single_draws_of_mixture
 from pmbnn.prediction.class_probabilities import ClassProbabilities, mix
 from pmbnn.prediction.posterior import source_of_draws
 

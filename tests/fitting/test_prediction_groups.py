@@ -10,15 +10,14 @@ from pmbnn.data import Mnist
 from pmbnn.data.ood import Letters, NormalNoise, Rotated
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
-from pmbnn.fitting.fit import fit_job
-from pmbnn.fitting.prediction_groups import (
+from pmbnn.fitting.fit import GroupPrograms, fit_job, graph_model
+from pmbnn.fitting.trace import (
+    build_trace,
     hard_images,
     kept_images,
     predictions_of_test,
     probability_arrays,
 )
-from pmbnn.fitting.programs import GroupPrograms, graph_model
-from pmbnn.fitting.trace import build_trace
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense

@@ -19,11 +19,11 @@ from pmbnn.fitting.evaluation import Curve, bands, gaps
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.prediction.density import Density
-from pmbnn.report.index_page import index_page
+from pmbnn.report.rendering import index_page
 from pmbnn.results.loading import restore_cell, sample_posterior
 from pmbnn.results.present import present_records
 from pmbnn.sweep.cells import prepare, write_header, write_tables
-from pmbnn.sweep.progress import Display
+from pmbnn.sweep.outputs import Display
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from pmbnn.fitting import sampling
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.sampling import spread
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.inference.checkpoint import Checkpoints
 from pmbnn.inference.flat import flatten_model
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.samplers.mclmc import MclmcSampler
 from pmbnn.models.build import dense_classifier
 from pmbnn.prediction.chain_errors import jackknife_error, nll_without_each

@@ -10,7 +10,7 @@ import pytest
 import pmbnn as pb
 from pmbnn.inference import advi
 from pmbnn.inference.batches import batch_indices
-from pmbnn.inference.checkpoint import arrays_of
+from pmbnn.inference.groups import arrays_of
 
 STEPS = 60
 X = np.random.default_rng(0).normal(size=(30, 2))

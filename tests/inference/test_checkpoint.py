@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pmbnn.inference.checkpoint import INTERVAL, Checkpoint, Checkpoints, arrays_of, restored
+from pmbnn.inference.groups import INTERVAL, Checkpoint, Checkpoints, arrays_of, restored
 
 ARRAYS = [np.arange(3), np.array([[1.5, np.nan], [-np.inf, 5e-324]]), np.array(7, np.uint32)]
 

@@ -11,13 +11,12 @@ from tiers import slow_but
 
 from pmbnn.inference.advi import build_program, init
 from pmbnn.inference.batches import batch_indices
-from pmbnn.inference.checkpoint import Checkpoints
-from pmbnn.inference.groups import WINDOWS, start_means
+from pmbnn.inference.groups import WINDOWS, Checkpoints, start_means
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import initial_means, softplus
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla import partition
+from pmbnn.inference.xla import rewrites
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier
 
@@ -514,7 +513,7 @@ def test_resumed(width, batch, tmp_path):
 @pytest.mark.parametrize("width", [1, 2])
 def test_resumed_in_pieces(width, tmp_path, monkeypatch):
     """The same of vectors that the loop keeps in pieces."""
-    monkeypatch.setattr(partition, "LARGE", 6)
+    monkeypatch.setattr(rewrites, "LARGE", 6)
     program = build_program(classifier(), Inference(steps=50, iterate_averaging=0.3), ROWS, width)
     assert len(program.objective.leaves) > 1
     group = [replica(i) for i in range(width + 1)]

@@ -9,10 +9,9 @@ from pymc.distributions.transforms import log as log_transform
 from scipy import stats
 from tiers import slow_but
 
-from pmbnn.inference.elbo import build_objective
+from pmbnn.inference.elbo import EXPECTED, build_objective
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
-from pmbnn.inference.kl import EXPECTED
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.point import Point

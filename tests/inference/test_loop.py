@@ -10,7 +10,7 @@ from tiers import slow_but
 from pmbnn.inference import advi
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.batches import cast
-from pmbnn.inference.optimisers import relative_rate
+from pmbnn.inference.program import relative_rate
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
 from pmbnn.models.build import dense_classifier

@@ -12,7 +12,7 @@ from scipy import stats
 from tiers import slow_but
 
 from pmbnn.inference.flat import flatten_model
-from pmbnn.inference.normal_coordinates import place_of
+from pmbnn.inference.log_density import place_of
 from pmbnn.inference.xla.compile import jax_function, precision
 
 Z = np.array([-9.0, -5.0, -2.0, -0.1, 0.3, 2.0, 5.0, 9.0])

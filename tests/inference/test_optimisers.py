@@ -6,7 +6,7 @@ import optax
 import pytest
 from tiers import slow_but
 
-from pmbnn.inference.optimisers import averaged, build_optimiser, relative_rate
+from pmbnn.inference.program import averaged, build_optimiser, relative_rate
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
 

@@ -19,13 +19,13 @@ from pmbnn.inference.log_density import build_log_density
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla.partition import divided_graph
+from pmbnn.inference.xla.rewrites import divided_graph
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Normal, PointNoise, StudentT
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
-from pmbnn.prior_predictive.functions import prior_draws
+from pmbnn.prior_predictive.evaluate import prior_draws
 from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.check import with_sampler
 

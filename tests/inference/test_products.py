@@ -11,9 +11,8 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 from tiers import pairwise, slow_but
 
-from pmbnn.inference.estimators import rewrite_likelihood
+from pmbnn.inference.estimators import find_products, linear_in, rewrite_likelihood
 from pmbnn.inference.flat import flatten_model
-from pmbnn.inference.products import find_products, linear_in
 from pmbnn.models.build import dense_classifier
 from pmbnn.models.layers import convolve, max_pool
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, ScaleMixture

@@ -5,7 +5,7 @@ import pytest
 from tiers import slow_but
 
 from pmbnn.inference.advi import build_program
-from pmbnn.inference.checkpoint import Checkpoints
+from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.guides import softplus
 from pmbnn.inference.result import Replica, derive_keys

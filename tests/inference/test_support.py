@@ -14,7 +14,7 @@ import pmbnn as pb
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import flatten_model, value_shapes
 from pmbnn.inference.log_density import build_log_density
-from pmbnn.inference.support import check_support
+from pmbnn.inference.observed import check_support
 from pmbnn.models.build import dense_classifier
 
 RNG = np.random.default_rng(0)

@@ -12,9 +12,9 @@ from tiers import slow_but
 import pmbnn as pb
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import flat_vector, flatten_model
+from pmbnn.inference.observed import interpreted
 from pmbnn.inference.samplers.chains import Chains, Samples
 from pmbnn.inference.samplers.settings import Mclmc
-from pmbnn.inference.support import interpreted
 from pmbnn.inference.unsupported import (
     computed_by_pytensor,
     first_line,

@@ -9,7 +9,7 @@ from pmbnn.data.arrays import Rows
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.guides import build_guide
-from pmbnn.inference.normal_coordinates import place_of
+from pmbnn.inference.log_density import place_of
 from pmbnn.inference.settings import Inference
 from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Normal as NormalNoise

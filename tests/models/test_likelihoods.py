@@ -9,9 +9,9 @@ from scipy import stats
 
 from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Rows
+from pmbnn.experiment.cells import cell_label
 from pmbnn.experiment.checks import free_scalars
 from pmbnn.experiment.load import load_experiment, resolved_text
-from pmbnn.experiment.names import cell_label
 from pmbnn.experiment.plan import group_key
 from pmbnn.inference.flat import at_flat_inputs, flatten_model
 from pmbnn.models.build import build_model, model_data

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pmbnn.prediction.rejection import (
+from pmbnn.prediction.class_probabilities import (
     area_under_risk_coverage,
     detection_metrics,
     geometric_entropy,

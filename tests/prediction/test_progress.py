@@ -11,7 +11,7 @@ from rich.console import Console
 from pmbnn.core.stages import StageUpdate, stage
 from pmbnn.prediction import notebook
 from pmbnn.prediction.progress import shown, times_text
-from pmbnn.sweep.progress import Display
+from pmbnn.sweep.outputs import Display
 
 
 @pytest.fixture

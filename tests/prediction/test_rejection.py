@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.prediction.rejection import rejection_threshold
+from pmbnn.prediction.class_probabilities import rejection_threshold
 
 
 def trace(**groups):

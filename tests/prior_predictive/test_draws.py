@@ -10,7 +10,7 @@ from scipy import stats
 
 import pmbnn as pb
 from pmbnn.inference.flat import flatten_model
-from pmbnn.prior_predictive.functions import seeded_prior_draws
+from pmbnn.prior_predictive.evaluate import seeded_prior_draws
 
 X, Y = np.random.default_rng(0).normal(size=(6, 2)), np.array([0, 1, 0, 1, 0, 1])
 
@@ -67,7 +67,7 @@ def test_a_draw_is_decided_by_its_seed_alone():
 CODE = """
 import numpy as np
 import pmbnn as pb
-from pmbnn.prior_predictive.functions import seeded_prior_draws
+from pmbnn.prior_predictive.evaluate import seeded_prior_draws
 x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
 model = pb.dense_classifier(x, y, (2,), prior="horseshoe", hyperprior="half_normal")
 print(seeded_prior_draws(model, [[3, 1]]).tolist())

@@ -17,10 +17,8 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Cauchy, Fixed, Flat, HalfCauchy, Normal
 from pmbnn.prediction.settings import Map, Predict
 from pmbnn.prior_predictive import evaluate
-from pmbnn.prior_predictive.evaluate import evaluate_prior
+from pmbnn.prior_predictive.evaluate import PriorFunctions, boundary_length, evaluate_prior
 from pmbnn.prior_predictive.figure import plot_prior_curves
-from pmbnn.prior_predictive.functions import PriorFunctions
-from pmbnn.prior_predictive.measures import boundary_length
 
 MOONS, SINE = Moons(noise=0.4, train=60, test=20, seed=3), Sine(train=12)
 MAP = Map(resolution=30)

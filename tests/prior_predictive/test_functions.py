@@ -28,7 +28,7 @@ from pmbnn.models.priors import (
     StudentT,
 )
 from pmbnn.prediction.draws import unconstrained_draws
-from pmbnn.prior_predictive.functions import FLAT, PriorFunctions, prior_draws
+from pmbnn.prior_predictive.evaluate import FLAT, PriorFunctions, prior_draws
 from pmbnn.testing import random_point
 
 DRAWS = 1_500

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import entr, expit
 
-from pmbnn.prior_predictive.measures import (
+from pmbnn.prior_predictive.evaluate import (
     boundary_length,
     class_measures,
     mean,

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from pmbnn.experiment.load import load_experiment
-from pmbnn.experiment.selection import select_cells
+from pmbnn.experiment.plan import select_cells
 from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors
 from pmbnn.spec.errors import ConfigError
 

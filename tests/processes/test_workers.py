@@ -24,7 +24,7 @@ from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.compile import shared
 from pmbnn.processes import workers
 from pmbnn.processes.workers import Finished, Progressed, Stored, next_job, run_jobs
-from pmbnn.results.faults import StorageError
+from pmbnn.results.present import StorageError
 
 SCRIPT = textwrap.dedent(
     '''
@@ -37,7 +37,7 @@ SCRIPT = textwrap.dedent(
     import time
 
     from pmbnn.core.stages import StageUpdate
-    from pmbnn.results.faults import StorageError
+    from pmbnn.results.present import StorageError
     from pmbnn.processes.workers import Finished, Progressed, Stored, _Sender
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pmbnn.report.answer import NOT_RANKED, answer_of
-from pmbnn.report.cells import CellView, Parts
-from pmbnn.report.gallery import grids
+from pmbnn.report.details import grids
+from pmbnn.report.tables import CellView, Parts
 
 
 def answer(records):

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from pmbnn.experiment.published import PublishedTable
-from pmbnn.report.cells import CellView, Parts
 from pmbnn.report.published_table import beside, value_at
+from pmbnn.report.tables import CellView, Parts
 
 
 def number(**changes):

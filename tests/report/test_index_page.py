@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pmbnn.report.index_page import index_page
+from pmbnn.report.rendering import index_page
 from pmbnn.results.record import CellRecord
 
 

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from pmbnn.figures import style
-from pmbnn.report.cells import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
 from pmbnn.report.details import draw_training, draw_weights
 from pmbnn.report.images import figure_image, map_image
 from pmbnn.report.numbers import plain, signed, with_error
+from pmbnn.report.tables import MOST_CURVES, MOST_POINTS, Training, Weights, read_parts
 from pmbnn.results.reading import PlaneMap
 from pmbnn.results.store import Results, ResultsError, trace_writer
 

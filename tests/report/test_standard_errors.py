@@ -10,14 +10,13 @@ from rich.console import Console
 from pmbnn.cli.tables import accuracy_tables, claims_tables, means_table
 from pmbnn.compare.baselines import make_baselines
 from pmbnn.compare.claims import claims_table
-from pmbnn.compare.ranking import rank_combinations
+from pmbnn.compare.scores import rank_combinations
 from pmbnn.experiment.published import PublishedTable
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
-from pmbnn.report.cells import CellView, Parts
-from pmbnn.report.gallery import grids
+from pmbnn.report.details import grids
 from pmbnn.report.published_table import beside
-from pmbnn.report.tables import mean_table
+from pmbnn.report.tables import CellView, Parts, mean_table
 from pmbnn.results.tables import CORRECTED, combine, mean_and_error, overlap_of, summary_table
 
 OVERLAP = 0.25

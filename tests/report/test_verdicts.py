@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pmbnn.compare.contrasts import FILE, VERDICT_COLUMNS
-from pmbnn.report.verdicts import verdict_views
+from pmbnn.report.answer import verdict_views
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.store import Results
 

@@ -10,23 +10,23 @@ from rich.console import Console
 from pmbnn.cli.tables import accuracy_tables, claims_tables, grid_end_lines, reliability_table
 from pmbnn.compare.baselines import CHOSEN, make_baselines
 from pmbnn.compare.claims import ALL, BEST_FIXED, HYPERPRIORS, claims_table, paired_rows, scale_rows
-from pmbnn.compare.contrasts import delta_table
-from pmbnn.compare.evidence import evidence_table
+from pmbnn.compare.contrasts import delta_table, evidence_table
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of
-from pmbnn.report.cells import CellView, Parts
-from pmbnn.report.gallery import grids
-from pmbnn.report.index_page import index_page
-from pmbnn.report.tables import cell_table, mean_table
-from pmbnn.results.caveats import (
+from pmbnn.report.details import grids
+from pmbnn.report.rendering import index_page
+from pmbnn.report.tables import CellView, Parts, cell_table, mean_table
+from pmbnn.results.record import (
+    LearningRateSearch,
+    Restart,
+    ScaleSelection,
     choices_at_end,
     count,
     has_converged,
     learning_rate_at_grid_end,
     scale_at_grid_end,
 )
-from pmbnn.results.record import LearningRateSearch, Restart, ScaleSelection
 from pmbnn.results.tables import combine, metrics_table, summary_table
 
 GRID = (0.1, 0.3, 1.0)

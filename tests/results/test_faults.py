@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from pmbnn.results.faults import (
+from pmbnn.results.present import (
     SYSTEM_ERRORS,
     ResultsError,
     StorageError,

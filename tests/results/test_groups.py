@@ -2,7 +2,7 @@
 
 import pytest
 
-from pmbnn.results.groups import families
+from pmbnn.results.names import families
 from pmbnn.results.record import CellRecord
 
 

@@ -11,11 +11,10 @@ from PIL import Image
 
 from pmbnn.core import machine
 from pmbnn.data import DataError
-from pmbnn.data.files import read_archive
-from pmbnn.inference.checkpoint import Checkpoint
-from pmbnn.results import faults
-from pmbnn.results.integrity import verify
-from pmbnn.results.reading import load_groups
+from pmbnn.data.base import read_archive
+from pmbnn.inference.groups import Checkpoint
+from pmbnn.results import present
+from pmbnn.results.reading import load_groups, verify
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError, trace_writer
 
@@ -42,7 +41,7 @@ def results(tmp_path):
 
 def test_a_record_that_no_sweep_writes_is_not_read(results, monkeypatch):
     file = results.cells / "cell" / "metrics.json"
-    monkeypatch.setattr(faults, "MOST_JSON", file.stat().st_size)
+    monkeypatch.setattr(present, "MOST_JSON", file.stat().st_size)
     assert results.load_record("cell")
     file.write_text(file.read_text() + " ")
     with pytest.raises(ResultsError, match="it has .* bytes, at most .* are read"):

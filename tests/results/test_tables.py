@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from makers import changed, spec
 
-from pmbnn.results.groups import best_group, group_by_settings
-from pmbnn.results.names import dataset_label, label, settings_row
+from pmbnn.results.names import best_group, dataset_label, group_by_settings, label, settings_row
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import (
     mean_and_error,

@@ -5,9 +5,8 @@ import pytest
 from pmbnn.cli.tables import accuracy_tables
 from pmbnn.compare.claims import unit_of_measure
 from pmbnn.compare.scores import SCORES
-from pmbnn.report.cells import CellView, Parts
-from pmbnn.report.index_page import index_page
-from pmbnn.report.tables import result_columns
+from pmbnn.report.rendering import index_page
+from pmbnn.report.tables import CellView, Parts, result_columns
 from pmbnn.results.tables import unit_of, with_unit
 
 

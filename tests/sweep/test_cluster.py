@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.core.stages import StageUpdate
 from pmbnn.data import DataError, Npz
-from pmbnn.data.files import copies
+from pmbnn.data.base import copies
 from pmbnn.processes.workers import Finished, Progressed, Stored
-from pmbnn.results.faults import StorageError
+from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster import coordinator, jobs, worker

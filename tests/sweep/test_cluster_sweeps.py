@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 
 import pmbnn as pb
-from pmbnn.data.files import find
+from pmbnn.data.base import find
 from pmbnn.data.ood import OodImages
 
 @pb.register

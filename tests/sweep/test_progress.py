@@ -13,8 +13,8 @@ from pmbnn.core.stages import StageUpdate, stage
 from pmbnn.prediction.progress import duration
 from pmbnn.results.names import cell_line
 from pmbnn.results.record import CellRecord
-from pmbnn.sweep import progress
-from pmbnn.sweep.progress import Display, following
+from pmbnn.sweep import outputs
+from pmbnn.sweep.outputs import Display, following
 
 TUNED = {"kind": "fixed", "scale": {"log": [0.1, 10.0, 5]}}
 HALF_NORMAL = {"kind": "half_normal", "sigma": 1.0}
@@ -44,7 +44,7 @@ def record(seed=0, prior="normal", hyperprior=TUNED, accuracy=None, noise=0.4, *
 def clock(monkeypatch):
     """A clock that stands still until it is set."""
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr(outputs.time, "monotonic", lambda: made.now)
     return made
 
 
@@ -306,14 +306,14 @@ def test_no_records_no_tables():
 def test_a_log_tells_what_follows_the_fits(monkeypatch, quiet):
     """A stage of many parts has a line as it begins, and others where it lasts."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(outputs, "time", SimpleNamespace(monotonic=lambda: clock.now))
     console = Console(file=io.StringIO(), width=100)
     with following(console, quiet):
         with stage("tables"):
             pass
         with stage("overviews", 3, "figure") as report_progress:
             report_progress(1)
-            clock.now = progress.LOG_EVERY
+            clock.now = outputs.LOG_EVERY
             report_progress(2)
         with stage("sensitivity", 4, "cell"):
             pass

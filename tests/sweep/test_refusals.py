@@ -20,8 +20,8 @@ from tiers import pairwise, slow_but
 from pmbnn.experiment.load import load_experiment
 from pmbnn.processes.progress import RunOptions
 from pmbnn.processes.workers import Stored
-from pmbnn.results.faults import StorageError
-from pmbnn.results.integrity import verify
+from pmbnn.results.present import StorageError
+from pmbnn.results.reading import verify
 from pmbnn.results.store import TEMPORARY, trace_writer
 from pmbnn.sweep import stages
 

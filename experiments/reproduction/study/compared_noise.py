@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from pmbnn.figures import sheets, style
 from pmbnn.figures.classification import predictions_of, rows_name
-from pmbnn.figures.own_images import draw_probabilities
-from pmbnn.prediction.rejection import HELD_OUT, PERCENTILE, rejection_threshold
+from pmbnn.figures.image_sheets import draw_probabilities
+from pmbnn.prediction.class_probabilities import HELD_OUT, PERCENTILE, rejection_threshold
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.names import cell_title
 from pmbnn.results.reading import images_of, load_groups, stored_variables, values_of

@@ -13,12 +13,11 @@ import numpy as np
 import xarray as xr
 
 from pmbnn.data import DataError
-from pmbnn.data.files import local_folder, read_columns
+from pmbnn.data.base import local_folder, read_columns
 from pmbnn.experiment.published import FILE, PublishedCurve, are_meant, read_published
 from pmbnn.models.likelihoods import Normal
 from pmbnn.prediction.chain_errors import jackknife_error, means_without_each, moments_about, sd_of
-from pmbnn.results.groups import grouped, posterior_key
-from pmbnn.results.names import distinct, method_name, settings_row
+from pmbnn.results.names import distinct, grouped, method_name, posterior_key, settings_row
 from pmbnn.results.reading import load_groups, stored_variables, target_standardisation
 from pmbnn.results.record import CellRecord
 from pmbnn.results.specifications import stored_specifications

@@ -20,9 +20,8 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from pmbnn.compare.agreement import kl_gap
-from pmbnn.results.groups import pairs
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.names import method_name, posterior_row
+from pmbnn.results.names import method_name, pairs, posterior_row
 from pmbnn.results.reading import load_arrays
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results

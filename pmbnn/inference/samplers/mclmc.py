@@ -26,9 +26,8 @@ from blackjax.adaptation.mclmc_adaptation import MCLMCAdaptationState
 from blackjax.mcmc.integrators import IntegratorState, isokinetic_mclachlan
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, MarkovChains, Tuning, side_by_side
+from pmbnn.inference.samplers.chains import Chains, MarkovChains, Tuning, find_start, side_by_side
 from pmbnn.inference.samplers.settings import Mclmc
-from pmbnn.inference.samplers.starts import find_start
 
 FIRST_STEP = 0.001
 """First step size of the tuning of chains that start in the bulk of the posterior, in units of the

@@ -27,9 +27,14 @@ from blackjax.adaptation.base import get_filter_adapt_info_fn
 from blackjax.mcmc.hmc import HMCState
 
 from pmbnn.inference.log_density import LogDensity
-from pmbnn.inference.samplers.chains import Chains, MarkovChains, Tuning, one_after_the_other
+from pmbnn.inference.samplers.chains import (
+    Chains,
+    MarkovChains,
+    Tuning,
+    find_start,
+    one_after_the_other,
+)
 from pmbnn.inference.samplers.settings import Nuts
-from pmbnn.inference.samplers.starts import find_start
 
 
 class State(NamedTuple):

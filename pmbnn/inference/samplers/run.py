@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pmbnn.core.stages import stage, staged
-from pmbnn.inference.checkpoint import Arrays, Checkpoint
+from pmbnn.inference.groups import Arrays, Checkpoint
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.samplers.chains import Chains, Convergence, Sampler, Samples, Status
 from pmbnn.inference.samplers.settings import Sampling

@@ -36,9 +36,8 @@ from blackjax.smc.solver import dichotomy
 from jax.scipy.special import logsumexp
 
 from pmbnn.inference.log_density import LogDensity, TemperedDensity, build_tempered_density
-from pmbnn.inference.samplers.chains import Chains, Tuning
+from pmbnn.inference.samplers.chains import Chains, Tuning, chain_keys, key_of
 from pmbnn.inference.samplers.settings import Smc
-from pmbnn.inference.samplers.starts import chain_keys, key_of
 from pmbnn.inference.xla.compile import compiler_options
 
 MOST_TEMPERATURES = 1_000

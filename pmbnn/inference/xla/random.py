@@ -24,8 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pmbnn.inference.xla.partition import Leaves, is_divided
-from pmbnn.inference.xla.polynomials import cos_and_sin, log
+from pmbnn.inference.xla.rewrites import Leaves, cos_and_sin, is_divided, log
 
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)

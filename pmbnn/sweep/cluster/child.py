@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmbnn.core.machine import CPU, machine_kind
-from pmbnn.data.files import copies
+from pmbnn.data.base import copies
 from pmbnn.experiment.plugins import Source, load_sources
 from pmbnn.processes.workers import _serve
 
 if TYPE_CHECKING:
-    from pmbnn.fitting.programs import GroupPrograms
+    from pmbnn.fitting.fit import GroupPrograms
     from pmbnn.fitting.tasks import JobTask
     from pmbnn.results.record import CellRecord
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmbnn.core.machine import machine_kind
+from pmbnn.experiment.plan import decisive_versions
 from pmbnn.experiment.plugins import Source
-from pmbnn.experiment.versions import decisive_versions
 from pmbnn.processes.helpers import deferred_interrupts
 from pmbnn.processes.workers import Event, Progressed
 from pmbnn.results.store import WRITER, Results

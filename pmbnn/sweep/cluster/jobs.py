@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmbnn.data import DataError, DatasetSpec
-from pmbnn.data.files import found_files
+from pmbnn.data.base import found_files
 from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
 from pmbnn.processes.workers import Event, Finished, Stored
-from pmbnn.results.faults import StorageError
+from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.sweep.cluster.child import (

@@ -26,7 +26,7 @@ from typing import Any
 import dask
 from distributed import Reschedule, Worker, get_worker
 
-from pmbnn.experiment.versions import decisive_versions
+from pmbnn.experiment.plan import decisive_versions
 from pmbnn.processes.helpers import with_variables
 from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 from pmbnn.results.record import CellRecord

@@ -6,7 +6,7 @@ from posteriors import MCLMC, regression, sampler_of
 from tiers import slow_but
 
 from pmbnn.core.stages import on_progress
-from pmbnn.inference.checkpoint import Checkpoint
+from pmbnn.inference.groups import Checkpoint
 from pmbnn.inference.samplers.chains import Chains
 from pmbnn.inference.samplers.run import Walk, arrays_of, restored, sample_posterior
 

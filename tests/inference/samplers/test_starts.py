@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from posteriors import drawn, regression, regression_moments, regression_precision, sampler_of
 
+from pmbnn.inference.samplers.chains import chain_keys, find_start, key_of
 from pmbnn.inference.samplers.settings import Mclmc
-from pmbnn.inference.samplers.starts import chain_keys, find_start, key_of
 from pmbnn.inference.xla.compile import precision
 
 CHAINS = 400

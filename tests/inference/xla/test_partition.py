@@ -14,9 +14,15 @@ from pmbnn.inference.flat import Layout, split_vector
 from pmbnn.inference.groups import fit as fit_replicas
 from pmbnn.inference.result import Replica, derive_keys
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla import partition, random
-from pmbnn.inference.xla.partition import Leaves, divided, divided_graph, joined, leaf_lengths
-from pmbnn.inference.xla.rewrites import materialised
+from pmbnn.inference.xla import random, rewrites
+from pmbnn.inference.xla.rewrites import (
+    Leaves,
+    divided,
+    divided_graph,
+    joined,
+    leaf_lengths,
+    materialised,
+)
 from pmbnn.models.build import dense_classifier
 
 ROWS = 40
@@ -39,7 +45,7 @@ def layout_of(*lengths):
 )
 def test_lengths(lengths, expected, monkeypatch):
     """Large variables alone, the small ones between them together."""
-    monkeypatch.setattr(partition, "LARGE", 80)
+    monkeypatch.setattr(rewrites, "LARGE", 80)
     assert leaf_lengths(layout_of(*lengths)) == expected
 
 
@@ -136,7 +142,7 @@ def test_fits_are_the_same(way, width, monkeypatch):
     replicas = [Replica(data, derive_keys(f"{i}")) for i in range(width)]
     found = []
     for large in (2**14, 8):
-        monkeypatch.setattr(partition, "LARGE", large)
+        monkeypatch.setattr(rewrites, "LARGE", large)
         program = build_program(model, Inference(steps=30, **settings), ROWS, width, "float64")
         assert (len(program.objective.leaves) > 1) == (large == 8)
         found.append(fit_replicas(program, replicas, snapshots=[10]))

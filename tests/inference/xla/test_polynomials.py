@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pmbnn.inference.xla.compile import precision
-from pmbnn.inference.xla.polynomials import cos_and_sin, exp_minus, log, log_1p
+from pmbnn.inference.xla.rewrites import cos_and_sin, exp_minus, log, log_1p
 
 
 def of(function, x, dtype):

@@ -16,9 +16,9 @@ from tiers import slow_but
 
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.settings import Inference
-from pmbnn.inference.xla import partition, rewrites
+from pmbnn.inference.xla import rewrites
 from pmbnn.inference.xla.compile import jax_function, precision
-from pmbnn.inference.xla.partition import divided
+from pmbnn.inference.xla.rewrites import divided
 from pmbnn.models.build import dense_classifier
 
 
@@ -164,7 +164,7 @@ def test_materialised():
 )
 def test_scales_are_computed_once(estimator, large, monkeypatch):
     """Once a piece, where weights are drawn; a rewrite of the likelihood has them unmarked."""
-    monkeypatch.setattr(partition, "LARGE", large)
+    monkeypatch.setattr(rewrites, "LARGE", large)
     x, y = np.zeros((8, 2)), np.zeros(8, int)
     model = dense_classifier(x, y, hidden=(3,), prior="normal")
     loop = build_program(model, Inference(steps=10, estimator=estimator), 8, 1)
