@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pmbnn.data.base import DatasetSpec
+from pmbnn.data.base import DatasetSpec, show_names
 from pmbnn.data.frames import inputs_of_frame
 from pmbnn.experiment.plugins import trusting
 from pmbnn.models.likelihoods import TARGET_NAME
@@ -37,7 +37,7 @@ from pmbnn.results.reading import (
     note_files,
     overview_files,
 )
-from pmbnn.results.record import CellRecord
+from pmbnn.results.record import RECORD, CellRecord
 from pmbnn.results.specifications import run_stored_plugins
 from pmbnn.results.store import Results
 from pmbnn.results.tables import metrics_table, ood_table, summary_table, table_of
@@ -175,8 +175,11 @@ def open_cell(cell: Path | str | StoredCell) -> StoredCell:
     folder = cell.folder if isinstance(cell, StoredCell) else Path(cell)
     results = Results(folder.parent.parent)
     if folder.parent.name != "cells" or not results.is_finished(folder.name):
+        levels = ("*", "cells/*", "*/cells/*")
+        cells = [path.parent for level in levels for path in folder.glob(f"{level}/{RECORD}")]
         raise ResultsError(
-            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>."
+            f"`{folder}` must be the folder of a stored cell, results/<experiment>/cells/<name>; "
+            f"it holds {show_names(sorted(cells)) if cells else 'none'}."
         )
     check_present(folder)
     try:

@@ -173,12 +173,15 @@ def test_predictions_are_those_that_were_stored(toy_cells):
 def test_a_folder_above_the_cells(toy_cells):
     experiment = toy_cells[0].parent.parent
     for folder in (experiment, toy_cells[0].parent, experiment.parent):
-        with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
+        with pytest.raises(
+            ResultsError, match="must be the folder of a stored cell.* it holds `"
+        ) as e:
             restore_cell(folder)
+        assert str(toy_cells[0]) in str(e.value)
 
 
 def test_a_folder_without_cells(tmp_path):
-    with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
+    with pytest.raises(ResultsError, match="must be the folder of a stored cell.* it holds none"):
         restore_cell(tmp_path)
     with pytest.raises(ResultsError, match="must be the folder of a stored cell"):
         restore_cell(tmp_path / "cells" / "gone")
