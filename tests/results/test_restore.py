@@ -1,6 +1,7 @@
 """Draws of a stored cell, had again from its guide."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -91,12 +92,12 @@ def test_draws_equal_those_of_the_trace(toy_cells, monkeypatch):
 def build_nothing(model, settings, rows, width):
     """The guide alone: no compilation."""
     flat = flatten_model(model, rows=None)
-    return build_guide(settings, flat.size, flat.improper)
+    return SimpleNamespace(guide=build_guide(settings, flat.size, flat.improper))
 
 
-def make_fits(guide, replicas, *_, **__):
+def make_fits(program, replicas, *_, **__):
     """Guides that were never fitted, with covariances far from diagonal."""
-    return [made_fit(guide, replica) for replica in replicas]
+    return [made_fit(program.guide, replica) for replica in replicas]
 
 
 def made_fit(guide, replica):
