@@ -425,7 +425,7 @@ def test_images_in_a_file(write):
 
 def test_a_taken_name_is_an_error_that_names_both_places():
     with pytest.raises(
-        ValueError, match=r"Prior `laplace` is there already: .*weights\.py, line "
+        ValueError, match=r"Prior `laplace` is there already: .*priors\.py, line "
     ) as e:
 
         @register
