@@ -1,4 +1,4 @@
-"""Stored ranks of truths among posterior draws: one netCDF file for each combination."""
+"""Ranks of truths among posterior draws: stored, compared with uniform ranks, as a table."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a cell is judged by, and what tables show of it, by the type of its predictions."""
+"""Scores of a cell, and the ranking of combinations of prior and hyperprior by them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

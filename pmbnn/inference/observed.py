@@ -1,4 +1,4 @@
-"""Log-probability of the observations of a model, in a form that XLA runs fast."""
+"""Log-probability of the observations of a model; observations outside their support."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""A results folder opened for reading: records, tables, cells and their traces."""
+"""A results folder opened for reading: records, cells, traces, and predictions for new rows."""
 
 import json
 import os

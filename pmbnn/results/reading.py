@@ -1,4 +1,4 @@
-"""Parts of stored traces: groups that a figure draws, maps over the plane, weights and scales."""
+"""Parts of stored traces; files derived from cells; the check that stored files are whole."""
 
 import hashlib
 import json
