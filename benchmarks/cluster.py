@@ -148,7 +148,7 @@ def _stored(log: Path) -> Counter[str]:
 def jobs(folder: Path, number: int, rounds: int) -> str:
     """Time of many short jobs by processes and by workers of Dask, from the first cell on."""
     from pmbnn.core.machine import cores
-    from pmbnn.processes.workers import run_jobs
+    from pmbnn.fitting.workers import run_jobs
     from pmbnn.results.store import Results
 
     sleep = sleeping_job()
@@ -240,7 +240,7 @@ def _on_cluster(client, todo, results, look=lambda done: None) -> tuple[float, i
 
 def _time(events, look=lambda done: None) -> float:
     """Seconds from the first cell of events to the last."""
-    from pmbnn.processes.workers import Finished, Stored
+    from pmbnn.fitting.workers import Finished, Stored
 
     start, done = None, 0
     for event in events:

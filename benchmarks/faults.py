@@ -206,7 +206,7 @@ def _made_up_sweep(folder: Path):
 
     from pmbnn.cli import app
     from pmbnn.experiment.load import load_experiment
-    from pmbnn.processes.workers import Stored
+    from pmbnn.fitting.workers import Stored
     from pmbnn.results.store import trace_writer
     from pmbnn.sweep import stages
 
@@ -250,9 +250,9 @@ def files(number: int, folder: Path) -> bool:
     sys.path.insert(0, str(measuring.PROJECT / "tests"))
     from random_experiments import at_random, broken_text, valid_experiment
 
+    from pmbnn.core.errors import ConfigError
     from pmbnn.experiment.load import load_experiment
     from pmbnn.experiment.yaml_file import yaml_text
-    from pmbnn.spec.errors import ConfigError
 
     counts, wrong, file = Counter(), [], folder / "file.yaml"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pmbnn as pb
+from pmbnn.core.spec import Registry, Specification
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.schema import TEXTS, field_descriptions
-from pmbnn.spec import Registry, Specification
 
 MADE = "made"
 """Folder of the pages, beneath that of the documents."""

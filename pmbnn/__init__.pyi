@@ -1,6 +1,7 @@
 # The public names: `__init__.py` reads them from here.
 
 from . import testing as testing
+from .core.spec import Positive as Positive
 from .data import Circles as Circles
 from .data import DataError as DataError
 from .data import DatasetSpec as DatasetSpec
@@ -72,12 +73,11 @@ from .prediction.settings import Diagnostics as Diagnostics
 from .prediction.settings import Fresh as Fresh
 from .prediction.settings import Map as Map
 from .prediction.settings import Predict as Predict
+from .results.integrity import verify as verify
 from .results.loading import ExperimentResults as ExperimentResults
 from .results.loading import load_results as load_results
-from .results.loading import predict_rows as predict_rows
-from .results.reading import prune as prune
-from .results.reading import verify as verify
-from .spec import Positive as Positive
+from .results.new_rows import predict_rows as predict_rows
+from .results.prune import prune as prune
 from .sweep.stages import run as run
 
 __version__: str

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from pmbnn.processes.workers import Finished, Stored
+from pmbnn.fitting.workers import Finished, Stored
 
 SCRIPT = Path(__file__).parent / "scripted_jobs.py"
 """A plugin with a class of jobs that do as they are told."""

@@ -55,9 +55,9 @@ def evaluate():
 @pytest.fixture
 def registries():
     """A test begins with what comes with the package; what it registers is forgotten after it."""
+    from pmbnn.core.spec import METRICS
     from pmbnn.experiment import plugins
     from pmbnn.experiment.cells import REGISTRIES
-    from pmbnn.spec import METRICS
 
     choices = [*REGISTRIES.values(), *METRICS.values(), *plugins.OUTPUTS.values()]
     kept = [*choices, METRICS, plugins.ORIGINS, plugins._SOURCES]

@@ -474,7 +474,7 @@ def store_made_up_cells(monkeypatch, results, figures=True):
     list of str
         Names of the cells that were asked for, as they are.
     """
-    from pmbnn.processes.workers import Stored
+    from pmbnn.fitting.workers import Stored
     from pmbnn.sweep import stages
 
     asked = []

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pmbnn.core.stages import StageUpdate
-from pmbnn.processes.workers import Finished, Progressed, Stored
+from pmbnn.fitting.workers import Finished, Progressed, Stored
 from pmbnn.results.present import fault_of
 from pmbnn.results.record import CellRecord, StoredFile
 

@@ -8,13 +8,13 @@ import pymc as pm
 import pytest
 from scipy import stats
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import Moons
 from pmbnn.experiment.load import load_experiment
 from pmbnn.models import build as models
 from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HalfNormal
-from pmbnn.spec.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()

@@ -24,7 +24,6 @@ SLOW |= {"arviz_stats", "blackjax", "dask", "distributed", "rich", "matplotlib.p
 """Packages that take long to load: none is needed to read and plan an experiment."""
 
 ROOMS = (
-    "spec",
     "core",
     "data",
     "models",
@@ -32,7 +31,6 @@ ROOMS = (
     "prediction",
     "experiment",
     "results",
-    "processes",
     "fitting",
     "estimators",
     "testing",
@@ -73,7 +71,7 @@ READ_AND_PLAN = (
     "data",
     "data.ood",
     "data.images",
-    "processes.workers",
+    "fitting.workers",
     "fitting.tasks",
 )
 READ_RESULTS = (

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pmbnn.calibration.store import ERROR, RankEcdf, StoredRanks, rank_ecdfs, valid_ranks
+from pmbnn.calibration.ranks import ERROR, RankEcdf, rank_ecdfs, valid_ranks
+from pmbnn.calibration.store import StoredRanks
 from pmbnn.figures import style
 
 COLUMNS = 4

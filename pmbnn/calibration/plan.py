@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.core.machine import CPU, Device, slowness
+from pmbnn.core.spec import Tune
 from pmbnn.experiment.cells import Cell, Experiment, cell_label
 from pmbnn.experiment.cost import cell_work
 from pmbnn.experiment.load import data_source
@@ -22,8 +24,6 @@ from pmbnn.experiment.plan import (
 from pmbnn.experiment.plugins import experiment_parts, sources_of
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prediction.progress import duration
-from pmbnn.spec import Tune
-from pmbnn.spec.errors import ConfigError
 
 if TYPE_CHECKING:
     from pmbnn.fitting.fit import GroupPrograms

@@ -5,21 +5,15 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from pmbnn.calibration.plan import CalibrationTask, Plan, calibration_task
-from pmbnn.calibration.store import (
-    FILE,
-    StoredRanks,
-    all_ranks,
-    calibration_table,
-    load_ranks,
-    missing_simulations,
-    valid_ranks,
-)
+from pmbnn.calibration.ranks import valid_ranks
+from pmbnn.calibration.store import StoredRanks, all_ranks, load_ranks, missing_simulations
+from pmbnn.calibration.table import FILE, calibration_table
 from pmbnn.core.machine import CPU, Device
 from pmbnn.data import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
 from pmbnn.experiment.plugins import experiment_parts
-from pmbnn.processes.progress import RunOptions, run_tasks
+from pmbnn.fitting.progress import RunOptions, run_tasks
 from pmbnn.results.store import Results, writing
 
 if TYPE_CHECKING:

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmbnn.calibration.store import (
-    FAILED,
-    StoredRanks,
-    load_ranks,
-    missing_simulations,
-    ranks_among,
-    save_ranks,
-)
+from pmbnn.calibration.ranks import FAILED, ranks_among
+from pmbnn.calibration.store import StoredRanks, load_ranks, missing_simulations, save_ranks
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.plan import group_key, settings_digest, width

@@ -21,7 +21,7 @@ from pmbnn.cli.command import (
 from pmbnn.prediction.progress import print_lines
 
 if TYPE_CHECKING:
-    from pmbnn.compare.baselines import PublishedMethod
+    from pmbnn.compare.published_splits import PublishedMethod
     from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
@@ -61,8 +61,9 @@ def baselines(
     Exit status: 0 done, 2 bad input, 3 I/O error (disk full, permissions): fix it and rerun the
     same command.
     """
-    from pmbnn.compare.baselines import KEYS, read_splits
-    from pmbnn.spec.errors import must_be_one_of
+    from pmbnn.compare.baselines import KEYS
+    from pmbnn.compare.published_splits import read_splits
+    from pmbnn.core.errors import must_be_one_of
 
     keys = [] if methods == "none" else [key.strip() for key in methods.split(",")]
     for key in keys:
@@ -75,7 +76,8 @@ def baselines(
 
 def _baselines(folder: Path, keys: Sequence[str], splits: "Sequence[PublishedMethod]") -> None:
     from pmbnn.cli.tables import baselines_tables
-    from pmbnn.compare.baselines import make_baselines, stored_splits, write_baselines
+    from pmbnn.compare.baselines import make_baselines, write_baselines
+    from pmbnn.compare.published_splits import stored_splits
     from pmbnn.results.store import ResultsError
 
     stored = open_results(folder)
@@ -207,7 +209,7 @@ def report(
 
     from pmbnn.core.machine import cores
     from pmbnn.core.stages import stage
-    from pmbnn.processes.helpers import Helpers
+    from pmbnn.fitting.helpers import Helpers
 
     opened = [open_results(folder) for folder in dict.fromkeys(folders)]
     with Helpers(cores(), sum(len(stored.records) for stored in opened)) as helpers:
@@ -269,7 +271,7 @@ def prune(
     Exit status: 0 done, 2 bad input, 3 another process writes the folder, or I/O error (disk
     full, permissions): fix it and rerun the same command.
     """
-    from pmbnn.results.reading import prune as remove_superseded
+    from pmbnn.results.prune import prune as remove_superseded
 
     removed = remove_superseded(folder, dry_run, wait)
     for cell in removed:

@@ -110,8 +110,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: typer.Context) -> object:
         """Run it."""
+        from pmbnn.core.errors import UserError
         from pmbnn.results.present import StorageError, named_faults
-        from pmbnn.spec.errors import UserError
 
         try:
             with named_faults():

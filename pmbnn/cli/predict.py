@@ -268,9 +268,9 @@ def _draw(path: Path, answers: list[Answer]) -> None:
     from pmbnn.figures.classification import Predictions
     from pmbnn.figures.image_sheets import plot_own_images
     from pmbnn.figures.style import save_figure
+    from pmbnn.results.derived import cells_digest, note_files
     from pmbnn.results.names import cell_title
     from pmbnn.results.present import present_records
-    from pmbnn.results.reading import cells_digest, note_files
     from pmbnn.results.store import Results
 
     first = answers[0]
@@ -321,7 +321,8 @@ def _predict_table(
         If it is not one table, or cannot be predicted for.
     """
     from pmbnn.data import DataError
-    from pmbnn.results.loading import open_cell, predict_rows
+    from pmbnn.results.loading import open_cell
+    from pmbnn.results.new_rows import predict_rows
 
     if len(files) > 1:
         raise DataError(f"A table must be given alone, got {', '.join(map(str, files))}.")

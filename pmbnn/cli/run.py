@@ -95,7 +95,7 @@ def sweep(
             _print_plan(experiment, wanted, workers, devices)
             _print_left_behind(experiment, folder)
             return
-        from pmbnn.processes.progress import RunOptions
+        from pmbnn.fitting.progress import RunOptions
         from pmbnn.sweep.stages import run_experiment
 
         options = RunOptions(new_console(), workers, fresh, wait, quiet, devices)
@@ -160,9 +160,9 @@ def check(
     Exit status: 0 every reference has draws, 1 some have none, 2 bad input, 3 a sweep writes the
     folder, or I/O error (disk full, permissions): fix it and rerun the same command.
     """
+    from pmbnn.core.errors import must_be_one_of
     from pmbnn.core.machine import find_devices
     from pmbnn.inference.samplers.settings import SAMPLING
-    from pmbnn.spec.errors import must_be_one_of
     from pmbnn.sweep.check import references
 
     if engine not in SAMPLING:
@@ -175,7 +175,7 @@ def check(
         return
     from pmbnn.cli.tables import agreement_tables
     from pmbnn.compare.agreement import agreement_table
-    from pmbnn.processes.progress import RunOptions
+    from pmbnn.fitting.progress import RunOptions
     from pmbnn.results.store import Results
     from pmbnn.sweep.stages import run_experiment
 
@@ -242,9 +242,9 @@ def calibrate(
         typer.echo("\n".join(plan_lines(plan, workers or cores(), devices)))
         return
     from pmbnn.calibration.run import calibrate
-    from pmbnn.calibration.store import COUNTS, FILE, notes, summary
+    from pmbnn.calibration.table import COUNTS, FILE, notes, summary
     from pmbnn.cli.tables import make_table
-    from pmbnn.processes.progress import RunOptions
+    from pmbnn.fitting.progress import RunOptions
 
     folder, console = out or default_folder(experiment.name), new_console()
     options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
@@ -289,9 +289,9 @@ def prior(
         typer.echo("\n".join(plan_lines(experiment, plan)))
         return
     from pmbnn.cli.tables import make_table
+    from pmbnn.fitting.progress import RunOptions
     from pmbnn.prior_predictive.run import run_priors
     from pmbnn.prior_predictive.store import summary
-    from pmbnn.processes.progress import RunOptions
 
     folder, console = out or default_folder(experiment.name), new_console()
     options = RunOptions(console, workers, fresh, wait, quiet)

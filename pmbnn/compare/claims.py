@@ -14,7 +14,7 @@ from pmbnn.compare.intervals import paired_differences
 from pmbnn.compare.scores import scores_of
 from pmbnn.core.stages import stage
 from pmbnn.data import Synthetic
-from pmbnn.processes.helpers import ALONE, Helpers
+from pmbnn.fitting.helpers import ALONE, Helpers
 from pmbnn.results.names import RANKED_BY, Variant, dataset_title, variants
 from pmbnn.results.reading import (
     SCALE,

@@ -1,1 +1,1 @@
-"""What every room above uses: stages of work and their times, compute devices."""
+"""What every package above uses: specifications, errors, stages of work, the machine."""

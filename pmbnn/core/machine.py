@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from pmbnn.spec.errors import UserError
+from pmbnn.core.errors import UserError
 
 CHOICES = ("auto", "cpu", "gpu")
 """Values of ``--device``; ``auto`` is every GPU that JAX finds, or else the processor."""

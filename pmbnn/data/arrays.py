@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pmbnn.core.display import Summarised
 from pmbnn.data.base import DataError, Standardise, Task
 from pmbnn.data.raw import Arrays, RawRows, RowSettings, is_constant, rows_from_arrays
-from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import pandas as pd

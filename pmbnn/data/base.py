@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
-from pmbnn.spec import Specification, renamed_values
-from pmbnn.spec.errors import UserError
+from pmbnn.core.errors import UserError
+from pmbnn.core.spec import Specification, renamed_values
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,12 @@
 Images that a classifier does not know are in `pmbnn.ood`.
 """
 
+from pmbnn.core.spec import registry
 from pmbnn.data.images import Idx, Images, Mnist
 from pmbnn.data.openml import OpenML
 from pmbnn.data.splits import Folds, Indices, RandomSplit
 from pmbnn.data.synthetic import Circles, InBetween, Moons, Quartic, Sine
 from pmbnn.data.tabular import Npz, Sklearn, Table
-from pmbnn.spec import registry
 
 DATASETS = registry(
     *(Moons, Circles, Mnist, Sine, Quartic, InBetween),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.spec import Specification, named, registry
 from pmbnn.data.base import SIDE, DataError, Seed, local_folder, located, read_idx_folder
 from pmbnn.data.images import ORIGINAL_ROWS
-from pmbnn.spec import Specification, named, registry
-from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import numpy as np

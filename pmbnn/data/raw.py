@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmbnn.core.spec import Specification
 from pmbnn.data.base import (
     DataError,
     DataSettingError,
@@ -19,7 +20,6 @@ from pmbnn.data.base import (
     show_names,
 )
 from pmbnn.data.splits import AnySplit, RandomSplit
-from pmbnn.spec import Specification
 
 FEW = 10
 """Whole numbers of no more distinct values than this may be classes as well as counts."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from pmbnn.core.spec import Specification, renamed_values
 from pmbnn.data.base import DataError, DataSettingError, NamesFiles, find, one_line, read_archive
-from pmbnn.spec import Specification, renamed_values
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from pmbnn.core.spec import added
 from pmbnn.data.base import (
     DatasetSpec,
     Missing,
@@ -21,7 +22,6 @@ from pmbnn.data.base import (
 )
 from pmbnn.data.splits import AnySplit, RandomSplit
 from pmbnn.data.synthetic import CURVE_POINTS
-from pmbnn.spec import added
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset, Line

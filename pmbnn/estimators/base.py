@@ -15,7 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pmbnn.core.errors import must_be_one_of
 from pmbnn.core.machine import Device, current_device, device_here, running_on
+from pmbnn.core.spec import Specification, Tune, named, plain, validated
 from pmbnn.data.arrays import (
     Dataset,
     Rows,
@@ -42,8 +44,6 @@ from pmbnn.prediction.posterior_file import dataset_of, read_part, save, section
 from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.prediction.progress import shown
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Specification, Tune, named, plain, validated
-from pmbnn.spec.errors import must_be_one_of
 
 # The posterior of an estimator: its cell fitted or sampled, by programs that fits share
 

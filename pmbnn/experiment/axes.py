@@ -11,8 +11,8 @@ from itertools import product
 from types import NoneType
 from typing import Any, get_args, get_origin
 
-from pmbnn.experiment.cells import REGISTRIES
-from pmbnn.spec import (
+from pmbnn.core.errors import ConfigError, check_keys, must, must_be_one_of, show
+from pmbnn.core.spec import (
     Registry,
     Specification,
     are_kinds,
@@ -22,7 +22,7 @@ from pmbnn.spec import (
     union_parts,
     validated,
 )
-from pmbnn.spec.errors import ConfigError, check_keys, must, must_be_one_of, show
+from pmbnn.experiment.cells import REGISTRIES
 
 MOST_CELLS = 100_000
 """Cells of the largest grid that is expanded: beyond it a typo is likelier than a plan."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, ValidationError
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.spec import Registry, Specification, Tune, digests_of, with_new_names
 from pmbnn.data import DATASETS
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, OodSpec
@@ -21,9 +23,6 @@ from pmbnn.models.likelihoods import LIKELIHOODS, Categorical, Likelihood
 from pmbnn.models.networks import NETWORKS, MaxPool, Network
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, Hyperprior, Prior, StudentT
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import Registry, Specification, Tune, with_new_names
-from pmbnn.spec.base import digests_of
-from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     from pmbnn.experiment.expand import Sweep

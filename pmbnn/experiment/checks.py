@@ -6,6 +6,7 @@ The first mistake is raised as a `ConfigError`.
 from collections.abc import Mapping
 from itertools import product
 
+from pmbnn.core.errors import ConfigError, must
 from pmbnn.data.base import SIDE, DataError, DataSettingError
 from pmbnn.experiment.axes import Choice
 from pmbnn.experiment.cells import choosing_rows
@@ -20,7 +21,6 @@ from pmbnn.inference.settings import (
 from pmbnn.models.likelihoods import LIKELIHOODS, Likelihood, NumberLikelihood
 from pmbnn.models.networks import Parameter, ShapeError
 from pmbnn.models.priors import Fixed, Hyperprior, Prior, Tune
-from pmbnn.spec.errors import ConfigError, must
 
 type Choices = Mapping[str, list[Choice]]
 """Choices of every section, by its name."""

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pmbnn.core.errors import ConfigError, UserError, check_keys, must, must_be_one_of, show
+from pmbnn.core.spec import Specification
 from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import MARGIN, SOURCES, Cell, Contrast, Contrasts, Selection
 from pmbnn.experiment.yaml_file import read_yaml
-from pmbnn.spec import Specification
-from pmbnn.spec.errors import ConfigError, UserError, check_keys, must, must_be_one_of, show
 
 SECTIONS = ("dataset", "network", "prior", "hyperprior")
 """Sections that a selection may name."""

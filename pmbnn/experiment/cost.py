@@ -2,7 +2,7 @@
 
 Seconds are those of one core, by one measured constant for each kind of work. Estimates are right
 within a factor of three; the time left is corrected by what jobs took, once some are done
-(`pmbnn.processes.progress`).
+(`pmbnn.fitting.progress`).
 """
 
 import functools

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.errors import ConfigError, check_keys, must
+from pmbnn.core.spec import Specification
 from pmbnn.data.base import DEFAULT_LIKELIHOODS
 from pmbnn.experiment.axes import Choice, check_size, expand_section
 from pmbnn.experiment.cells import SOURCES, Cell
 from pmbnn.experiment.checks import Choices, check_data, check_sections
 from pmbnn.models.priors import Fixed
-from pmbnn.spec import Specification
-from pmbnn.spec.display import Summarised
-from pmbnn.spec.errors import ConfigError, check_keys, must
 
 DEFAULTS = {"hyperprior": "fixed", "inference": {}, "predict": {}}
 """Sections that a sweep may leave out. The likelihood follows the data sets; the others are

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmbnn.core.errors import ConfigError, check_keys, must
+from pmbnn.core.spec import Specification
 from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.base import beside
 from pmbnn.experiment.axes import check_names
@@ -17,8 +19,6 @@ from pmbnn.experiment.expand import Sweep, name_of, read_sweep
 from pmbnn.experiment.plugins import load_plugins, trusting
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
-from pmbnn.spec import Specification
-from pmbnn.spec.errors import ConfigError, check_keys, must
 
 if TYPE_CHECKING:
     from pmbnn.data.arrays import Dataset

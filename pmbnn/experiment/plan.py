@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pmbnn import __version__
+from pmbnn.core.errors import ConfigError, must, must_be_one_of, show
 from pmbnn.core.machine import (
     CPU,
     Device,
@@ -30,6 +31,7 @@ from pmbnn.core.machine import (
     slowness,
     total_memory,
 )
+from pmbnn.core.spec import Specification, Tune
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import SOURCES, Cell, Experiment, model_words, short_name, spec_label
 from pmbnn.experiment.cost import (
@@ -50,8 +52,6 @@ from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference
 from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.priors import Hyperprior
-from pmbnn.spec import Specification, Tune
-from pmbnn.spec.errors import ConfigError, must, must_be_one_of, show
 
 STARTING = 5.0
 """Seconds from the command to the first step, beside compiling: imports there and in workers."""

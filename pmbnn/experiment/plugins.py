@@ -25,10 +25,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pmbnn.core.errors import ConfigError, check_keys, must
+from pmbnn.core.spec import (
+    METRICS,
+    ORIGINS,
+    SESSION,
+    Origin,
+    Specification,
+    classes_of,
+    digests_among,
+    digests_of,
+)
 from pmbnn.experiment.cells import REGISTRIES, Cell
-from pmbnn.spec import METRICS, Specification
-from pmbnn.spec.base import ORIGINS, SESSION, Origin, classes_of, digests_among, digests_of
-from pmbnn.spec.errors import ConfigError, check_keys, must
 
 # Plugins as they were read: a Python file, or a folder that is a package
 #
@@ -652,7 +660,7 @@ def _origin(part: Any) -> Origin:
 
 
 def _fields(cls: type[Specification]) -> dict[str, Any]:
-    """Fields of a class; those that its bases were given later (`pmbnn.spec.added`) are none."""
+    """Fields of a class; without those `core.spec.added` gave its bases."""
     own = vars(cls).get("__annotations__", {})
     fields = cls.model_fields.items()
     return {name: field for name, field in fields if field.exclude_if is None or name in own}

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from pmbnn.core.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 from pmbnn.experiment.yaml_file import parse_yaml, read_text
-from pmbnn.spec.errors import REQUIREMENTS, ConfigError, must, must_be_one_of
 
 FILE = "published.yaml"
 """Name of the table's copy in a results folder."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, get_args, get_origin
 
+from pmbnn.core.spec import Registry, Specification
 from pmbnn.experiment.axes import are_kinds, classes_by_kind, specification_classes, union_parts
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.contrasts import SECTIONS, SIDES
 from pmbnn.experiment.expand import DEFAULTS, NAME
-from pmbnn.spec import Registry, Specification
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

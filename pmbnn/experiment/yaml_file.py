@@ -11,7 +11,7 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from pmbnn.spec.errors import ConfigError
+from pmbnn.core.errors import ConfigError
 
 MOST_BYTES = 4_000_000
 """Largest file that is read: the largest experiment has a hundredth of this."""

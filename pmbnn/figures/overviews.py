@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from xarray import DataTree
 
+from pmbnn.core.errors import must_be_one_of
 from pmbnn.figures.classification import (
     plot_class_pairs,
     plot_reliability,
@@ -52,6 +53,7 @@ from pmbnn.figures.weights import (
     plot_weights,
     shown_rows,
 )
+from pmbnn.results.derived import is_current
 from pmbnn.results.loading import ExperimentResults, StoredCell, load_results
 from pmbnn.results.names import (
     LADDER,
@@ -70,7 +72,6 @@ from pmbnn.results.reading import (
     SCALE,
     WEIGHT,
     PlaneMap,
-    is_current,
     last_layer,
     learned_scales,
     load_arrays,
@@ -81,7 +82,6 @@ from pmbnn.results.reading import (
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.results.tables import SCORE_WORDS, combine
-from pmbnn.spec.errors import must_be_one_of
 
 # Kinds of figures of one cell, with the groups of a trace that each needs to be drawn
 

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from pmbnn.core.stages import stage
 from pmbnn.figures.overviews import FIGURES, draw_cell, sheets
 from pmbnn.figures.style import save_figure
-from pmbnn.processes.helpers import ALONE, HelperPool, Helpers
+from pmbnn.fitting.helpers import ALONE, HelperPool, Helpers
+from pmbnn.results.derived import cells_digest, note_files
 from pmbnn.results.loading import find_overviews
 from pmbnn.results.present import storing
-from pmbnn.results.reading import cells_digest, note_files, stored_variables
+from pmbnn.results.reading import stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import TEMPORARY, Results
 

@@ -1,5 +1,6 @@
-"""Work on a job: its cells fitted together, each evaluated, traced and stored.
+"""Jobs, from the process that runs them to what is stored.
 
-`job.run_job` does all of it; `fit.fit_job` or `sampling.sample_job`, `evaluation.evaluate` and
-`trace.build_trace` are its steps.
+`workers` sends tasks to other processes, `helpers` share the work of this one, `progress` shows it.
+In a worker, `job.run_job` fits the cells of a job together, and evaluates, traces and stores each:
+`fit.fit_job` or `sampling.sample_job`, `evaluation.evaluate` and `trace.build_trace` are its steps.
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pmbnn.core.spec import METRICS
 from pmbnn.data import Synthetic
 from pmbnn.data.arrays import Dataset, Line
 from pmbnn.experiment.cost import is_large
@@ -25,7 +26,6 @@ from pmbnn.prediction.leave_one_out import LEAST_DRAWS, leave_one_out, pareto_k
 from pmbnn.prediction.metrics import metrics_of
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.prediction.settings import Map
-from pmbnn.spec import METRICS
 
 FRESH_SEED = 2**31
 """Added to the seed of a data set, for its fresh points: far from the seeds in a file."""

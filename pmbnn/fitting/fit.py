@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.spec import Tune
 from pmbnn.core.stages import staged
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.experiment.cells import Cell
@@ -33,8 +35,6 @@ from pmbnn.prediction.leave_one_out import stacking_weights
 from pmbnn.prediction.posterior import source_of_draws
 from pmbnn.prediction.predictor import Predictor
 from pmbnn.results.record import LearningRateSearch
-from pmbnn.spec import Tune
-from pmbnn.spec.display import Summarised
 
 # Choices before a fit: a learning rate by short fits, scale and restart by held-out rows
 #

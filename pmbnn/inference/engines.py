@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 
+from pmbnn.core.spec import Tune
 from pmbnn.inference import advi, groups, pymc_engine
 from pmbnn.inference.flat import n_observations, value_shapes
 from pmbnn.inference.result import Fit, Progress
 from pmbnn.inference.settings import Inference
-from pmbnn.spec import Tune
 
 SMALL = 2**14
 """Largest number of unconstrained scalars of a model whose restarts run at once."""

@@ -24,9 +24,9 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.type import RandomType
 
+from pmbnn.core.display import Summarised
 from pmbnn.inference.observed import check_labels, elementwise_logp, number_of_classes, uncast
 from pmbnn.models.point import PointRV
-from pmbnn.spec.display import Summarised
 
 # Places of the free variables in the flat vector
 

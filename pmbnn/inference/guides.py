@@ -14,9 +14,9 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 from scipy.special import ndtr, ndtri
 
+from pmbnn.core.display import Summarised
 from pmbnn.inference.flat import Layout
 from pmbnn.inference.settings import LARGEST_FULL_RANK, Inference
-from pmbnn.spec.display import Summarised
 
 # Initial means of a guide
 

@@ -14,6 +14,8 @@ import numpy as np
 import optax
 import pymc as pm
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.spec import Tune
 from pmbnn.core.stages import staged
 from pmbnn.inference.batches import cast, flatten_for_steps, model_values, stack
 from pmbnn.inference.elbo import ROW_WEIGHTS, Objective, build_objective, row_weights
@@ -31,8 +33,6 @@ from pmbnn.inference.xla.compile import (
 )
 from pmbnn.inference.xla.random import draw_noise
 from pmbnn.inference.xla.rewrites import Leaves, computed_once, divided, divided_graph, joined
-from pmbnn.spec import Tune
-from pmbnn.spec.display import Summarised
 
 # Learning-rate schedules, optimisers and the averaging of their steps
 

@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 
+from pmbnn.core.display import Summarised
 from pmbnn.core.stages import stage
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
 from pmbnn.inference.groups import Checkpoints
@@ -19,7 +20,6 @@ from pmbnn.inference.guides import MeanField, initial_means, softplus
 from pmbnn.inference.program import relative_rate
 from pmbnn.inference.result import Fit, History, Progress, Replica, final_mean, verdict
 from pmbnn.inference.settings import Inference
-from pmbnn.spec.display import Summarised
 
 WINDOWS = 200
 """Number of points of the ELBO history, as in the compiled engine."""

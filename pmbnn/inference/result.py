@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from pmbnn.core.display import Summarised
 from pmbnn.inference.settings import Inference
-from pmbnn.spec.display import Summarised
 
 # Convergence of a fit, from window means of its noisy ELBO
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Positive, Specification, Tune
+from pmbnn.core.spec import Positive, Specification, Tune
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from pmbnn.core.spec import named
 from pmbnn.data.arrays import Dataset, Rows
 from pmbnn.models.likelihoods import (
     LIKELIHOODS,
@@ -24,7 +25,6 @@ from pmbnn.models.priors import (
     Hyperprior,
     Prior,
 )
-from pmbnn.spec import named
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pmbnn.spec import Positive, Specification, Tune, registry
+from pmbnn.core.spec import Positive, Specification, Tune, registry
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable

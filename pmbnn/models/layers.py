@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Specification, added
+from pmbnn.core.spec import Specification, added
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
+from pmbnn.core.spec import Positive, Specification, registry
 from pmbnn.models.priors import HalfCauchy, HalfNormal, Hierarchical, InverseGamma
-from pmbnn.spec import Positive, Specification, registry
 
 if TYPE_CHECKING:
     import numpy as np

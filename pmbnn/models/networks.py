@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from pmbnn.core.spec import registry
 from pmbnn.models.layers import (
     Activation,
     AnyLayer,
@@ -25,7 +26,6 @@ from pmbnn.models.layers import (
     dense_parameters,
     shape_text,
 )
-from pmbnn.spec import registry
 
 # Networks that are a sequence of layers, and the network whose layers an experiment file lists
 

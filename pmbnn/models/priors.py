@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from pmbnn.core.spec import Positive, Specification, Tune, added, registry
 from pmbnn.models.hyperpriors import (
     HYPERPRIORS,
     Fixed,
@@ -20,7 +21,6 @@ from pmbnn.models.hyperpriors import (
     InverseGamma,
     PointScale,
 )
-from pmbnn.spec import Positive, Specification, Tune, added, registry
 
 if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable

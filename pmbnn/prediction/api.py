@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pymc as pm
 
+from pmbnn.core.errors import HABITS, check_arguments, must_be_one_of
 from pmbnn.core.machine import device_here, running_on
+from pmbnn.core.spec import validated
 from pmbnn.inference.advi import Program
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.engines import fit_model
@@ -25,8 +27,6 @@ from pmbnn.prediction.draws import GuideDraws, KeptDraws
 from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import compared_functions
 from pmbnn.prediction.progress import shown
-from pmbnn.spec import validated
-from pmbnn.spec.errors import HABITS, check_arguments, must_be_one_of
 
 START_DRAWS = 5
 """Draws of each guide at its start, at which terms that are not finite are searched for."""

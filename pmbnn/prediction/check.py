@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.core.display import Summarised
 from pmbnn.core.machine import running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.result import derive_keys
@@ -27,7 +28,6 @@ from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import KeptDraws, unconstrained_draws
 from pmbnn.prediction.posterior import Posterior
 from pmbnn.prediction.predictor import Predictor, compared_functions
-from pmbnn.spec.display import Summarised
 
 BLOCKS, DRAWS_A_BLOCK = 8, 500
 """Independent blocks of draws of an approximation, for its Monte-Carlo error."""

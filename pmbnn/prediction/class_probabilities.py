@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from pmbnn.core.display import Summarised
 from pmbnn.prediction import metrics
-from pmbnn.spec.display import Summarised
 
 if TYPE_CHECKING:
     import jax

@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from pmbnn.core.display import Summarised
 from pmbnn.data.arrays import Standardisation
 from pmbnn.models.likelihoods import Components, NormalComponents, StudentTComponents
 from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import Predictive, Weights
-from pmbnn.spec.display import Summarised
 
 LEVEL = 0.95
 """Probability of the central intervals that are kept."""

@@ -17,12 +17,12 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
 from scipy.special import logsumexp
 
+from pmbnn.core.display import Summarised
 from pmbnn.core.machine import Device, current_device
 from pmbnn.inference.flat import flat_vector, flatten_model
 from pmbnn.inference.guides import Guide
 from pmbnn.inference.result import Fit
 from pmbnn.inference.xla.compile import compiler_options, jax_function, precision, shared
-from pmbnn.spec.display import Summarised
 
 GOLDEN = (np.sqrt(5) - 1) / 2
 

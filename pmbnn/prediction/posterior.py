@@ -11,6 +11,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pmbnn.core.display import Summarised
+from pmbnn.core.errors import check_whole
 from pmbnn.core.machine import Device, current_device, running_on
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
@@ -34,8 +36,6 @@ from pmbnn.prediction.draws import (
 from pmbnn.prediction.leave_one_out import pareto_k
 from pmbnn.prediction.posterior_file import read_fields, save
 from pmbnn.prediction.predictor import NetworkModel, Predictor, checked_inputs
-from pmbnn.spec.display import Summarised
-from pmbnn.spec.errors import check_whole
 
 DRAWS = 1000
 """Draws of a guide unless another number is asked for."""

@@ -14,6 +14,7 @@ import xarray as xr
 from pydantic import ValidationError
 
 from pmbnn.core.machine import check_fits
+from pmbnn.core.spec import ORIGINS, SESSION, Registry, Specification, digests_of, plain
 from pmbnn.data.arrays import Rows, Standardisation, identity_standardisation
 from pmbnn.inference.batches import model_values
 from pmbnn.inference.flat import flat_vector, flatten_model, n_observations, value_shapes
@@ -29,8 +30,6 @@ from pmbnn.models.priors import HYPERPRIORS, PRIORS
 from pmbnn.prediction.draws import GuideDraws, KeptDraws, first_draws, over_draws
 from pmbnn.prediction.predictor import NetworkModel
 from pmbnn.prediction.trace_file import load_tree, write_trace
-from pmbnn.spec import Registry, Specification, plain
-from pmbnn.spec.base import ORIGINS, SESSION, digests_of
 
 if TYPE_CHECKING:
     from pmbnn.prediction.posterior import Posterior

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from pmbnn.core.spec import Specification, added
 from pmbnn.data.ood import AnyOod
-from pmbnn.spec import Specification, added
 
 
 class Map(Specification):

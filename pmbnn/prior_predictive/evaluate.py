@@ -14,6 +14,7 @@ import xarray as xr
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.compile.mode import Mode
 
+from pmbnn.core.errors import must_be_one_of
 from pmbnn.core.stages import stage
 from pmbnn.data.arrays import Dataset, Line, Rows
 from pmbnn.experiment.cells import Cell
@@ -36,7 +37,6 @@ from pmbnn.prediction.draws import unconstrained_draws
 from pmbnn.prediction.predictor import Predictor, spread_rows
 from pmbnn.prior_predictive.store import StoredPrior, save_prior
 from pmbnn.results.store import Results
-from pmbnn.spec.errors import must_be_one_of
 
 if TYPE_CHECKING:
     from pmbnn.prior_predictive.plan import PriorTask

@@ -40,16 +40,9 @@ from pmbnn.prior_predictive.store import (
     posterior_beside,
     stored_priors,
 )
+from pmbnn.results.derived import cells_digest, is_current
 from pmbnn.results.names import combination_title, dataset_title, method_name
-from pmbnn.results.reading import (
-    PlaneMap,
-    by_target,
-    cells_digest,
-    is_current,
-    load_groups,
-    plane_map,
-    stored_variables,
-)
+from pmbnn.results.reading import PlaneMap, by_target, load_groups, plane_map, stored_variables
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, sha256
 

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, Experiment, cell_label
@@ -16,7 +17,6 @@ from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.inference.settings import Inference
 from pmbnn.models.priors import Hyperprior
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec.errors import ConfigError
 
 if TYPE_CHECKING:
     from pmbnn.prior_predictive.evaluate import Programs

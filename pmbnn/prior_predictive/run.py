@@ -7,11 +7,11 @@ from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.load import data_source
 from pmbnn.figures.stage import draw_files
+from pmbnn.fitting.helpers import Helpers
+from pmbnn.fitting.progress import RunOptions, run_tasks
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.plan import Plan, prior_tasks
 from pmbnn.prior_predictive.store import StoredPrior, data_path, stored_priors, write_priors
-from pmbnn.processes.helpers import Helpers
-from pmbnn.processes.progress import RunOptions, run_tasks
 from pmbnn.results.present import present_list, present_records
 from pmbnn.results.store import PRIORS, Results, writing
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import netCDF4
 import xarray as xr
 
+from pmbnn.core.spec import Specification
 from pmbnn.experiment.cells import Cell, stored_cell, stored_specification
 from pmbnn.prediction.trace_file import load_tree
 from pmbnn.results.names import dataset_title, distinct, posterior_row, settings_row, title
@@ -17,7 +18,6 @@ from pmbnn.results.present import check_fits, reading_netcdf
 from pmbnn.results.record import CellRecord, finite
 from pmbnn.results.store import PRIORS, Results, ResultsError, trace_writer
 from pmbnn.results.tables import of_targets, table_of, with_unit
-from pmbnn.spec import Specification
 
 MEASURES = {
     "constant": "constant functions",

@@ -19,13 +19,13 @@ from pmbnn.compare.intervals import (
     SIGNIFICANTLY_WORSE,
 )
 from pmbnn.compare.scores import NO_SCORE, RANKED_WORDS, rank_combinations, ranking_score
+from pmbnn.core.spec import Specification
 from pmbnn.report.details import Grid, Thumbnail, thumbnail
 from pmbnn.report.numbers import WHERE_CORRECTED, interval, plain, plain_with_error, signed
 from pmbnn.report.tables import DataTable, Entry, Heading, caveats_entry
 from pmbnn.results.loading import ExperimentResults
 from pmbnn.results.record import CellRecord
 from pmbnn.results.tables import Combinations, error_note
-from pmbnn.spec import Specification
 
 MOST_LEADERS = 4
 """Combinations whose maps stand beside the ranking."""

@@ -22,8 +22,8 @@ from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.report.numbers import interval, signed, to_error
 from pmbnn.report.tables import Entry, PlainTable
+from pmbnn.results.derived import COMMANDS, stale_line
 from pmbnn.results.loading import ExperimentResults
-from pmbnn.results.reading import COMMANDS, stale_line
 from pmbnn.results.store import ResultsError
 from pmbnn.results.tables import with_unit
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pmbnn.experiment.published import FILE, PublishedTable, read_published
-from pmbnn.processes.helpers import ALONE, Helpers
+from pmbnn.fitting.helpers import ALONE, Helpers
 from pmbnn.report.answer import answer_of, claims_data_table, verdict_views
 from pmbnn.report.baselines import baseline_views
 from pmbnn.report.details import cell_detail, grid_view, grids

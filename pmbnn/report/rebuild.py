@@ -10,8 +10,8 @@ from pmbnn.compare.claims import claims_table, write_claims
 from pmbnn.compare.contrasts import FILE as VERDICTS
 from pmbnn.compare.contrasts import have_reference, make_verdicts, write_verdicts
 from pmbnn.figures import Drawing, draw_files, missing_cell_figures, outdated_overviews
+from pmbnn.fitting.helpers import ALONE, Helpers
 from pmbnn.prior_predictive.figure import outdated_priors
-from pmbnn.processes.helpers import ALONE, Helpers
 from pmbnn.report.rendering import check_writable
 from pmbnn.results.loading import ExperimentResults, find_overviews
 from pmbnn.results.present import ResultsError, StorageError

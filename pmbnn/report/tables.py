@@ -12,7 +12,7 @@ import xarray as xr
 
 from pmbnn.compare.scores import SCORES, Column, scores_of
 from pmbnn.core.stages import stage
-from pmbnn.processes.helpers import ALONE, Helpers
+from pmbnn.fitting.helpers import ALONE, Helpers
 from pmbnn.report.images import Image, figure_image
 from pmbnn.report.numbers import WHERE_CORRECTED, fixed, plain, with_error
 from pmbnn.results.loading import ExperimentResults

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pmbnn.core.spec import Specification
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import Cell, file_label, has_scale, number_label, short_name
 from pmbnn.results.record import CellRecord
-from pmbnn.spec import Specification
 
 NAMING = ("points", "noise", "factor")
 """Settings of a data set that its label shows beside its kind."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmbnn.core import machine
+from pmbnn.core.errors import UserError
 from pmbnn.results.record import RECORD, CellRecord
-from pmbnn.spec.errors import UserError
 
 if TYPE_CHECKING:
     from pmbnn.results.store import Results

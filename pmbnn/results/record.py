@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from pmbnn.core.display import Summarised
 from pmbnn.experiment.cells import Cell, renamed_settings, stored_cell
-from pmbnn.spec.display import Summarised
 
 RECORD = "metrics.json"
 """Name of the file of a cell's record."""

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import Specification
 from pmbnn.data import DATASETS
 from pmbnn.data.base import beside
 from pmbnn.experiment.cells import SOURCES, Unknown, stored_specification
@@ -13,8 +15,6 @@ from pmbnn.experiment.plugins import METRIC, stored_parts
 from pmbnn.experiment.yaml_file import read_yaml
 from pmbnn.results.present import ResultsError
 from pmbnn.results.record import CellRecord
-from pmbnn.spec import Specification
-from pmbnn.spec.errors import ConfigError
 
 
 def stored_specifications(

@@ -27,8 +27,8 @@ from pmbnn.experiment.plugins import experiment_parts
 from pmbnn.experiment.published import FILE as PUBLISHED
 from pmbnn.experiment.published import read_published
 from pmbnn.fitting.tasks import CellTask, JobTask
+from pmbnn.fitting.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.inference.samplers.settings import Sampling
-from pmbnn.processes.workers import Event, Finished, Stored, run_jobs, turns
 from pmbnn.results.present import FILE as CELLS
 from pmbnn.results.present import CellList, checkpoint_name, read_list
 from pmbnn.results.record import CellRecord

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import Specification, plain, validated
 from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import RowSettings, rows_from_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
 from pmbnn.experiment.plugins import is_current
 from pmbnn.results.store import Results, writing
-from pmbnn.spec import Specification, plain, validated
-from pmbnn.spec.errors import ConfigError
 
 FOLDER = "data"
 """Folder of a results folder with the rows that were handed over in memory."""

@@ -11,9 +11,9 @@ from rich.console import Console
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import Experiment, check_data
 from pmbnn.experiment.plan import decisive_versions
-from pmbnn.processes.progress import RunOptions
+from pmbnn.fitting.progress import RunOptions
+from pmbnn.results.integrity import broken_cells
 from pmbnn.results.present import present_list, present_records, storing
-from pmbnn.results.reading import broken_cells
 from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep.cells import Run, list_cells, prepare, write_header
 from pmbnn.sweep.check import experiment_of_folder

@@ -17,20 +17,20 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.status import Status
 
+from pmbnn.core.spec import ORIGINS
 from pmbnn.core.stages import StageUpdate, on_progress, stage
 from pmbnn.experiment.plugins import FIGURE, OUTPUTS, TABLE, Source, experiment_parts, part_place
 from pmbnn.figures import Drawing, draw_files
 from pmbnn.figures.overviews import as_file_name
+from pmbnn.fitting.progress import LOG_EVERY, JobDisplay, stage_text
 from pmbnn.prediction.progress import print_lines, shown
-from pmbnn.processes.progress import LOG_EVERY, JobDisplay, stage_text
+from pmbnn.results.derived import current_files, files_of_plugins, note_files
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.names import cell_line
 from pmbnn.results.present import StorageError
-from pmbnn.results.reading import current_files, files_of_plugins, note_files
 from pmbnn.results.record import CellRecord, choices_at_end
 from pmbnn.results.store import Results, remove
 from pmbnn.results.tables import SCORE_WORDS, main_score
-from pmbnn.spec.base import ORIGINS
 
 
 def make_outputs(

@@ -28,12 +28,22 @@ from pmbnn.figures import (
     outdated_overviews,
     overviews_of,
 )
+from pmbnn.fitting.helpers import Helpers
+from pmbnn.fitting.progress import RunOptions
+from pmbnn.fitting.workers import Progressed, Stored
 from pmbnn.prior_predictive.figure import outdated_priors
 from pmbnn.prior_predictive.run import keep_present_priors
-from pmbnn.processes.helpers import Helpers
-from pmbnn.processes.progress import RunOptions
-from pmbnn.processes.workers import Progressed, Stored
 from pmbnn.report.rendering import index_page
+from pmbnn.results.derived import (
+    INDEX,
+    STALE,
+    TABLES,
+    cells_digest,
+    note_files,
+    set_aside_stale,
+    stale_line,
+)
+from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.loading import ExperimentResults, load_results
 from pmbnn.results.names import invalid_chains, other_scales
 from pmbnn.results.present import FILE as CELLS
@@ -45,16 +55,6 @@ from pmbnn.results.present import (
     read_list,
     superseded_line,
     superseded_names,
-)
-from pmbnn.results.reading import (
-    INDEX,
-    STALE,
-    TABLES,
-    cells_digest,
-    note_files,
-    set_aside_broken,
-    set_aside_stale,
-    stale_line,
 )
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import writing

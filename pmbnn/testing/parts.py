@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmbnn.core.spec import Specification
 from pmbnn.data.base import DatasetSpec
 from pmbnn.experiment.cells import REGISTRIES
 from pmbnn.experiment.load import as_written, check_data, load_experiment, resolved_text
@@ -22,7 +23,6 @@ from pmbnn.models.priors import (
     Normal,
     Prior,
 )
-from pmbnn.spec import Specification
 from pmbnn.testing.models import (
     N_ROWS,
     OFFSETS,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmbnn.calibration.figure import plot_calibration
-from pmbnn.calibration.store import FAILED, rank_ecdfs
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 
 
 def test_a_panel_has_its_curve_and_band(made):

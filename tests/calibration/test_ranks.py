@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pmbnn.calibration.store import (
-    ERROR,
-    FAILED,
-    RankEcdf,
-    rank_ecdfs,
-    ranks_among,
-    uniform_band,
-)
+from pmbnn.calibration.ranks import ERROR, FAILED, RankEcdf, rank_ecdfs, ranks_among, uniform_band
 
 X = np.column_stack([np.ones(20), np.linspace(-1, 2, 20)])
 AT = np.array([[1.0, 0.5], [1.0, 4.0]])

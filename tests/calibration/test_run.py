@@ -10,15 +10,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pmbnn.calibration.plan import plan_calibration
+from pmbnn.calibration.ranks import FAILED
 from pmbnn.calibration.run import calibrate
-from pmbnn.calibration.store import FAILED, FILE, calibration_table, load_ranks, notes, save_ranks
+from pmbnn.calibration.store import load_ranks, save_ranks
+from pmbnn.calibration.table import FILE, calibration_table, notes
 from pmbnn.cli import app
 from pmbnn.core.machine import CPU, Device
 from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.load import ConfigError, load_experiment
-from pmbnn.processes import progress
-from pmbnn.processes.progress import RunOptions
-from pmbnn.processes.workers import Finished, Progressed, Stored
+from pmbnn.fitting import progress
+from pmbnn.fitting.progress import RunOptions
+from pmbnn.fitting.workers import Finished, Progressed, Stored
 from pmbnn.results.store import Results
 
 TEXT = """

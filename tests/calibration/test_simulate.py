@@ -9,8 +9,9 @@ from scipy.special import log_softmax
 
 from pmbnn.calibration import simulate as module
 from pmbnn.calibration.plan import plan_calibration
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
 from pmbnn.calibration.simulate import Calibration, Simulated, fixed_inputs, run_calibration
-from pmbnn.calibration.store import FAILED, load_ranks, rank_ecdfs
+from pmbnn.calibration.store import load_ranks
 from pmbnn.core.stages import on_progress
 from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting.fit import GroupPrograms

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pmbnn.calibration.store import FAILED, calibration_table, rank_ecdfs
+from pmbnn.calibration.ranks import FAILED, rank_ecdfs
+from pmbnn.calibration.table import calibration_table
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.fitting import fit as fitting
 from pmbnn.fitting import job
 from pmbnn.fitting.fit import InferredCell
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.result import Fit, History, derive_keys
-from pmbnn.processes.progress import RunOptions
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import LOCK, Results
 from pmbnn.sweep import stages

@@ -12,16 +12,9 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.cli.tables import tally_table
 from pmbnn.compare import baselines
-from pmbnn.compare.baselines import (
-    BASELINES,
-    BY_ELBO,
-    CHOSEN,
-    make_baselines,
-    read_splits,
-    stored_splits,
-    tally,
-)
+from pmbnn.compare.baselines import BASELINES, BY_ELBO, CHOSEN, make_baselines, tally
 from pmbnn.compare.intervals import BETTER, EQUIVALENT, NO_INTERVAL, UNDECIDED, WORSE
+from pmbnn.compare.published_splits import read_splits, stored_splits
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset
 from pmbnn.data.splits import RandomSplit

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from pmbnn.compare.contrasts import evidence_table, regret_table
+from pmbnn.compare.evidence import evidence_table, regret_table
 
 ADVI = {
     "engine": "compiled",

@@ -11,10 +11,10 @@ import pytest
 import sklearn.datasets
 from tiers import slow_but
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError, ood, openml
 from pmbnn.data.base import copies
 from pmbnn.data.ood import Digits, Fashion
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cluster.jobs import pack_ood
 from pmbnn.sweep.cluster.worker import unpack
 

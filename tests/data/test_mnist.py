@@ -15,9 +15,9 @@ import pytest
 import sklearn.datasets
 from tiers import slow_but
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError, Mnist, arrays, images, ood, openml
 from pmbnn.data import base as data_files
-from pmbnn.spec.errors import ConfigError
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 DATA = os.environ.get("PMBNN_DATA")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from makers import embedded_digits
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import DataError
 from pmbnn.data.arrays import Dataset, Standardisation
 from pmbnn.data.digits import BOX, CENTRE, SIDE
@@ -19,7 +20,6 @@ from pmbnn.data.ood import (
     UniformNoise,
     raw_test_digits,
 )
-from pmbnn.spec.errors import ConfigError
 
 DATA = os.environ.get("PMBNN_DATA")
 

@@ -9,9 +9,9 @@ from scipy.special import entr
 from sklearn.datasets import make_circles, make_moons
 from tiers import slow_but
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import Circles, Moons
 from pmbnn.data.synthetic import _bounds, log_half_circle
-from pmbnn.spec.errors import ConfigError
 
 MOONS = [
     # noise, best accuracy, lowest NLL

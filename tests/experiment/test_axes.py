@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
+from pmbnn.core.spec import Specification
 from pmbnn.experiment.axes import expand_section
 from pmbnn.experiment.load import ConfigError
-from pmbnn.spec import Specification
 
 
 class Letters(Specification):

@@ -2,11 +2,11 @@
 
 import pytest
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.cells import MARGIN, stored_cell
 from pmbnn.experiment.contrasts import pairs, selects
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.plan import identity
-from pmbnn.spec.errors import ConfigError
 
 SWEEP = """
 sweeps:

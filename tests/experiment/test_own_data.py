@@ -13,6 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import (
     DataError,
     Folds,
@@ -36,7 +37,6 @@ from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
 from pmbnn.results.loading import restore_cell
 from pmbnn.results.store import Results
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 
 HEAD = """

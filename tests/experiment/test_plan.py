@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from pmbnn.core import machine
+from pmbnn.core.errors import ConfigError
 from pmbnn.core.machine import CPU, Device
+from pmbnn.core.spec import Specification, added
 from pmbnn.data import Circles, Mnist, Moons, RandomSplit, Table
 from pmbnn.data.ood import NormalNoise
 from pmbnn.data.synthetic import Sine
@@ -56,8 +58,6 @@ from pmbnn.models.priors import (
     Tune,
 )
 from pmbnn.prediction.settings import Fresh, Map, Predict
-from pmbnn.spec import Specification, added
-from pmbnn.spec.errors import ConfigError
 
 CELL = Cell(
     "sweep",

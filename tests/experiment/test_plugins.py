@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import METRICS, Specification
 from pmbnn.data.base import DatasetSpec
 from pmbnn.data.ood import OOD, NormalNoise, OodSpec
 from pmbnn.experiment import plugins
@@ -26,15 +28,13 @@ from pmbnn.models.likelihoods import Likelihood
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import HYPERPRIORS, PRIORS, HalfNormal, Laplace, Prior
 from pmbnn.prediction.settings import Predict
-from pmbnn.spec import METRICS, Specification
-from pmbnn.spec.errors import ConfigError
 
 LOGISTIC = """
 from typing import Literal
 
 from pmbnn.experiment.plugins import register
 from pmbnn.models.priors import Prior
-from pmbnn.spec import Positive
+from pmbnn.core.spec import Positive
 
 
 @register
@@ -219,13 +219,13 @@ def test_an_installed_plugin_that_raises_is_named(write, monkeypatch):
 
 # Packages
 
-WIDE = LOGISTIC.replace("from pmbnn.spec import Positive", "from .parts.factors import Factor")
+WIDE = LOGISTIC.replace("from pmbnn.core.spec import Positive", "from .parts.factors import Factor")
 WIDE = WIDE.replace("Positive", "Factor")
 PACKAGE = {
     "__init__.py": "from . import wide\n",
     "wide.py": WIDE,
     "parts/__init__.py": "",
-    "parts/factors.py": "from pmbnn.spec import Positive as Factor\n",
+    "parts/factors.py": "from pmbnn.core.spec import Positive as Factor\n",
 }
 
 
@@ -264,7 +264,12 @@ def test_the_digest_of_a_package_covers_all_files_that_somebody_wrote(package, t
     (tmp_path / "parts/own/.wide.py.swp").write_text("")
     assert digest() == first
     assert (
-        len({first, digest(**{"parts/factors.py": "from pmbnn.spec import Positive as Factor"})})
+        len(
+            {
+                first,
+                digest(**{"parts/factors.py": "from pmbnn.core.spec import Positive as Factor"}),
+            }
+        )
         == 2
     )
     digests = {first, digest(**{"notes.txt": "one"}), digest(**{"notes.txt": "two"})}

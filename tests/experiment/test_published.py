@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.load import load_experiment, resolved_text
 from pmbnn.experiment.published import FILE, Published, are_meant, read_published
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 
 TABLE = """

@@ -5,9 +5,9 @@
 
 from random_experiments import at_random, broken_text, valid_experiment
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.yaml_file import yaml_text
-from pmbnn.spec.errors import ConfigError
 
 
 def test_a_valid_file_has_the_cells_of_its_axes(tmp_path):

@@ -9,10 +9,10 @@ from jsonschema.exceptions import best_match
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.core.spec import Registry
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.experiment.schema import schema
 from pmbnn.experiment.yaml_file import parse_yaml, read_yaml
-from pmbnn.spec import Registry
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml"))
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import Shard, default_folder, in_shard, jobs, read_shard
-from pmbnn.spec.errors import ConfigError
 
 TEXT = """
 name: toy

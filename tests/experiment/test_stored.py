@@ -5,11 +5,11 @@ import pickle
 import pytest
 from makers import changed, line_record, record
 
+from pmbnn.core.spec import Tune
 from pmbnn.data import Moons
 from pmbnn.experiment.cells import Unknown
 from pmbnn.models.priors import HalfNormal
 from pmbnn.results.record import CellRecord, StoredPlugin
-from pmbnn.spec import Tune
 
 
 def with_settings(**sections):

@@ -8,7 +8,7 @@ import pytest
 from pmbnn.figures import draw_files, overviews_of, sheet_of, sheets
 from pmbnn.figures.overviews import OF_CLASS_PROBABILITIES
 from pmbnn.figures.style import new_figure
-from pmbnn.processes.helpers import Helpers
+from pmbnn.fitting.helpers import Helpers
 from pmbnn.results.reading import load_groups, stored_variables, values_of
 
 

@@ -21,7 +21,7 @@ from pmbnn.figures import (
 )
 from pmbnn.figures.stage import NICENESS
 from pmbnn.figures.style import new_figure
-from pmbnn.processes.helpers import ENOUGH, Helpers
+from pmbnn.fitting.helpers import ENOUGH, Helpers
 from pmbnn.results.store import Results
 
 FILES = [f"{number}.png" for number in range(2 * ENOUGH)]
@@ -115,7 +115,7 @@ def test_all_take_part(results, tmp_path):
 @pytest.mark.parametrize(("figures", "processes"), [(2 * ENOUGH - 1, 2), (2 * ENOUGH, 1), (0, 4)])
 def test_few_figures_are_drawn_here(results, figures, processes, monkeypatch):
     monkeypatch.setattr(
-        "pmbnn.processes.helpers.ProcessPoolExecutor", lambda *_, **__: pytest.fail("started")
+        "pmbnn.fitting.helpers.ProcessPoolExecutor", lambda *_, **__: pytest.fail("started")
     )
     files = FILES[:figures]
     draw(drawings(results, blank, files), results, processes)
@@ -147,7 +147,7 @@ def test_helpers_do_not_run_the_script_that_draws(results, tmp_path):
         "from functools import partial\n"
         "from pathlib import Path\n"
         "from pmbnn.figures import Drawing, draw_files\n"
-        "from pmbnn.processes.helpers import Helpers\n"
+        "from pmbnn.fitting.helpers import Helpers\n"
         "from pmbnn.figures.style import new_figure\n"
         "from pmbnn.results.store import Results\n"
         "print('ran', flush=True)\n"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scripted import ScriptedPredictor
 
+from pmbnn.core.spec import METRICS
 from pmbnn.data import Mnist, Moons
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import FRESH_SEED, evaluate
@@ -23,7 +24,6 @@ from pmbnn.prediction import metrics
 from pmbnn.prediction.class_probabilities import ClassProbabilities
 from pmbnn.prediction.draws import GuideDraws
 from pmbnn.prediction.settings import Fresh, Map, Predict
-from pmbnn.spec import METRICS
 
 CELL = Cell(
     "toy",

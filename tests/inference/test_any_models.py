@@ -10,13 +10,13 @@ import pytensor.tensor as pt
 import pytest
 from tiers import slow_but
 
+from pmbnn.core.spec import Tune
 from pmbnn.inference.advi import build_program
 from pmbnn.inference.batches import cast, model_values
 from pmbnn.inference.engines import fit_model, n_observations
 from pmbnn.inference.flat import flatten_model
 from pmbnn.inference.settings import Inference
 from pmbnn.inference.xla.compile import precision
-from pmbnn.spec import Tune
 
 MODELS = any_models.EIGHT | any_models.OTHERS
 X = np.random.default_rng(0).normal(size=(100, 2))

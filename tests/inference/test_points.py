@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from pmbnn.calibration.plan import why_left_out
+from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.load import load_experiment
 from pmbnn.inference.advi import build_program
@@ -26,7 +27,6 @@ from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfNormal, PointScale
 from pmbnn.models.priors import Normal as NormalPrior
 from pmbnn.prior_predictive.evaluate import prior_draws
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.check import with_sampler
 
 STEPS = np.linspace(-1, 1, 40)

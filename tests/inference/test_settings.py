@@ -2,9 +2,9 @@
 
 import pytest
 
+from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import Tune
 from pmbnn.inference.settings import PYMC_LACKS, Inference
-from pmbnn.spec import Tune
-from pmbnn.spec.errors import ConfigError
 
 
 @pytest.mark.parametrize(

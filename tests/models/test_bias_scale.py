@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.inference.elbo import build_objective
 from pmbnn.inference.flat import flatten_model
@@ -15,7 +16,6 @@ from pmbnn.models.build import build_model, model_data
 from pmbnn.models.likelihoods import Normal as NormalNoise
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import PRIORS, Fixed, Flat, HalfNormal, Horseshoe, Laplace, Normal
-from pmbnn.spec.errors import ConfigError
 from pmbnn.testing import random_point
 
 RNG = np.random.default_rng(0)

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data import Moons, Sine
 from pmbnn.data.arrays import Rows
 from pmbnn.experiment.cells import cell_label
@@ -30,7 +31,6 @@ from pmbnn.models.likelihoods import (
 from pmbnn.models.networks import Dense
 from pmbnn.models.priors import Fixed, HalfCauchy, HalfNormal, InverseGamma
 from pmbnn.models.priors import Normal as NormalPrior
-from pmbnn.spec.errors import ConfigError
 from pmbnn.testing.models import check_model
 
 ROWS = Sine(train=5).load().training

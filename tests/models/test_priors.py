@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit, logsumexp
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.data.arrays import Rows
 from pmbnn.models.build import build_model
 from pmbnn.models.likelihoods import Categorical
@@ -28,7 +29,6 @@ from pmbnn.models.priors import (
     TrainableMean,
     Tune,
 )
-from pmbnn.spec.errors import ConfigError
 
 POSITIVE = np.logspace(-8, 9, 69)
 UNCONSTRAINED = np.linspace(-20, 20, 81)

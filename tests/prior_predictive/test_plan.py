@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import select_cells
 from pmbnn.prior_predictive.plan import combinations, plan_lines, plan_priors
-from pmbnn.spec.errors import ConfigError
 
 TEXT = """
 name: toy

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import select_cells
+from pmbnn.fitting import progress
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.prior_predictive import evaluate, figure
 from pmbnn.prior_predictive import run as module
 from pmbnn.prior_predictive.plan import plan_priors
@@ -25,9 +27,7 @@ from pmbnn.prior_predictive.store import (
     stored_priors,
     summary,
 )
-from pmbnn.processes import progress
-from pmbnn.processes.progress import RunOptions
-from pmbnn.results.reading import verify
+from pmbnn.results.integrity import verify
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.sweep.cells import prepare
 

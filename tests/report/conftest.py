@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from pmbnn.cli import app
 from pmbnn.compare.baselines import BY_ELBO, CHOSEN, PAIRED_COLUMNS, Baselines, write_baselines
 from pmbnn.report.rendering import index_page
+from pmbnn.results.derived import cells_digest, note_files, overview_files
 from pmbnn.results.loading import load_results
 from pmbnn.results.present import present_records
-from pmbnn.results.reading import cells_digest, note_files, overview_files
 from pmbnn.results.record import CellRecord, Restart, ScaleSelection
 from pmbnn.results.store import Results, trace_writer
 from pmbnn.results.tables import metrics_table

@@ -10,7 +10,8 @@ from rich.console import Console
 from pmbnn.cli.tables import accuracy_tables, claims_tables, grid_end_lines, reliability_table
 from pmbnn.compare.baselines import CHOSEN, make_baselines
 from pmbnn.compare.claims import ALL, BEST_FIXED, HYPERPRIORS, claims_table, paired_rows, scale_rows
-from pmbnn.compare.contrasts import delta_table, evidence_table
+from pmbnn.compare.contrasts import delta_table
+from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.figures.grids import plot_accuracy_overview, plot_grid
 from pmbnn.report.answer import answer_of

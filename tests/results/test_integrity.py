@@ -5,7 +5,7 @@ import pytest
 from makers import plane_trace, record, store
 from PIL import Image
 
-from pmbnn.results.reading import broken_cells, set_aside_broken, verify
+from pmbnn.results.integrity import broken_cells, set_aside_broken, verify
 from pmbnn.results.store import Results, ResultsError
 
 FILES = ("metrics.json", "trace.nc")

@@ -14,7 +14,8 @@ from pmbnn.data import DataError
 from pmbnn.data.base import read_archive
 from pmbnn.inference.groups import Checkpoint
 from pmbnn.results import present
-from pmbnn.results.reading import load_groups, verify
+from pmbnn.results.integrity import verify
+from pmbnn.results.reading import load_groups
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results, ResultsError, trace_writer
 

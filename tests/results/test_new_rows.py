@@ -16,8 +16,9 @@ from pmbnn.experiment.load import load_experiment
 from pmbnn.experiment.plan import jobs
 from pmbnn.fitting.job import run_job
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.results import loading
-from pmbnn.results.loading import load_results, predict_rows
+from pmbnn.results import loading, new_rows
+from pmbnn.results.loading import load_results
+from pmbnn.results.new_rows import predict_rows
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, write_header
 
@@ -76,7 +77,8 @@ def restored(health):
 @pytest.fixture
 def opened(restored, health, monkeypatch):
     """Folder of the cell, which is not restored anew by each command."""
-    monkeypatch.setattr(loading, "open_cell", lambda cell: restored)
+    for module in (loading, new_rows):
+        monkeypatch.setattr(module, "open_cell", lambda cell: restored)
     return health[0]
 
 
@@ -178,7 +180,7 @@ def test_a_table_of_another_program_under_any_name(opened, tmp_path, monkeypatch
         given.append(rows)
         return rows
 
-    monkeypatch.setattr(loading, "predict_rows", predict_rows)
+    monkeypatch.setattr(new_rows, "predict_rows", predict_rows)
     if name.endswith("xlsx"):
         plants().to_excel(tmp_path / name, index=False)
     else:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pmbnn.compare.contrasts import delta_table, evidence_table
+from pmbnn.compare.contrasts import delta_table
+from pmbnn.compare.evidence import evidence_table
 from pmbnn.experiment.cells import Contrasts
 from pmbnn.results.names import (
     invalid_chains,

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from pmbnn.results.integrity import set_aside_broken
 from pmbnn.results.present import StorageError
-from pmbnn.results.reading import set_aside_broken
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import TEMPORARY, Results, ResultsError, trace_writer
 

@@ -9,6 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from pmbnn.cli import app
+from pmbnn.core.errors import ConfigError
+from pmbnn.core.spec import METRICS
 from pmbnn.data.ood import OOD
 from pmbnn.estimators.classifier import BNNClassifier
 from pmbnn.experiment import plugins
@@ -23,8 +25,6 @@ from pmbnn.models.priors import PRIORS, Laplace
 from pmbnn.results.loading import load_results, restore_cell
 from pmbnn.results.specifications import stored_specifications
 from pmbnn.results.store import Results, ResultsError
-from pmbnn.spec import METRICS
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare, write_header
 from pmbnn.sweep.in_memory import experiment_in_memory
 

@@ -8,7 +8,7 @@ import pytest
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
-from pmbnn.processes.workers import ENDED_BY, Finished, Stored
+from pmbnn.fitting.workers import ENDED_BY, Finished, Stored
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results
 from pmbnn.sweep.cells import prepare, run_cells, write_header, write_tables

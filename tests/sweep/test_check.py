@@ -10,8 +10,8 @@ import pmbnn as pb
 from pmbnn.cli import app
 from pmbnn.compare.agreement import FILE
 from pmbnn.experiment.load import ConfigError, load_experiment
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.inference.samplers.settings import Mclmc
-from pmbnn.processes.progress import RunOptions
 from pmbnn.results.store import Results, ResultsError
 from pmbnn.sweep.check import References, references, with_sampler
 from pmbnn.sweep.stages import run_experiment

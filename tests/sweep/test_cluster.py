@@ -21,7 +21,7 @@ from pmbnn.cli import app
 from pmbnn.core.stages import StageUpdate
 from pmbnn.data import DataError, Npz
 from pmbnn.data.base import copies
-from pmbnn.processes.workers import Finished, Progressed, Stored
+from pmbnn.fitting.workers import Finished, Progressed, Stored
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord, StoredFile
 from pmbnn.results.store import Results

@@ -4,7 +4,7 @@ import pytest
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.experiment.load import load_experiment
-from pmbnn.processes.progress import RunOptions
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.results.loading import load_results
 from pmbnn.sweep import stages
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import pmbnn as pb
+from pmbnn.core.errors import ConfigError
 from pmbnn.experiment.load import load_experiment
-from pmbnn.spec.errors import ConfigError
 from pmbnn.sweep.cells import prepare
 from pmbnn.sweep.in_memory import experiment_in_memory
 

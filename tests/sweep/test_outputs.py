@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from pmbnn.cli import app
 from pmbnn.experiment.plugins import load_plugins
+from pmbnn.results.derived import set_aside_stale
 from pmbnn.results.loading import load_results
 from pmbnn.results.present import StorageError
-from pmbnn.results.reading import set_aside_stale
 from pmbnn.sweep.outputs import make_outputs
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiment_files.md"

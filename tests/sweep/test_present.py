@@ -22,15 +22,15 @@ from pmbnn.calibration.store import save_ranks
 from pmbnn.cli import app
 from pmbnn.core.machine import CPU
 from pmbnn.experiment.load import load_experiment
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.inference.samplers.settings import Mclmc
 from pmbnn.prior_predictive.plan import plan_priors
 from pmbnn.prior_predictive.run import run_priors
 from pmbnn.prior_predictive.store import stored_priors
-from pmbnn.processes.progress import RunOptions
+from pmbnn.results.derived import note_files
 from pmbnn.results.loading import restore_cell
 from pmbnn.results.names import pairs
 from pmbnn.results.present import FILE, checkpoint_name, present_list, superseded_names
-from pmbnn.results.reading import note_files
 from pmbnn.results.store import Results, ResultsError, writing
 from pmbnn.sweep import stages
 from pmbnn.sweep.check import references

@@ -18,10 +18,10 @@ from rich.console import Console
 from tiers import pairwise, slow_but
 
 from pmbnn.experiment.load import load_experiment
-from pmbnn.processes.progress import RunOptions
-from pmbnn.processes.workers import Stored
+from pmbnn.fitting.progress import RunOptions
+from pmbnn.fitting.workers import Stored
+from pmbnn.results.integrity import verify
 from pmbnn.results.present import StorageError
-from pmbnn.results.reading import verify
 from pmbnn.results.store import TEMPORARY, trace_writer
 from pmbnn.sweep import stages
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 import pmbnn
 from pmbnn.experiment.load import load_experiment
-from pmbnn.processes.progress import RunOptions
+from pmbnn.fitting.progress import RunOptions
 from pmbnn.results.loading import load_results
 from pmbnn.results.store import FolderBusyError, Results, ResultsError, writing
 from pmbnn.sweep import stages

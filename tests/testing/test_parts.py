@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tiers import slow_but
 
+from pmbnn.core.spec import Positive
 from pmbnn.data import Circles, DatasetSpec, Moons
 from pmbnn.data.arrays import Dataset, fit_standardisation
 from pmbnn.experiment.plugins import register
@@ -13,7 +14,6 @@ from pmbnn.models.likelihoods import Categorical
 from pmbnn.models.likelihoods import Normal as NormalLikelihood
 from pmbnn.models.networks import Convolution, Dense, Flatten, Layered, Lenet5
 from pmbnn.models.priors import Fixed, Flat, HalfNormal, Hierarchical, Horseshoe, Prior
-from pmbnn.spec import Positive
 from pmbnn.testing import (
     check_dataset,
     check_hyperprior,

@@ -11,11 +11,11 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from pmbnn.core.display import Summarised
 from pmbnn.inference.log_density import LogDensity
 from pmbnn.inference.result import derive_keys
 from pmbnn.inference.samplers.settings import Dispersed, Sampling
 from pmbnn.inference.xla.compile import compiler_options
-from pmbnn.spec.display import Summarised
 
 # Starts of chains: dispersed points, moved uphill towards the posterior
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pmbnn.spec import Positive, Specification, added
+from pmbnn.core.spec import Positive, Specification, added
 
 TRAJECTORY = 300
 """Approximate number of gradients of a trajectory of NUTS, for a small network under a normal

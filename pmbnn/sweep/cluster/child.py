@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pmbnn.core.machine import CPU, machine_kind
 from pmbnn.data.base import copies
 from pmbnn.experiment.plugins import Source, load_sources
-from pmbnn.processes.workers import _serve
+from pmbnn.fitting.workers import _serve
 
 if TYPE_CHECKING:
     from pmbnn.fitting.fit import GroupPrograms

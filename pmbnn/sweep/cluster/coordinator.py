@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmbnn.core.errors import UserError
 from pmbnn.core.machine import machine_kind
 from pmbnn.experiment.plan import decisive_versions
 from pmbnn.experiment.plugins import Source
-from pmbnn.processes.helpers import deferred_interrupts
-from pmbnn.processes.workers import Event, Progressed
+from pmbnn.fitting.helpers import deferred_interrupts
+from pmbnn.fitting.workers import Event, Progressed
 from pmbnn.results.store import WRITER, Results
-from pmbnn.spec.errors import UserError
 from pmbnn.sweep.cluster.child import RunSettings, WorkerInfo
 from pmbnn.sweep.cluster.jobs import SubmittedJobs
 

@@ -16,7 +16,7 @@ from pmbnn.data import DataError, DatasetSpec
 from pmbnn.data.base import found_files
 from pmbnn.data.ood import OodSpec
 from pmbnn.experiment.plugins import Source
-from pmbnn.processes.workers import Event, Finished, Stored
+from pmbnn.fitting.workers import Event, Finished, Stored
 from pmbnn.results.present import StorageError
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import Results

@@ -27,8 +27,8 @@ import dask
 from distributed import Reschedule, Worker, get_worker
 
 from pmbnn.experiment.plan import decisive_versions
-from pmbnn.processes.helpers import with_variables
-from pmbnn.processes.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
+from pmbnn.fitting.helpers import with_variables
+from pmbnn.fitting.workers import SINGLE_THREADED, Finished, Progressed, Stored, ended_by
 from pmbnn.results.record import CellRecord
 from pmbnn.results.store import RECORD, WRITER, Results
 from pmbnn.sweep.cluster.child import (

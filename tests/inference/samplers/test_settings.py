@@ -2,8 +2,8 @@
 
 import pytest
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.inference.samplers.settings import SAMPLING, Mclmc, Nuts, Smc
-from pmbnn.spec.errors import ConfigError
 
 
 def test_every_engine_has_settings():

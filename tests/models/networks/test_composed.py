@@ -8,6 +8,7 @@ import pytest
 from scipy.signal import correlate2d
 from scipy.special import expit
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.models.networks import (
     NETWORKS,
     AveragePool,
@@ -20,7 +21,6 @@ from pmbnn.models.networks import (
     MaxPool,
     ShapeError,
 )
-from pmbnn.spec.errors import ConfigError
 
 ACTIVATIONS = {
     "tanh": np.tanh,

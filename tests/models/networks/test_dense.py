@@ -5,8 +5,8 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import expit
 
+from pmbnn.core.errors import ConfigError
 from pmbnn.models.networks import Dense
-from pmbnn.spec.errors import ConfigError
 
 ACTIVATIONS = {"tanh": np.tanh, "relu": lambda a: np.maximum(a, 0), "sigmoid": expit}
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from pmbnn.processes.helpers import ENOUGH, Helpers, deferred_interrupts, spawning
+from pmbnn.fitting.helpers import ENOUGH, Helpers, deferred_interrupts, spawning
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ import pytest
 from makers import MOONS, plane_trace, record, store
 
 import pmbnn as pb
+from pmbnn.core.display import Summarised
 from pmbnn.inference.result import Fit, History, PrngKeys, Snapshot
 from pmbnn.inference.samplers.chains import Chains, Convergence, Samples
 from pmbnn.prediction.density import Mixture
 from pmbnn.prediction.draws import KeptDraws
-from pmbnn.spec.display import Summarised
 
 MOST = 1_000
 """Characters of a text."""

@@ -19,11 +19,11 @@ import pytest
 
 from pmbnn.core.machine import CPU, Device
 from pmbnn.core.stages import StageUpdate
+from pmbnn.fitting import workers
 from pmbnn.fitting.tasks import JobTask
+from pmbnn.fitting.workers import Finished, Progressed, Stored, next_job, run_jobs
 from pmbnn.inference.xla import compile
 from pmbnn.inference.xla.compile import shared
-from pmbnn.processes import workers
-from pmbnn.processes.workers import Finished, Progressed, Stored, next_job, run_jobs
 from pmbnn.results.present import StorageError
 
 SCRIPT = textwrap.dedent(
@@ -38,7 +38,7 @@ SCRIPT = textwrap.dedent(
 
     from pmbnn.core.stages import StageUpdate
     from pmbnn.results.present import StorageError
-    from pmbnn.processes.workers import Finished, Progressed, Stored, _Sender
+    from pmbnn.fitting.workers import Finished, Progressed, Stored, _Sender
 
 
     def serve(connection, folder, plugins, device):
@@ -81,7 +81,7 @@ UNGUARDED = """
 print("script", flush=True)
 from pathlib import Path
 from pmbnn.fitting.tasks import JobTask
-from pmbnn.processes import workers
+from pmbnn.fitting import workers
 import silent_worker
 workers._serve = silent_worker.serve
 for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
@@ -89,7 +89,7 @@ for event in workers.run_jobs([JobTask("a", 1, ())], Path(), 1, False):
 """
 
 SILENT = """
-from pmbnn.processes.workers import Finished
+from pmbnn.fitting.workers import Finished
 def serve(connection, folder, plugins, device):
     connection.recv()
     connection.send(Finished(0))

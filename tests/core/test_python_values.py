@@ -10,11 +10,11 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 import pmbnn as pb
+from pmbnn.core.errors import ArgumentError, ConfigError
+from pmbnn.core.spec import Registry, Specification, are_kinds, specification_classes, union_parts
 from pmbnn.experiment.axes import classes_by_kind
 from pmbnn.experiment.cells import SOURCES
 from pmbnn.prediction.settings import Diagnostics, Map, Predict
-from pmbnn.spec import Registry, Specification, are_kinds, specification_classes, union_parts
-from pmbnn.spec.errors import ArgumentError, ConfigError
 
 PLAIN = pb.Inference(steps=100, restarts=3, batch=16, learning_rate=0.25, early_stop=False, seed=7)
 

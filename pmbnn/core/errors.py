@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 if TYPE_CHECKING:
-    from pmbnn.spec.base import Specification
+    from pmbnn.core.spec import Specification
 
 LONGEST_VALUE = 60
 """Characters of a value that a message shows at most."""

@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from pmbnn.spec.display import settings_table
-from pmbnn.spec.errors import (
+from pmbnn.core.display import settings_table
+from pmbnn.core.errors import (
     ConfigError,
     check_arguments,
     check_keys,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pmbnn.core.machine import CPU, Device, claim, cores, processes, running_on
 from pmbnn.core.stages import StageUpdate, measured, on_progress, stage
-from pmbnn.processes.helpers import deferred_interrupts, environment, spawning
+from pmbnn.fitting.helpers import deferred_interrupts, environment, spawning
 from pmbnn.results.present import StorageError, fault_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pmbnn.core.machine import CPU, Device, cores, processes
 from pmbnn.core.stages import StageUpdate
 from pmbnn.experiment.cells import Cell
 from pmbnn.experiment.cost import takes_all_cores
+from pmbnn.fitting.workers import Progressed, Stored, Task, run_jobs, turns
 from pmbnn.prediction.progress import duration, is_live, live, print_lines
-from pmbnn.processes.workers import Progressed, Stored, Task, run_jobs, turns
 
 if TYPE_CHECKING:
     from pmbnn.experiment.plugins import Source
