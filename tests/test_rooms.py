@@ -93,6 +93,7 @@ STEPS = (
     *((f"import pmbnn.{module}", SLOW) for module in READ_AND_PLAN),
     ("import pmbnn.data as d; d.Moons(noise=0.3).rows, d.Mnist(source='embedded').rows", SLOW),
     (command("sweep", str(PRIORS), "--dry-run"), SLOW),
+    (command("sweep", str(PRIORS), "--dry-run", "--set", "prior=normal,laplace"), SLOW),
     (command("sweep", str(WITH_PLUGIN), "--dry-run"), SLOW),
     (command("prior", str(PRIORS), "--dry-run", "--only", "prior=normal"), SLOW),
     *(

@@ -37,6 +37,16 @@ def sweep(
     file: ExperimentFile,
     out: Out = None,
     only: Only = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a setting of every sweep, e.g. inference.steps=20000, or of one, "
+            "SWEEP.inference.steps=20000; a comma lists the values of an axis: "
+            "prior=normal,laplace. The value is YAML; may be repeated.",
+        ),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +80,10 @@ def sweep(
 ) -> None:
     """Fit every cell of an experiment and write tables, traces and figures.
 
+    With --set, results go to a folder of their own, results/<experiment>-KEY=VALUE, unless --out
+    names one. A comma outside brackets and quotes makes an axis: network.hidden=[50],[50,50] is the
+    list of lists [[50], [50, 50]].
+
     Exit status: 0 every cell has a fit, 1 some cell failed, 2 bad input, 3 another sweep writes
     the folder, the scheduler does not answer, or I/O error (disk full, permissions): fix it and
     rerun the same command.
@@ -88,11 +102,13 @@ def sweep(
                 cluster = stack.enter_context(connected(scheduler, shared_folder))
         devices = find_devices(device)
         part = None if shard is None else read_shard(shard)
-        experiment = load_experiment(file)
+        experiment = load_experiment(file, overrides=overrides or [])
         wanted = wanted_cells(experiment, only or [], part, devices)
-        folder = out or default_folder(experiment.name, part)
+        folder = out or default_folder(experiment.name, part, experiment.overrides)
         if dry_run:
             _print_plan(experiment, wanted, workers, devices)
+            if experiment.overrides:
+                typer.echo(f"results folder: {folder}")
             _print_left_behind(experiment, folder)
             return
         from pmbnn.fitting.progress import RunOptions
@@ -246,7 +262,8 @@ def calibrate(
     from pmbnn.cli.tables import make_table
     from pmbnn.fitting.progress import RunOptions
 
-    folder, console = out or default_folder(experiment.name), new_console()
+    folder = out or default_folder(experiment.name, overrides=experiment.overrides)
+    console = new_console()
     options = RunOptions(console, workers, wait=wait, quiet=quiet, devices=devices)
     table, failed = calibrate(experiment, plan, folder, options)
     headings, rows = summary(table)
@@ -293,7 +310,8 @@ def prior(
     from pmbnn.prior_predictive.run import run_priors
     from pmbnn.prior_predictive.store import summary
 
-    folder, console = out or default_folder(experiment.name), new_console()
+    folder = out or default_folder(experiment.name, overrides=experiment.overrides)
+    console = new_console()
     options = RunOptions(console, workers, fresh, wait, quiet)
     priors, failed = run_priors(experiment, plan, folder, options)
     console.print(make_table("Functions drawn from the prior", *summary(priors)))

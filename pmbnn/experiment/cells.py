@@ -189,6 +189,7 @@ class Experiment(Summarised):
     ``plugins`` are the files of its user-defined parts, as they were read;
     ``published`` is the text of the table of published numbers that it names; ``contrasts`` say
     which cells are to be compared. ``folder`` is where files of data are looked up first.
+    ``overrides`` are the settings that a command or a call changed, as ``KEY=VALUE``.
     """
 
     name: str
@@ -197,6 +198,7 @@ class Experiment(Summarised):
     published: str | None = None
     contrasts: Contrasts = Contrasts()
     folder: Path = field(default=Path("."), compare=False)
+    overrides: tuple[str, ...] = field(default=(), compare=False)
 
     def _summary(self) -> dict[str, object]:
         # Text does not read data, which some sweeps need to be expanded.

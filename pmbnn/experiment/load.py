@@ -16,6 +16,13 @@ from pmbnn.experiment.axes import check_names
 from pmbnn.experiment.cells import Experiment
 from pmbnn.experiment.contrasts import check_contrasts, read_contrasts
 from pmbnn.experiment.expand import Sweep, name_of, read_sweep
+from pmbnn.experiment.overrides import (
+    KEY,
+    Overridden,
+    overridden,
+    override_texts,
+    read_overrides,
+)
 from pmbnn.experiment.plugins import load_plugins, trusting
 from pmbnn.experiment.published import FILE, published_text
 from pmbnn.experiment.yaml_file import read_yaml, yaml_text
@@ -27,7 +34,11 @@ DATA_FOLDER = "data_folder"
 """Key of the folder where files of data are looked up first; results folders have it."""
 
 
-def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment:
+def load_experiment(
+    path: str | Path,
+    trust_plugins: bool = False,
+    overrides: Overridden = (),
+) -> Experiment:
     """Experiment of a YAML file, checked as far as possible without its data.
 
     Planning (`check_data`) reads the data sets and checks the rest.
@@ -39,6 +50,9 @@ def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment
     trust_plugins
         Whether to run the copies of plugins that a results folder keeps, where the plugins
         themselves are missing or have changed.
+    overrides
+        Settings to change, as ``["inference.steps=20000", "prior=normal,laplace"]`` or as a mapping
+        ``{"inference.steps": 20000, "prior": ["normal", "laplace"]}``.
 
     Raises
     ------
@@ -46,7 +60,7 @@ def load_experiment(path: str | Path, trust_plugins: bool = False) -> Experiment
         The file cannot be read, or something in it is not valid; the message is one line.
     """
     with trusting(trust_plugins):
-        return experiment_of(read_yaml(path), Path(path).parent)
+        return experiment_of(read_yaml(path), Path(path).parent, overrides=overrides)
 
 
 def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, Any]:
@@ -64,6 +78,8 @@ def resolved(experiment: Experiment, folder: Path | None = None) -> dict[str, An
         content["plugins"] = [source.as_written for source in experiment.plugins]
     if experiment.published is not None:
         content["published"] = FILE
+    if experiment.overrides:
+        content[KEY] = list(experiment.overrides)
     content |= experiment.contrasts.as_written
     return content | {
         "sweeps": [
@@ -101,7 +117,12 @@ def resolved_text(experiment: Experiment, folder: Path | None = None) -> str:
     return yaml_text(resolved(experiment, folder))
 
 
-def experiment_of(content: dict, folder: Path, results: Path | None = None) -> Experiment:
+def experiment_of(
+    content: dict,
+    folder: Path,
+    results: Path | None = None,
+    overrides: Overridden = (),
+) -> Experiment:
     """Experiment of the content of a file, checked as far as possible without its data.
 
     Parameters
@@ -110,22 +131,28 @@ def experiment_of(content: dict, folder: Path, results: Path | None = None) -> E
         Folder of the files that it names.
     results
         Folder of stored rows, if another one.
+    overrides
+        As `load_experiment` takes them.
 
     Raises
     ------
     ConfigError
         Something in it is not valid.
     """
-    keys = ["name", DATA_FOLDER, "plugins", "published", "contrasts", "margin", "sweeps"]
+    keys = ["name", DATA_FOLDER, "plugins", "published", KEY, "contrasts", "margin", "sweeps"]
     check_keys(content, keys, "")
     name = name_of(content)
     files = data_folder(content, folder)
     plugins = load_plugins(content.get("plugins", []), (folder, files), folder)
+    changed = read_overrides(overrides)
+    # Those of a results folder are in its settings already.
+    texts = override_texts(read_overrides(content.get(KEY, []), KEY) | changed)
+    content = overridden(content, changed)
     with beside(files, results or folder):
         sweeps = _sweeps(content)
     published = published_text(content.get("published"), folder)
     contrasts = read_contrasts(content)
-    experiment = Experiment(name, sweeps, plugins, published, contrasts, files)
+    experiment = Experiment(name, sweeps, plugins, published, contrasts, files, texts)
     if not any(sweep.needs_data for sweep in sweeps):
         _check_cells(experiment)
     return experiment

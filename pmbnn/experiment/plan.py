@@ -46,6 +46,7 @@ from pmbnn.experiment.cost import (
 )
 from pmbnn.experiment.expand import Sweep
 from pmbnn.experiment.load import check_data
+from pmbnn.experiment.overrides import folder_suffix
 from pmbnn.experiment.plugins import sources_of
 from pmbnn.experiment.yaml_file import parse_yaml
 from pmbnn.inference.samplers.settings import Sampling
@@ -562,7 +563,8 @@ def wanted_cells(
     return in_shard(experiment, select_cells(list(experiment.cells), only), shard, devices)
 
 
-def default_folder(name: str, shard: Shard | None = None) -> Path:
-    """Default results folder of an experiment; no two shards write the same folder."""
+def default_folder(name: str, shard: Shard | None = None, overrides: Sequence[str] = ()) -> Path:
+    """Default results folder of an experiment: other overrides and other shards have another."""
+    changed = f"-{folder_suffix(overrides)}" if overrides else ""
     part = "" if shard is None else f"-shard-{shard.number}-of-{shard.of}"
-    return Path("results") / f"{name}{part}"
+    return Path("results") / f"{name}{changed}{part}"

@@ -267,8 +267,10 @@ def _provenance(run: Run) -> dict:
         {"dataset": spec.model_dump(mode="json"), "fingerprint": fingerprint, "source": source}
         for spec, (fingerprint, source) in run.sources.items()
     ]
+    overrides = list(run.experiment.overrides)
     return {
         "experiment": run.experiment.name,
+        **({"overrides": overrides} if overrides else {}),
         "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": {"python": platform.python_version()} | installed_versions(RECORDED),
         "machine": {

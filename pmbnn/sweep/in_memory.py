@@ -15,6 +15,7 @@ from pmbnn.data import Indices, Npz
 from pmbnn.data.arrays import Dataset, Origin
 from pmbnn.data.raw import RowSettings, rows_from_arrays
 from pmbnn.experiment.load import Experiment, check_data, experiment_of, value_as_written
+from pmbnn.experiment.overrides import Overridden
 from pmbnn.experiment.plugins import is_current
 from pmbnn.results.store import Results, writing
 
@@ -31,7 +32,7 @@ Archives = dict[str, dict[str, np.ndarray]]
 
 
 def experiment_in_memory(
-    content: Mapping[str, Any], folder: Path, wait: bool = False
+    content: Mapping[str, Any], folder: Path, wait: bool = False, overrides: Overridden = ()
 ) -> Experiment:
     """Experiment of a mapping as an experiment file holds it, checked and expanded.
 
@@ -46,6 +47,8 @@ def experiment_in_memory(
         The results folder.
     wait
         Whether to wait where another process writes it.
+    overrides
+        As `load_experiment` takes them.
 
     Raises
     ------
@@ -57,12 +60,12 @@ def experiment_in_memory(
     written = _plain(content, "", archives, datasets)
     with TemporaryDirectory() as trial:
         _save(archives, Path(trial))
-        experiment = experiment_of(written, Path.cwd(), Path(trial))
+        experiment = experiment_of(written, Path.cwd(), Path(trial), overrides)
         check_data(experiment)
         _check_unchanged(experiment, datasets)
     with writing(folder, wait):
         _save(archives, folder)
-    return experiment_of(written, Path.cwd(), folder)
+    return experiment_of(written, Path.cwd(), folder, overrides)
 
 
 def _plain(value: object, place: str, archives: Archives, datasets: dict[Npz, Dataset]) -> Any:

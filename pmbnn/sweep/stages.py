@@ -13,6 +13,7 @@ from rich.console import Console
 from pmbnn.calibration.run import keep_present_ranks
 from pmbnn.compare.agreement import write_agreement
 from pmbnn.compare.sensitivity import write_sensitivity
+from pmbnn.core.errors import ConfigError
 from pmbnn.core.machine import device_text, find_devices, processes, slowness, total_memory
 from pmbnn.core.stages import measured, stage
 from pmbnn.data.synthetic import GENERATED
@@ -20,6 +21,7 @@ from pmbnn.experiment.cells import Cell, Experiment
 from pmbnn.experiment.cost import cell_work, memory_line, most_memory, too_large_lines
 from pmbnn.experiment.expand import name_of
 from pmbnn.experiment.load import load_experiment
+from pmbnn.experiment.overrides import Overridden, override_texts, read_overrides
 from pmbnn.experiment.plan import default_folder, job_label, read_shard, wanted_cells
 from pmbnn.figures import (
     CellDrawer,
@@ -101,6 +103,7 @@ def run(
     *,
     out: Path | str | None = None,
     only: Sequence[str] = (),
+    overrides: Overridden = (),
     workers: int | None = None,
     fresh: bool = False,
     wait: bool = False,
@@ -122,9 +125,13 @@ def run(
         mapping, names may be objects (``pb.Laplace()``), and data sets may be those of
         `Dataset.from_arrays` and `from_frame`: the results folder keeps their rows.
     out
-        Results folder; ``results/<experiment>`` unless given.
+        Results folder; ``results/<experiment>`` unless given, with the overrides in its name.
     only
         Cells to fit, as ``["prior=laplace", "dataset.seed=0"]``; all unless given.
+    overrides
+        Settings to change in every sweep, as ``{"inference.steps": 20000, "prior": ["normal",
+        "laplace"]}`` with lists as axes, or as the command line has them,
+        ``["inference.steps=20000", "prior=normal,laplace"]``.
     workers
         Processes for all but the largest networks; one for each core unless given.
     fresh
@@ -160,10 +167,13 @@ def run(
     folder = None if out is None else Path(out)
     part = None if shard is None else read_shard(shard, "shard")
     if isinstance(experiment, Mapping):
-        folder = folder or default_folder(name_of(experiment), part)
-        experiment = experiment_in_memory(experiment, folder, wait)
+        texts = override_texts(read_overrides(overrides, "overrides"))
+        folder = folder or default_folder(name_of(experiment), part, texts)
+        experiment = experiment_in_memory(experiment, folder, wait, overrides)
     elif not isinstance(experiment, Experiment):
-        experiment = load_experiment(experiment)
+        experiment = load_experiment(experiment, overrides=overrides)
+    elif overrides:
+        raise ConfigError("`overrides` need a file or a mapping, got an experiment that is loaded.")
     cluster = None
     if client is not None:
         from pmbnn.sweep.cluster.coordinator import cluster_of, device_of_workers
@@ -171,7 +181,7 @@ def run(
         cluster, device = cluster_of(client, shared_folder), device_of_workers(device)
     devices, console = find_devices(device), Console(stderr=True, quiet=quiet)
     wanted = wanted_cells(experiment, only, part, devices)
-    folder = folder or default_folder(experiment.name, part)
+    folder = folder or default_folder(experiment.name, part, experiment.overrides)
     options = RunOptions(console, workers, fresh, wait, quiet, devices)
     run_experiment(experiment, wanted, folder, options, cluster)
     return load_results(folder)
