@@ -1,0 +1,52 @@
+"""The script that reruns an experiment of `results/reference` reports which numbers moved."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+STORED = pd.DataFrame(
+    {
+        "sweep": ["a", "a", "b"],
+        "prior.kind": ["normal", "laplace", "normal"],
+        "inference.epochs": [40.0, 40.0, None],
+        "band_at_-1.5": [1.0, 2.0, 3.0],
+        "nll": [0.5, 0.6, 0.7],
+        "nll_se": [0.03, 0.03, None],
+        "seconds": [1.0, 2.0, 3.0],
+    }
+)
+
+
+@pytest.fixture
+def rerun(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    import rerun
+
+    return rerun
+
+
+def reported(rerun, new, folder, capsys):
+    for name, table in {"stored": STORED, "new": new}.items():
+        table.to_csv(folder / f"{name}.csv", index=False)
+    return rerun.report(folder / "stored.csv", folder / "new.csv"), capsys.readouterr().out
+
+
+def test_equal_numbers_in_another_order(rerun, tmp_path, capsys):
+    new = STORED.assign(seconds=9.0, more=1).iloc[::-1]
+    moved, printed = reported(rerun, new, tmp_path, capsys)
+    assert moved == 0
+    assert "6 numbers, 6 equal to the last bit" in printed
+
+
+def test_a_number_moved_beyond_two_standard_errors(rerun, tmp_path, capsys):
+    new = STORED.assign(nll=[0.55, 0.5, 0.77])
+    moved, printed = reported(rerun, new, tmp_path, capsys)
+    assert "1 within two standard errors, 1 moved, 1 differ and have no standard" in printed
+    assert moved == 1 and "a laplace: nll 0.6 -> 0.5 (± 0.042)" in printed
+    assert "nll: largest relative difference 0.1" in printed
+
+
+def test_rows_that_are_missing(rerun, tmp_path, capsys):
+    with pytest.raises(SystemExit, match=r"cannot be matched by sweep, prior\.kind"):
+        reported(rerun, STORED.head(2), tmp_path, capsys)
