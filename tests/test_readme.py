@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from scipy import stats
@@ -106,6 +107,32 @@ def test_the_block_of_python(tmp_path, monkeypatch):
     assert "posterior" in names["cell"].trace.children
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^):#]+)\)", TEXT))))
-def test_every_link_leads_somewhere(path):
-    assert (ROOT / path).exists()
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "results" / "README.md",
+    ROOT / "docs" / "published.md",
+    *sorted((ROOT / "docs" / "findings").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_link_leads_somewhere(page):
+    links = set(re.findall(r"\]\(([^):#]+)[)#]", page.read_text()))
+    assert [link for link in sorted(links) if not (page.parent / link).exists()] == []
+
+
+def test_pages_are_short():
+    assert len(TEXT.splitlines()) <= 150
+    assert {page.stem for page in PAGES[3:] if len(page.read_text().splitlines()) > 60} == set()
+
+
+def test_every_finding_is_in_the_table():
+    table = (ROOT / "results" / "README.md").read_text()
+    assert [page.stem for page in PAGES[3:] if f"findings/{page.name})" not in table] == []
+
+
+def test_stored_tables_have_a_commit_and_a_date():
+    reference = ROOT / "results" / "reference"
+    versions = pd.read_csv(reference / "versions.csv", parse_dates=["date"])
+    assert list(versions["folder"]) == sorted(f.name for f in reference.iterdir() if f.is_dir())
+    assert versions["commit"].str.fullmatch("[0-9a-f]{7,}").all()
