@@ -1,6 +1,8 @@
 # The public names: `__init__.py` reads them from here.
 
 from . import testing as testing
+from .compare.metric_table import MetricTable as MetricTable
+from .compare.metric_table import table as table
 from .core.spec import Positive as Positive
 from .data import Circles as Circles
 from .data import DataError as DataError

@@ -23,6 +23,7 @@ for _panel, _command, _help in (
     (ANALYSE, predict.predict, "Predict images or table rows with a fitted cell."),
     (ANALYSE, analyse.compare, "Compare contrasts under ADVI and the posterior."),
     (ANALYSE, analyse.claims, "Compare priors and hyperpriors of stored results."),
+    (ANALYSE, analyse.table, "Print a metric as a table for a paper."),
     (ANALYSE, analyse.report, "Write a one-page report of results folders."),
     (FILES, run.new, "Write an experiment file for a table."),
     (FILES, run.schema, "Print the JSON Schema of experiment files."),

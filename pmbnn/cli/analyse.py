@@ -9,12 +9,14 @@ import typer
 
 from pmbnn.cli.command import (
     FAILED,
+    Only,
     ResultsFolder,
     ResultsFolders,
     TrustPlugins,
     Wait,
     check_parent,
     new_console,
+    only_records,
     open_results,
     writing_to,
 )
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from pmbnn.results.loading import ExperimentResults
 
 PAGE = "report.html"
+
+FORMATS = ("markdown", "latex", "csv")
+"""Formats of a table for a paper."""
 
 
 def baselines(
@@ -187,6 +192,48 @@ def _compare(folder: Path) -> None:
     if not verdicts.regret.empty:
         console.print(regret_table(stored.name, verdicts.regret))
     _write(stored, lambda: write_verdicts(stored.results, verdicts))
+
+
+def table(
+    folder: ResultsFolder,
+    rows: Annotated[
+        str, typer.Option(metavar="SETTING", help="A section or a field, e.g. prior.")
+    ] = "prior",
+    columns: Annotated[
+        str, typer.Option(metavar="SETTING", help="Another one, e.g. network.hidden.")
+    ] = "hyperprior",
+    metric: Annotated[str, typer.Option(metavar="NAME", help="A column of metrics.csv.")] = "nll",
+    form: Annotated[
+        str, typer.Option("--format", "-f", metavar="|".join(FORMATS), help="Format of the table.")
+    ] = "markdown",
+    only: Only = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write it to a file, do not print it."),
+    ] = None,
+) -> None:
+    """Print a metric as a table for a paper: mean ± standard error, the best in bold.
+
+    The best combination of each data set is in bold, and those that are not significantly worse
+    are marked: their simultaneous intervals of paired differences over data seeds contain zero.
+    Other settings that vary have a table each. CSV has a row for each entry, with intervals.
+
+    Exit status: 0 written, 2 bad input, 3 I/O error (disk full, permissions).
+    """
+    from pmbnn.core.errors import must_be_one_of
+
+    if form not in FORMATS:
+        raise must_be_one_of("--format", FORMATS, form)
+    check_parent(out, "--out")
+    from pmbnn.compare.metric_table import table as metric_table
+
+    made = metric_table(only_records(open_results(folder), only or []), rows, columns, metric)
+    text = {"markdown": made.to_markdown, "latex": made.to_latex, "csv": made.to_csv}[form]()
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        with writing_to(out):
+            out.write_text(text, encoding="utf-8")
 
 
 def report(

@@ -1,7 +1,7 @@
 """What the commands share: options, exit statuses, errors that end a command, the console."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pmbnn.results.loading import ExperimentResults
+    from pmbnn.results.record import CellRecord
 
 FAILED = 1
 """Exit status: some of the cells, or of the files, failed."""
@@ -156,6 +157,14 @@ def open_results(folder: Path) -> "ExperimentResults":
     if line := superseded_line(folder, read.superseded):
         typer.echo(line, err=True)
     return read
+
+
+def only_records(read: "ExperimentResults", only: Sequence[str]) -> "list[CellRecord]":
+    """Records of the cells that meet every condition ``KEY=VALUE``."""
+    from pmbnn.experiment.plan import select_cells
+
+    chosen = set(select_cells([record.cell for record in read.records], only))
+    return [record for record in read.records if record.cell in chosen]
 
 
 @contextmanager

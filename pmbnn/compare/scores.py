@@ -1,6 +1,6 @@
 """Scores of a cell, and the ranking of combinations of prior and hyperprior by them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 import pandas as pd
@@ -174,7 +174,7 @@ def rank_combinations(combinations: Combinations) -> pd.DataFrame:
     number = scores.count()
     best = scores.loc[:, number == number.max()].mean().idxmin() if scores.size else None
     differences = scores.sub(scores[best], axis=0) if scores.size else scores
-    half_widths = _half_widths(scores, differences, best, overlap) if scores.size else {}
+    half_widths = half_widths_to_best(scores, differences, best, overlap) if scores.size else {}
     rows = []
     for place in combinations.records:
         values = list(scores[place].dropna()) if place in scores else []
@@ -208,10 +208,10 @@ def _scores(combinations: Combinations) -> pd.DataFrame:
     return means.unstack(["row", "column"])
 
 
-def _half_widths(
-    scores: pd.DataFrame, differences: pd.DataFrame, best: tuple[int, int], overlap: float
-) -> dict[tuple[int, int], float]:
-    """Half-widths of the intervals of differences to the best, by place, where they are known.
+def half_widths_to_best(
+    scores: pd.DataFrame, differences: pd.DataFrame, best: Hashable, overlap: float
+) -> dict[Hashable, float]:
+    """Half-widths of the intervals of differences to the best, by method, where they are known.
 
     Combinations that failed on some data seeds are compared on the others: each set of data seeds
     has intervals of its own, and all of them hold at once.

@@ -176,6 +176,13 @@ def result_of(records: pd.Series, name: str) -> pd.Series:
     return records.map(lambda record: record.results.get(name)).astype(float)
 
 
+def by_seed(records: Iterable[CellRecord], name: str) -> pd.Series:
+    """A result by data seed, means over the fits of each; missing where a seed has none."""
+    values = {i: (r.cell.data_seed, r.results.get(name)) for i, r in enumerate(records)}
+    table = pd.DataFrame.from_dict(values, "index", columns=["seed", name])
+    return table.astype({name: float}).groupby("seed")[name].mean()
+
+
 def by_data_seed(values: Iterable[tuple[CellRecord, float | None]]) -> list[float | None]:
     """As `repetitions`, of any values of cells."""
     by_data: dict[Any, list[float | None]] = {}

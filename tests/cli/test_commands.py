@@ -22,6 +22,7 @@ COMMANDS = [
     "claims",
     "compare",
 ]
+COMMANDS += ["table"]
 COMMANDS += ["verify", "prune", "baselines", "schema", "new"]
 
 
@@ -83,7 +84,7 @@ def test_a_full_disk_is_one_line_and_a_status_of_its_own():
 
 @pytest.mark.parametrize("command", ["sweep", "calibrate"])
 def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp_path, command):
-    def load(_):
+    def load(*_, **__):
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr("pmbnn.experiment.load.load_experiment", load)

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from makers import store_made_up_cells
+from makers import FIXED, MOONS, record, store, store_made_up_cells
 from typer.testing import CliRunner
 
 import pmbnn as pb
@@ -90,3 +90,48 @@ def test_a_wrong_setting_is_one_line_and_nothing_is_written(file, change, messag
     assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
     assert message in done.output
     assert not (file.parent / "results").exists()
+
+
+# Tables for papers
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A results folder of two priors on three data seeds."""
+    cells = [
+        record(prior, FIXED, MOONS | {"seed": seed}, nll=nll + step * seed)
+        for prior, nll, step in (("normal", 0.4, 0.01), ("laplace", 0.7, 0.012))
+        for seed in range(3)
+    ]
+    return store(tmp_path / "out", [(cell, None) for cell in cells]).folder
+
+
+def test_a_table_is_printed_or_written(folder, tmp_path):
+    done = call("table", folder)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[:6] == [
+        "NLL (nats), moons, noise 0.4",
+        "",
+        "| prior | fixed 1 |",
+        "| :-- | --: |",
+        "| normal | **0.410 ± 0.006** |",
+        "| Laplace | 0.712 ± 0.007 |",
+    ]
+    latex = call("table", folder, "--format", "latex", "-o", tmp_path / "table.tex")
+    assert (latex.exit_code, latex.stdout) == (0, "")
+    assert r"normal & $\mathbf{0.410 \pm 0.006}$ \\" in (tmp_path / "table.tex").read_text()
+    lines = call("table", folder, "--format", "csv", "--only", "prior=normal").stdout.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("data,variant,prior,hyperprior,mean,se,seeds")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--format", "tex", "error: `--format` must be one of csv, latex, markdown, got 'tex'"),
+        ("--rows", "priors", "error: `--rows` must be one of "),
+        ("--only", "prior=lap", "error: `--only prior` must be one of laplace, normal, got 'lap'"),
+    ],
+)
+def test_a_table_of_what_is_not_there(folder, option, value, message):
+    done = call("table", folder, option, value)
+    assert done.exit_code == 2 and message in done.output

@@ -1,0 +1,388 @@
+"""A metric as a table for a paper: its rows and columns are settings, the best is in bold.
+
+Entries are means ± standard errors over data seeds. On each data set the best combination of a
+table is marked, and those that are not significantly worse (`half_widths_to_best`).
+"""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from pmbnn.compare.intervals import (
+    BEST,
+    LEAST_SEEDS,
+    LEVEL,
+    NOT_WORSE,
+    SIGNIFICANTLY_WORSE,
+    UNDECIDED,
+)
+from pmbnn.compare.scores import half_widths_to_best
+from pmbnn.core.errors import must_be_one_of
+from pmbnn.experiment.cells import SOURCES, number_label
+from pmbnn.results.loading import ExperimentResults
+from pmbnn.results.names import (
+    ENGINE,
+    dataset_title,
+    distinct_names,
+    group_by_settings,
+    grouped,
+    method_name,
+    network_title,
+    scale_title,
+    setting_words,
+    settings_row,
+    title,
+    valid_cells,
+)
+from pmbnn.results.record import CellRecord, count
+from pmbnn.results.tables import (
+    SCORE_WORDS,
+    by_seed,
+    error_note,
+    mean_and_error,
+    mean_over_seeds,
+    overlap_of,
+    repeated_words,
+    with_unit,
+)
+
+MORE_IS_BETTER = (
+    *("accuracy", "balanced_accuracy", "elbo", "elpd_loo", "log_evidence", "log_likelihood"),
+)
+
+LESS_IS_BETTER = (
+    *("nll", "excess_nll", "validation_nll", "excess_error", "brier_score"),
+    *("expected_calibration_error", "rmse", "crps"),
+)
+
+FAILED = "failed"
+
+SEEDS = ("dataset.seed", "inference.seed")
+"""Settings that repeat a combination."""
+
+NAMES: Mapping[str, Callable[[Any], str]] = {
+    "dataset": dataset_title,
+    "network": network_title,
+    "hyperprior": scale_title,
+    "inference": method_name,
+    "predict": lambda _: "predict",
+}
+"""Names of a section's settings in headings; of other sections that of the kind."""
+
+NAMED = ("network", "prior", "hyperprior", "likelihood", "inference")
+"""Sections that are named as a whole where they set tables apart."""
+
+COLUMNS = (
+    *("data", "variant", "row", "column", "mean", "se", "seeds", "difference", "low", "high"),
+    *("verdict", "cells", "failed", "marks"),
+)
+"""Columns of the entries: the mean with its standard error, the paired difference to the best
+combination on the same data with both ends of its interval, the verdict; the number of cells and of
+failed ones, and signs of cells that did not converge or chose an end of a grid."""
+
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "†": r"$\dagger$", "‡": r"$\ddagger$"}
+)
+"""Signs that LaTeX reads as something else."""
+
+MARKS = str.maketrans({"†": r"\dagger", "‡": r"\ddagger"})
+"""Marks in LaTeX's mathematics."""
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """Means of a metric by two settings; a table for each data set and for other settings.
+
+    Attributes
+    ----------
+    rows, columns
+        What the rows and the columns are.
+    metric
+        The metric with its unit.
+    entries
+        A row for each entry; see `COLUMNS`.
+    note
+        Meaning of the errors and marks.
+    """
+
+    rows: str
+    columns: str
+    metric: str
+    entries: pd.DataFrame
+    note: str
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The entries, a row each, with columns of the names of the two settings."""
+        return self.entries.rename(columns={"row": self.rows, "column": self.columns})
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        parts = []
+        for name, headings, lines in self._tables(_markdown_entry):
+            header = [self.rows, *headings]
+            rule = [":--", *["--:"] * len(headings)]
+            text = "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *lines))
+            parts.append(f"{name}\n\n{text}")
+        return "\n\n".join([*parts, self.note.replace("*", r"\*")]) + "\n"
+
+    def to_latex(self) -> str:
+        """The table in LaTeX, with rules of the package ``booktabs``."""
+        parts = [r"% \usepackage{booktabs}"]
+        for name, headings, lines in self._tables(_latex_entry):
+            caption = f"{name}. {self.note}".translate(LATEX)
+            header = [text.translate(LATEX) for text in (self.rows, *headings)]
+            body = [[first.translate(LATEX), *rest] for first, *rest in lines]
+            rows = [f"{' & '.join(line)} \\\\" for line in (header, *body)]
+            parts += [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{caption}}}",
+                rf"\begin{{tabular}}{{l{'r' * len(headings)}}}",
+                r"\toprule",
+                rows[0],
+                r"\midrule",
+                *rows[1:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        return "\n".join(parts) + "\n"
+
+    def to_csv(self) -> str:
+        """The entries as CSV, a row each, with differences, intervals and verdicts."""
+        return self.frame.to_csv(index=False, lineterminator="\n")
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
+    def _tables(
+        self, write: Callable[[Mapping[str, Any]], str]
+    ) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+        """Name, headings and lines of each table, its entries as written."""
+        for (data, variant), part in self.entries.groupby(["data", "variant"], sort=False):
+            texts = {(e["row"], e["column"]): write(e) for e in part.to_dict("records")}
+            rows, columns = (list(dict.fromkeys(part[name])) for name in ("row", "column"))
+            name = ", ".join(filter(None, [self.metric, data, variant]))
+            yield (
+                name,
+                columns,
+                [[row, *(texts.get((row, c), "") for c in columns)] for row in rows],
+            )
+
+
+def table(
+    results: ExperimentResults | Sequence[CellRecord],
+    rows: str = "prior",
+    columns: str = "hyperprior",
+    metric: str = "nll",
+) -> MetricTable:
+    """Means of a metric by two settings, for a paper: in Markdown, LaTeX or CSV.
+
+    Cells that differ in their data seed or in the seed of the fit are averaged. Other settings
+    that vary, and data sets unless they are rows or columns, have a table each. On each data set
+    the best combination of a table is in bold, and those that are not significantly worse are
+    marked.
+
+    Parameters
+    ----------
+    results
+        Results of `load_results`, or cells of them.
+    rows, columns
+        A section of the settings (``prior``), a field of one (``network.hidden``) or ``sweep``.
+    metric
+        A result of the cells, such as ``accuracy``.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such setting or metric.
+
+    Examples
+    --------
+    >>> print(pb.table(results, "prior", "network.hidden").to_latex())  # doctest: +SKIP
+    """
+    records = results.records if isinstance(results, ExperimentResults) else results
+    records = valid_cells(records)
+    settings = {r.name: {"sweep": r.sweep} | settings_row(r.cell.without_seeds) for r in records}
+    known = {"sweep", *SOURCES}.union(*settings.values()).difference(SEEDS)
+    for option, axis in (("--rows", rows), ("--columns", columns)):
+        if axis not in known:
+            raise must_be_one_of(option, known, axis)
+    metrics = {n for r in records for n, value in r.results.items() if value is not None}
+    if metric not in metrics:
+        raise must_be_one_of("--metric", metrics, metric)
+    labels = [_labels(records, settings, axis) for axis in ("dataset", rows, columns)]
+    entries = []
+    for data, variant, block in _blocks(records, settings, (rows, columns), labels[0]):
+        places = grouped(block, lambda r: (labels[1][r.name], labels[2][r.name]))
+        ranks = _ranks(places, metric, labels[0])
+        for place, group in places.items():
+            counts, failed = count(group), sum(r.failed for r in group)
+            at_end = counts.scales_at_end or counts.rates_at_end
+            marks = "†" * bool(counts.not_converged) + "‡" * bool(at_end)
+            head = dict(zip(COLUMNS, (data, variant, *place), strict=False))
+            cells = {"cells": len(group), "failed": failed, "marks": marks}
+            entries.append(head | ranks.get(place, {}) | cells)
+    listed = pd.DataFrame(entries, columns=COLUMNS)
+    words = with_unit(SCORE_WORDS.get(metric, metric.replace("_", " ")), metric)
+    return MetricTable(rows, columns, words, listed, _note(records, listed, metric))
+
+
+def _labels(
+    records: Sequence[CellRecord], settings: Mapping[str, Mapping[str, Any]], axis: str
+) -> dict[str, str]:
+    """Headings of an axis by the names of cells."""
+    if axis not in SOURCES:
+        return {name: number_label(row.get(axis, "")) for name, row in settings.items()}
+    specs = {record.name: getattr(record.cell.without_seeds, axis) for record in records}
+    names = distinct_names(specs.values(), NAMES.get(axis, title))
+    return {name: names[spec] for name, spec in specs.items()}
+
+
+def _blocks(
+    records: Sequence[CellRecord],
+    settings: Mapping[str, Mapping[str, Any]],
+    axes: Sequence[str],
+    data: Mapping[str, str],
+) -> Iterator[tuple[str, str, list[CellRecord]]]:
+    """Records that differ in two settings and seeds alone: their data, what else sets them apart.
+
+    The data are empty where they are an axis, so that a block has all.
+    """
+
+    def rest(record: CellRecord) -> tuple[tuple[str, Any], ...]:
+        # Two sweeps are told apart by their settings.
+        row = settings[record.name] | {"device": record.device}
+        return tuple(
+            (key, value)
+            for key, value in row.items()
+            if key != "sweep" and not any(f"{key}.".startswith(f"{axis}.") for axis in axes)
+        )
+
+    has_data = not any(axis.partition(".")[0] == "dataset" for axis in axes)
+    # A section is named as a whole, unless a field of it is an axis.
+    whole = {s for s in NAMED if not any(axis.partition(".")[0] == s for axis in axes)}
+    names = {section: _labels(records, settings, section) for section in whole}
+    blocks = grouped(records, rest)
+    place = {key: data[block[0].name] if has_data else "" for key, block in blocks.items()}
+    for key, block in blocks.items():
+        others = [dict(other) for other in blocks if place[other] == place[key]]
+        words = (
+            f"{section} {names[section][block[0].name]}"
+            if (section := setting.partition(".")[0]) in whole
+            else setting_words(setting, value)
+            for setting, value in _differing(dict(key), others)
+        )
+        yield place[key], ", ".join(dict.fromkeys(words)), block
+
+
+def _differing(
+    own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, Any]]:
+    """Settings that differ from those of other blocks."""
+    same_engine = [other for other in others if other.get(ENGINE) == own.get(ENGINE)]
+    for key, value in own.items():
+        is_of_engine = key.startswith("inference.") and key != ENGINE
+        if any(o.get(key) != value for o in (same_engine if is_of_engine else others)):
+            yield key, value
+
+
+def _ranks(
+    places: Mapping[Hashable, Sequence[CellRecord]], metric: str, data: Mapping[str, str]
+) -> dict[Hashable, dict[str, Any]]:
+    """Means, differences and verdicts of places: on each data set one is the best."""
+    ranks: dict[Hashable, dict[str, Any]] = {}
+    for same in grouped(places, lambda place: data[places[place][0].name]).values():
+        usable = {i: [r for r in places[place] if r.results] for i, place in enumerate(same)}
+        scores = pd.DataFrame({i: by_seed(usable[i], metric) for i in usable}, dtype=float)
+        overlap = overlap_of(record for cells in usable.values() for record in cells)
+        compared = _compared(scores, metric, overlap)
+        for i, place in enumerate(same):
+            mean, error = mean_over_seeds(usable[i], metric)
+            ranks[place] = {"mean": mean, "se": error, "seeds": int(scores[i].count())}
+            ranks[place] |= compared.get(i, {})
+    return ranks
+
+
+def _compared(scores: pd.DataFrame, metric: str, overlap: float) -> dict[int, dict[str, Any]]:
+    """Differences to the best and verdicts, by column of scores; none of an unknown metric.
+
+    The best is one of those with a score on the most data seeds: failing on some is no advantage.
+    """
+    sign = -1.0 if metric in MORE_IS_BETTER else 1.0
+    number = scores.count()
+    if metric not in (*MORE_IS_BETTER, *LESS_IS_BETTER) or not number.any():
+        return {}
+    best = (sign * scores.loc[:, number == number.max()].mean()).idxmin()
+    differences = scores.sub(scores[best], axis=0)
+    half_widths = half_widths_to_best(scores, differences, best, overlap)
+    compared: dict[int, dict[str, Any]] = {best: {"verdict": BEST}}
+    for i in scores.columns[(number > 0) & (scores.columns != best)]:
+        mean, _ = mean_and_error(list(differences[i].dropna()), overlap)
+        half_width = half_widths.get(i, math.nan)
+        low, high = mean - half_width, mean + half_width
+        is_worse = low > 0 if sign > 0 else high < 0
+        verdict = SIGNIFICANTLY_WORSE if is_worse else NOT_WORSE
+        compared[i] = {"difference": mean, "low": low, "high": high}
+        compared[i] |= {"verdict": UNDECIDED if math.isnan(half_width) else verdict}
+    return compared
+
+
+def _note(records: Sequence[CellRecord], entries: pd.DataFrame, metric: str) -> str:
+    """Meaning of the errors and marks."""
+    repeated = repeated_words(group_by_settings(records))
+    notes = [error_note(repeated, overlap_of(records))] if repeated else []
+    verdicts = set(entries["verdict"].dropna())
+    if BEST in verdicts:
+        notes.append("bold: best")
+    if NOT_WORSE in verdicts:
+        notes.append(
+            f"*: not significantly worse ({100 * LEVEL:g} % intervals of all paired differences, "
+            "which hold at once)"
+        )
+    if UNDECIDED in verdicts:
+        notes.append(
+            f"undecided, without a mark: no interval, for which {LEAST_SEEDS} data seeds are needed"
+        )
+    if not verdicts:
+        notes.append(f"no best: nothing says whether a high or a low `{metric}` is better")
+    text = "; ".join([*notes, *count(records).marked_words])
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _entry_text(entry: Mapping[str, Any]) -> str:
+    """Mean ± standard error; a combination without a value has failed, or lacks the metric."""
+    if math.isnan(entry["mean"]):
+        return FAILED if entry["failed"] else ""
+    return number_text(entry["mean"], entry["se"])
+
+
+def number_text(value: float, error: float) -> str:
+    """A number with as many digits as its error has meaning."""
+    if not error > 1e-12 * max(abs(value), 1):
+        return f"{value:.4g}"
+    leading, exponent = f"{error:.1e}".split("e")
+    decimals = max(0, (1 if float(leading) < 3 else 0) - int(exponent))
+    return f"{value:,.{decimals}f} ± {error:,.{decimals}f}"
+
+
+def _markdown_entry(entry: Mapping[str, Any]) -> str:
+    text = _entry_text(entry)
+    text = f"**{text}**" if entry["verdict"] == BEST else text
+    return text + r"\*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]
+
+
+def _latex_entry(entry: Mapping[str, Any]) -> str:
+    text = _entry_text(entry)
+    if text in ("", FAILED):
+        return text
+    text = text.replace("±", r"\pm").replace("−", "-").replace(",", "{,}")
+    text = rf"\mathbf{{{text}}}" if entry["verdict"] == BEST else text
+    marks = ("*" * (entry["verdict"] == NOT_WORSE) + entry["marks"]).translate(MARKS)
+    return f"${text}{f'^{{{marks}}}' if marks else ''}$"

@@ -1,0 +1,119 @@
+"""Tables for papers: entries, the best and what is not significantly worse, in each format."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pytest
+from makers import FIXED, HALF_NORMAL, MOONS, NO_SCALE, changed, record
+
+from pmbnn.compare.metric_table import table
+from pmbnn.core.errors import ConfigError
+
+CIRCLES = MOONS | {"kind": "circles"}
+
+
+def records(seeds=5, dataset=MOONS, **changes):
+    """Five combinations: two about equal, two slightly worse, the flat prior much worse."""
+    rng, made = np.random.default_rng(0), []
+    for seed in range(seeds):
+        common = 0.1 * rng.normal()
+        for prior, offset, scales in (
+            ("normal", 0.0, (FIXED, HALF_NORMAL)),
+            ("laplace", 0.02, (FIXED, HALF_NORMAL)),
+            ("flat", 0.5, (NO_SCALE,)),
+        ):
+            for i, scale in enumerate(scales):
+                nll = 0.4 + common + offset + 0.01 * i + 0.01 * rng.normal()
+                data = dataset | {"seed": seed}
+                results = {"nll": nll, "accuracy": 1 - nll / 2} | changes
+                made.append(record(prior, scale, data, **results))
+    return made
+
+
+def test_markdown():
+    assert table(records()).to_markdown() == (
+        "NLL (nats), moons, noise 0.4\n\n"
+        "| prior | fixed 1 | half-normal | no scale |\n"
+        "| :-- | --: | --: | --: |\n"
+        "| normal | **0.41 ± 0.07** | 0.41 ± 0.06\\* |  |\n"
+        "| Laplace | 0.43 ± 0.06\\* | 0.43 ± 0.06 |  |\n"
+        "| flat |  |  | 0.91 ± 0.06 |\n\n"
+        "Mean ± standard error over 5 data seeds; bold: best; \\*: not significantly worse (95 % "
+        "intervals of all paired differences, which hold at once).\n"
+    )
+
+
+def test_latex():
+    lines = table(records()).to_latex().splitlines()
+    assert lines[0] == r"% \usepackage{booktabs}"
+    assert r"\begin{tabular}{lrrr}" in lines
+    assert r"normal & $\mathbf{0.41 \pm 0.07}$ & $0.41 \pm 0.06^{*}$ &  \\" in lines
+    (caption,) = [line for line in lines if line.startswith(r"\caption")]
+    assert r"Mean $\pm$ standard error" in caption and r"95 \% intervals" in caption
+
+
+def test_csv_has_the_intervals():
+    frame = pd.read_csv(io.StringIO(table(records()).to_csv())).set_index(["prior", "hyperprior"])
+    flat = frame.loc["flat", "no scale"]
+    assert flat["verdict"] == "significantly worse"
+    assert 0.4 < flat["low"] < flat["difference"] < flat["high"] < 0.6
+    assert frame.loc["normal", "fixed 1"]["verdict"] == "best"
+
+
+def test_more_is_better_of_accuracy():
+    made = table(records(), metric="accuracy").entries.set_index(["row", "column"])
+    assert made.loc["normal", "fixed 1"]["verdict"] == "best"
+    flat = made.loc["flat", "no scale"]
+    assert flat["verdict"] == "significantly worse" and flat["high"] < 0
+
+
+def test_of_an_unknown_metric_none_is_best():
+    made = table(records(mean_sd=0.1), metric="mean_sd")
+    assert made.entries["verdict"].isna().all()
+    assert "no best: nothing says whether a high or a low `mean_sd` is better." in made.note
+
+
+def test_data_sets_are_tables_or_an_axis_with_a_best_each():
+    both = records() + records(dataset=CIRCLES)
+    assert table(both).to_markdown().count("| prior |") == 2
+    made = table([r for r in both if r.cell.prior.kind != "flat"], "hyperprior", "dataset")
+    best = made.entries[made.entries["verdict"] == "best"]
+    assert sorted(best["column"].unique()) == ["circles, noise 0.4, factor 0.5", "moons, noise 0.4"]
+    # Two priors are left: a table each.
+    assert list(made.entries["variant"].unique()) == ["prior normal", "prior Laplace"]
+
+
+def test_a_field_is_an_axis():
+    wide = {"kind": "dense", "hidden": [50]}
+    cells = [*records(), record("normal", FIXED, network=wide, nll=0.5)]
+    made = table(cells, columns="network.hidden")
+    assert "| prior | 5-5 | 50 |" in made.to_markdown()
+
+
+def test_caveats_are_marked():
+    made = records()
+    made = [changed(made[0], status="not_converged"), *made[1:]]
+    text = table(made).to_markdown()
+    assert "**0.41 ± 0.07**†" in text and "† 1 of 25 not converged" in text
+    failed = [record("student_t", FIXED, MOONS | {"seed": s}, failed=True) for s in range(5)]
+    assert "| Student-t | failed |" in table(records() + failed).to_markdown()
+
+
+def test_one_data_seed_has_no_intervals():
+    made = table(records(seeds=1))
+    assert set(made.entries["verdict"]) == {"best", "undecided"}
+    assert "no interval, for which 3 data seeds are needed" in made.note
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("priors",), "`--rows` must be one of .*, got 'priors'; did you mean `prior`?"),
+        (("prior", "dataset.seed"), "`--columns` must be one of "),
+        (("prior", "hyperprior", "nlll"), "`--metric` must be one of .*; did you mean `nll`?"),
+    ],
+)
+def test_unknown_settings_and_metrics(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        table(records(), *arguments)
