@@ -5,6 +5,7 @@ cells are not fitted again), writes the tables that ``results/reference/NAME`` h
 each number with the stored one. A number that has a standard error moved if the two differ by more
 than twice the standard error of their difference; these are listed. Of the others the largest
 relative difference of each column is printed. ``--out FOLDER`` takes another folder of results;
+``--set inference.seed=0,1,2`` fits three seeds of each cell, whose means then have standard errors;
 ``--store`` copies the new tables and figures to ``results/reference/NAME`` and notes commit and
 date in ``results/reference/versions.csv``. Exit status 1 if a number moved or a table is missing.
 """
@@ -34,11 +35,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="a folder of results/reference")
     parser.add_argument("--out", type=Path, help="results folder (default: results/NAME)")
+    parser.add_argument("--set", action="append", default=[], help="as of `pmbnn sweep`")
     parser.add_argument("--store", action="store_true", help="replace the stored tables")
     options = parser.parse_args()
     stored, out = REFERENCE / options.name, options.out or ROOT / "results" / options.name
     tables = sorted(stored.glob("*.csv"))
-    command("sweep", ROOT / "experiments" / f"{options.name}.yaml", "--out", out)
+    changes = [word for change in options.set for word in ("--set", change)]
+    command("sweep", ROOT / "experiments" / f"{options.name}.yaml", "--out", out, *changes)
     for name in sorted({WRITERS[table.stem] for table in tables if table.stem in WRITERS}):
         command(name, out)
     if (baselines := stored / "baselines.csv").is_file():
