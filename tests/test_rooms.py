@@ -67,7 +67,6 @@ COMMANDS += ("schema",)
 READ_AND_PLAN = (
     "experiment.load",
     "experiment.plan",
-    "experiment.plan",
     "data",
     "data.ood",
     "data.images",

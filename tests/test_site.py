@@ -1,14 +1,24 @@
 """The documentation: the site builds without a warning, and what its pages show runs."""
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["start", "scikit_learn", "own_data"]
+
+
+def python_blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 @pytest.mark.slow
@@ -44,20 +54,63 @@ def test_pages_of_notebooks_have_their_outputs(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_what_pages_show_runs(page, tmp_path):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    code = "\n".join(python_blocks(ROOT / "docs" / f"{page}.md"))
     assert "pb." in code
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", ["start", "scikit_learn"])
+def test_what_pages_show_of_estimators_is_valid(page, monkeypatch):
+    """Without the fits, which take half a minute."""
+    from pmbnn.core.machine import current_device
+    from pmbnn.estimators import base
+
+    posterior = SimpleNamespace(
+        device=current_device(),
+        status="converged",
+        reason="made",
+        predict=lambda x: SimpleNamespace(mean=np.full((len(x), 2), 0.5)),
+        to_datatree=lambda: {"posterior": SimpleNamespace(sizes={})},
+    )
+    fits = []
+    monkeypatch.setattr(base, "fitted", lambda cell, dataset: fits.append(cell) or posterior)
+    exec("\n".join(python_blocks(ROOT / "docs" / f"{page}.md")), {})
+    assert len(set(fits)) == {"start": 1, "scikit_learn": 6}[page]
+
+
+def test_names_and_arguments_that_pages_show_are_there():
+    import pmbnn
+
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    nodes = [
+        node
+        for page in pages
+        for block in python_blocks(page)
+        for node in ast.walk(ast.parse(block))
+    ]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("pmbnn"):
+            assert {one.name for one in node.names} <= set(dir(import_module(node.module)))
+    texts = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+    names = [text for text in texts if re.fullmatch(r"pb(\.\w+)+", text)]
+    shown = {name: attrgetter(name[3:])(pmbnn) for name in names}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    given = [(ast.unparse(call.func), {k.arg for k in call.keywords}) for call in calls]
+    given = [(name, arguments) for name, arguments in given if name in shown and arguments]
+    assert len(given) > 10
+    for name, arguments in given:
+        part = shown[name]
+        known = getattr(part, "model_fields", None) or inspect.signature(part).parameters
+        assert arguments <= known.keys() or "settings" in known, name
+
+
 def test_the_job_that_the_page_on_clusters_submits():
     """A worker of one thread for each core, within the environment that the page names."""
     import dask
 
-    text = (ROOT / "docs" / "cluster.md").read_text()
-    shown = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    shown = python_blocks(ROOT / "docs" / "cluster.md")[0]
     here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     names: dict = {}
     with dask.config.set({"jobqueue.slurm.scheduler-options": here}):

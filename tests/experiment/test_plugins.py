@@ -274,6 +274,9 @@ def test_the_digest_of_a_package_covers_all_files_that_somebody_wrote(package, t
     )
     digests = {first, digest(**{"notes.txt": "one"}), digest(**{"notes.txt": "two"})}
     assert len(digests) == 3
+    names = "one.txt", "two.txt"
+    sources = (plugins.Source("own/", "own", {name: b"the same"}) for name in names)
+    assert len({source.digest for source in sources}) == 2
 
 
 def test_modules_of_a_package_are_those_that_were_read(package, tmp_path):

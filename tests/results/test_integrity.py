@@ -112,7 +112,8 @@ def test_broken_priors_and_ranks_are_named_and_removed(folder, name):
 def test_cells_of_another_format_are_no_broken_ones(folder):
     first, _ = folder.cell_names()
     (folder.cells / first / "metrics.json").write_text('{"sweep": "toy"}')
-    with pytest.raises(ResultsError, match=r"was written by a version before.*--out"):
+    message = r"was written by a version before.*--out.* run the experiment again"
+    with pytest.raises(ResultsError, match=message):
         set_aside_broken(folder)
     assert len(folder.cell_names()) == 2
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -43,13 +42,11 @@ def test_a_second_writer_is_told_who_is_at_work(tmp_path, holder):
 
 
 def test_a_second_writer_can_wait(tmp_path, holder):
-    start = time.monotonic()
     holder.stdin.write("\n")
     holder.stdin.flush()
     with writing(tmp_path, wait=True):
         holder.wait(timeout=30)
     assert holder.returncode == 0
-    assert time.monotonic() - start < 60
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, holder):

@@ -181,6 +181,14 @@ def test_a_folder_above_the_cells(toy_cells):
         assert str(toy_cells[0]) in str(e.value)
 
 
+def test_a_folder_above_many_cells(tmp_path):
+    for number in range(9):
+        (tmp_path / "cells" / str(number)).mkdir(parents=True)
+        (tmp_path / "cells" / str(number) / "metrics.json").touch()
+    with pytest.raises(ResultsError, match="cells/0`, .* and [0-9] more"):
+        restore_cell(tmp_path)
+
+
 def test_a_folder_without_cells(tmp_path):
     with pytest.raises(ResultsError, match="must be the folder of a stored cell.* it holds none"):
         restore_cell(tmp_path)

@@ -173,6 +173,12 @@ def test_mean_and_standard_error_equal_numpy(size):
     assert error == pytest.approx(np.std(values, ddof=1) / np.sqrt(size), rel=1e-12)
 
 
+def test_standard_error_of_overlapping_splits():
+    """s² (1/n + test rows / training rows), after Nadeau and Bengio (2003)."""
+    _, error = mean_and_error([1.0, 2.0, 4.0, 5.0], overlap=0.25)
+    assert error == pytest.approx(math.sqrt(10 / 3 * (1 / 4 + 1 / 4)), rel=1e-12)
+
+
 def test_standard_error_far_from_zero():
     """Deviations are taken from the mean: sums of squares would lose every digit."""
     _, error = mean_and_error([1e9, 1e9 + 1, 1e9 + 2])

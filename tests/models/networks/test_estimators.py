@@ -110,7 +110,9 @@ def test_local_reparameterisation_is_rejected_with_strides():
 @pytest.mark.slow
 @pytest.mark.parametrize("per", ["layer", "unit", "network"])
 def test_objective_of_the_path_derivative(per):
-    objective_of(model_of(HalfNormal(per=per)), "path_derivative")
+    objective = objective_of(model_of(HalfNormal(per=per)), "path_derivative")
+    assert set(objective.kl_forms.values()) == {"monte_carlo"}
+    assert set(objective.noise) == {"noise"}
 
 
 @pytest.mark.parametrize("hyperprior", slow_but([HalfNormal(per="unit")], HYPERPRIORS))
