@@ -182,6 +182,14 @@ def test_workers_do_not_run_the_script_that_started_them(tmp_path):
     assert done.stdout == "script\nFinished(job=0, died=None, seconds={})\n"
 
 
+def test_jobs_that_fill_a_processor_run_last_on_all_its_cores():
+    """Accelerators run all jobs at once: large jobs come last."""
+    jobs, gpus = [9, 1, 8, 2], (Device("gpu", 0), Device("gpu", 1))
+    found = workers.turns(jobs, lambda job: job > 5, 4)
+    assert found == [([1, 2], 4, True), ([9, 8], 1, False)]
+    assert workers.turns(jobs, lambda job: job > 5, 4, gpus) == [([1, 2, 9, 8], 2, False)]
+
+
 def test_progress_is_thinned_out():
     sent = []
 

@@ -279,6 +279,15 @@ def test_the_command(file, tmp_path, monkeypatch):
     assert np.isfinite(pd.read_csv(tmp_path / "out" / "prior.csv")["constant"]).all()
 
 
+@pytest.mark.parametrize(("failed", "status"), [({}, 0), ({"normal": "no luck"}, 1)])
+def test_the_exit_status_tells_whether_all_priors_were_drawn_from(
+    failed, status, file, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "run_priors", lambda *_: ([], failed))
+    done = invoke(file, "--out", tmp_path / "out")
+    assert done.exit_code == status, done.output
+
+
 def test_a_flat_prior_alone_is_an_error(file, tmp_path):
     done = invoke(file, "--out", tmp_path / "out", "--only", "prior=flat")
     assert done.exit_code == 2

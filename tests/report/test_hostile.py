@@ -1,9 +1,14 @@
 """Pages of hostile results: whatever names and records say, it is text and nothing else."""
 
+import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 from hostile import INJECTIONS
+
+from pmbnn.report.rendering import _environment
+from pmbnn.report.tables import Entry
 
 ELSEWHERE = ("javascript:", "//", "http", "data:text")
 """What no address on a page begins with."""
@@ -47,6 +52,24 @@ def test_hostile_words_make_no_element_and_no_attribute(pages, number):
             assert not name.startswith("on"), (tag, name)
             if name in ("href", "src", "action", "formaction", "srcdoc"):
                 assert not value.lower().startswith(ELSEWHERE), (tag, value)
+
+
+@pytest.mark.parametrize("shape", ["opens", "badge", "code", "quiet", ""])
+def test_every_text_of_an_entry_is_escaped(shape):
+    words = INJECTIONS[0]
+    texts = {"label": words, "note": words, "hint": words} | ({shape: words} if shape else {})
+    entry = Entry(words, **texts)
+    template = "{% import 'parts.html' as parts %}{{ parts.content(entry) }}"
+    page = _environment().from_string(template).render(entry=entry)
+    assert words not in page
+    assert Parsed(page).text.count(words) == 2  # text and note
+
+
+def test_no_template_switches_escaping_off():
+    templates = sorted(files("pmbnn.report").joinpath("templates").iterdir())
+    assert len(templates) > 10
+    for template in templates:
+        assert not re.search(r"\|\s*safe\b|autoescape", template.read_text("utf-8")), template.name
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["report", "index"])

@@ -1,6 +1,7 @@
 """References for what is finished: sampled beside it, in the same folder."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -64,6 +65,18 @@ def test_what_has_a_posterior_is_sampled_and_the_rest_named(folder):
     ]
     (cell,) = references(folder, SHORT, ["hyperprior.scale=1"]).cells
     assert cell.hyperprior.scale == 1
+
+
+@pytest.mark.parametrize(("failed", "status"), [((), 0), (("a cell",), 1)])
+def test_the_exit_status_tells_whether_all_references_have_draws(
+    failed, status, tmp_path, monkeypatch
+):
+    wanted = SimpleNamespace(experiment=None, cells=(), left_out=())
+    outcome = SimpleNamespace(records=(), failed=failed)
+    monkeypatch.setattr("pmbnn.sweep.check.references", lambda *_: wanted)
+    monkeypatch.setattr("pmbnn.sweep.stages.run_experiment", lambda *_, **__: outcome)
+    done = CliRunner().invoke(app, ["check", str(tmp_path)])
+    assert done.exit_code == status, done.output
 
 
 @pytest.mark.slow
