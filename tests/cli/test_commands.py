@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import pmbnn
 from pmbnn import results
 from pmbnn.cli import app
+from pmbnn.cli.command import INTERRUPTED_LINE
 from pmbnn.results.store import ResultsError
 
 COMMANDS = [
@@ -91,6 +92,17 @@ def test_an_error_of_the_system_that_nobody_expects_is_one_line(monkeypatch, tmp
     done = call(command, str(tmp_path / "x.yaml"))
     assert (done.exit_code, len(done.output.splitlines())) == (3, 1)
     assert "error: Too many open files; fix this" in done.output
+
+
+@pytest.mark.parametrize("command", ["sweep", "prior", "calibrate", "verify"])
+def test_ctrl_c_is_one_line_and_a_status_of_its_own(monkeypatch, tmp_path, command):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pmbnn.experiment.load.load_experiment", interrupted)
+    monkeypatch.setattr(results, "verify", interrupted, raising=False)
+    done = call(command, str(tmp_path))
+    assert (done.exit_code, done.output) == (130, f"{INTERRUPTED_LINE}\n")
 
 
 def test_verify_of_no_results(monkeypatch, tmp_path):

@@ -110,7 +110,14 @@ def test_no_target(asked, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "named", [{}, {"id": 1, "name": "iris"}, {"name": "iris"}, {"id": 1, "name": "a", "version": 1}]
+    "named",
+    [
+        {},
+        {"id": 1, "name": "iris"},
+        {"id": 1, "version": 1},
+        {"name": "iris"},
+        {"id": 1, "name": "a", "version": 1},
+    ],
 )
 def test_it_is_named_once(named):
     with pytest.raises(ValueError, match="must have either `id`, or `name` and `version`"):

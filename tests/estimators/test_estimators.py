@@ -83,6 +83,8 @@ def test_intervals_hold_what_they_say(regressor):
     assert (np.ptp(wide, axis=1) > np.ptp(narrow, axis=1)).all()
     of_function = regressor.predict_interval(x, 0.9, noise=False)
     assert (np.ptp(of_function, axis=1) < np.ptp(wide, axis=1)).all()
+    narrower = regressor.predict_interval(x, 0.5, noise=False)
+    assert (np.ptp(narrower, axis=1) < np.ptp(of_function, axis=1)).all()
     with pytest.raises(ValueError, match=r"`level` must be between 0 and 1, got 95\."):
         regressor.predict_interval(x, 95)
 
