@@ -17,7 +17,7 @@ from matplotlib.figure import Figure, SubFigure
 from pmbnn.figures import style
 from pmbnn.figures.classification import TEST, Predictions, predictions_of, rows_name
 from pmbnn.figures.maps import name_axes, set_frame
-from pmbnn.figures.weights import first_and_last, step_name
+from pmbnn.figures.training import first_and_last, step_name
 from pmbnn.prediction.class_probabilities import HELD_OUT, Threshold
 from pmbnn.results.reading import group_of, images_of, plane_map, target_standardisation, values_of
 

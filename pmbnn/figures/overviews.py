@@ -44,12 +44,12 @@ from pmbnn.figures.regression import (
     plot_pit,
     plot_predicted_observed,
 )
+from pmbnn.figures.training import plot_training
 from pmbnn.figures.weights import (
     comparable_rows,
     plot_last_layer,
     plot_network,
     plot_scales,
-    plot_training,
     plot_weights,
     shown_rows,
 )

@@ -12,8 +12,9 @@ from pmbnn.data import Synthetic
 from pmbnn.data.arrays import Dataset, Line
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.fit import InferredCell, predict_mixture
+from pmbnn.fitting.image_evaluation import ImageEvaluation, evaluate_images
 from pmbnn.fitting.sampling import trace_values
-from pmbnn.fitting.snapshots import Diagnosis, ImageEvaluation, diagnose, evaluate_images
+from pmbnn.fitting.snapshots import Diagnosis, diagnose
 from pmbnn.prediction import metrics
 from pmbnn.prediction.chain_errors import (
     jackknife_error,

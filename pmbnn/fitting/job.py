@@ -17,7 +17,7 @@ from pmbnn.fitting.evaluation import evaluate, importance_results
 from pmbnn.fitting.fit import GroupPrograms, InferredCell, Selection, fit_job
 from pmbnn.fitting.sampling import sample_job
 from pmbnn.fitting.trace import build_trace
-from pmbnn.inference.result import final_mean
+from pmbnn.inference.convergence import final_mean
 from pmbnn.models.priors import Fixed
 from pmbnn.results.present import fault_of
 from pmbnn.results.record import CellRecord, Restart, Sampling, ScaleSelection

@@ -36,13 +36,14 @@ from pmbnn.data.arrays import Dataset, Line
 from pmbnn.experiment.cost import is_large
 from pmbnn.fitting.evaluation import Evaluation, Plane
 from pmbnn.fitting.fit import InferredCell, single_draws_of_mixture
+from pmbnn.fitting.image_evaluation import OodPrediction, pixels
 from pmbnn.fitting.sampling import (
     LARGE_TRACE_DRAWS,
     kept_values,
     trace_numbers,
     trace_values,
 )
-from pmbnn.fitting.snapshots import Diagnosis, OodPrediction, pixels
+from pmbnn.fitting.snapshots import Diagnosis
 from pmbnn.models.build import LAYER_PARAMETER
 from pmbnn.models.likelihoods import TARGET_NAME
 from pmbnn.prediction.class_probabilities import ClassProbabilities, Predictive

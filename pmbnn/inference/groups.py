@@ -20,6 +20,7 @@ import numpy as np
 
 from pmbnn.core.stages import stage
 from pmbnn.inference.batches import batch_indices, cast, stack
+from pmbnn.inference.convergence import final_mean, may_stop, verdict
 from pmbnn.inference.guides import initial_means
 from pmbnn.inference.program import (
     Info,
@@ -33,16 +34,7 @@ from pmbnn.inference.program import (
     relative_rate,
     reported,
 )
-from pmbnn.inference.result import (
-    Fit,
-    History,
-    Progress,
-    Replica,
-    Snapshot,
-    final_mean,
-    may_stop,
-    verdict,
-)
+from pmbnn.inference.result import Fit, History, Progress, Replica, Snapshot
 from pmbnn.inference.unsupported import explained
 from pmbnn.inference.xla.compile import precision
 

@@ -14,11 +14,12 @@ import pytensor
 
 from pmbnn.core.display import Summarised
 from pmbnn.core.stages import stage
+from pmbnn.inference.convergence import final_mean, verdict
 from pmbnn.inference.flat import FlatModel, ModelGraphs, model_graphs
 from pmbnn.inference.groups import Checkpoints
 from pmbnn.inference.guides import MeanField, initial_means, softplus
 from pmbnn.inference.program import relative_rate
-from pmbnn.inference.result import Fit, History, Progress, Replica, final_mean, verdict
+from pmbnn.inference.result import Fit, History, Progress, Replica
 from pmbnn.inference.settings import Inference
 
 WINDOWS = 200

@@ -15,8 +15,8 @@ from pmbnn.core.display import Summarised
 from pmbnn.core.errors import check_whole
 from pmbnn.core.machine import Device, current_device, running_on
 from pmbnn.inference.batches import model_values
+from pmbnn.inference.convergence import final_mean
 from pmbnn.inference.flat import FlatModel, flat_vector, flatten_model, n_observations
-from pmbnn.inference.result import final_mean
 from pmbnn.inference.samplers.chains import Chains, Convergence, Evidence, Samples
 from pmbnn.inference.samplers.settings import Sampling
 from pmbnn.inference.settings import Inference

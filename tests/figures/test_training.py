@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pmbnn.figures.weights import first_and_last, plot_training, step_name
+from pmbnn.figures.training import first_and_last, plot_training, step_name
 
 TITLE = "MNIST: a cell"
 NAMES = ("accuracy", "elbo", "log_likelihood", "kl", "evidence")

@@ -12,7 +12,7 @@ from pmbnn.data.ood import Fashion, Letters, NormalNoise, Rotated, raw_test_digi
 from pmbnn.experiment.cells import Cell
 from pmbnn.fitting.evaluation import evaluate
 from pmbnn.fitting.fit import InferredCell
-from pmbnn.fitting.snapshots import evaluate_images, load_images
+from pmbnn.fitting.image_evaluation import evaluate_images, load_images
 from pmbnn.inference.guides import Point
 from pmbnn.inference.result import Fit, History, derive_keys
 from pmbnn.inference.settings import Inference

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pmbnn.inference.convergence import final_mean, late_gain, may_stop, verdict
 from pmbnn.inference.program import relative_rate
-from pmbnn.inference.result import final_mean, late_gain, may_stop, verdict
 from pmbnn.inference.settings import Inference
 
 WINDOWS = 200
